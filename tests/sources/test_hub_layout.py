@@ -193,7 +193,7 @@ def test_cards_that_say_nothing_and_those_that_mean_nothing() -> None:
         parse_card("---\na: [b\n---\n", "hf://o/n")
     for path, said in PATHS:
         told = {"configs": [{"config_name": "m", "data_files": [{"path": path}]}]}
-        card = parse_card(f"---\n{json.dumps(told)}\n---\n", "hf://o/n")
+        text = f"---\n{json.dumps(told)}\n---\n"
         with pytest.raises(SourceError) as error:
-            chosen("", ["a/" * 20 + "a" * 200 + ".csv"], card)
+            chosen("", ["a/" * 20 + "a" * 200 + ".csv"], parse_card(text, "hf://o/n"))
         assert said in str(error.value)
