@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,17 @@ def texts_of(corpus: dp.Corpus) -> dict[int, str]:
     return dict(zip(found["chunk_key"].to_pylist(), found["text"].to_pylist(), strict=True))
 
 
-def filled(corpus: dp.Corpus, name: str = "default", *, commits: int = 1) -> VectorStore:
-    """Give every text of a corpus its vector, in some commits."""
+def filled(
+    corpus: dp.Corpus,
+    name: str = "default",
+    *,
+    commits: int = 1,
+    texts: Collection[str] | None = None,
+) -> VectorStore:
+    """Give texts of a corpus, or all, their vectors in some commits."""
     store = VectorStore(corpus.path)
     of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
-    texts = sorted(set(texts_of(corpus).values()))
+    texts = sorted(set(texts_of(corpus).values()) if texts is None else texts)
     for part in range(commits):
         mine = texts[part::commits]
         store.append(of, np.array([hashed(t) for t in mine], np.uint64), vectors(mine))

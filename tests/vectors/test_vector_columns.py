@@ -17,7 +17,6 @@ from text_vectors import (
     SHARED,
     Oracle,
     filled,
-    hashed,
     texts_of,
     vector,
     vectors,
@@ -27,7 +26,6 @@ from text_vectors import (
 import duckplets as dp
 from duckplets.artifacts import read_ahead
 from duckplets.vectors import opened
-from duckplets.vectors.store import VectorStore
 
 # Many runs of the same few corpora.
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -102,21 +100,17 @@ def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["drop", "null"])
 def test_a_run_goes_on_while_texts_are_embedded(tmp_path: Path, missing: Any) -> None:
     """Resumed, it draws what the unbroken run drew, and serves the vectors there were."""
-    path = tmp_path / "c.duckdb"
     columns = ["anchor", "anchor_vector", "negative", "negative_vector"]
-    with toy_corpus(path) as corpus:
+    with toy_corpus(tmp_path / "c.duckdb") as corpus:
         texts = sorted(set(texts_of(corpus).values()))
-        store = VectorStore(path)
-        of = store.begin("default", DIMENSION, "float32", {})
-        half, rest = texts[::2], texts[1::2]
-        store.append(of, np.array([hashed(t) for t in half], np.uint64), vectors(half))
+        filled(corpus, texts=texts[::2])
         arguments: dict[str, Any] = {"columns": columns, "vectors": missing, "batch_size": 16}
         unbroken = corpus.sampler(**arguments)
         expected = [next(unbroken).to_pydict() for _ in range(6)]
         with corpus.sampler(**arguments) as sampler:
             next(sampler)
             sampler.save()
-        store.append(of, np.array([hashed(t) for t in rest], np.uint64), vectors(rest))
+        filled(corpus, texts=texts[1::2])
         resumed = corpus.resume()
         assert [next(resumed).to_pydict() for _ in range(5)] == expected[1:]
         newer = corpus.sampler(columns=columns)
@@ -139,20 +133,16 @@ def test_a_run_refuses_other_vectors(tmp_path: Path) -> None:
         corpus.resume().close()
         assert corpus.remove_vectors("default") > 0
         refuses()
-        of = store.begin("default", DIMENSION, "float32", {})
-        store.append(of, np.array([hashed(SHARED)], np.uint64), vectors([SHARED]))
+        filled(corpus, texts=[SHARED])
         refuses()
 
 
 def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path) -> None:
-    path = tmp_path / "c.duckdb"
-    with toy_corpus(path) as corpus:
+    with toy_corpus(tmp_path / "c.duckdb") as corpus:
         texts = sorted(set(texts_of(corpus).values()))
         lacking = set(texts[::4])
-        there = [t for t in texts if t not in lacking]
-        store = VectorStore(path)
-        of = store.begin("default", DIMENSION, "float32", {})
-        store.append(of, np.array([hashed(t) for t in there], np.uint64), vectors(there))
+        there = set(texts) - lacking
+        filled(corpus, texts=there)
         with pytest.raises(dp.VectorError, match=r"\d+ texts of anchors .* duckplets embed"):
             corpus.sampler(columns=ALL)
         with corpus.sampler(columns=ALL, vectors="null", batch_size=32, epochs=1) as sampler:
@@ -171,7 +161,7 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path)
         served = {
             text for b in batches for s in ("anchor", "positive", "negative") for text in b[s]
         }
-        assert served <= set(there)
+        assert served <= there
         anchors = {text for batch in batches for text in batch["anchor"]}
         assert len(anchors) > 50
 
