@@ -18,9 +18,12 @@ import pyarrow as pa
 
 from duckplets.base.checks import integer
 from duckplets.base.columns import shaped_type
+from duckplets.base.sanitize import listed
 from duckplets.errors import ExtensionError, SamplerError
 from duckplets.samples.columns import slot_names
 from duckplets.tokens.batches import ARRAYS
+
+_NAME = "dataset_name"  # of sentence-transformers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
 
 
-def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
+def to_hf(sampler: Sampler, start_step: int | None = None, *, dataset_name: bool = False) -> Any:
     """Return the rows from where a sampler stands as a ``datasets.IterableDataset``.
 
     Its features are the text columns in order, and for pairs the label, an integer or, where a
@@ -45,20 +48,45 @@ def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
     Args:
         sampler: Of all ranks in one (``world_size=1``): a trainer deals rows out by itself.
         start_step: Where to begin, instead of where the sampler stands.
+        dataset_name: Add the source of each row as ``dataset_name``, by which
+            sentence-transformers chooses prompts (``prompts={source: …}``). It reads the first
+            row's for a whole batch, so batches have to be of one source (``batch_by=``). Its
+            arguments need ``accelerator_config={"dispatch_batches": False}``, for accelerate deals
+            out no text. For a loss of each source set ``trainer.loss = {source: loss}`` once the
+            trainer is made: its constructor wants a ``DatasetDict`` for that.
 
     Raises:
         ExtensionError: ``datasets`` is not installed.
-        SamplerError: There is no such step, the sampler is that of one rank of several, or its
-            ``columns=`` leave out all texts.
+        SamplerError: There is no such step, the sampler is that of one rank of several, its
+            ``columns=`` leave out all texts, or its batches are of several sources.
     """
     datasets = imported("datasets")
     columns = _columns(sampler)
     _refuse_ranks(sampler)
+    if dataset_name:
+        _refuse_mixed(sampler)
+        columns[_NAME] = pa.string()
     if start_step is not None:
         sampler.move(integer("start_step", start_step, 0) * sampler.settings.global_batch)
     features = datasets.Features.from_arrow_schema(pa.schema(list(columns.items())))
     rows = _Rows(sampler, list(columns))
-    return datasets.IterableDataset.from_generator(rows, features=features)
+    made = datasets.IterableDataset.from_generator(rows, features=features)
+    if dataset_name:  # the trainer refuses the column in data sets that it has not made itself
+        made._sentence_transformers_preprocessed = True
+    return made
+
+
+def _refuse_mixed(sampler: Sampler) -> None:
+    settings = sampler.settings
+    drawn = {stream.source for stream in sampler._planner.streams}
+    if "source" not in settings.columns:
+        raise SamplerError("dataset_name=True is the column source, which columns= leaves out")
+    if not settings.batch_by and len(drawn) > 1:
+        raise SamplerError(
+            f"dataset_name=True: sentence-transformers takes the name of a batch's first row for "
+            f"all of it, and batches of this run are of {listed(map(repr, sorted(drawn)))}; open "
+            f"the sampler with batch_by='source'"
+        )
 
 
 def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
@@ -243,7 +271,10 @@ class _Rows:
             if batch is None:
                 return
             expected = self._sampler.position
-            yield from batch.table.select(self._columns).to_pylist()
+            table = batch.table
+            if _NAME in self._columns:
+                table = table.append_column(_NAME, table["source"].cast(pa.string()))
+            yield from table.select(self._columns).to_pylist()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Data sets are distinguished by their pickles, and so are these.

@@ -340,9 +340,9 @@ class Sampler:
         """Take losses that were reported in the place of this sampler, for it to save."""
         self._losses.add(losses)
 
-    def to_hf(self, start_step: int | None = None) -> Any:
+    def to_hf(self, start_step: int | None = None, *, dataset_name: bool = False) -> Any:
         """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
-        return _trainers().to_hf(self, start_step)
+        return _trainers().to_hf(self, start_step, dataset_name=dataset_name)
 
     def to_hf_dataset(self, steps: int) -> Any:
         """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
