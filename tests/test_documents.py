@@ -29,7 +29,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 WITH_TORCH_PAGES = {"training.md"}  # tests/adapters runs these
 # tests/adapters runs these
 WITH_TORCH = {
-    *("checkpoints", "distillation", "finetune", "pretraining", "rerank", "similarity"),
+    *("checkpoints", "distillation", "finetune", "instructions", "pretraining", "rerank"),
+    "similarity",
     "two_ranks",
 }
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
