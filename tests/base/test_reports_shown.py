@@ -1,4 +1,4 @@
-"""What a notebook shows of reports: tables in which everything is escaped, and nothing acts."""
+"""What is shown of reports and errors: nothing in it acts on a page or a terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hostile import HOSTILE, check_html
 from prebuilt import toy_corpus
 
@@ -13,11 +14,13 @@ import duckplets as dp
 from duckplets.base.sanitize import ShownDict
 from duckplets.corpus.compact import CompactReport
 from duckplets.corpus.doctor import CheckResult
+from duckplets.errors import ChunkingError, SourceError
 from duckplets.export import ExportReport
 from duckplets.ingest.preview import Preview
 from duckplets.mining.external import GivenReport
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.search.index import IndexReport
+from duckplets.text.chunking import Chunking
 
 
 def check(found: Any, *texts: str) -> None:
@@ -86,3 +89,28 @@ def test_what_verbs_return_is_shown(tmp_path):
             metrics = sampler.metrics()
             check(metrics, "Metrics", "data/toy/samples", "4")
             assert dict(metrics) == metrics
+
+
+# ---- values in errors
+
+PROSE = "it is the user's own, and " + "words about it " * 40 + "of the corpus's own"
+
+
+def test_a_message_is_what_was_said_but_for_what_acts():
+    for message, said in (
+        ("name=" + repr("x\x1b[2Jy") + ": no", r"name='x\x1b[2Jy': no"),
+        ("a\x1b[2J\u202eb\nc", "a\\x1b[2J\\u202eb\nc"),
+        (PROSE, PROSE),
+        (f"'a?' {PROSE} 'b'", f"'a?' {PROSE} 'b'"),
+    ):
+        assert str(SourceError(message)) == said
+
+
+def test_a_long_value_is_cut_and_what_to_do_stays():
+    said = str(SourceError(f"name={'x' * 9000!r}: give {'a shorter name'!r}, {'y' * 9000!r} too"))
+    assert len(said) < 600
+    assert "(9,002 characters)" in said
+    assert said.startswith("name='xxx")
+    assert "give 'a shorter name'," in said
+    with pytest.raises(ChunkingError, match=r"max_tokens=\(a number of 10000 bits\): give an int"):
+        Chunking(max_tokens=1 << 9999)
