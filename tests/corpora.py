@@ -13,6 +13,7 @@ from typing import Any
 from prebuilt import prebuilt
 
 import duckplets as dp
+from duckplets.samples.columns import slot_names
 
 
 def counts_of(sampler: Any) -> dict[str, float]:
@@ -95,7 +96,6 @@ ODD_MAPPING: dict[str, Any] = {
 
 
 @prebuilt
-@prebuilt
 def odd_corpus(
     path: Path, count: int, seed: int, *, repeats: float = 0.2, sources: int = 1
 ) -> dp.Corpus:
@@ -141,3 +141,13 @@ def samples(sampler: dp.Sampler, count: int) -> Iterator[dict[str, Any]]:
         left -= len(rows)
         if not left:
             return
+
+
+def rows_of(sampler: Any, steps: int) -> list[dict[str, Any]]:
+    """The samples of a run's first steps, wherever it stands."""
+    return [row for step in range(steps) for row in sampler.batch_at(step).to_pylist()]
+
+
+def negative_slots(negatives: int) -> list[str]:
+    """The columns of the negatives of a triplet."""
+    return slot_names("triplets", negatives)[2:]

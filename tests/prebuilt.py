@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -50,12 +50,16 @@ def copied(path: Path, build: Build[P], *args: P.args, **options: P.kwargs) -> N
     """Put what a function fills at a path, made now or earlier in this session."""
     made = kept(build, *args, **options)
     shutil.copyfile(made, path)
-    if (candidates := _candidates(made)).exists():
-        shutil.copytree(candidates, _candidates(path))
+    for beside, copy in zip(_beside(made, "runs"), _beside(path), strict=True):
+        if beside.is_dir():
+            shutil.copytree(beside, copy)
+        elif beside.exists():
+            shutil.copyfile(beside, copy)
 
 
-def _candidates(path: Path) -> Path:
-    return path.with_name(f"{path.stem}.candidates")
+def _beside(path: Path, runs: str = "state.duckdb") -> list[Path]:
+    """Return where candidates and saved runs lie: not those that a test saves of what is kept."""
+    return [path.with_name(f"{path.stem}.{what}") for what in ("candidates", runs)]
 
 
 def kept(build: Build[P], *args: P.args, **options: P.kwargs) -> Path:
@@ -67,10 +71,35 @@ def kept(build: Build[P], *args: P.args, **options: P.kwargs) -> Path:
     if not path.exists():
         aside = _FOLDER / f"{name}.{os.getpid()}.duckdb"
         build(aside, *args, **options).close()
-        if _candidates(aside).exists() and not _candidates(path).exists():
-            _candidates(aside).rename(_candidates(path))
+        for made, beside in zip(_beside(aside), _beside(path, "runs"), strict=True):
+            if made.exists() and not beside.exists():
+                made.rename(beside)
         aside.replace(path)  # two processes may make the same; either will do
     return path
+
+
+def reading(build: Build[P], /, *args: P.args, **options: P.kwargs) -> Any:
+    """Return a fixture: what a function fills, opened once a module, for reading only."""
+
+    @pytest.fixture(scope="module")
+    def opened() -> Iterator[dp.Corpus]:
+        path = kept(getattr(build, "__wrapped__", build), *args, **options)
+        with dp.Corpus(path, read_only=True) as corpus:
+            yield corpus
+
+    return opened
+
+
+def copying(build: Build[P], /, *args: P.args, **options: P.kwargs) -> Any:
+    """Return a fixture: what a function fills, as ``c.duckdb`` in a test's own folder."""
+
+    @pytest.fixture
+    def opened(tmp_path: Path) -> Iterator[dp.Corpus]:
+        copied(tmp_path / "c.duckdb", getattr(build, "__wrapped__", build), *args, **options)
+        with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+            yield corpus
+
+    return opened
 
 
 toy_corpus = prebuilt(testing.toy_corpus)

@@ -1,21 +1,29 @@
-"""Apportionment: every prefix of positions is fair, and counts have a closed form."""
+"""Apportionment: shares are integers in the ratio of tempered weights, and dealt fairly.
+
+Every prefix of positions is fair, of an anneal's stairs as well, and counts have a closed form.
+"""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable
+from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 import pytest
 from conftest import Golden
-from dealing import stretch
+from dealing import listed, stretch
 from effort import often, some
-from golden_numbers import listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckplets.order.apportion import Apportionment, exact_weights
+from duckplets.errors import MixtureError
+from duckplets.order.apportion import Apportionment, Stairs, exact_shares, exact_weights
+from duckplets.order.mixture import Anneal, Mixture
 from duckplets.order.permute import hashed, key
+from duckplets.order.schedule import Schedule
 
 
 def bound(weights: Iterable[int]) -> int:
@@ -95,18 +103,6 @@ def test_every_prefix_is_fair(weights: list[float]) -> None:
     check_stretch(exact_weights(weights), "fair", 0, often(1_000_000, less=20_000))
 
 
-@settings(max_examples=often(100, less=8), deadline=None)
-@given(
-    weights=st.lists(st.floats(0, 1e6), min_size=2, max_size=50).filter(any),
-    purpose=st.text(max_size=9),
-    positions=st.integers(0, 10**12),
-)
-def test_prefixes_are_fair_for_all_weights(
-    weights: list[float], purpose: str, positions: int
-) -> None:
-    check_stretch(exact_weights(weights), purpose, positions, positions + 9)
-
-
 @pytest.mark.parametrize(
     ("weights", "integers"),
     [
@@ -144,3 +140,100 @@ def test_the_first_thousand_positions_never_change(name: str, golden: Golden) ->
     weights, start = DEALT[name]
     deal = Apportionment(exact_weights(weights), key(7, "sources"))
     golden(f"order/{name}.txt", listed(stretch(deal, start, start + 1000)[0]))
+
+
+# ---- shares
+
+MOST = 2**44
+TEMPERATURES = [5e-324, 1e-3, 0.1, 0.5, 0.999, 1.0, 1.3, 2.0, 5.0, 1e3, 1e9, 1e300]
+
+FACTORS = st.one_of(st.just(0.0), st.floats(1e-300, 1e300), st.floats(1e-3, 1e3))
+several = st.lists(FACTORS, min_size=1, max_size=50).filter(any)
+
+
+# The digits are fixed: another value on any platform is another order for the same run.
+SHARES = [
+    ([0.7, 0.3], 1.5, (11216382242942, 6375803801472)),
+    ([0.7, 0.3], 2.0, (10631944530656, 6960241513758)),
+    ([0.7, 0.3], 0.5, (14862364072005, 2729821972409)),
+    ([1.0, 1.009], 3.0, (8782957912211, 8809228132203)),
+    ([1e-6, 1.0, 0.0, 1000.0], 1.5, (1, 10_000, 0, 1_000_000)),
+    ([1e-6, 1.0, 0.0, 1000.0], 2.0, (539244314, 539244314329, 0, 17052402485768)),
+    ([1e-6, 1.0, 0.0, 1000.0], 0.5, (1, 17592168, 0, 17592168452244)),
+    ([8.0, 27.0, 1.0], 2.0, (5513632621881, 10129189914580, 1949363507952)),
+    ([8.0, 27.0, 1.0], 0.5, (1418009958240, 16152019680576, 22156405597)),
+    ([8.0, 27.0, 1.0], 3.0, (5864062014804, 8796093022206, 2932031007402)),
+    ([1.0, 4.0, 16.0], 2.0, (1, 2, 4)),  # what comes out exactly is small integers
+    ([1.0, 100.0], 0.5, (1, 10_000)),
+    ([1.0, 1000.0, 0.0], 3.0, (1, 10, 0)),
+    ([5.0, 5.0, 5.0], 1.7, (1, 1, 1)),
+    ([0.1, 0.1], 0.01, (1, 1)),
+    ([3e-320], 2.0, (1,)),
+]
+
+
+@pytest.mark.parametrize(("values", "temperature", "expected"), SHARES)
+def test_shares_are_these_very_integers(
+    values: list[float], temperature: float, expected: tuple[int, ...]
+) -> None:
+    assert exact_shares(values, temperature) == expected
+
+
+@settings(max_examples=often(300, less=20), deadline=None)
+@given(several, st.one_of(st.sampled_from(TEMPERATURES), st.floats(0.01, 100)))
+def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
+    values: list[float], temperature: float
+) -> None:
+    shares = exact_shares(values, temperature)
+    assert len(shares) == len(values)
+    assert [share > 0 for share in shares] == [value > 0 for value in values]
+    assert sum(shares) <= MOST
+    by_weight = [share for _, share in sorted(zip(values, shares, strict=True))]
+    assert by_weight == sorted(by_weight)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("values", [[0.0, 0.0], [0.0], []])
+def test_nothing_to_draw_from_is_refused(values: list[float], temperature: float) -> None:
+    with pytest.raises(MixtureError, match="every weight is 0; give at least one"):
+        exact_shares(values, temperature)
+
+
+# ---- stairs
+
+
+@pytest.mark.parametrize("leaves", range(1, 10))
+def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: int) -> None:
+    draw = random.Random(leaves)
+    for count, longest in ((1, 500), (3, 7), (40, 90), (300, 2)):  # some stairs are empty
+        shares = [[draw.choice([1, 1009, 10 ** draw.randint(0, 9)]) for _ in range(leaves)]]
+        shares += [[max(1, w + draw.randint(-w, w)) for w in shares[0]] for _ in range(count - 1)]
+        edges = [0, *accumulate(draw.randint(0, longest) for _ in range(count))]
+        leaf, index = stretch(Stairs(shares, edges, key("near", count)), 0, edges[-1])
+        stair = np.searchsorted(edges, np.arange(edges[-1]), side="right") - 1
+        parts = (np.array(shares) / np.sum(shares, axis=1, keepdims=True))[stair]
+        for i in range(leaves):
+            assert (
+                np.abs(np.cumsum((leaf == i) - parts[:, i])).max(initial=0)
+                < bound([1] * leaves) + 1e-6
+            )
+            assert (index[leaf == i] == np.arange((leaf == i).sum())).all()
+
+
+@pytest.mark.parametrize("length", [1, 3, 1023, 1024, 1025, 5000, 10**6, 10**15])
+def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(length: int) -> None:
+    mixture = Mixture({"a": 3, "b": 1, "c": 0}, anneal=Anneal(7, {"a": 0, "c": 2}, 7 + length))
+    schedule = Schedule(mixture, ["a", "b", "c"], seed=1, batch=6)
+    count = min(1024, length)
+    for stair in {0, count // 2, count - 1}:
+        first, last = (7 + j * length // count for j in (stair, stair + 1))
+        way = Fraction(first + last - 14, 2 * length)
+        low, high = (0.75, 0.25, 0), (0, 1 / 3, 2 / 3)
+        due = [a + (b - a) * float(way) for a, b in zip(low, high, strict=True)]
+        for step in {first, last - 1}:
+            assert np.allclose(schedule.parts(step, step + 1), due, atol=1e-9)
+    assert np.allclose(schedule.parts(7, 7 + length), [0.375, 7 / 24, 1 / 3], atol=1e-9)
+    totals = (schedule.dealt(7 * 6), schedule.dealt((7 + length) * 6))
+    for had, now, part in zip(*totals, (0.375, 7 / 24, 1 / 3), strict=True):
+        assert abs(now - had - part * 6 * length) < 3 + length * 6e-12
+    assert schedule.changes == [0, 7, 7 + length]

@@ -190,34 +190,3 @@ def bound_of(case: Case, step: int) -> int:
         return 2 * (math.ceil(math.log2(max(len(case.sources), 2))) + 1)
     some = sum(part > 0 for part in case.parts(step))
     return 1 if some <= 2 else math.ceil(math.log2(some)) + 1
-
-
-@EXAMPLES
-@given(cases(), st.randoms(use_true_random=False))
-def test_events_told_one_by_one_are_the_schedule_built_anew(
-    case: Case, asked: random.Random
-) -> None:
-    told = case.schedule(events={})
-    known: dict[int, Event] = {}
-    for step in sorted(case.events):
-        # What was worked out before must not stay where it is no more right.
-        told.dealt(asked.randint(0, 2000))
-        known[step] = case.events[step]
-        told = told.with_event(step, known[step])
-        anew = case.schedule(events=known)
-        assert told.events == anew.events == case.schedule(events=told.events).events
-        assert {at: event.weights for at, event in told.events.items()} == {
-            at: event.weights for at, event in known.items()
-        }
-        assert_same(told, anew)
-        assert_same(case.schedule(events={3: Event({}, 7)}).with_events(known), anew)
-
-
-def assert_same(one: Schedule, other: Schedule) -> None:
-    assert one.drawn == other.drawn
-    assert one.planned == other.planned
-    for start in (0, 333, 100_000):
-        pairs = zip(*(stretch(s, start, start + 400) for s in (one, other)), strict=True)
-        assert all(a.tolist() == b.tolist() for a, b in pairs)
-    for position in (0, 77, 1001):
-        assert one.block(position, 56) == other.block(position, 56)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import corpora
 import pytest
 from commands import cli, error, lines, ok, usage
 from prebuilt import prebuilt
@@ -74,8 +77,8 @@ def corpus(path: Path) -> Iterator[dp.Corpus]:
 
 def rows_of(corpus: dp.Corpus, count: int, **how: Any) -> list[dict[str, Any]]:
     columns = ["source", "recipe", "swapped", "anchor", "positive", "negative"]
-    with corpus.sampler(**{"batch_size": 50, "columns": columns, "prefetch": 0} | how) as sampler:
-        return [row for step in range(count // 50) for row in sampler.batch_at(step).to_pylist()]
+    with corpus.sampler(**{"batch_size": 100, "columns": columns, "prefetch": 0} | how) as sampler:
+        return corpora.rows_of(sampler, count // 100)
 
 
 def shares(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -96,7 +99,7 @@ def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) 
 
 
 def test_by_default_pairs_are_served_as_they_were_given(corpus: dp.Corpus) -> None:
-    found = rows_of(corpus, 2500)
+    found = rows_of(corpus, 1000)
     assert close(shares(found), PLAIN)
     assert not any(row["swapped"] for row in found)
     faq = [row for row in found if row["source"] == "faq"]
@@ -130,13 +133,13 @@ def test_what_is_given_wins_over_the_preset(corpus: dp.Corpus) -> None:
     assert [row["negative"] for row in plain] == [row["negative"] for row in swapped]
     one = rows_of(corpus, 500, preset="crate", recipes=["anchor_context"], empty="skip")
     assert {row["recipe"] for row in one} == {"anchor_context"}
+    # A source that a mapping does not name weighs 1.
     weights = {"faq": 3, "manual": 1}
+    found = Counter(r["source"] for r in rows_of(corpus, 700, preset="crate", mixture=weights))
+    assert found == {"faq": 300, "manual": 100, "notes": 100, "plain": 100, "ready": 100}
     only = dp.Mixture(weights, omitted=0)
     found = Counter(r["source"] for r in rows_of(corpus, 400, preset="crate", mixture=only))
     assert found == {"faq": 300, "manual": 100}
-    # A source that a mapping does not name weighs 1.
-    found = Counter(r["source"] for r in rows_of(corpus, 700, preset="crate", mixture=weights))
-    assert found == {"faq": 300, "manual": 100, "notes": 100, "plain": 100, "ready": 100}
 
 
 def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
@@ -159,16 +162,19 @@ def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
         dp.resume(path, state=state, preset="crate")
 
 
-@pytest.mark.parametrize("preset", ["crat", "", 3, True])
-def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus, preset: Any) -> None:
-    for call in (
-        lambda: corpus.sampler(preset=preset),
-        lambda: corpus.brought_recipes(preset),
-        lambda: corpus.recipe_sql("anchor_context", preset=preset),
-        lambda: corpus.export_negatives("x.jsonl", format="flagembedding", preset=preset),
+def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus) -> None:
+    wrong: list[Any] = ["crat", "", 3, True]
+    for preset, call in product(
+        wrong,
+        (
+            corpus.sampler,
+            corpus.brought_recipes,
+            partial(corpus.recipe_sql, "anchor_context"),
+            partial(corpus.export_negatives, "x.jsonl", format="flagembedding"),
+        ),
     ):
         with pytest.raises(dp.RecipeError, match=r"preset=.*give 'crate' or None"):
-            call()
+            call(preset=preset)
 
 
 def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:

@@ -14,20 +14,25 @@ import pytest
 from commands import cli, error
 from effort import often, some
 from frozen_runs import titled
+from prebuilt import copied
 
 import duckplets as dp
 from duckplets.runs import state
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-SOURCES = {"a": 37, "b": 50, "c": 8}
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
+
+
+def paired(path: Path) -> dp.Corpus:
+    corpus = titled(path, {"a": 37, "b": 50, "c": 8})
+    corpus.add_recipe(PAIR)
+    return corpus
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with titled(tmp_path / "c.duckdb", SOURCES) as made:
-        made.add_recipe(PAIR)
+    copied(tmp_path / "c.duckdb", paired)
     return tmp_path / "c.duckdb"
 
 
@@ -62,17 +67,12 @@ def case(draw: random.Random, step: int, distinct: bool) -> tuple[dp.Mixture, dp
 
     def mixture() -> dp.Mixture:
         if early or draw.random() < 0.5:
-            return dp.Mixture(
-                declared, temperature, [*early, *changes(draw, step, distinct)], omitted=1
-            )
+            phases = [*early, *changes(draw, step, distinct)]
+            return dp.Mixture(declared, temperature, phases, omitted=1)
         start = draw.randint(step, step + 9)
         end = draw.choice([None, start + draw.randint(1, 12)])
-        return dp.Mixture(
-            declared,
-            temperature,
-            anneal=dp.Anneal(start, weights(draw, distinct=distinct), end),
-            omitted=1,
-        )
+        anneal = dp.Anneal(start, weights(draw, distinct=distinct), end)
+        return dp.Mixture(declared, temperature, anneal=anneal, omitted=1)
 
     return mixture(), mixture()
 
@@ -84,11 +84,7 @@ def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
     draw = random.Random(seed)
     kind, distinct = draw.choice(["triplets", "pairs", "texts"]), draw.random() < 0.3
     arguments: dict[str, Any] = {"kind": kind, "batch_size": 4, "recipes": ["pair"], "seed": seed}
-    arguments |= {
-        "columns": ["position", "source", "recipe"],
-        "prefetch": 0,
-        "no_duplicates": distinct,
-    }
+    arguments |= {"columns": ["position", "source", "recipe"], "no_duplicates": distinct}
     stands = draw.randint(0, 20)
     old, new = case(draw, stands + (300 if distinct else 0), distinct)
     events = {
@@ -188,23 +184,19 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(
         state.reset(state.state_path(path), "default", after=-1)
 
 
-def _toml(path: Path) -> Path:
-    file = path.with_name("m.toml")
-    file.write_text("[[data.phases]]\nstart_step = 3\ndataset_weights = { b = 0 }\n")
-    return file
-
-
 def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -> None:
     corpus.sampler(batch_size=4).save()
+    file = path.with_name("m.toml")
+    file.write_text("[[data.phases]]\nstart_step = 3\ndataset_weights = { b = 0 }\n")
     new = dp.Mixture(phases=[dp.Phase(3, {"b": 0})])
     whole = rows(corpus.sampler(batch_size=4, mixture=new), 6)
-    assert rows(dp.resume(path, mixture=_toml(path)), 6) == whole
-    assert rows(dp.resume(path, mixture=str(_toml(path))), 6) == whole
-    assert corpus.sampler(mixture=_toml(path)).mixture.phases == new.phases
-    result = cli("sample", path, "--resume", "--mixture", _toml(path), "--steps", "6", "--save")
+    assert rows(dp.resume(path, mixture=file), 6) == whole
+    assert rows(dp.resume(path, mixture=str(file)), 6) == whole
+    assert corpus.sampler(mixture=file).mixture.phases == new.phases
+    result = cli("sample", path, "--resume", "--mixture", file, "--steps", "6", "--save")
     assert result.stdout.count("\n") == 24
-    assert corpus.resume().mixture.phases == new.phases
-    assert corpus.resume().step == 6
+    resumed = corpus.resume()
+    assert (resumed.mixture.phases, resumed.step) == (new.phases, 6)
     assert "would change samples from" in error("sample", path, "--resume", "--mixture", "a=2")
 
 
@@ -227,8 +219,11 @@ def test_a_run_that_cannot_be_saved_is_known_at_once(
     assert set(tmp_path.iterdir()) == before
 
 
-def calls_of(sampler: dp.Sampler) -> list[Callable[[int], Any]]:
-    return [
+def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus) -> None:
+    near = [2**k + d for k in some(range(70), less=4) for d in (-1, 0, 1)]
+    near += [2**53 - 1, 2**53, 2**53 + 1, 10**5000]
+    sampler = corpus.sampler(recipes=[PAIR], batch_size=4, prefetch=0, columns=["position"])
+    calls: list[Callable[[int], Any]] = [
         sampler.batch_at,
         sampler.set_epoch,
         lambda n: sampler.served(n - 3, n),
@@ -236,15 +231,9 @@ def calls_of(sampler: dp.Sampler) -> list[Callable[[int], Any]]:
         lambda n: sampler.plan(n) if n > 2**30 else None,
         sampler.move,
     ]
-
-
-def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus) -> None:
-    near = [2**k + d for k in some(range(70), less=4) for d in (-1, 0, 1)]
-    near += [2**53 - 1, 2**53, 2**53 + 1, 10**5000]
-    sampler = corpus.sampler(recipes=[PAIR], batch_size=4, prefetch=0, columns=["position"])
     for n in near:
         accepted = True
-        for call in calls_of(sampler):
+        for call in calls:
             try:
                 call(n)
             except dp.SamplerError:
@@ -286,7 +275,7 @@ def test_a_damaged_state_is_refused_whole(corpus: dp.Corpus) -> None:
     assert sampler.position == 8
 
 
-@pytest.mark.parametrize(("prefetch", "first"), some([(0, 2), (0, 0), (2, 0), (2, 2)], less=2))
+@pytest.mark.parametrize(("prefetch", "first"), some([(2, 2), (0, 2), (0, 0), (2, 0)], less=1))
 def test_a_closed_sampler_does_not_end_in_silence(path: Path, prefetch: int, first: int) -> None:
     for of in ("sampler", "corpus"):
         corpus = dp.Corpus(path, read_only=True)

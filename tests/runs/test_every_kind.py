@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from corpora import counts_of
-from effort import THOROUGH, some
+from effort import THOROUGH, often, some
 from frozen_runs import CORPORA, RUNS, Opened, opener
 from prebuilt import copied
 
@@ -21,7 +21,7 @@ from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-STEPS, TOTAL = 6, 12
+STEPS, TOTAL = often(6, less=4), 12
 NAMES = [
     *("negatives_4", "no_duplicates", "half_bm25", "labelled", "messages", "vectors"),
     "tokens_packed",
@@ -66,7 +66,7 @@ def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(
     whole = sampler(prefetch=2)
     batches = tables(whole, STEPS)
     assert len({str(table.to_pydict()) for table in batches}) == STEPS
-    assert_resumes_everywhere(sampler(), 4)
+    assert_resumes_everywhere(sampler(), 3)
     for world in some((3, 2), less=1):
         ranks = [sampler(world, rank) for rank in range(world)]
         for table in batches:
@@ -76,11 +76,12 @@ def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(
         assert all(counts_of(rank) == counts_of(whole) for rank in ranks)
     ranks[1].save()
     following = tables(whole, 2)
-    others = [of.resume(state=state, rank=rank, world_size=4) for rank in range(4)]
+    number = often(4, less=2)
+    others = [of.resume(state=state, rank=rank, world_size=number) for rank in range(number)]
     for table in following:
         parts = pa.concat_tables(next(rank).table for rank in others)
         assert parts.combine_chunks().equals(table)
-    assert counts_of(others[3]) == counts_of(whole)
+    assert counts_of(others[-1]) == counts_of(whole)
 
 
 @EVERY
@@ -110,7 +111,7 @@ def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(
     sampler.close()
 
 
-@pytest.mark.parametrize("name", [n for n in WITHOUT_VECTORS if n in NAMES[::2] or THOROUGH])
+@pytest.mark.parametrize("name", [n for n in WITHOUT_VECTORS if n in NAMES[::3] or THOROUGH])
 def test_a_snapshot_serves_the_same(name: str, tmp_path: Path) -> None:
     corpus, run = run_of(name)
     copied(tmp_path / "c.duckdb", CORPORA[corpus])

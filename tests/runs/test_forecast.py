@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,14 @@ from corpora import odd_corpus
 from effort import some
 from hostile import Tags
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
-from prebuilt import toy_corpus
+from prebuilt import reading, toy_corpus
 
 import duckplets as dp
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
-    path = tmp_path_factory.mktemp("forecast") / "c.duckdb"
-    with toy_corpus(path, 60, sources=("a", "b", "c")) as corpus:
-        yield corpus
+corpus = reading(toy_corpus, 60, sources=("a", "b", "c"))
 
 
 ANNEAL = dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)
@@ -61,16 +57,12 @@ def test_it_begins_at_the_start_with_the_weights_that_were_set(corpus: dp.Corpus
     assert forecast(sampler, 40) == counted(sampler, 320, [0, 5, 10, 20, 29])
 
 
-@pytest.mark.parametrize(
-    "bounds",
-    [{"steps": 9}, {"epochs": 2, "remainder": "drop"}, {"epochs": 1, "remainder": "pad"}],
-    ids=str,
-)
-def test_by_default_it_goes_to_the_end(corpus: dp.Corpus, bounds: dict[str, Any]) -> None:
-    sampler = corpus.sampler(batch_size=8, **bounds)
-    served = sum(len(batch) for batch in sampler)
-    assert forecast(sampler, None) == counted(sampler, served, [0])
-    assert forecast(sampler, 10**6) == forecast(sampler, None)
+def test_by_default_it_goes_to_the_end(corpus: dp.Corpus) -> None:
+    for bounds in ({"steps": 9}, {"epochs": 2, "remainder": "drop"}, {"epochs": 1}):
+        sampler = corpus.sampler(batch_size=8, **{"remainder": "pad", **bounds})
+        served = sum(len(batch) for batch in sampler)
+        assert forecast(sampler, None) == counted(sampler, served, [0])
+        assert forecast(sampler, 10**6) == forecast(sampler, None)
     for steps in (-1, 2**62, 1.5, True):
         with pytest.raises(dp.SamplerError, match="steps"):
             sampler.forecast(steps)  # type: ignore[arg-type]
@@ -113,71 +105,64 @@ def tokens(sampler: dp.Sampler) -> int:
     return int(pc.sum(sampler.forecast().table["tokens"]).as_py())
 
 
-def test_tokens_of_texts_are_exact_over_whole_epochs(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 30, 1) as corpus:
-        chunks = dp.TextRecipe("chunks", dp.any_section(), per="chunk")
-        records = dp.TextRecipe("records", dp.position(1))
-        counts = corpus.sql(
-            "SELECT count(*) AS n FROM chunks JOIN sections USING (section_key) "
-            "WHERE position = 1 GROUP BY chunks.record_key"
-        )["n"].to_pylist()
-        cycle = math.lcm(*counts)  # after which all chunks of each came equally often
-        assert 1 < cycle < 500
-        for recipe, epochs in ((chunks, 3), (records, cycle)):
-            sampler = corpus.sampler("texts", recipes=[recipe], epochs=epochs, batch_size=512)
-            assert tokens(sampler) == tokens_taken(sampler) > 0
+odd = reading(odd_corpus, 30, 1)
 
 
-@pytest.mark.parametrize("strategy", some(["other_record", "other_date"], less=1))
-def test_tokens_of_triplets_are_near(tmp_path: Path, strategy: str) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 60, 2) as corpus:
-        context = dp.role("context")
-        recipe = dp.TripletRecipe("r", dp.role("anchor"), context, context, strategy=strategy)
-        for kind in ("triplets", "pairs"):
-            sampler = corpus.sampler(kind, recipes=[recipe], negatives=2, epochs=60, batch_size=99)
-            assert tokens(sampler) == pytest.approx(tokens_taken(sampler), rel=0.03)
+def test_tokens_of_texts_are_exact_over_whole_epochs_and_those_of_triplets_near(
+    odd: dp.Corpus,
+) -> None:
+    chunks = dp.TextRecipe("chunks", dp.any_section(), per="chunk")
+    records = dp.TextRecipe("records", dp.position(1))
+    counts = odd.sql(
+        "SELECT count(*) AS n FROM chunks JOIN sections USING (section_key) "
+        "WHERE position = 1 GROUP BY chunks.record_key"
+    )["n"].to_pylist()
+    cycle = math.lcm(*counts)  # after which all chunks of each came equally often
+    assert 1 < cycle < 500
+    for recipe, epochs in ((chunks, 3), (records, cycle)):
+        sampler = odd.sampler("texts", recipes=[recipe], epochs=epochs, batch_size=512)
+        assert tokens(sampler) == tokens_taken(sampler) > 0
+    roles = (dp.role("anchor"), dp.role("context"), dp.role("context"))
+    for strategy, kind in some(
+        product(["other_record", "other_date"], ["triplets", "pairs"]), less=2
+    ):
+        recipe = dp.TripletRecipe("r", *roles, strategy=strategy)
+        sampler = odd.sampler(kind, recipes=[recipe], negatives=2, epochs=60, batch_size=99)
+        assert tokens(sampler) == pytest.approx(tokens_taken(sampler), rel=0.03)
 
 
-@pytest.mark.parametrize(("negatives", "rotation"), some([(1, 99), (3, 99), (2, 4)], less=2))
-def test_anchors_that_fall_back_are_counted(tmp_path: Path, negatives: int, rotation: int) -> None:
+@pytest.mark.parametrize(("negatives", "rotation"), some([(3, 99), (1, 99), (2, 4)], less=1))
+def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
+    tmp_path: Path, negatives: int, rotation: int
+) -> None:
     with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
-        given = dict(CASES["plain"]["recipe"], sources=("s0",))
-        recipe = dp.TripletRecipe("plain", **given, by=dp.bm25(range_max=rotation))
+        recipe = dp.TripletRecipe("plain", **CASES["plain"]["recipe"], sources=("s0",))
+        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
+        corpus.sampler(**how).save()
+        corpus.sampler(**how, by="random", run="chosen").save()
         rules = rules_of(corpus, CASES["plain"], "s0", "train")
         rows = some_candidates(rules, 1)
         write_mining(corpus, recipe, rows)
+        for run, told in (("default", True), ("chosen", False)):
+            left = warned(corpus.resume(run), "are not used")
+            assert bool(left) == told
+            assert all("source 's0', recipe 'plain'" in warning for warning in left)
+        assert not warned(corpus.sampler(**how), "not used")
         own = {section: len(found[:rotation]) for section, found in rows.items()}
         short = {
             p.record_id
             for p in rules.pieces
             if rules.is_anchor(p) and own.get(p.section, 0) < negatives
         }
-        sampler = corpus.sampler(recipes=[recipe], mixture={"s0": 1}, negatives=negatives)
+        by = dp.bm25(range_max=rotation)
+        sampler = corpus.sampler(**how, by=by, negatives=negatives, run="mined")
         found = sampler.forecast().table.to_pylist()[0]
         drawn = {*sampler.served(0, 4 * sampler.epoch_length)["anchor_record_id"].to_pylist()}
         expected = len(short & drawn)
         assert (found["negatives"], found["fallback_anchors"]) == ("mined", expected)
         assert 0 < expected < found["anchors"]
-        part = f"({expected:,} of {found['anchors']:,}) have fewer mined negatives"
-        assert any(part in warning for warning in sampler.forecast().warnings)
+        assert warned(sampler, f"({expected:,} of {found['anchors']:,}) have fewer mined negatives")
         assert f"negatives mined, for {expected:,} anchors random ones" in sampler.describe()
-
-
-def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
-    with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
-        roles = dict(CASES["plain"]["recipe"], sources=("s0",))
-        recipe = dp.TripletRecipe("plain", **roles)
-        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
-        corpus.sampler(**how).save()
-        corpus.sampler(**how, by="random", run="chosen").save()
-        rules = rules_of(corpus, CASES["plain"], "s0", "train")
-        write_mining(corpus, recipe, some_candidates(rules, 1))
-        for run, told in (("default", True), ("chosen", False)):
-            sampler = corpus.resume(run)
-            left = [w for w in sampler.forecast().warnings if "are not used" in w]
-            assert bool(left) == told
-            assert all("source 's0', recipe 'plain'" in warning for warning in left)
-        assert not [w for w in corpus.sampler(**how).forecast().warnings if "not used" in w]
 
 
 def warned(sampler: dp.Sampler, word: str, steps: int | None = None) -> list[str]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import error, lines, ok
 from effort import thorough
-from prebuilt import prebuilt
+from prebuilt import prebuilt, reading
 
 import duckplets as dp
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
-GRADES = "1,200 pairs have grades; give the least grade that counts as positive"
+SIZE = 120
+GRADES = f"{SIZE} pairs have grades; give the least grade that counts as positive"
 
 
 @prebuilt
@@ -25,7 +27,7 @@ def graded(path: Path) -> dp.Corpus:
     for name in ("docs", "faq"):
         rows = [{"q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(20)]
         corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False)
-    rows = [{"q": f"one {i}", "a": f"other {i}", "score": i / 1200} for i in range(1200)]
+    rows = [{"q": f"one {i}", "a": f"other {i}", "score": i / SIZE} for i in range(SIZE)]
     source = dp.MemorySource(rows, anchor="q", positive="a", label="score")
     corpus.ingest(source, name="pairs", progress=False)
     source = dp.MemorySource([{"q": "alone", "a": "single"}], anchor="q", positive="a")
@@ -40,44 +42,29 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "c.duckdb"
 
 
-@pytest.fixture
-def corpus(path: Path) -> Any:
-    with dp.Corpus(path) as corpus:
-        yield corpus
+corpus = reading(graded)
 
 
 def sources_of(sampler: dp.Sampler) -> set[str]:
     return set(sampler.forecast().table["source"].to_pylist())
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        {},
-        {"preset": "crate"},
-        {"recipes": ["anchor_context"]},
-        {"recipes": [dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT)]},
-    ],
-    ids=str,
-)
-def test_what_nobody_named_is_left_out_with_a_note(corpus: dp.Corpus, how: dict[str, Any]) -> None:
-    sampler = corpus.sampler(**how)
-    (note,) = (n for n in sampler.notes if "left out" in n)
-    assert f"in source 'pairs', split 'train': {GRADES}" in note
-    assert "in source 'single', split 'train': 1 no negative" in note
-    assert sources_of(sampler) == {"docs", "faq"}
+def test_what_nobody_named_is_left_out_with_a_note(corpus: dp.Corpus, tmp_path: Path) -> None:
+    own = dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT)
+    for how in ({}, {"preset": "crate"}, {"recipes": ["anchor_context"]}, {"recipes": [own]}):
+        sampler = corpus.sampler(**how, state=tmp_path / "s.duckdb", run=str([*how.values()])[:9])
+        (note,) = (n for n in sampler.notes if "left out" in n)
+        assert f"in source 'pairs', split 'train': {GRADES}" in note
+        assert "in source 'single', split 'train': 1 no negative" in note
+        assert sources_of(sampler) == {"docs", "faq"}
     sampler.save()
     expected = next(sampler).to_pylist()
-    with corpus.resume() as resumed:
+    with corpus.resume(sampler.settings.run, state=tmp_path / "s.duckdb") as resumed:
         assert next(resumed).to_pylist() == expected
         assert not any("left out" in note for note in resumed.notes)
         with pytest.raises(dp.EmptyPoolError, match="'pairs'"):
             resumed.set_weights({"pairs": 1})
-
-
-def test_a_recipe_limited_to_a_source_leaves_the_others_out(corpus: dp.Corpus) -> None:
-    limited = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=("faq",))
-    sampler = corpus.sampler(recipes=[limited])
+    sampler = corpus.sampler(recipes=[replace(own, sources=("faq",))])
     assert sources_of(sampler) == {"faq"}
     assert any("source 'docs' has no recipe to draw by" in note for note in sampler.notes)
 
@@ -87,25 +74,22 @@ LIMITED = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=("docs", "pa
 NOWHERE = dp.TripletRecipe("no", dp.role("anchor", "label > 7"), CONTEXT, CONTEXT)
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"mixture": {"docs": 0.7, "pairs": 0.3}}, f"'anchor_context' .*'pairs'.*{GRADES}"),
-        ({"mixture": LATER}, GRADES),
-        ({"mixture": {"docs": 1, "single": 1}}, "'single', split 'train': 1 no negative"),
-        ({"recipes": [LIMITED]}, f"recipe 'one' finds no anchor in source 'pairs'.*{GRADES}"),
-        ({"recipes": ["anchor_context", NOWHERE]}, "recipe 'no' finds no anchor in source 'docs'"),
-        ({"empty": "error"}, f"{GRADES}.*1 no negative"),
-    ],
-)
-def test_what_was_named_is_an_error_at_once(
-    corpus: dp.Corpus, how: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(dp.EmptyPoolError, match=message):
-        corpus.sampler(**how)
-    if "empty" not in how:
-        sampler = corpus.sampler(**how, empty="skip")
-        assert sources_of(sampler) <= {"docs", "faq"}
+NAMED: list[tuple[dict[str, Any], str]] = [
+    ({"mixture": {"docs": 0.7, "pairs": 0.3}}, f"'anchor_context' .*'pairs'.*{GRADES}"),
+    ({"mixture": LATER}, GRADES),
+    ({"mixture": {"docs": 1, "single": 1}}, "'single', split 'train': 1 no negative"),
+    ({"recipes": [LIMITED]}, f"recipe 'one' finds no anchor in source 'pairs'.*{GRADES}"),
+    ({"recipes": ["anchor_context", NOWHERE]}, "recipe 'no' finds no anchor in source 'docs'"),
+    ({"empty": "error"}, f"{GRADES}.*1 no negative"),
+]
+
+
+def test_what_was_named_is_an_error_at_once(corpus: dp.Corpus) -> None:
+    for how, message in NAMED:
+        with pytest.raises(dp.EmptyPoolError, match=message):
+            corpus.sampler(**how)
+        if "empty" not in how:
+            assert sources_of(corpus.sampler(**how, empty="skip")) <= {"docs", "faq"}
 
 
 def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
@@ -114,12 +98,12 @@ def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
     assert not any("left out" in note for note in sampler.notes)
     assert sorted(next(sampler)["source"]) == ["docs"] * 7 + ["faq"] * 3
     corpus.sampler(mixture=weights, empty="error")
-    two = corpus.sampler(mixture=dp.Mixture({"docs": 0.7, "faq": 0.3}, omitted=0), batch_size=10)
-    assert sorted(next(two)["source"]) == ["docs"] * 7 + ["faq"] * 3
 
 
-def test_the_way_that_is_said_for_the_shell_works(path: Path, tmp_path: Path) -> None:
-    assert "1,200 grade without a condition" in ok("status", path)
+def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(
+    path: Path, tmp_path: Path
+) -> None:
+    assert f"{SIZE} grade without a condition" in ok("status", path)
     mixture = ("--mixture", "pairs=1,docs=0,faq=0,single=0")
     told = error("sample", path, *mixture)
     assert GRADES in told
@@ -133,26 +117,25 @@ def test_the_way_that_is_said_for_the_shell_works(path: Path, tmp_path: Path) ->
     file.write_text(shown.replace(positive, edited), encoding="utf-8")
     found = lines(ok("sample", path, *mixture, "--recipes", file, "--batch-size", 64))
     assert len(found) == 64
-    assert all(int(row["positive"].split()[1]) >= 600 for row in found)
-
-
-def test_capacity_counts_no_triplets_of_grades(corpus: dp.Corpus) -> None:
-    counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
-    assert counted["faq"]["triplets"] == 20 * 19
-    pairs = counted["pairs"]
-    assert (pairs["triplets"], pairs["effective_triplets"], pairs["pairs"]) == (0, 0, 1200)
-    good = dp.TripletRecipe("good", ANCHOR, dp.role("context", "label >= 0.5"), CONTEXT)
-    corpus.add_recipe(good)
-    counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
-    assert counted["pairs"]["triplets"] == 1200 * 1199
+    assert all(int(row["positive"].split()[1]) * 2 >= SIZE for row in found)
+    with dp.Corpus(path) as corpus:
+        counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
+        assert counted["faq"]["triplets"] == 20 * 19
+        pairs = counted["pairs"]
+        assert (pairs["triplets"], pairs["effective_triplets"], pairs["pairs"]) == (0, 0, SIZE)
+        good = dp.TripletRecipe("good", ANCHOR, dp.role("context", "label >= 0.5"), CONTEXT)
+        corpus.add_recipe(good)
+        counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
+        assert counted["pairs"]["triplets"] == SIZE * (SIZE - 1)
 
 
 @thorough
-def test_mining_leaves_it_out_as_well(corpus: dp.Corpus) -> None:
-    report = corpus.mine(progress=False)
-    mined = {(pair.source, pair.split) for pair in report.pairs}
-    assert mined == {("docs", "train"), ("faq", "train")}
-    first, second, *_ = report.notes
-    assert f"finds no anchor in source 'pairs', split 'train': {GRADES}" in first
-    assert second.endswith("finds no anchor in source 'single', split 'train': 1 no negative")
-    assert corpus.sql("SELECT DISTINCT split FROM minings")["split"].to_pylist() == ["train"]
+def test_mining_leaves_it_out_as_well(path: Path) -> None:
+    with dp.Corpus(path) as corpus:
+        report = corpus.mine(progress=False)
+        mined = {(pair.source, pair.split) for pair in report.pairs}
+        assert mined == {("docs", "train"), ("faq", "train")}
+        first, second, *_ = report.notes
+        assert f"finds no anchor in source 'pairs', split 'train': {GRADES}" in first
+        assert second.endswith("finds no anchor in source 'single', split 'train': 1 no negative")
+        assert corpus.sql("SELECT DISTINCT split FROM minings")["split"].to_pylist() == ["train"]

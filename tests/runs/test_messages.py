@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,12 @@ import pyarrow as pa
 import pytest
 from commands import ok
 from effort import some, thorough
-from prebuilt import prebuilt
+from prebuilt import copying, kept
 
 import duckplets as dp
 from duckplets.base.columns import shaped_type
 from duckplets.runs.messages import shape_of
+from duckplets.testing import toy_corpus
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -70,29 +70,27 @@ def tell(corpus: dp.Corpus, source: str, *, every: int = 1) -> None:
         corpus.database.rows(INSERT)
 
 
-@prebuilt
-def make(path: Path, sizes: dict[str, int]) -> dp.Corpus:
+def chats(path: Path) -> dp.Corpus:
+    """Two sources with conversations, and one without."""
     corpus = dp.Corpus(path)
-    for name, size in sizes.items():
+    for name, size in {"chat": 90, "pairs": 60, "plain": 40}.items():
         records = [{"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}"} for i in range(size)]
         source = dp.MemorySource(records, anchor="q", positive="a", id="id")
-        corpus.ingest(source, name=name, trust=0.5 if name != "pairs" else 0.05)
+        corpus.ingest(source, name=name, trust=0.5 if name != "pairs" else 0.05, progress=False)
     corpus.split(train=0.8, validation=0.1, test=0.1)
+    tell(corpus, "chat")
+    tell(corpus, "pairs")
     return corpus
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
-    with make(tmp_path / "c.duckdb", {"chat": 90, "pairs": 60, "plain": 40}) as corpus:
-        tell(corpus, "chat")
-        tell(corpus, "pairs")
-        yield corpus
+corpus = copying(chats)
 
 
 def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
     sampler = corpus.sampler("messages", batch_size=32, epochs=1)
     names = ["messages", "rejected_messages", "weight", "instruction", "recipe", "source"]
-    asked = corpus.sampler("messages", batch_size=32, epochs=1, columns=[*names, "record_id"])
+    more = ["record_id", "rejected_messages_json", "messages_json"]
+    asked = corpus.sampler("messages", batch_size=32, epochs=1, columns=[*names, *more])
     pairs = 0
     for batch, told in zip(sampler, asked, strict=True):
         assert batch.keys() == names
@@ -104,21 +102,13 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
             assert row["source"] == row["record_id"].split("/")[0]
             assert row["weight"] == (0.5 if row["source"] == "chat" else 0.1)  # the floor
             assert (row["recipe"], row["instruction"]) == ("messages", None)
+            assert json.loads(row["messages_json"]) == row["messages"]
+            assert json.loads(row["rejected_messages_json"] or "null") == row["rejected_messages"]
             pairs += row["rejected_messages"] is not None
     assert pairs > 10
 
 
-def test_columns_of_messages(corpus: dp.Corpus) -> None:
-    columns = ["record_id", "rejected_messages_json", "messages_json", "position", "trust", "meta"]
-    batch = next(corpus.sampler("messages", columns=columns, batch_size=64))
-    assert batch.keys() == columns
-    for row in batch.to_pylist():
-        assert json.loads(row["messages_json"]) == chosen(row["record_id"])
-        other = row["rejected_messages_json"]
-        assert (other and json.loads(other)) == rejected(row["record_id"])
-
-
-@pytest.mark.parametrize("size", [7, 200])
+@pytest.mark.parametrize("size", some([7, 200], less=1))
 def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) -> None:
     tell(corpus, "plain", every=3)
     for split in ("train", "validation"):
@@ -159,7 +149,7 @@ def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
         assert len(set(batch["messages_json"])) == 6
 
 
-def test_sources_without_conversations_are_left_out(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
     sampler = corpus.sampler("messages", batch_size=50)
     assert {s for b in itertools.islice(sampler, 5) for s in b["source"]} == {"chat", "pairs"}
     corpus.sampler("messages", mixture={"plain": 0, "pairs": 2})
@@ -174,25 +164,16 @@ def test_sources_without_conversations_are_left_out(corpus: dp.Corpus, tmp_path:
             corpus.sampler("messages", **how)  # type: ignore[arg-type]
     told = "no source has conversations to draw messages from; there are 'a', 'b'"
     with (
-        make(tmp_path / "none.duckdb", {"a": 20, "b": 20}) as none,
+        dp.Corpus(kept(toy_corpus, 150, sources=("a", "b")), read_only=True) as none,
         pytest.raises(dp.EmptyPoolError, match=told),
     ):
         none.sampler("messages")
 
 
 @thorough
-@pytest.mark.parametrize("form", some(["jsonl", "parquet"], less=1))
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) -> None:
-    texts = [(f"what is {i}?", f"line\n“{i}” \\n", f"and {i}?", f"{i}!") for i in range(30)]
-    told = [
-        [
-            {"role": role, "content": [{"type": "text", "text": text}], "loss_weight": weight}
-            for role, text, weight in zip(
-                ["user", "assistant"] * 2, four, [0.0, i % 2, 0.5 * (i % 3), 1.0], strict=True
-            )
-        ]
-        for i, four in enumerate(texts)
-    ]
+    told = [conversation(f"“what” is {i}?", f"line\n{i} \\n", f"and {i}!") for i in range(30)]
     out = tmp_path / f"out.{form}"
 
     def drawn(path: Path, source: Any) -> list[Any]:
@@ -200,7 +181,10 @@ def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) 
             corpus.ingest(source, name="s", progress=False)
             corpus.split(1, 0, 0)
         ok("sample", path, "--kind", "messages", "--epochs", "1", "--out", out)
-        with dp.resume(saved(path), columns=["messages"]) as sampler:
+        with (
+            dp.Corpus(path, read_only=True) as corpus,
+            corpus.sampler("messages", epochs=1, columns=["messages"]) as sampler,
+        ):
             return sorted((m for batch in sampler for m in batch["messages"]), key=str)
 
     rows = [{"messages": messages} for messages in told]
@@ -208,9 +192,3 @@ def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) 
     assert first == sorted(told, key=str)
     read: Any = dp.JsonSource if form == "jsonl" else dp.ParquetSource
     assert drawn(tmp_path / "b.duckdb", read(out, converter="openai")) == first
-
-
-def saved(path: Path) -> Path:
-    with dp.Corpus(path, read_only=True) as corpus:
-        corpus.sampler("messages", epochs=1).save()
-    return path

@@ -1,30 +1,31 @@
-"""Counters by source, losses, skew and similarity, against plain Python."""
+"""Counters by source, skew, similarity and losses, against plain Python.
+
+Losses that a loop reports are saved with the run, and exact wherever it is resumed.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from corpora import counts_of
-from effort import some
-from prebuilt import toy_corpus
+from effort import often, some
+from prebuilt import copying, reading, toy_corpus
 
 import duckplets as dp
+from duckplets.runs.state import reset
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
-    path = tmp_path_factory.mktemp("metrics") / "c.duckdb"
-    with toy_corpus(path, 150, sources=("a", "b", "c")) as corpus:
-        yield corpus
+corpus = reading(toy_corpus, 150, sources=("a", "b", "c"))
 
 
 CONFIGURATIONS: list[dict[str, Any]] = [
@@ -34,8 +35,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("made", [list, np.array], ids=["list", "array"])
-def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any) -> None:
+def test_losses_are_averaged_by_source(corpus: dp.Corpus) -> None:
     draw = random.Random(1)
     sampler = corpus.sampler(batch_size=20, columns=["anchor"])
     batch, names = next(sampler), next(corpus.sampler(batch_size=20))["source"]
@@ -45,7 +45,8 @@ def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any) -> None:
         / names.count(name)
         for name in set(names)
     }
-    assert sampler.loss_by_source(batch, made(losses)) == pytest.approx(expected)
+    for made in (losses, np.array(losses)):
+        assert sampler.loss_by_source(batch, made) == pytest.approx(expected)
     for wrong in ([], [1.0] * 7, [[1.0]] * 20, np.ones((20, 2))):
         with pytest.raises(dp.SamplerError, match="one number a sample"):
             sampler.loss_by_source(batch, wrong)
@@ -61,14 +62,8 @@ def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
         assert found["mean"] == pytest.approx(100 / 3)
         assert found["ratio"] == max(counts.values()) / min(counts.values())
         assert list(found["shares"]) == ["a", "b", "c"]
-    assert dp.source_skew([]) == {
-        **dict.fromkeys(("total", "sources", "min", "max", "mean", "ratio"), 0),
-        "shares": {},
-    }
-    assert dp.source_skew(["b", "a"])["shares"] == {"a": 0.5, "b": 0.5}
-
-
-def test_skew_counts_sources_that_a_batch_has_nothing_of(corpus: dp.Corpus) -> None:
+    assert not any(dp.source_skew([]).values())
+    # Sources that a batch has nothing of count as well.
     mixture = dp.Mixture({"a": 998, "b": 1, "c": 1}, phases=[dp.Phase(1, {"b": 0})])
     sampler = corpus.sampler(mixture=mixture, batch_size=5)
     first, second = dp.source_skew(next(sampler)), dp.source_skew(next(sampler))
@@ -110,7 +105,8 @@ SIMILAR: list[tuple[str, str, float]] = [
 ]
 
 
-@pytest.mark.parametrize("back", [2, 15])  # counted anew from 0, or what lies between subtracted
+# Counted anew from 0, or what lies between subtracted.
+@pytest.mark.parametrize("back", some([2, 15], less=1))
 def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus: dp.Corpus, back: int) -> None:
     def told(seen_before: bool) -> dict[str, float]:
         with corpus.sampler(batch_size=16, prefetch=0, swap=True, run=str(seen_before)) as sampler:
@@ -126,10 +122,10 @@ def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus: dp.Corpus, 
     assert told(True) == told(False)
 
 
-@pytest.mark.parametrize(("one", "other", "expected"), SIMILAR, ids=repr)
-def test_similarity_is_the_share_of_common_words(one: str, other: str, expected: float) -> None:
-    assert dp.lexical_similarity(one, other) == pytest.approx(expected)
-    assert dp.lexical_similarity(other, one) == pytest.approx(expected)
+def test_similarity_is_the_share_of_common_words() -> None:
+    for one, other, expected in SIMILAR:
+        assert dp.lexical_similarity(one, other) == pytest.approx(expected), (one, other)
+        assert dp.lexical_similarity(other, one) == pytest.approx(expected)
 
 
 def test_diagnostics_are_of_the_batch(corpus: dp.Corpus) -> None:
@@ -159,3 +155,128 @@ def test_proximity_is_that_of_the_windows(tmp_path: Path) -> None:
         apart = [abs(r["anchor_window"] - r["positive_window"]) for r in batch.to_pylist()]
         assert sampler.diagnostics(batch)["proximity"] == [1 / max(1, of) for of in apart]
         assert len({*apart}) > 2
+
+
+# ---- losses that are reported
+
+Rows = dict[tuple[int, str], float]
+SOURCES = ("a", "b", "c")
+TEXTS: dict[str, Any] = {"kind": "texts", "batch_size": 4, "seed": 7}
+
+
+own = copying(toy_corpus, 12, sources=SOURCES)
+
+
+def rows(sampler: dp.Sampler) -> Rows:
+    table = sampler.losses()
+    found = {(row["step"], row["source"]): row["loss"] for row in table.to_pylist()}
+    assert len(found) == table.num_rows, "one a step and source"
+    assert list(found) == sorted(found)
+    return found
+
+
+def stored(path: Path, run: str = "default") -> Rows:
+    with duckdb.connect(path, read_only=True) as state:
+        found = state.execute(
+            "SELECT step, source, loss FROM losses WHERE run = $run", {"run": run}
+        ).fetchall()
+    assert len({row[:2] for row in found}) == len(found)
+    return {(step, source): loss for step, source, loss in found}
+
+
+def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own: dp.Corpus) -> None:
+    sampler = own.sampler(**TEXTS)
+    with pytest.raises(dp.SamplerError, match="no batch was taken yet"):
+        sampler.report_loss({"a": 1.0})
+    for batch in islice(sampler, 3):
+        sampler.report_loss({"a": np.float32(batch.step), "b": 0.1})
+        sampler.report_loss(sampler.loss_by_source(batch, [2.0] * 4))  # of some source, or of all
+    sampler.report_loss({"c": 5}, step=0)
+    told = rows(sampler)
+    assert told[0, "c"] == 5.0
+    assert {step for step, _ in told} == {0, 1, 2}
+    for losses in WRONG:
+        with pytest.raises(dp.SamplerError, match="report_loss"):
+            sampler.report_loss(losses)
+    for step in (-1, 3, 1.5):
+        with pytest.raises(dp.SamplerError, match="step="):
+            sampler.report_loss({"a": 1.0}, step=step)  # type: ignore[arg-type]
+    assert rows(sampler) == told
+    path = sampler.save()
+    assert stored(path) == told
+    sampler.report_loss({"a": 7.0})  # after the save, of a step before it
+    sampler.save()
+    assert stored(path) == told | {(2, "a"): 7.0}
+    assert rows(own.resume()) == stored(path)
+
+
+WRONG: list[Any] = [
+    *({"nothing": 1.0}, {"a": math.nan}, {"a": math.inf}, {"a": "1"}, {"a": None}),
+    *({"a": True}, [1.0], {1: 1.0}, {"a": 10**400}, {"b": 1.0, "loss/x": 2.0}),
+]
+
+
+def test_losses_are_exact_wherever_a_run_is_resumed(own: dp.Corpus) -> None:
+    """Whatever is saved and resumed, in whatever order: the last pass over a step counts.
+
+    What a file is to hold is told by plain dictionaries here: what the run knew when it saved, and
+    of farther checkpoints what was there.
+    """
+    draw = random.Random(5)
+    path = own.state_path()
+    for case in range(often(12, less=1)):
+        run, known, held, cursors = f"r{case}", Rows(), Rows(), dict[str | None, int]()
+        sampler, passes = own.sampler(**TEXTS, run=run), 0
+        for _ in range(14):
+            what = draw.choice(["take", "take", "take", "save", "tag", "resume", "back"])
+            if what == "take":
+                for batch in islice(sampler, draw.randint(1, 6)):
+                    told = dict.fromkeys(draw.sample(SOURCES, 2), passes + batch.step / 8)
+                    if draw.random() < 0.7:
+                        sampler.report_loss(told)
+                        known |= {(batch.step, name): loss for name, loss in told.items()}
+            elif what in ("save", "tag"):
+                tag = None if what == "save" else f"t{len(cursors)}"
+                sampler.save(tag)
+                cursors[tag] = sampler.step
+                farther = {k: v for k, v in held.items() if sampler.step <= k[0]}
+                held = {k: v for k, v in known.items() if k[0] < sampler.step}
+                held |= {k: v for k, v in farther.items() if k[0] <= max(cursors.values())}
+                assert stored(path, run) == held
+            elif what == "resume" and cursors:
+                sampler.close()
+                tag = draw.choice(list(cursors))
+                sampler, passes = own.resume(run, tag), passes + 1
+                known = {k: v for k, v in held.items() if k[0] < sampler.step}
+            elif what == "back":  # in the same sampler: what it goes through anew is replaced
+                sampler.move(4 * draw.randint(0, sampler.step))
+                passes += 1
+            expected = {k: v for k, v in known.items() if k[0] < sampler.step}
+            assert rows(sampler) == expected
+        sampler.close()
+
+
+def test_every_file_of_a_run_has_its_losses(own: dp.Corpus, tmp_path: Path) -> None:
+    sampler = own.sampler(**TEXTS)
+    for batch in islice(sampler, 4):
+        sampler.report_loss({"a": batch.step})
+    sampler.save("two", step=2)
+    before, state = stored(sampler.save()), sampler.state_dict()
+    next(sampler)
+    sampler.report_loss({"b": 1.0})
+    copy = sampler.save(path=tmp_path / "checkpoint" / "sampler.state.duckdb", step=4)
+    assert len(stored(copy)) == 4  # of the step after it nothing yet
+    other = own.sampler(**TEXTS)  # as a trainer does that keeps states in its own checkpoints
+    other.load_state_dict(state)
+    next(other)
+    other.report_loss({"b": 50.0})
+    assert stored(other.save()) == before | {(4, "b"): 50.0}
+    with own.resume(state=copy, save_to=tmp_path / "new.state.duckdb") as resumed:
+        next(resumed)
+        resumed.report_loss({"c": 2.0})
+        assert len(stored(resumed.save())) == 5
+    # A run that is forgotten leaves no losses.
+    reset(own.state_path(), "default", after=2)
+    assert max(stored(own.state_path()))[0] <= 2
+    reset(own.state_path(), "default")
+    assert stored(own.state_path()) == {}

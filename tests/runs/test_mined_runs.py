@@ -1,16 +1,21 @@
-"""Runs over mined negatives: what they are pinned to, what is refused, what is counted."""
+"""Runs over mined negatives: where recipes take them from, what they are pinned to and count."""
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from effort import thorough
+from commands import error, lines, ok
+from corpora import rows_of
+from effort import often, some, thorough
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
+from prebuilt import copying
 
 import duckplets as dp
 from duckplets.corpus import doctor
@@ -18,8 +23,15 @@ from duckplets.errors import DamagedFileError
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-RECIPE = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by="bm25")
-COLUMNS = ["anchor", "positive", "negative", "negative_by", "negative_score", "negative_rank"]
+OPEN = dp.TripletRecipe("open", **CASES["plain"]["recipe"])
+OTHER = dp.TripletRecipe("other", **CASES["any"]["recipe"])
+RANDOM = replace(OPEN, by="random")
+MINED = replace(OPEN, by="bm25")
+WIDE = replace(OPEN, name="wide", negatives_from="split")  # it cannot be mined
+HALF = {"bm25": 0.5, "random": 0.5}
+EVERY = dp.Mixture({}, omitted=1)
+COLUMNS = ["anchor", "positive", "negative", "recipe", "negative_by", "negative_score"]
+COLUMNS += ["negative_rank", "position"]
 MORE = dp.MemorySource(
     [
         {"id": f"n{i}", "title": f"new {i}", "body": f"new body {i}", "topic": "law"}
@@ -35,61 +47,211 @@ MORE = dp.MemorySource(
 )
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Any:
-    with guarded_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
+corpus = copying(guarded_corpus, 40, 1)
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    """A corpus of which one source was mined, for reading."""
+    with guarded_corpus(tmp_path_factory.mktemp("by") / "c.duckdb", 40, 1) as corpus:
+        mine(corpus, 1)
         yield corpus
 
 
-def mine(corpus: dp.Corpus, seed: int, source: str = "s0", **more: Any) -> int:
-    rules = rules_of(corpus, CASES["plain"], source, "train")
-    return write_mining(corpus, RECIPE, some_candidates(rules, seed), source=source, **more)
+def mine(corpus: dp.Corpus, seed: int) -> None:
+    rules = rules_of(corpus, CASES["plain"], "s0", "train")
+    write_mining(corpus, OPEN, some_candidates(rules, seed))
 
 
-def sampler_of(corpus: dp.Corpus, **more: Any) -> dp.Sampler:
-    arguments = {"mixture": {"s0": 1}, "batch_size": 8, "columns": COLUMNS} | more
-    return corpus.sampler(recipes=[RECIPE], **arguments)
+def opened(corpus: dp.Corpus, *recipes: dp.TripletRecipe, **more: Any) -> dp.Sampler:
+    given: dict[str, Any] = {"recipes": recipes or (OPEN,), "batch_size": 8}
+    return corpus.sampler(**given | {"mixture": {"s0": 1, "s1": 0}, "columns": COLUMNS} | more)
 
 
 def tables(sampler: dp.Sampler, steps: int) -> list[pa.Table]:
     return [next(sampler).table for _ in range(steps)]
 
 
-def test_a_run_without_mined_negatives_is_refused(corpus: dp.Corpus) -> None:
-    with pytest.raises(dp.StateMismatchError, match=r"'hard', source 's0', split 'train'.*mine"):
-        sampler_of(corpus)
-    mine(corpus, 1)
-    sampler_of(corpus)
-    for more in ({"split": "test"}, {"mixture": {"s1": 1}}):
-        with pytest.raises(dp.StateMismatchError, match="mine"):
-            sampler_of(corpus, **more)
+# ---- where negatives come from
 
 
-def test_a_changed_recipe_makes_negatives_stale(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    changed = dp.TripletRecipe("hard", **CASES["topic"]["recipe"], by="bm25")
-    how: dict[str, Any] = {"recipes": [changed], "mixture": {"s0": 1}, "batch_size": 50}
-    with pytest.raises(dp.StateMismatchError, match="recipe has changed: anchor"):
-        corpus.sampler(**how)
-    columns = ["anchor_meta", "negative_meta"]
-    for row in next(corpus.sampler(**how, allow_stale=True, columns=columns)).to_pylist():
+def test_none_takes_what_was_mined_where_something_was(mined: dp.Corpus) -> None:
+    left_open, asked, named = opened(mined), opened(mined, by="bm25"), opened(mined, MINED)
+    expected = rows_of(named, 9)
+    assert "bm25" in {row["negative_by"] for row in expected}
+    assert rows_of(left_open, 9) == rows_of(asked, 9) == expected
+    assert left_open.settings.candidates == asked.settings.candidates
+    assert left_open.notes == []
+    assert "negatives mined" in left_open.describe()
+    both = opened(mined, OPEN, OTHER, WIDE, mixture=EVERY)
+    assert both.notes == []
+    told = {tuple(line.split()[:2]): line for line in both.describe().splitlines()}
+    assert "negatives mined" in told["s0", "open"]
+    assert all("negatives random" in told[key] for key in [("s1", "open"), ("s0", "other")])
+    for sampler in (opened(mined, by="random"), opened(mined, RANDOM)):
+        assert sampler.settings.candidates == {}
+        assert sampler.notes == []
+        assert {row["negative_by"] for row in rows_of(sampler, 3)} == {"random"}
+
+
+def test_a_recipe_without_mined_negatives_is_named(mined: dp.Corpus) -> None:
+    sampler = opened(mined, OPEN, OTHER, WIDE, by="bm25", mixture=EVERY)
+    notes = {note.split("'")[1]: note for note in sampler.notes}
+    lacks = "no mined negatives of bm25 in source s1, split 'train', so it draws at random"
+    assert lacks in notes["open"]
+    assert "in source s0, s1" in notes["other"]
+    assert f"duckplets mine {mined.path} other" in notes["other"]
+    assert "at random" in notes["wide"]
+    ways = Counter((row["recipe"], row["negative_by"]) for row in rows_of(sampler, 12))
+    assert ways["open", "bm25"]
+    assert ways["open", "random"]
+    assert {how for name, how in ways if name != "open"} == {"random"}
+
+
+@pytest.mark.parametrize("shares", some([HALF, {"bm25": 0.1, "random": 1.009}], less=1))
+def test_kinds_are_mixed_by_exact_share(mined: dp.Corpus, shares: dict[str, float]) -> None:
+    exact = shares["bm25"] / sum(shares.values())
+    for seed in range(often(9, less=1)):
+        sampler = opened(mined, by=shares, seed=seed, swap=False)
+        rows = rows_of(sampler, 24)
+        from_mined = [row["negative_by"] != "random" for row in rows]
+        assert all(abs(sum(from_mined[:n]) - n * exact) < 1 for n in range(1, len(rows) + 1))
+        every = rows_of(opened(mined, by="bm25", seed=seed, swap=False), 24)
+        for row, other in zip(rows, every, strict=True):
+            if row["negative_by"] == "random":
+                assert row["negative_rank"] is None
+            else:
+                assert row == other
+        sampler.move(24 * 8)
+        counted = sum(row["negative_by"] == "bm25_fallback" for row in rows)
+        assert sampler.metrics().get("data/s0/fallbacks", 0) == counted
+
+
+def test_what_cannot_be_drawn_is_refused(mined: dp.Corpus) -> None:
+    command = r"corpus.mine\('other'\), or run: duckplets mine .* other"
+    topic = dp.TripletRecipe("open", **CASES["topic"]["recipe"], by="bm25")
+    for recipe, how, why in [
+        (OPEN, {"by": "bm52"}, "did you mean 'bm25'"),
+        (OPEN, {"by": 3}, "by=3: give 'random', the name of a scorer such as 'bm25'"),
+        (OPEN, {"by": {}}, "at least one of them more than 0"),
+        (OPEN, {"by": {"bm25": 0}}, "more than 0"),
+        (OPEN, {"by": {"bm52": 1, "random": 1}}, "scorer 'bm52' .did you mean 'bm25'"),
+        (OPEN, {"by": {"bm25": -1}}, r"by\['bm25'\]=-1: give a finite number from 0"),
+        (OPEN, {"by": {"bm25": True}}, r"by\['bm25'\]=True"),
+        (OTHER, {"by": "bm25"}, command),
+        (OTHER, {"by": HALF}, command),
+        (replace(RANDOM, name="r"), {"by": "bm25"}, "none leaves open how they are chosen"),
+        (replace(MINED, name="hard"), {}, "'hard', source 's0', split 'train'.*mine"),
+        (MINED, {"split": "test"}, "mine"),
+        (MINED, {"mixture": {"s1": 1}}, "mine"),
+        (topic, {}, "recipe has changed: anchor"),
+        (MINED, {"by": "dens"}, "of scorer 'dens'.*are: bm25"),
+        (replace(OPEN, by="dens"), {}, "of scorer 'dens'.*are: bm25"),
+    ]:
+        with pytest.raises((dp.SamplerError, dp.StateMismatchError), match=why):
+            opened(mined, recipe, **how)
+    opened(mined, replace(OPEN, by=dp.bm25(range_max=9)))
+    how = {"allow_stale": True, "columns": ["anchor_meta", "negative_meta"]}
+    for row in rows_of(opened(mined, topic, **how), 5):
         assert dict(row["anchor_meta"]) == dict(row["negative_meta"])
-    drawn = replace(RECIPE, by=dp.bm25(range_max=9))
-    corpus.sampler(**how | {"recipes": [drawn]})
-    for recipe, more in ((drawn, {"by": "dens"}), (replace(RECIPE, by="dens"), {})):
-        with pytest.raises(dp.StateMismatchError, match=r"of scorer 'dens'.*are: bm25"):
-            corpus.sampler(**how | {"recipes": [recipe]}, **more)
+
+
+def test_stale_ones_are_refused_with_three_ways_out(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    corpus.add_recipe(OPEN)
+    corpus.ingest(MORE, name="s0", progress=False)
+    with pytest.raises(dp.StateMismatchError, match="stale") as caught:
+        opened(corpus)
+    for way in ("duckplets mine", "by='random'", "allow_stale=True"):
+        assert way in str(caught.value)
+    assert opened(corpus, by="random").settings.candidates == {}
+    assert opened(corpus, allow_stale=True).settings.candidates
+    assert opened(corpus, mixture={"s1": 1}).settings.candidates == {}, "it is not drawn from"
+    corpus.close()
+    sample = ("sample", corpus.path, "--mixture", "s0=1,s1=0")
+    assert "by='random'" in (shown := error(*sample))
+    assert "allow_stale=True" in shown
+    for way in (["--allow-stale"], ["--by", "random"]):
+        assert lines(ok(*sample, *way))
+
+
+# ---- saved runs
+
+
+def test_what_is_mined_later_is_for_new_runs(corpus: dp.Corpus) -> None:
+    sampler = opened(corpus)
+    expected = rows_of(sampler, 5)
+    sampler.save()
+    mine(corpus, 1)
+    resumed = corpus.resume()
+    assert rows_of(resumed, 5) == expected
+    (note,) = resumed.notes
+    assert "came after this run was opened; a new run takes them" in note
+    new = opened(corpus, run="new")
+    assert rows_of(new, 5) != expected
+    with pytest.raises(dp.StateMismatchError, match="candidates"):
+        new.load_state_dict(sampler.state_dict())
+
+
+def test_another_policy_is_an_edit_of_the_future(mined: dp.Corpus, tmp_path: Path) -> None:
+    state = tmp_path / "s.duckdb"
+    run = opened(mined, MINED, state=state)
+    before = tables(run, 4)
+    run.save()
+    straight = tables(run, 9)
+    policy = dp.mined("bm25", range_max=1, when_short="drop")
+    edited = mined.resume(state=state, by=policy)
+    assert "from step 4 on" in edited.notes[0]
+    after = tables(edited, 30)
+    edited.save()
+    found = [row for table in after for row in table.to_pylist()]
+    assert {(row["negative_by"], row["negative_rank"]) for row in found} == {("bm25", 1)}
+    again = mined.resume(state=state, by=policy)
+    assert again.step == 34
+    again.move(0)
+    assert tables(again, 34) == before + after, "what was served stays"
+    back = mined.resume(state=state, by="bm25")
+    assert {row["negative_rank"] for table in tables(back, 9) for row in table.to_pylist()} > {1, 2}
+    assert after[:9] != straight
+    # Shares of kinds as well.
+    run = opened(mined, OPEN, OTHER, by=HALF, state=state, run="half")
+    expected = rows_of(run, 9)
+    run.move(3 * 8)
+    run.save()
+    for more in ({"by": HALF}, {"by": None}, {"recipes": [OPEN, OTHER]}):
+        assert rows_of(mined.resume("half", state=state, **more), 9) == expected
+    edited = mined.resume("half", state=state, by={"bm25": 0.4, "random": 0.6})
+    assert rows_of(edited, 3) == expected[:24], "what was drawn stays"
+    assert rows_of(edited, 9)[24:] != expected[24:]
+    with pytest.raises(dp.StateMismatchError, match="by"):
+        opened(mined, OPEN, OTHER, by="random").load_state_dict(run.state_dict())
+
+
+def test_fallbacks_are_counted_over_saves(mined: dp.Corpus, tmp_path: Path) -> None:
+    state, columns = tmp_path / "s.duckdb", ["negative_1_by", "negative_2_by"]
+    sampler = opened(mined, MINED, negatives=2, columns=columns, state=state)
+    expected = 0
+    for step in range(12):
+        batch = next(sampler)
+        expected += sum(by == "bm25_fallback" for row in batch for by in row.values())
+        if step in (3, 9):
+            assert sampler.metrics()["data/s0/fallbacks"] == expected
+            sampler.save()
+            assert sampler.state_dict()["counts"]["sources"]["s0"][1] == expected
+            sampler = mined.resume(state=state)
+    assert 0 < sampler.metrics()["data/s0/fallbacks"] == expected < 12 * 16
+    assert "data/s0/fallbacks" not in mined.sampler().metrics()
 
 
 @thorough
 def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
-    run = sampler_of(corpus)
+    run = opened(corpus, MINED)
     before = tables(run, 4)
     run.save()
     pinned = run.served(0, 400)
     corpus.ingest(MORE, name="s0", progress=False)
-    corpus.split(0.6, 0.2, 0.2, seed=3)
+    corpus.split(0.6, 0.2, 0.2, seed=1)
     with pytest.raises(dp.StateMismatchError, match=r"source 's0'.*stale.*duckplets mine"):
         corpus.resume(version="newest")
     mine(corpus, 2)
@@ -111,7 +273,7 @@ def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Co
 
 def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
-    sampler_of(corpus).save()
+    opened(corpus, MINED).save()
     folder = corpus.path.with_name("c.candidates")
     aside = folder.rename(corpus.path.with_name("aside"))
     with pytest.raises(dp.StateMismatchError, match=r"mining 1.* are not in .*c.candidates"):
@@ -137,42 +299,3 @@ def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> Non
     corpus.close()
     problems = [found.what for found in doctor.corpus(corpus.path) if not found.ok]
     assert any(f"{part.name} is not as it was written; put a copy" in what for what in problems)
-
-
-def test_another_policy_is_an_edit_of_the_future(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    run = sampler_of(corpus)
-    before = tables(run, 4)
-    run.save()
-    straight = tables(run, 9)
-    policy = dp.mined("bm25", range_max=1, when_short="drop")
-    edited = corpus.resume(by=policy)
-    assert "from step 4 on" in edited.notes[0]
-    after = tables(edited, 30)
-    edited.save()
-    mined = [row for table in after for row in table.to_pylist()]
-    assert {(row["negative_by"], row["negative_rank"]) for row in mined} == {("bm25", 1)}
-    again = corpus.resume(by=policy)
-    assert again.step == 34
-    again.move(0)
-    assert tables(again, 34) == before + after, "what was served stays"
-    back = corpus.resume(by="bm25")
-    assert {row["negative_rank"] for table in tables(back, 9) for row in table.to_pylist()} > {1, 2}
-    assert after[:9] != straight
-
-
-def test_fallbacks_are_counted_over_saves(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    columns = ["negative_1_by", "negative_2_by"]
-    sampler = sampler_of(corpus, negatives=2, columns=columns)
-    expected = 0
-    for step in range(20):
-        batch = next(sampler)
-        expected += sum(by == "bm25_fallback" for row in batch for by in row.values())
-        if step in (3, 17):
-            assert sampler.metrics()["data/s0/fallbacks"] == expected
-            sampler.save()
-            assert sampler.state_dict()["counts"]["sources"]["s0"][1] == expected
-            sampler = corpus.resume()
-    assert 0 < sampler.metrics()["data/s0/fallbacks"] == expected < 20 * 16
-    assert "data/s0/fallbacks" not in corpus.sampler().metrics()

@@ -1,9 +1,11 @@
-"""Text that arrives while a model trains: later versions of the corpus join a run."""
+"""Text that arrives while a model trains: later versions of the corpus join a run.
+
+With what stands beside it: labels, prefixes, vectors, weights.
+"""
 
 from __future__ import annotations
 
 import random
-import shutil
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -11,14 +13,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli, ok
 from effort import THOROUGH, often, some, thorough
 from frozen_runs import TITLED, titled
+from prebuilt import copied, copying
+from text_vectors import DIMENSION, hashed, texts_of, vector, vectors
 
 import duckplets as dp
 from duckplets.testing import toy_records
+from duckplets.vectors.store import VectorStore
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -41,23 +47,21 @@ RUNS: dict[str, dict[str, Any]] = {
     },
 }
 SLOTS = {"texts": ("text", "text"), "pairs": ("anchor", "other")}
-SEEN = 880  # positions that are looked at
+SEEN = often(880, less=480)  # positions that are looked at
 LATER = [("a", 7), ("b", 11), ("c", 9), ("a", 20)]  # what each of the later versions adds
 
 
-@pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def grown(path: Path) -> dp.Corpus:
     """A corpus of several versions, and runs that were opened at the first of them."""
-    path = tmp_path_factory.mktemp("grown") / "c.duckdb"
     sizes = Counter({"a": 13, "b": 17, "d": 5})
-    with titled(path, dict(sizes)) as corpus:
-        for run, arguments in RUNS.items():
-            corpus.sampler(run=run, **{"batch_size": BATCH, **arguments}).save()
-        for name, count in LATER:
-            records = toy_records(sizes[name] + count, seed=name)[sizes[name] :]
-            corpus.ingest(dp.MemorySource(records, **TITLED), name=name, progress=False)
-            sizes[name] += count
-    return path
+    corpus = titled(path, dict(sizes))
+    for run, arguments in RUNS.items():
+        corpus.sampler(run=run, **{"batch_size": BATCH, **arguments}).save()
+    for name, count in LATER:
+        records = toy_records(sizes[name] + count, seed=name)[sizes[name] :]
+        corpus.ingest(dp.MemorySource(records, **TITLED), name=name, progress=False)
+        sizes[name] += count
+    return corpus
 
 
 FIRST = 3  # the version at which runs were opened
@@ -65,9 +69,8 @@ NEWEST = FIRST + len(LATER)
 
 
 @pytest.fixture
-def path(tmp_path: Path, grown: Path) -> Path:
-    for file in grown.parent.glob("c*.duckdb"):
-        shutil.copy(file, tmp_path)
+def path(tmp_path: Path) -> Path:
+    copied(tmp_path / "c.duckdb", grown)
     return tmp_path / "c.duckdb"
 
 
@@ -274,3 +277,143 @@ def test_the_command_line_lets_text_join(path: Path) -> None:
     assert "3, 7 from step 3" in ok("status", path)
     assert "3, 7 from step 3" in ok("cursor", "list", path)
     assert "--resume" in cli("sample", path, "--version", "newest").stderr
+
+
+# ---- what stands beside texts
+
+LENGTHS = (14, 25)  # records of the source at the first version, and at the second
+NEW = 6  # of the source that comes with it
+TRIPLE = ("anchor", "positive", "negative")
+
+
+def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
+    rows = [
+        {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": i % 2, "t": i}
+        for i in range(low, high)
+    ]
+    table = pa.Table.from_pylist(rows)
+    return dp.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
+
+
+def ingest(corpus: dp.Corpus, name: str, low: int, high: int, **more: Any) -> None:
+    prefix = dp.Prefix(1, [[dp.Field("from", [name], 1)]])
+    corpus.ingest(source(name, low, high, **more), name=name, prefix=prefix, progress=False)
+
+
+def first(path: Path) -> dp.Corpus:
+    """A corpus with prefixes, of one source with labels and one without."""
+    corpus = dp.Corpus(path)
+    corpus.split(1, 0, 0)
+    ingest(corpus, "judged", 0, LENGTHS[0], label="l")
+    ingest(corpus, "plain", 0, LENGTHS[0])
+    return corpus
+
+
+judged = copying(first)
+
+
+def grow(corpus: dp.Corpus) -> None:
+    ingest(corpus, "judged", *LENGTHS, label="l")
+    ingest(corpus, "plain", *LENGTHS)
+    ingest(corpus, "new", 0, NEW)
+
+
+def test_judged_pairs_and_prefixes_of_both_versions(judged: dp.Corpus) -> None:
+    columns = ["anchor", "other", "label", "anchor_record_id", "other_record_id", "source"]
+    how: dict[str, Any] = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
+    steps, more = 3, 30
+    with judged.sampler("pairs", mixture={"judged": 1}, **how) as sampler:
+        before = taken(sampler, steps)
+        sampler.save()
+    grow(judged)
+    with judged.resume(version="newest") as sampler:
+        after = taken(sampler, more)
+        sampler.save()
+    with judged.resume() as sampler:  # replays
+        sampler.move(0)
+        assert taken(sampler, steps + more) == before + after
+    rows = before + after
+    for row in rows:
+        assert row["anchor"].startswith(row["anchor_prefix"])
+        assert f"from={row['source']}" in row["anchor_prefix"]
+    for row in rows:
+        assert row["anchor_record_id"] == row["other_record_id"]
+        assert row["label"] == int(row["anchor_record_id"].split("/")[1]) % 2
+    ids = [[row["anchor_record_id"] for row in of] for of in (before, after)]
+    for found, size in zip(ids, LENGTHS, strict=True):  # each begins with an epoch of its own
+        for start in range(0, len(found) - size, size):
+            assert len({*found[start : start + size]}) == size
+
+
+def embed(corpus: dp.Corpus, name: str, lacking: str = "no such text") -> None:
+    """Give texts that have none their vector, but for those that hold some words."""
+    store = VectorStore(corpus.path)
+    of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
+    known = {*store.known(of).tolist()}
+    texts = sorted({t for t in texts_of(corpus).values() if lacking not in t})
+    texts = [text for text in texts if hashed(text) not in known]
+    store.append(of, np.array([hashed(text) for text in texts], np.uint64), vectors(texts))
+
+
+LACKING = ("judged asks 1", "new asks 2")  # before, and after the second version has joined
+SET_OF = dict(some({"error": "all", "drop": "some", "null": "some"}.items(), less=2))
+
+
+@thorough
+def test_vectors_of_both_versions(judged: dp.Corpus) -> None:
+    embed(judged, "all")
+    embed(judged, "some", LACKING[0])  # 1, 10, 11, …
+    before: dict[str, list[Any]] = {}
+    for missing, name in SET_OF.items():
+        how: dict[str, Any] = {"columns": [*TRIPLE, *(f"{slot}_vector:{name}" for slot in TRIPLE)]}
+        how |= {"vectors": missing, "batch_size": 20, "prefixes": False, "run": missing}
+        with judged.sampler(mixture=dp.Mixture({"judged": 3}, omitted=1), **how) as sampler:
+            before[missing] = taken(sampler, 2)
+            sampler.save()
+    grow(judged)
+    with pytest.raises(dp.VectorError, match="of source new have none in 'all'"):
+        judged.resume("error", version="newest")
+    with judged.resume("error", version="newest", vectors="null") as sampler:
+        assert any("their vectors are null" in note for note in sampler.notes)
+    embed(judged, "all")
+    embed(judged, "some", LACKING[1])
+    after: dict[str, list[Any]] = {}
+    for missing in SET_OF:
+        with judged.resume(missing, version="newest") as sampler:
+            assert sum("vectors" in note for note in sampler.notes) <= 1
+            after[missing] = taken(sampler, 12)
+            sampler.save()
+    embed(judged, "some")  # comes too late
+    for missing, name in SET_OF.items():
+        with judged.resume(missing) as sampler:
+            sampler.move(0)
+            assert taken(sampler, 14) == before[missing] + after[missing]
+        for rows, lacking in zip((before[missing], after[missing]), LACKING, strict=True):
+            found = [(row[slot], row[f"{slot}_vector:{name}"]) for row in rows for slot in TRIPLE]
+            texts = {text for text, _ in found}
+            absent = {text for text in texts if lacking in text}
+            assert bool(absent) == (missing != "drop")
+            null = absent if missing == "null" else set()
+            assert {text for text, got in found if got is None} == null
+            assert all(got == vector(text).tolist() for text, got in found if text not in null)
+        assert any(text.startswith("new") for text in texts)
+
+
+@thorough
+def test_a_recipe_that_finds_nothing_any_more_is_told(judged: dp.Corpus) -> None:
+    names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
+    text = dp.role("context")
+    recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]
+    how: dict[str, Any] = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
+    judged.sampler(recipes=recipes, empty="skip", **how).save()
+    grow(judged)
+    with judged.resume(version="newest") as sampler:
+        assert not any("finds no anchor" in note for note in sampler.notes)
+        assert {row["recipe"] for row in taken(sampler, 30)} >= {"few", "some", "late"}
+    row = pa.table({"id": ["3"], "a": ["x"], "p": ["y"], "t": [0]})
+    other = dp.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
+    judged.ingest(other, name="plain", on_conflict="replace", progress=False)
+    with judged.resume(version="newest") as sampler:
+        told = [note for note in sampler.notes if "'few' finds no anchor in corpus version" in note]
+        assert "and is left out of it" in told[0]
+        assert {row["recipe"] for row in taken(sampler, 20)} == {"late", "some", "anchor_context"}

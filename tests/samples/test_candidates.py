@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from corpora import negative_slots, samples
 from effort import often, some
 from mined_corpora import (
     CASES,
@@ -44,19 +45,8 @@ def recipe_of(name: str, by: Any = "bm25", **more: Any) -> dp.TripletRecipe:
     return dp.TripletRecipe(called, **CASES[name]["recipe"], by=by, **more)
 
 
-def slots_of(negatives: int) -> list[str]:
-    return ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
-
-
-def drawn(sampler: dp.Sampler, count: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    while len(rows) < count:
-        rows += next(sampler).to_pylist()
-    return rows[:count]
-
-
 def columns_of(negatives: int) -> list[str]:
-    slots = slots_of(negatives)
+    slots = negative_slots(negatives)
     columns = ["anchor", "anchor_record_id", "anchor_section", "positive", "negative_by", "source"]
     for slot in slots:
         columns += [slot, f"{slot}_record_id", f"{slot}_section", f"{slot}_by", f"{slot}_score"]
@@ -77,8 +67,10 @@ def sampled(
     return corpus.sampler(recipes=[recipe], negatives=negatives, **arguments)
 
 
-@pytest.mark.parametrize("name", some(CASES, less=2))
-@pytest.mark.parametrize(("size", "negatives"), [(24, 1), (60, 4)])
+@pytest.mark.parametrize(
+    ("name", "size", "negatives"),
+    some([(name, *size) for name in CASES for size in ((24, 1), (60, 4))], less=2),
+)
 def test_negatives_are_legal_whatever_was_mined(
     corpora: dict[int, dp.Corpus], name: str, size: int, negatives: int
 ) -> None:
@@ -91,14 +83,14 @@ def test_negatives_are_legal_whatever_was_mined(
     def windows_of(row: dict[str, Any], slot: str) -> list[Piece]:
         return windows[row[f"{slot}_record_id"], row[f"{slot}_section"], row[slot]]
 
-    slots = slots_of(negatives)
+    slots = negative_slots(negatives)
     for seed, by in enumerate(["bm25", dp.bm25(weight="score")]):
         # Sections of any record, split and source stand among the candidates.
         rows = some_candidates(rules, seed, careless=pieces)
         sampler = sampled(corpus, recipe_of(name, by), rows, negatives, seed=seed, batch_size=40)
-        count = often(6, less=3) * sampler.epoch_length
+        count = often(6, less=2) * sampler.epoch_length
         mined = 0
-        for row in drawn(sampler, count):
+        for row in samples(sampler, count):
             texts = [row["anchor"], row["positive"], *(row[slot] for slot in slots)]
             assert len(set(texts[2:])) == negatives
             assert not set(texts[2:]) & set(texts[:2])
@@ -121,12 +113,12 @@ def test_negatives_are_legal_whatever_was_mined(
 
 
 def visits_to_sections(
-    rows: list[dict[str, Any]], negatives: int
+    rows: Iterable[dict[str, Any]], negatives: int
 ) -> dict[tuple[str, int], list[list[int | None]]]:
     """The ranks that came at every visit to an anchor's section."""
     visits: dict[tuple[str, int], list[list[int | None]]] = defaultdict(list)
     for row in rows:
-        ranks = [row[f"{slot}_rank"] for slot in slots_of(negatives)]
+        ranks = [row[f"{slot}_rank"] for slot in negative_slots(negatives)]
         visits[row["anchor_record_id"], row["anchor_section"]].append(ranks)
     return visits
 
@@ -149,7 +141,7 @@ def legal_rows(rules: Rules, seed: int, most: int = 9) -> Rows:
 
 
 @pytest.mark.parametrize("name", some(["plain", "any", "topic"], less=1))
-@pytest.mark.parametrize(("negatives", "rotation"), [(1, 99), (2, 99), (3, 4)])
+@pytest.mark.parametrize(("negatives", "rotation"), some([(2, 99), (1, 99), (3, 4)], less=2))
 def test_rotation_uses_every_candidate_in_its_turn(
     corpora: dict[int, dp.Corpus], name: str, negatives: int, rotation: int
 ) -> None:
@@ -159,7 +151,9 @@ def test_rotation_uses_every_candidate_in_its_turn(
     rows = legal_rows(rules, negatives)
     sampler = sampled(corpus, recipe, rows, negatives, batch_size=50)
     places = {(p.record_id, p.position): p.section for p in rules.pieces}
-    visits = visits_to_sections(drawn(sampler, 20 * sampler.epoch_length), negatives)
+    visits = visits_to_sections(
+        samples(sampler, often(20, less=12) * sampler.epoch_length), negatives
+    )
     starts = set()
     for place, ranks in visits.items():
         count = min(len(rows.get(places[place], ())), rotation)
@@ -188,7 +182,7 @@ def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(
     }
     sampler = sampled(corpus, recipe, rows, 3)
     places = {(p.record_id, p.position): p.section for p in rules.pieces}
-    visits = visits_to_sections(drawn(sampler, 100 * sampler.epoch_length), 3)
+    visits = visits_to_sections(samples(sampler, 100 * sampler.epoch_length), 3)
     firsts: dict[int, list[int | None]] = defaultdict(list)
     for place, ranks in visits.items():
         every = len(rows.get(places[place], ()))
@@ -217,7 +211,7 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]
     how: dict[str, Any] = {"recipes": [recipe], "mixture": ONE, "columns": columns_of(1)}
     shares = {"bm25": 0.5, "dense": 0.25, "random": 0.25}
     sampler = corpus.sampler(by=shares, **how, batch_size=50)
-    found = drawn(sampler, 400)
+    found = list(samples(sampler, 400))
     ways = [row["negative_by"] for row in found]
     mined = {way: ways.count(way) for way in (*shares, "mined_fallback")}
     assert mined["random"] == 100
@@ -228,15 +222,17 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]
             (r["anchor_record_id"], r["negative"]) for r in found if r["negative_by"] == scorer
         }
         only = corpus.sampler(by=scorer, **how, batch_size=50)
-        rows = drawn(only, 20 * only.epoch_length)
+        rows = samples(only, 20 * only.epoch_length)
         assert alone <= {(r["anchor_record_id"], r["negative"]) for r in rows}
-    newest = drawn(corpus.sampler(**how, batch_size=50), 50)
+    newest = samples(corpus.sampler(**how, batch_size=50), 50)
     assert {row["negative_by"] for row in newest} <= {"dense", "dense_fallback"}
 
 
 def test_anchors_without_candidates_draw_at_random_and_say_so(
     corpora: dict[int, dp.Corpus],
 ) -> None:
-    found = drawn(sampled(corpora[24], recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
+    found = list(
+        samples(sampled(corpora[24], recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
+    )
     assert {row["negative_by"] for row in found} == {"bm25_fallback"}
     assert len({row["negative_1"] for row in found}) > 10

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from corpora import rows_of
 from effort import often
-from prebuilt import prebuilt
+from prebuilt import prebuilt, reading
 
 import duckplets as dp
 
@@ -41,10 +41,6 @@ def judged(path: Path, /, **sizes: int) -> dp.Corpus:
 def label(source: str, number: int) -> float:
     """Return how a pair was judged."""
     return number % 2 if source.startswith("binary") else number / 4
-
-
-def rows_of(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
-    return [row for step in range(steps) for row in sampler.batch_at(step).to_pylist()]
 
 
 def check(row: dict[str, Any]) -> bool:
@@ -86,35 +82,27 @@ CASES: dict[str, tuple[set[str], dict[str, Any], str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
-    """A corpus with labels of 0 and 1, with grades, and with none."""
-    with judged(tmp_path_factory.mktemp("pairs") / "c.duckdb", **SIZES) as corpus:
-        yield corpus
+mixed = reading(judged, **SIZES)  # with labels of 0 and 1, with grades, and with none
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(
-    mixed: dp.Corpus, name: str
-) -> None:
-    sources, given, expected = CASES[name]
-    mixture = {source: float(source in sources) for source in SIZES}
-    run = {"kind": "pairs", "batch_size": 6, "columns": COLUMNS, "mixture": mixture, **given}
-    if given.get("kind"):
-        del run["columns"]
-    if expected not in ("labelled", "drawn"):
-        with pytest.raises(dp.DuckpletsError, match=expected):
-            mixed.sampler(**run)
-        return
-    with mixed.sampler(run=name, **run) as sampler:
-        rows = rows_of(sampler, 20)
-        assert {row["source"] for row in rows} == sources
-        assert {check(row) for row in rows} == {expected == "labelled"}
-        is_float = expected == "labelled"  # a source of the corpus that weighs 0 has grades
-        assert sampler.batch_at(0).table["label"].type == (pa.float64() if is_float else pa.int64())
-        assert sampler.settings.pairs == expected
-        told = {"labelled": "given", "drawn": "random"}[expected]
-        assert {*sampler.forecast().table["negatives"].to_pylist()} == {told}
+def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed: dp.Corpus) -> None:
+    for name, (sources, given, expected) in CASES.items():
+        mixture = {source: float(source in sources) for source in SIZES}
+        run = {"kind": "pairs", "batch_size": 6, "mixture": mixture, "run": name, **given}
+        if expected not in ("labelled", "drawn"):
+            with pytest.raises(dp.DuckpletsError, match=expected):
+                mixed.sampler(**run)
+            continue
+        with mixed.sampler(**run, columns=COLUMNS) as sampler:
+            rows, is_float = rows_of(sampler, 12), expected == "labelled"
+            assert {row["source"] for row in rows} == sources
+            assert {check(row) for row in rows} == {expected == "labelled"}
+            # A source of the corpus that weighs 0 has grades.
+            label = sampler.batch_at(0).table["label"].type
+            assert label == (pa.float64() if is_float else pa.int64())
+            assert sampler.settings.pairs == expected
+            told = {"labelled": "given", "drawn": "random"}[expected]
+            assert {*sampler.forecast().table["negatives"].to_pylist()} == {told}
 
 
 @pytest.mark.parametrize("seed", range(often(40, less=2)))
@@ -144,20 +132,13 @@ def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(
 
 
 def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> None:
-    options: dict[str, Any] = {"columns": COLUMNS, "mixture": "equal", "pairs": "labelled"}
-    with mixed.sampler("pairs", batch_size=6, run="every", **options) as every:
+    how: dict[str, Any] = {"columns": COLUMNS, "mixture": "equal", "pairs": "labelled"}
+    with mixed.sampler("pairs", batch_size=6, **how) as every:
         assert every.batch_at(0).table["label"].type == pa.float64()
         assert any("labels are floats, for there are grades in 'graded'" in n for n in every.notes)
         rows = rows_of(every, 30)
         assert Counter(row["source"] for row in rows if check(row)) == {"binary": 90, "graded": 90}
         assert "grades as given" in every.describe()
-        # By position alone, whatever the ranks and wherever it begins.
-        for rank in range(2):
-            options |= {"run": f"r{rank}", "rank": rank, "world_size": 2}
-            with mixed.sampler("pairs", batch_size=3, **options) as part:
-                for step in (0, 7, 29):
-                    whole = every.batch_at(step).table
-                    assert part.batch_at(step).table.equals(whole.slice(3 * rank, 3))
 
 
 def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path: Path) -> None:

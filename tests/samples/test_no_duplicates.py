@@ -1,23 +1,33 @@
-"""Runs in which no text comes twice in a batch: however often texts repeat, they go on."""
+"""Batches without a text twice, without two samples of a family, or with negatives of their own.
+
+However often texts repeat, a run goes on.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from corpora import negative_slots, odd_corpus
 from effort import often, some, thorough
+from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
+from prebuilt import kept, reading
 
 import duckplets as dp
+from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 PLAIN = dp.TripletRecipe("plain", ANCHOR, CONTEXT, CONTEXT)
 BACK = dp.TripletRecipe("back", CONTEXT, ANCHOR, ANCHOR, weight=0.5)
+DATED = dp.TripletRecipe("dated", ANCHOR, CONTEXT, ANCHOR, strategy="other_date", per="chunk")
+MINED = dp.TripletRecipe("mined", **CASES["plain"]["recipe"], by="bm25")
 ANSWERS = dp.TextRecipe("answers", CONTEXT)
 COMMON = "nothing is known of it"
 
@@ -31,7 +41,6 @@ def add(corpus: dp.Corpus, name: str, size: int, *, share: float = 0, answers: i
         rows.append({"id": f"{i:05}", "q": f"{name} asks {i}", "a": answer})
     source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
     corpus.ingest(source, name=name, progress=False)
-    corpus.split(1, 0, 0)
 
 
 def texts_of(row: dict[str, Any]) -> set[str]:
@@ -44,20 +53,16 @@ def has_repeats(rows: list[dict[str, Any]]) -> bool:
     return max(texts.values()) > 1
 
 
-SHARES = some((0.3, 0.01, 0.05), less=1)
+# ---- no text twice
 
 
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[float, dp.Corpus]]:
-    """Of 900 records some have one answer, those of another source have 12."""
-    folder, found = tmp_path_factory.mktemp("no_duplicates"), {}
-    for share in SHARES:
-        found[share] = dp.Corpus(folder / f"{share}.duckdb")
-        add(found[share], "some", 900, share=share)
-        add(found[share], "few", 100, answers=12)
-    yield found
-    for corpus in found.values():
-        corpus.close()
+def common(path: Path, share: float) -> dp.Corpus:
+    """Of many records some have one answer, those of another source have 12."""
+    corpus = dp.Corpus(path)
+    add(corpus, "some", often(900, less=400), share=share)
+    add(corpus, "few", 100, answers=12)
+    corpus.split(1, 0, 0)
+    return corpus
 
 
 KINDS: list[dict[str, Any]] = [
@@ -66,20 +71,24 @@ KINDS: list[dict[str, Any]] = [
     {"recipes": [PLAIN], "kind": "pairs", "negatives": 2},
     {"recipes": [ANSWERS], "kind": "texts"},
 ]
-ONE = {"some": 1.0, "few": 0}
 
 
-@pytest.mark.parametrize("share", SHARES)
+@pytest.fixture(scope="module", params=some((0.3, 0.01, 0.05), less=1))
+def shared(request: pytest.FixtureRequest) -> Iterator[tuple[dp.Corpus, float]]:
+    with dp.Corpus(kept(common, request.param), read_only=True) as corpus:
+        yield corpus, request.param
+
+
 @pytest.mark.parametrize("kind", some(range(len(KINDS)), less=2))
-def test_one_text_in_many_records_ends_no_run(
-    corpora: dict[float, dp.Corpus], share: float, kind: int
-) -> None:
-    arguments = {**KINDS[kind], "batch_size": 24, "epochs": 2, "mixture": ONE}
-    sampler = corpora[share].sampler(**arguments, no_duplicates=True)
+def test_one_text_in_many_records_ends_no_run(shared: tuple[dp.Corpus, float], kind: int) -> None:
+    corpus, share = shared
+    mixture = {"some": 1.0, "few": 0}
+    arguments = {**KINDS[kind], "batch_size": 24, "epochs": 2, "mixture": mixture}
+    sampler = corpus.sampler(**arguments, no_duplicates=True)
     batches = [batch.to_pylist() for batch in sampler]
     assert not any(map(has_repeats, batches))
     end = sampler.position
-    plain = corpora[share].sampler(**arguments)
+    plain = corpus.sampler(**arguments)
     assert end == sum(map(len, batches)) == len(plain.served(0, end))
     assert len(batches) == len(plain)
     # Each anchor comes as often as without the option, but for those that are counted.
@@ -100,81 +109,252 @@ def test_one_text_in_many_records_ends_no_run(
     assert warning.startswith(f"{gave:,} sample" if gave else "")
 
 
-@pytest.mark.parametrize(
-    ("sources", "arguments", "most"),
-    some(
-        [
-            ([(40, 10), (7, 0)], {"recipes": [ANSWERS], "kind": "texts"}, 17),
-            ([(9, 0)], {"recipes": [PLAIN]}, 4),  # each has two of the answers
-            ([(9, 0)], {"recipes": [PLAIN], "negatives": 2}, 3),
-            ([(12, 0)], {"recipes": [PLAIN, BACK]}, 8),  # one more of the questions, and so on
-            ([(20, 2), (5, 0)], {"recipes": [PLAIN]}, 3),
-            ([(9, 0)], {"recipes": [PLAIN], "kind": "pairs", "negatives": 2}, 9),
-        ],
-        less=4,
-    ),
-)
+# Records of each source, and how many answers they have if not one each.
+SMALL = {
+    "a": (40, 10),
+    "b": (7, 0),
+    "c": (9, 0),
+    "d": (12, 0),
+    "e": (20, 2),
+    "f": (5, 0),
+    "many": (200, 0),
+}
+# What is drawn from which sources, and the largest batch there is.
+LARGEST: list[tuple[str, dict[str, Any], int]] = [
+    ("ab", {"recipes": [ANSWERS], "kind": "texts"}, 17),
+    ("c", {"recipes": [PLAIN]}, 4),  # each has two of the answers
+    ("c", {"recipes": [PLAIN], "negatives": 2}, 3),
+    ("d", {"recipes": [PLAIN, BACK]}, 8),  # one more of the questions, and so on
+    ("ef", {"recipes": [PLAIN]}, 3),
+    ("c", {"recipes": [PLAIN], "kind": "pairs", "negatives": 2}, 9),
+]
+
+
+def sized(path: Path) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    for name, (size, answers) in SMALL.items():
+        add(corpus, name, size, answers=answers)
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+small = reading(sized)
+
+
 def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_would_do(
-    tmp_path: Path, sources: list[tuple[int, int]], arguments: dict[str, Any], most: int
+    small: dp.Corpus,
 ) -> None:
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        for number, (size, answers) in enumerate(sources):
-            add(corpus, f"s{number}", size, answers=answers)
-        shared = {**arguments, "no_duplicates": True}
-        for size in (most + 1, 64):
+    for sources, arguments, most in some(LARGEST, less=4):
+        mixture = {name: SMALL[name][0] for name in sources}
+        shared = {**arguments, "no_duplicates": True, "mixture": mixture}
+        for size in (most + 1, 64)[: often(2, less=1)]:
             with pytest.raises(
                 dp.RecipeError, match=rf"(?s)no_duplicates cannot.* has at most {most}$"
             ):
-                corpus.sampler(**shared, batch_size=size)
-        for size, steps in ((most, often(66, less=12)), (1, 3)):
-            sampler = corpus.sampler(**shared, batch_size=size)
-            assert not any(has_repeats(next(sampler).to_pylist()) for _ in range(steps))
+                small.sampler(**shared, batch_size=size)
+        sampler = small.sampler(**shared, batch_size=most)
+        assert not any(has_repeats(next(sampler).to_pylist()) for _ in range(often(66, less=9)))
+        assert len(next(small.sampler(**shared, batch_size=1))) == 1
 
 
-def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(tmp_path: Path) -> None:
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        add(corpus, "many", 200)
-        add(corpus, "few", 6)
-        arguments: dict[str, Any] = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
-        arguments |= {"no_duplicates": True}
-        few = {"many": 0, "few": 1}
-        phased = dp.Mixture({"many": 1, "few": 0}, phases=[dp.Phase(5, few)])
-        for mixture, told in ((phased, r"at step 5 .*'few'.*"), (few, "at step 0 .*")):
-            with pytest.raises(dp.RecipeError, match=f"{told} has at most 6$"):
-                corpus.sampler(**arguments, mixture=mixture)
-        assert len([*corpus.sampler(**arguments, mixture=phased, steps=5)]) == 5
-        both = {"many": 1, "few": 1}
-        sampler = corpus.sampler(**arguments, mixture=both)
-        next(sampler)
-        before = sampler.state_dict()
-        with pytest.raises(dp.RecipeError, match=r"at step 64 .* has at most 6$"):
-            sampler.set_weights({"many": 0})
-        assert sampler.state_dict() == before
-        assert sampler.set_weights({"few": 0}) == 64
-        resumed = corpus.sampler(**arguments, mixture=both)
-        resumed.load_state_dict({**before, "events": [[64, {"many": 0}]]})
-        with pytest.raises(dp.RecipeError, match=r"at step 64 .* has at most 6$"):
-            resumed.batch_at(64)
-        # A bounded run may be shorter than a batch.
-        short = corpus.sampler(**arguments, mixture=few, epochs=1)
-        assert [len(batch) for batch in short] == [6]
+def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small: dp.Corpus) -> None:
+    arguments: dict[str, Any] = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
+    arguments |= {"no_duplicates": True}
+    few = {"many": 0, "b": 1}
+    phased = dp.Mixture({"many": 1, "b": 0}, phases=[dp.Phase(5, few)])
+    for mixture, told in ((phased, r"at step 5 .*'b'.*"), (few, "at step 0 .*")):
+        with pytest.raises(dp.RecipeError, match=f"{told} has at most 7$"):
+            small.sampler(**arguments, mixture=mixture)
+    assert len([*small.sampler(**arguments, mixture=phased, steps=5)]) == 5
+    both = {"many": 1, "b": 1}
+    sampler = small.sampler(**arguments, mixture=both)
+    next(sampler)
+    before = sampler.state_dict()
+    with pytest.raises(dp.RecipeError, match=r"at step 64 .* has at most 7$"):
+        sampler.set_weights({"many": 0})
+    assert sampler.state_dict() == before
+    assert sampler.set_weights({"b": 0}) == 64
+    resumed = small.sampler(**arguments, mixture=both)
+    resumed.load_state_dict({**before, "events": [[64, {"many": 0}]]})
+    with pytest.raises(dp.RecipeError, match=r"at step 64 .* has at most 7$"):
+        resumed.batch_at(64)
+    # A bounded run may be shorter than a batch.
+    short = small.sampler(**arguments, mixture=few, epochs=1)
+    assert [len(batch) for batch in short] == [7]
+
+
+# ---- no two of a family
+
+OF_FAMILIES: list[dict[str, Any]] = [
+    {"recipes": [PLAIN], "negatives": 2},
+    {"recipes": [PLAIN], "kind": "pairs"},
+    {"recipes": [ANSWERS], "kind": "texts"},
+]
+
+
+def rows() -> Iterator[dict[str, str | None]]:
+    """Of 300 records a third is in groups, a third asks in few ways; half are of 30 entities."""
+    for i in range(300):
+        group, asked = (f"g{i % 40}", f"asks {i}") if i % 3 == 0 else (None, f"asks {i}")
+        if i % 3 == 1:
+            asked = f"Asks  OFTEN {i % 20}" if i % 2 else f"asks often {i % 20}"
+        entity = f"e{i % 30}" if i % 2 else None
+        yield {"id": str(i), "q": asked, "a": f"answer {i}", "g": group, "entity": entity}
+
+
+FAMILY = {
+    row["id"]: row["g"] or " ".join(str(row["q"]).lower().split()) for row in rows()
+}  # what "group" keeps apart
+ENTITY = {row["id"]: row["entity"] or row["id"] for row in rows()}
+APART = {"group": FAMILY, "meta['entity']": ENTITY, "coalesce(meta['entity'], record_id)": ENTITY}
+
+
+def grouped(path: Path) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    mapping: dict[str, Any] = {"anchor": "q", "positive": "a", "group": "g", "meta": ["entity"]}
+    corpus.ingest(dp.MemorySource([*rows()], id="id", **mapping), name="s", progress=False)
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+families = reading(grouped)
+
+
+@pytest.mark.parametrize(
+    ("apart", "kind", "batch"),
+    some(product(APART, range(len(OF_FAMILIES)), [(20, 42), (7, 1), (13, 5)]), less=6),
+)
+def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
+    families: dp.Corpus, apart: str, kind: int, batch: tuple[int, int]
+) -> None:
+    size, seed = batch
+    given = {**OF_FAMILIES[kind], "batch_size": size, "epochs": 2, "seed": seed}
+    sampler, plain = families.sampler(**given, no_duplicates=apart), families.sampler(**given)
+    record = "text_record_id" if kind == 2 else "anchor_record_id"
+    assert not any(has_repeats(each.to_pylist()) for each in sampler)
+    served = sampler.served(0, sampler.position)
+    found = [APART[apart][name.split("/")[1]] for name in served[record].to_pylist()]
+    batches = [found[at : at + size] for at in range(0, len(found), size)]
+    assert all(len(of) == len({*of}) for of in batches)
+    gave = sum(source is not None for source in served["displaced"].to_pylist())
+    due = Counter(plain.served(0, sampler.position)[record].to_pylist())
+    assert (due - Counter(served[record].to_pylist())).total() <= gave <= len(served) // 10
+    assert_resumes_everywhere(families.sampler(**given, no_duplicates=apart), often(5, less=3))
+
+
+def test_what_is_no_value_of_records_is_refused(families: dp.Corpus) -> None:
+    size = len({*FAMILY.values()})
+    for apart, error, said in [
+        ("negative", dp.SamplerError, r"'negatives', 'group', or a value of records .*n negative"),
+        ("text", dp.SamplerError, "text"),
+        ("source) IS NOT NULL OR (label", dp.SamplerError, "one value"),
+        ("meta['x']; DROP TABLE records", dp.SamplerError, "condition"),
+        ("random()", dp.SamplerError, "random"),
+        ("", dp.SamplerError, "no_duplicates=''"),
+        ("meta['entty']", dp.SamplerError, "no record of split 'train' has such a value"),
+        ("record_id::INT", dp.SamplerError, "no_duplicates='record_id::INT': Conversion Error"),
+        (7, dp.SamplerError, "no_duplicates=7"),
+        (1, dp.SamplerError, "no_duplicates=1"),
+        (None, dp.SamplerError, "no_duplicates=None"),
+        ("group", dp.RecipeError, rf"kept apart\) for {size}; lower"),
+    ]:
+        with pytest.raises(error, match=said):
+            families.sampler(**OF_FAMILIES[2], batch_size=size + 1, no_duplicates=apart)
+    # A literal is data wherever it stands.
+    odd = "coalesce(meta['entity'], 'x\n; DROP TABLE records; --')"
+    assert len(next(families.sampler(**OF_FAMILIES[2], batch_size=2, no_duplicates=odd))) == 2
+    assert families.count() == 300
+
+
+# ---- negatives only
+
+
+@pytest.fixture(scope="module")
+def repeating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dp.Corpus]]:
+    folder = tmp_path_factory.mktemp("apart")
+    found = {
+        "odd": odd_corpus(folder / "odd.duckdb", 90, 3, sources=2),
+        "guarded": guarded_corpus(folder / "guarded.duckdb", 40, 1),
+    }
+    rules = rules_of(found["guarded"], CASES["plain"], "s0", "train")
+    write_mining(found["guarded"], MINED, some_candidates(rules, 1))
+    yield found
+    for corpus in found.values():
+        corpus.close()
+
+
+def negatives_of(batch: dp.Batch, negatives: int, kind: str) -> tuple[list[str], list[str]]:
+    """Return the negatives of a batch, and its other texts."""
+    rows = batch.to_pylist()
+    if kind == "pairs":
+        others = [row["anchor"] for row in rows] + [r["other"] for r in rows if r["label"]]
+        return [row["other"] for row in rows if not row["label"]], others
+    names = negative_slots(negatives)
+    return (
+        [row[name] for row in rows for name in names],
+        [row[name] for row in rows for name in ("anchor", "positive")],
+    )
+
+
+CASES_OF: list[tuple[str, dict[str, Any]]] = [
+    ("odd", {"recipes": [PLAIN, DATED], "batch_size": 12}),
+    ("odd", {"recipes": [PLAIN, DATED], "batch_size": 9, "negatives": 3, "swap": False}),
+    ("odd", {"recipes": [PLAIN], "batch_size": 10, "negatives": 2, "kind": "pairs"}),
+    ("odd", {"recipes": [PLAIN], "batch_size": 16, "epochs": 2}),
+    ("guarded", {"recipes": [MINED], "batch_size": 6, "negatives": 2, "mixture": {"s0": 1}}),
+]
+
+
+@pytest.mark.parametrize("case", some(range(len(CASES_OF)), less=2))
+@pytest.mark.parametrize("seed", range(often(12, less=1)))
+def test_negatives_differ_and_anchors_keep_their_order(
+    repeating: dict[str, dp.Corpus], case: int, seed: int
+) -> None:
+    name, arguments = CASES_OF[case]
+    negatives, kind = arguments.get("negatives", 1), arguments.get("kind", "triplets")
+    plain = repeating[name].sampler(**arguments, seed=seed, run="plain")
+    how = arguments | {"seed": seed, "no_duplicates": "negatives", "run": "apart"}
+    sampler = repeating[name].sampler(**how)
+    redrawn = 0
+    for step in range(len(sampler) if "epochs" in arguments else often(8, less=5)):
+        before, batch = plain.batch_at(step), sampler.batch_at(step)
+        found, others = negatives_of(batch, negatives, kind)
+        assert len(set(found)) == len(found)
+        assert not set(found) & set(others)
+        assert negatives_of(before, negatives, kind)[1] == others
+        assert batch["source"] == before["source"]
+        redrawn += negatives_of(before, negatives, kind)[0] != found
+    assert redrawn or seed, "a case in which nothing repeats shows nothing"
 
 
 @thorough
-def test_a_source_of_few_texts_leaves_its_places_to_others(tmp_path: Path) -> None:
-    """Also where a block has fewer samples of these than its batches need."""
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        add(corpus, "many", 700)
-        add(corpus, "few", 4)
-        for weight, least in ((20.0, 24), (2000.0, 5 * 64)):
-            mixture = {"few": weight, "many": 1}
-            sampler = corpus.sampler(
-                recipes=[PLAIN], batch_size=8, no_duplicates=True, swap=False, mixture=mixture
-            )
-            batches = [next(sampler).to_pylist() for _ in range(64)]
-            assert not any(map(has_repeats, batches))
-            rows = [row for batch in batches for row in batch if row["source"] == "many"]
-            assert len(rows) >= 6 * 64
-            # Each of the block is served again and again, before any that comes after it.
-            assert len({row["anchor"] for row in rows}) >= least
-            assert sampler.metrics()["data/few/displaced"] > 5 * 64
+def test_a_corpus_is_served_down_to_its_last_legal_negative(small: dp.Corpus) -> None:
+    """Every batch needs each text that is none of its own; a larger one is told of this one."""
+    for source, batch, negatives in [("c", 3, 2), ("d", 4, 2), ("d", 6, 1)]:
+        shared: dict[str, Any] = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
+        shared |= {"no_duplicates": "negatives", "mixture": {source: 1}}
+        size = SMALL[source][0]
+        for found in small.sampler(**shared, batch_size=batch, epochs=2):
+            drawn, others = negatives_of(found, negatives, "triplets")
+            if len(set(others)) == 2 * batch:  # no anchor of two epochs
+                assert set(drawn) == {f"{source} answers {i}" for i in range(size)} - set(others)
+        with pytest.raises(dp.RecipeError, match="='negatives' cannot be kept: batch 0 wa") as e:
+            small.sampler(**shared, batch_size=batch + 3, run="more")
+        assert f"lower negatives, or batch_size to at most {batch} for all ranks" in str(e.value)
+
+
+def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(
+    repeating: dict[str, dp.Corpus], tmp_path: Path
+) -> None:
+    corpus, (_, arguments), state = repeating["guarded"], CASES_OF[-1], tmp_path / "s.duckdb"
+    how = arguments | {"negatives": 1, "batch_size": 8, "columns": ["anchor", "negative_by"]}
+    sampler = corpus.sampler(**how, no_duplicates="negatives", state=state)
+    said = Counter(row["negative_by"] for _ in range(9) for row in next(sampler).to_pylist())
+    assert said["bm25"]
+    assert sampler.metrics()["data/s0/fallbacks"] == said["bm25_fallback"] > 0
+    sampler.save()
+    with pytest.raises(dp.StateMismatchError, match="no_duplicates"):
+        corpus.resume(state=state, no_duplicates=True)
+    assert corpus.resume(state=state).settings.no_duplicates == "negatives"
+    with pytest.raises(dp.SamplerError, match="no_duplicates='negatives': texts have none"):
+        corpus.sampler("texts", no_duplicates="negatives")

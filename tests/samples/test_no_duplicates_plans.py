@@ -65,11 +65,8 @@ def arrange(plan: Plan, size: int) -> Plan:
     return arranged(drawn(plan), size, further(), spare, Sharing(np.zeros(3, np.int64)))
 
 
-def check(plan: Plan, size: int, *, displaced: int | None = 0) -> Plan:
-    """Arrange a block, and check everything that is promised of every arrangement.
-
-    So many samples give their places; None for any number.
-    """
+def check(plan: Plan, size: int) -> None:
+    """Arrange a block, and check everything that is promised of every arrangement."""
     found, again = arrange(plan, size), arrange(plan, size)
     assert found.displaced is not None
     assert not has_repeats(found, size)
@@ -77,7 +74,6 @@ def check(plan: Plan, size: int, *, displaced: int | None = 0) -> Plan:
     for column, twice in zip(columns(found), columns(again), strict=True):
         assert column.tolist() == twice.tolist()
     gave = found.displaced >= 0
-    assert displaced in (None, gave.sum())
     order = found.chunks[0] // len(plan.chunks)
     own = np.unique(order[~gave])
     assert len(own) == len(plan) - gave.sum()  # each at one place, but those that were displaced
@@ -85,19 +81,10 @@ def check(plan: Plan, size: int, *, displaced: int | None = 0) -> Plan:
     assert sorted(found.displaced[gave]) == sorted(plan.streams[missing])
     for column, expected in zip(columns(found), columns(plan), strict=True):
         assert column[~gave].tolist() == expected[order[~gave]].tolist()
-    return found
 
 
 def columns(plan: Plan) -> list[npt.NDArray[Any]]:
     return [plan.streams, *plan.chunks, *plan.hashes, plan.swapped]
-
-
-def test_the_next_sample_that_fits_takes_a_place() -> None:
-    texts = np.arange(12).reshape(12, 1)
-    texts[[0, 2, 5, 6, 9]] = 100  # twice in the second batch; in the last it is missing
-    texts[1] = 100
-    found = check(plan_of(texts), 4, displaced=3)
-    assert found.chunks[0].tolist() == [0, 4, 7, 3, 4, 5, 8, 7, 8, 9, 10, 11]
 
 
 @settings(max_examples=often(200, less=40), deadline=None)
@@ -110,4 +97,4 @@ def test_any_block_is_mended(data: st.DataObject) -> None:
     rows = st.lists(st.integers(0, vocabulary), min_size=slots, max_size=slots)
     texts = data.draw(st.lists(rows, min_size=samples, max_size=samples), label="texts")
     plan = plan_of(np.array(texts, dtype=np.int64))
-    check(plan, size, displaced=None)
+    check(plan, size)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from corpora import Window, all_windows, by_record, odd_corpus, samples
-from effort import THOROUGH, often
+from corpora import Window, all_windows, by_record, negative_slots, odd_corpus, samples
+from effort import THOROUGH, often, some
+from prebuilt import reading
 
 import duckplets as dp
 from duckplets.mining.store import named_pool
@@ -125,50 +129,61 @@ def expected_pool(
 SIZES = [(60, 0.2, 1), (9, 0.6, 1), (40, 0.4, 3)]
 
 
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dp.Corpus]]:
+    """What opens a corpus of odd records of a size, once."""
+    folder = tmp_path_factory.mktemp("odd")
+    with ExitStack() as stack:
+
+        @cache
+        def opened(count: int, seed: int, repeats: float = 0.2) -> dp.Corpus:
+            path = folder / f"{count} {seed} {repeats}.duckdb"
+            return stack.enter_context(odd_corpus(path, count, seed, repeats=repeats))
+
+        yield opened
+
+
 @pytest.mark.parametrize(
-    ("case", "count", "repeats", "negatives"),
+    ("number", "count", "repeats", "negatives"),
     [
-        (case, *size)
-        for i, case in enumerate(CASES)
-        for size in (SIZES if THOROUGH else SIZES[i % 3 : i % 3 + 1])
+        (number, *size)
+        for number in range(len(CASES))
+        for size in (SIZES if THOROUGH else SIZES[number % 3 : number % 3 + 1])
     ],
-    ids=lambda c: str(c[0].get("strategy", c[0]))[:40] if isinstance(c, tuple) else str(c),
 )
 def test_triplets_follow_the_rules(
-    tmp_path: Path, case: tuple[Any, ...], count: int, repeats: float, negatives: int
+    corpora: Callable[..., dp.Corpus], number: int, count: int, repeats: float, negatives: int
 ) -> None:
+    case = CASES[number]
     for seed in range(often(3, less=1)):
-        path = tmp_path / f"c{seed}.duckdb"
-        with odd_corpus(path, count, seed, repeats=repeats) as corpus:
-            windows = [w for w in all_windows(corpus) if w.split == "train"]
-            recipe = dp.TripletRecipe("r", **case[0])
-            pool, reasons, may = expected_pool(windows, case, negatives)
-            if not pool:
-                with pytest.raises(dp.EmptyPoolError):
-                    corpus.sampler(recipes=[recipe], negatives=negatives)
-                continue
-            columns = ["anchor", "positive", "swapped", "anchor_record_id", "positive_record_id"]
-            slots = (
-                [f"negative_{i + 1}" for i in range(negatives)] if negatives > 1 else ["negative"]
+        corpus = corpora(count, seed, repeats)
+        windows = [w for w in all_windows(corpus) if w.split == "train"]
+        recipe = dp.TripletRecipe(f"r{number}", **case[0])
+        pool, reasons, may = expected_pool(windows, case, negatives)
+        if not pool:
+            with pytest.raises(dp.EmptyPoolError):
+                corpus.sampler(recipes=[recipe], negatives=negatives)
+            continue
+        columns = ["anchor", "positive", "swapped", "anchor_record_id", "positive_record_id"]
+        slots = negative_slots(negatives)
+        columns += [*slots, *(f"{s}_record_id" for s in slots)]
+        sampler = corpus.sampler(
+            recipes=[recipe], negatives=negatives, seed=seed, batch_size=7, columns=columns
+        )
+        assert sampler.epoch_length == len(pool)
+        check_epochs(sampler, windows, case, pool, may, slots)
+        if negatives == 1:
+            corpus.add_recipe(recipe)
+            compiled = named_pool(corpus.database, recipe.name, None, "train")
+            with PoolReader(corpus.database, [compiled]) as reader:
+                counts = reader.count(compiled)
+            assert counts.pop(None) == len(pool)
+            assert counts == dict(reasons)
+            listed = corpus.pool(recipe.name)
+            assert listed.num_rows == len(pool)
+            assert sorted(k for ks in listed["anchors"].to_pylist() for k in ks) == sorted(
+                w.key for ws in pool.values() for w in ws
             )
-            columns += [*slots, *(f"{s}_record_id" for s in slots)]
-            sampler = corpus.sampler(
-                recipes=[recipe], negatives=negatives, seed=seed, batch_size=7, columns=columns
-            )
-            assert sampler.epoch_length == len(pool)
-            check_epochs(sampler, windows, case, pool, may, slots)
-            if negatives == 1:
-                corpus.add_recipe(recipe)
-                compiled = named_pool(corpus.database, "r", None, "train")
-                with PoolReader(corpus.database, [compiled]) as reader:
-                    counts = reader.count(compiled)
-                assert counts.pop(None) == len(pool)
-                assert counts == dict(reasons)
-                listed = corpus.pool("r")
-                assert listed.num_rows == len(pool)
-                assert sorted(k for ks in listed["anchors"].to_pylist() for k in ks) == sorted(
-                    w.key for ws in pool.values() for w in ws
-                )
 
 
 def check_epochs(
@@ -214,30 +229,26 @@ def check_epochs(
                 assert Counter(seen[start : start + n]) == have
 
 
-@pytest.mark.parametrize(
-    "arguments", [{}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}], ids=str
-)
-def test_every_column_that_there_is_can_be_asked_for(
-    odd: dp.Corpus, arguments: dict[str, Any]
-) -> None:
-    with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
-        odd.sampler(**arguments, columns=["nothing"])
-    names = str(refusal.value).split("there are ")[1].split(", ")
-    columns = [name for name in names if not name.endswith("_vector")]
-    plain = next(odd.sampler(**arguments, batch_size=8))
-    batch = next(odd.sampler(**arguments, batch_size=8, columns=columns))
-    assert batch.keys() == columns
-    assert {len(values) for values in batch.values()} == {8}
-    assert plain.to_pydict() == {name: batch[name] for name in plain.keys()}  # noqa: SIM118
+# ---- columns
 
 
-@pytest.fixture
-def odd(tmp_path: Path) -> Iterator[dp.Corpus]:
-    with odd_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
-        yield corpus
+odd = reading(odd_corpus, 40, 3)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"kind": "texts"}], ids=str)
+def test_every_column_that_there_is_can_be_asked_for(odd: dp.Corpus) -> None:
+    for arguments in ({}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}):
+        with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
+            odd.sampler(**arguments, columns=["nothing"])
+        names = str(refusal.value).split("there are ")[1].split(", ")
+        columns = [name for name in names if not name.endswith("_vector")]
+        plain = next(odd.sampler(**arguments, batch_size=8))
+        batch = next(odd.sampler(**arguments, batch_size=8, columns=columns))
+        assert batch.keys() == columns
+        assert {len(values) for values in batch.values()} == {8}
+        assert plain.to_pydict() == {name: batch[name] for name in plain.keys()}  # noqa: SIM118
+
+
+@pytest.mark.parametrize("arguments", some([{}, {"kind": "texts"}], less=1), ids=str)
 def test_columns_tell_which_chunk_a_text_is(odd: dp.Corpus, arguments: dict[str, Any]) -> None:
     slots = odd.sampler(**arguments).text_columns
     whats = ("kind", "overlap", "start", "length", "start_ratio", "record_id", "section")
@@ -260,3 +271,145 @@ def test_columns_tell_which_chunk_a_text_is(odd: dp.Corpus, arguments: dict[str,
             assert ratio == chunk["start_token"] / chunk["token_count"]
             seen.add((kind, overlap, ratio > 0))
     assert {("summary", 0, False), ("window", 3, True), ("window", 0, False)} <= seen
+
+
+# ---- selectors, strategies and weights that need more than a table of cases
+
+
+def train(corpus: dp.Corpus) -> list[Window]:
+    return [w for w in all_windows(corpus) if w.split == "train"]
+
+
+def draw(corpus: dp.Corpus, recipe: Any, epochs: int = 4, **more: Any) -> list[dict[str, Any]]:
+    columns = ["anchor", "positive", "negative", "weight", "swapped"]
+    columns += [f"{slot}_record_id" for slot in columns[:3]]
+    sampler = corpus.sampler(
+        recipes=[recipe], batch_size=5, swap=False, columns=columns, epochs=epochs, **more
+    )
+    return list(samples(sampler, epochs * sampler.epoch_length))
+
+
+def nearest(windows: list[Window], days: int, *, other_sources: bool) -> dict[str, str]:
+    """The record each dated record's near_date selector means, by the words of the rule."""
+    records = {w.record_id: w for w in windows if w.role == "context"}
+    found = {}
+    for record_id, w in {w.record_id: w for w in windows}.items():
+        if w.date is None:
+            continue
+        target = w.date + timedelta(days=days)
+        candidates = [
+            o
+            for o in records.values()
+            if o.date is not None
+            and o.record_id != record_id
+            and (o.source == w.source or (other_sources and o.area == w.area))
+        ]
+        if candidates:
+            best = min(candidates, key=lambda o: (abs(o.date - target), o.record_id))
+            found[record_id] = best.record_id
+    return found
+
+
+@pytest.mark.parametrize("days", some([3, 0, 400, -5], less=1))
+def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 40, 1, sources=2) as corpus:
+        recipe = dp.TripletRecipe("near", ANCHOR, dp.near_date(days), CONTEXT)
+        expected = nearest(train(corpus), days, other_sources=True)
+        rows = draw(corpus, recipe)
+        assert rows
+        for row in rows:
+            assert row["positive_record_id"] == expected[row["anchor_record_id"]]
+            assert row["negative_record_id"] != row["anchor_record_id"]
+        recipe = dp.TripletRecipe("near", ANCHOR, CONTEXT, dp.near_date(days))
+        expected = nearest(train(corpus), days, other_sources=False)
+        for row in draw(corpus, recipe):
+            assert row["negative_record_id"] == expected[row["anchor_record_id"]]
+
+
+def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path) -> None:
+    records = [{"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)]
+    with dp.Corpus(tmp_path / "qa.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(records, anchor="q", positive="a", id="id"), name="qa")
+        corpus.split(1, 0, 0)
+        recipe = dp.TripletRecipe(
+            "qa", ANCHOR, CONTEXT, CONTEXT, strategy="question_answer_mismatch"
+        )
+        question = {f"answer {i}": f"question {i % 12}" for i in range(100)}
+        rows = draw(corpus, recipe)
+        assert all(question[row["negative"]] != row["anchor"] for row in rows)
+        plain = draw(corpus, dp.TripletRecipe("any", ANCHOR, CONTEXT, CONTEXT))
+        assert any(question[row["negative"]] == row["anchor"] for row in plain)
+
+
+def test_positives_rotate_and_meet_every_anchor_window(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 12, 4, repeats=0.0) as corpus:
+        recipe = dp.TripletRecipe("pairs", ANY, CONTEXT, ANY)
+        groups = by_record(train(corpus))
+        seen: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for row in draw(corpus, recipe, epochs=60):
+            seen[row["anchor_record_id"]].append((row["anchor"], row["positive"]))
+        for windows in groups.values():
+            anchors = {w.text for w in windows}
+            positives = {w.text for w in windows if w.role == "context"}
+            pairs = {(a, p) for a in anchors for p in positives if a != p}
+            drawn = seen[windows[0].record_id]
+            assert set(drawn) <= pairs
+            if len(pairs) <= 12:
+                assert set(drawn) == pairs
+            single = [p for a, p in drawn if a == drawn[0][0]]
+            count = len(positives - {drawn[0][0]})
+            assert len(set(single[:count])) == min(count, len(single))
+
+
+@pytest.mark.parametrize("negatives", some([2, 1], less=1))
+def test_pairs_are_the_triplets_taken_apart(odd: dp.Corpus, negatives: int) -> None:
+    columns = ["anchor", "positive", *negative_slots(negatives)]
+    triplets = odd.sampler(negatives=negatives, columns=columns)
+    pairs = odd.sampler("pairs", negatives=negatives, batch_size=7)
+    drawn = samples(pairs, 60 * (1 + negatives))
+    for triplet in samples(triplets, 60):
+        for column in columns[1:]:
+            pair, is_positive = next(drawn), column == "positive"
+            assert (pair["anchor"], pair["other"]) == (triplet["anchor"], triplet[column])
+            told = (1, None) if is_positive else (0, "other_record")
+            assert (pair["label"], pair["reason"]) == told
+    assert pairs.epoch_length == triplets.epoch_length * (1 + negatives)
+
+
+def test_weights_of_samples(tmp_path: Path) -> None:
+    long = " ".join(f"w{i}" for i in range(40))
+    records = [
+        {"t": f"title {i}", "b": f"{i} {long}", "trust": 0.2 + 0.6 * (i % 2)} for i in range(8)
+    ]
+    slots = ("anchor", "positive", "negative")
+    with dp.Corpus(tmp_path / "w.duckdb") as corpus:
+        source = dp.MemorySource(records, anchor="t", positive="b", trust="trust")
+        corpus.ingest(source, name="w", progress=False)
+        corpus.split(1, 0, 0)
+        corpus.chunk(dp.Chunking(max_tokens=10, overlap=(0,), summary_tokens=5, weight_floor=0.1))
+        columns = ["recipe", "weight", *(f"{s}_{d}" for s in slots for d in ("trust", "window"))]
+        recipes = [
+            dp.TripletRecipe("titles", ANCHOR, CONTEXT, CONTEXT, weight=0.5),
+            dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT, weight=2.0),
+        ]
+        for row in samples(corpus.sampler(recipes=recipes, columns=columns), 400):
+            found = []
+            for slot in slots:
+                window = row[f"{slot}_window"]
+                base = 0.35 if window is None else 1 / (window + 1)
+                found.append(min(1, max(0.1, row[f"{slot}_trust"] * base)))
+            first, second = row["anchor_window"], row["positive_window"]
+            if row["recipe"] == "windows" and None not in (first, second) and first != second:
+                found[0] /= abs(first - second)
+                found[1] /= abs(first - second)
+            expected = {"titles": 0.5, "windows": 2.0}[row["recipe"]] * sum(found) / 3
+            assert row["weight"] == pytest.approx(expected)
+        corpus.chunk(dp.Chunking(max_tokens=10, overlap=(0,), position_weight="start_ratio"))
+        recipe = dp.TextRecipe("windows", dp.role("context", where="kind = 'window'"))
+        columns = ["weight", "text_window", "text_start_ratio", "text_trust"]
+        seen = set()
+        for row in samples(corpus.sampler("texts", recipes=[recipe], columns=columns), 200):
+            ratio, trust = row["text_start_ratio"], row["text_trust"]
+            assert row["weight"] == pytest.approx(max(0.1, trust * (1 - ratio)))
+            seen.add((row["text_window"], round(ratio, 2)))
+        assert len(seen) == 5

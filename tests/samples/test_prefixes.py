@@ -1,4 +1,7 @@
-"""Prefixes of samples: their frequencies, purity, the length of what is served, whose they are."""
+"""Prefixes of samples: their frequencies, purity, the length of what is served, whose they are.
+
+Prefix and text are no longer than a window: the text gives way.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import hashlib
 import itertools
 import json
 import math
+import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,8 @@ import pytest
 from conftest import Golden
 from corpora import counts_of, odd_corpus
 from effort import often, some
-from prebuilt import toy_corpus
+from prebuilt import copying, toy_corpus
+from tokenizer_files import byte_level, encoder, lossy, word_level
 
 import duckplets as dp
 from duckplets.ingest import prefixes as prefix_store
@@ -28,10 +33,7 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 NAMES = Prefix.from_columns("source, date, topic")
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
-    with toy_corpus(tmp_path / "toy.duckdb", 120, sources=("a", "b")) as corpus:
-        yield corpus
+corpus = copying(toy_corpus, 120, sources=("a", "b"))
 
 
 def set_source(
@@ -72,30 +74,25 @@ ABC = [Field("a", ["1", "2", "3"], 0.5), Field("b", ["x", "y"], 0.25), Field("c"
 VARIED = Prefix(0.7, [ABC, [Field("d", ["p", "q"], 0.75)]])
 
 
-def drawn_of_varied(corpus: dp.Corpus, seed: int) -> list[tuple[str, str | None]]:
-    """Slot and line of about 100,000 texts, or of 37,000."""
+@pytest.mark.parametrize("seed", some([3, 20], less=1))
+def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) -> None:
     set_source(corpus, VARIED)
     slots = ("anchor", "positive", "negative")
     columns = [f"{slot}_prefix" for slot in slots]
     sampler = corpus.sampler(
         batch_size=4096, columns=columns, seed=seed, mixture={"a": 1}, prefetch=0
     )
-    tables = [batch.table for batch in itertools.islice(sampler, often(9, less=3))]
-    return [
+    tables = [batch.table for batch in itertools.islice(sampler, often(9, less=2))]
+    drawn = [
         (slot, line)
         for slot in slots
         for table in tables
         for line in table[f"{slot}_prefix"].to_pylist()
     ]
-
-
-@pytest.mark.parametrize("seed", some([3, 20], less=1))
-def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) -> None:
-    drawn = drawn_of_varied(corpus, seed)
-    assert len(drawn) > often(100_000, less=35_000)
+    assert len(drawn) > often(100_000, less=24_000)
     # Of the second variant a quarter is without its only field: those are no prefix at all.
     expected = {None: 0.3 + 0.35 * 0.25, "abc": 0.35, "d": 0.35 * 0.75}
-    for slot in ("anchor", "positive", "negative"):
+    for slot in slots:
         kinds = Counter(
             "d" if line and " d=" in line else line and "abc" for s, line in drawn if s == slot
         )
@@ -181,13 +178,12 @@ def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> Non
     assert min(met.values()) > 100
 
 
-@pytest.mark.parametrize("damage", ['{"probability": 1, "variants": []}', '{"variants": [[]]}'])
-def test_a_damaged_definition_of_a_record_is_said(corpus: dp.Corpus, damage: str) -> None:
+def test_a_damaged_definition_of_a_record_is_said(corpus: dp.Corpus) -> None:
     give(corpus, {"a/r0": VARIED})
-    corpus.database.rows("UPDATE record_prefixes SET definition = $damage", {"damage": damage})
-    with pytest.raises(dp.DamagedFileError, match="table record_prefixes: a definition is damaged"):
-        for _ in itertools.islice(corpus.sampler("texts"), 20):
-            pass
+    for damage in ('{"probability": 1, "variants": []}', '{"variants": [[]]}'):
+        corpus.database.rows("UPDATE record_prefixes SET definition = $new", {"new": damage})
+        with pytest.raises(dp.DamagedFileError, match="table record_prefixes: a definition is da"):
+            list(itertools.islice(corpus.sampler("texts"), 20))
 
 
 def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
@@ -237,11 +233,11 @@ def test_a_run_keeps_the_prefixes_of_its_version(tmp_path: Path) -> None:
         set_source(corpus, NAMES)
         sampler = corpus.sampler(batch_size=16)
         sampler.save()
-        expected = [sampler.batch_at(step).table for step in range(20)]
+        expected = [sampler.batch_at(step).table for step in range(6)]
         corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="more")
         set_source(corpus, Prefix(1.0, [[Field("k", "v")]]))
     with dp.resume(path) as sampler:
-        assert [next(sampler).table for _ in range(20)] == expected
+        assert [next(sampler).table for _ in range(6)] == expected
     with dp.Corpus(path) as corpus:
         new = corpus.sampler(mixture={"toy": 1}, columns=["anchor"])
         assert all(text.startswith("meta: k=v\n") for text in next(new)["anchor"])
@@ -273,9 +269,84 @@ def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:
         sampler = corpus.sampler(
             no_duplicates=True, batch_size=16, columns=columns, recipes=[recipe]
         )
-        for batch in itertools.islice(sampler, 40):
+        for batch in itertools.islice(sampler, often(40, less=10)):
             texts = [
                 {bare(row[slot], row[f"{slot}_prefix"]) for slot in slots}
                 for row in batch.to_pylist()
             ]
             assert len(set().union(*texts)) == sum(map(len, texts))
+
+
+# ---- what fits
+
+LONG = Prefix(
+    0.8,
+    [
+        [Field("key", ["one two three", "four", "five six"], 0.7), Field("naïve", "the fox!")],
+        [Field("w", [" ".join(["word"] * n) for n in (1, 7, 8, 9, 15)])],
+    ],
+)
+WORDS = ["the", "fox", "café", "ab", "b!", "quick brown", "!", "漢é😀", "over", "abab"]
+
+
+def worded(path: Path) -> dp.Corpus:
+    draw = random.Random(1)
+    spaces = [" ", "  ", "\n", "\t", " \u3000"]
+    texts = [
+        "".join(draw.choice(WORDS) + draw.choice(spaces) for _ in range(draw.randint(1, 60)))
+        for _ in range(60)
+    ]
+    corpus = dp.Corpus(path)
+    rows = [{"id": i, "text": f"{text}{i}"} for i, text in enumerate(texts)]
+    corpus.ingest(dp.MemorySource(rows, text="text", id="id"), name="s", progress=False)
+    corpus.split(train=1.0, validation=0.0, test=0.0)
+    return corpus
+
+
+words = copying(worded)
+
+
+def served(corpus: dp.Corpus, prefix: Prefix | None) -> list[dict[str, Any]]:
+    set_source(corpus, prefix)
+    recipes = [dp.TextRecipe("all", dp.any_section(), per="chunk")]
+    columns = ["text", "text_prefix", "text_tokens"]
+    sampler = corpus.sampler("texts", recipes=recipes, batch_size=1600, columns=columns)
+    return next(sampler).to_pylist()
+
+
+@pytest.mark.parametrize("most", some([8, 2, 9, 20, 60, 1], less=2))
+def test_prefix_and_text_are_no_longer_than_a_window(words: dp.Corpus, most: int) -> None:
+    words.chunk(dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0))
+    cut = alone = 0
+    for plain, row in zip(served(words, None), served(words, LONG), strict=True):
+        line, text = row["text_prefix"], plain["text"]
+        assert row["text_tokens"] == len(text.split())
+        if line is None:
+            assert row["text"] == text
+            continue
+        # Exactly as many words as fit, and not a character changed up to there.
+        whole = f"{line}\n{text}"
+        assert row["text"].split() == whole.split()[:most]
+        assert whole.startswith(row["text"])
+        if len(line.split()) >= most:
+            assert row["text"] == line
+            alone += 1
+        cut += row["text"] != whole
+    assert cut > 40 or most == 60
+    assert alone > 40 or most >= 20
+
+
+@pytest.mark.parametrize(
+    ("make", "most"),
+    some(itertools.product([word_level, lossy, byte_level], [3, 12, 40]), less=2),
+)
+def test_with_a_tokenizer_file_too(words: dp.Corpus, tmp_path: Path, make: Any, most: int) -> None:
+    path = make(tmp_path / "tokenizer.json")
+    words.chunk(dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0, tokenizer=str(path)))
+    encode = encoder(path).encode
+    longest = 0
+    for row in served(words, LONG):
+        if row["text_prefix"] is not None:
+            assert row["text"].startswith(row["text_prefix"])
+            longest = max(longest, len(encode(row["text"], add_special_tokens=False).ids))
+    assert most * 3 // 4 <= longest <= most
