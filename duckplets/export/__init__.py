@@ -27,7 +27,7 @@ from duckplets.recipes.recipes import Preset, TripletRecipe, checked_preset
 
 __all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export_negatives"]
 
-Format = Literal["sentence-transformers", "flagembedding", "tevatron", "beir"]
+Format = Literal["sentence-transformers", "flagembedding", "ms-swift", "tevatron", "beir"]
 WhenShort = Literal["keep", "drop", "random"]
 Documents = Literal["split", "all"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
@@ -93,8 +93,8 @@ def export_negatives(
 
     Args:
         path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
-            FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and ``corpus.jsonl``, or
-            FILE.jsonl of ``passages``; ``beir`` a folder with ``corpus.jsonl``,
+            and ``ms-swift`` FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and
+            ``corpus.jsonl``, or FILE.jsonl of ``passages``; ``beir`` a folder with ``corpus.jsonl``,
             ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
         format: Whose format. ``beir`` is an evaluation set and needs no mining.
         recipe: A recipe or the name of one; by default the one with the most mined anchors, of

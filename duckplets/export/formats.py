@@ -5,6 +5,8 @@
   positives, all but labeled pairs repeat the negatives for each of them.
 - ``flagembedding``: a query per line. With scores it fits ``--knowledge_distillation``. The
   recipe's instruction is the ``prompt``, read where ``--query_instruction_for_retrieval`` is given.
+- ``ms-swift``: a line for each positive, as messages of a user: ``messages`` of the anchor, after the
+  recipe's instruction as those of the system, ``positive_messages`` and ``negative_messages``.
 - ``tevatron``: ids with a corpus beside them, or passages in every row. The key in ``corpus.jsonl``
   is ``text``, which its code reads, also for the passages of version 1. Titles are empty.
 - ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
@@ -195,6 +197,27 @@ def _query_lines(example: Example, wanted: ExportRequest) -> Rows:
     yield row
 
 
+# -- ms-swift -----------------------------------------------------------------------------------
+
+
+def _ms_swift(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
+    """Write a JSON lines file."""
+    return _write_rows(_messages, reader, wanted, path, work)
+
+
+def _messages(example: Example, wanted: ExportRequest) -> Rows:
+    def said(text: str, role: str = "user") -> list[dict[str, str]]:
+        return [{"role": role, "content": text}]
+
+    system = [] if wanted.instruction is None else said(wanted.instruction, "system")
+    for positive in example.positives:
+        yield {
+            "messages": [*system, *said(example.text)],
+            "positive_messages": [said(positive.text)],
+            "negative_messages": [said(document.text) for document in example.negatives],
+        }
+
+
 # -- Tevatron -----------------------------------------------------------------------------------
 
 
@@ -289,6 +312,7 @@ FORMS: dict[str, ExportFormat] = {
     "flagembedding": ExportFormat(
         places={"": ExportPlace(suffixes=(".jsonl", ".json"))}, scored=("",), write=_flagembedding
     ),
+    "ms-swift": ExportFormat(places={"": ExportPlace(suffixes=(".jsonl",))}, write=_ms_swift),
     "tevatron": ExportFormat(
         places={
             "documents": ExportPlace(files=(_TRAIN, _CORPUS)),

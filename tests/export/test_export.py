@@ -176,6 +176,26 @@ def test_flagembedding_rows_are_those_of_the_tables(
     assert (report.rows, report.left_out) == (len(rows), left_out)
 
 
+def test_ms_swift_rows_are_messages_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+    path, recipe = tmp_path / "out.jsonl", replace(RECIPE, instruction="Find the body")
+    report = written(corpus, path, format="ms-swift", recipe=recipe)
+    anchors, left_out = kept(expected(corpus))
+    wanted = [
+        {
+            "messages": [
+                {"role": "system", "content": "Find the body"},
+                {"role": "user", "content": a.text},
+            ],
+            "positive_messages": [[{"role": "user", "content": positive}]],
+            "negative_messages": [[{"role": "user", "content": text}] for _, text in a.negatives],
+        }
+        for a in anchors
+        for _, positive in a.positives
+    ]
+    assert json_rows(path) == wanted
+    assert (report.rows, report.left_out) == (len(wanted), left_out)
+
+
 def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
     out = tmp_path / "out"
     report = written(corpus, out, format="tevatron", negatives=4)

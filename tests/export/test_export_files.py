@@ -43,6 +43,7 @@ def names(folder: Path) -> list[str]:
 
 FORMATS: list[tuple[str, str, list[str]]] = [
     ("flagembedding", "f.jsonl", ["f.jsonl"]),
+    ("ms-swift", "m.jsonl", ["m.jsonl"]),
     (ST, "s.parquet", ["s.parquet"]),
     ("tevatron", "t", ["t", "t/corpus.jsonl", "t/train.jsonl"]),
     ("beir", "b", ["b", "b/corpus.jsonl", "b/qrels", "b/qrels/train.tsv", "b/queries.jsonl"]),
@@ -132,7 +133,7 @@ def test_only_what_an_export_wrote_is_replaced(corpus: dp.Corpus, tmp_path: Path
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "flagembeding"}, r"format='flagembeding' \(did you mean 'flagembedding'\?\)"),
-    ({"format": "csv"}, "give one of sentence-transformers, flagembedding, tevatron, beir"),
+    ({"format": "csv"}, "give one of sentence-transformers, flagembedding, ms-swift, tevatron, "),
     ({"format": ST, "shape": "n_tuple"}, r"shape='n_tuple' \(did you mean 'n-tuple'\?\).*triplet"),
     ({"format": ST, "shape": ""}, "shape=''.*has triplet, n-tuple"),
     ({"format": "flagembedding", "shape": "triplet"}, "shape='triplet'.*no choice; leave it out"),
