@@ -5,8 +5,8 @@
   positives, all but labeled pairs repeat the negatives for each of them.
 - ``flagembedding``: a query per line. With scores it fits ``--knowledge_distillation``. The
   recipe's instruction is the ``prompt``, read where ``--query_instruction_for_retrieval`` is given.
-- ``ms-swift``: a line for each positive, as messages of a user: ``messages`` of the anchor, after the
-  recipe's instruction as those of the system, ``positive_messages`` and ``negative_messages``.
+- ``ms-swift``: a line for each positive, in messages of a user: ``messages`` are the anchor, after
+  the recipe's instruction as a message of the system.
 - ``tevatron``: ids with a corpus beside them, or passages in every row. The key in ``corpus.jsonl``
   is ``text``, which its code reads, also for the passages of version 1. Titles are empty.
 - ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
