@@ -20,6 +20,8 @@ Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
+_MOST = 24  # of a sketch: two to this power are its bytes
+
 
 @dataclass(frozen=True, slots=True)
 class IntegerLists:
@@ -92,6 +94,22 @@ def places(ascending: Integers | Words, wanted: Integers | Words) -> Integers:
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
     return np.where(ascending[at] == wanted, at, -1)
+
+
+class Sketch:
+    """Tells which hashes may be among others: all that are, and one in sixteen of the rest."""
+
+    def __init__(self, others: Words) -> None:
+        bits = min((16 * len(others) | 4096).bit_length() - 1, _MOST)
+        self._shift = np.uint64(64 - bits)
+        self._there = np.zeros(1 << bits, dtype=bool)
+        self._there[others >> self._shift] = True
+
+    def among(self, words: Words) -> Integers:
+        """Return the indexes of those that may be."""
+        cells = (words >> self._shift).view(np.int64)
+        # without a check of the indexes it takes half the time
+        return np.flatnonzero(self._there.take(cells, mode="clip"))
 
 
 def ranges(start: Integers, size: Integers) -> Integers:

@@ -59,9 +59,11 @@ def mix(words: Words) -> Words:
     return words ^ (words >> _U31)
 
 
-def hashed(purpose: int, values: npt.ArrayLike, attempt: int = 0) -> Words:
+def hashed(purpose: int, values: npt.ArrayLike, attempt: int | Integers = 0) -> Words:
     """Hash non-negative integers under a key; another ``attempt`` gives another hash."""
     words = np.asarray(values).astype(np.uint64)
+    if isinstance(attempt, np.ndarray):  # one for each
+        words, attempt = words + _GOLDEN * (2 * attempt).astype(np.uint64), 0
     salt = np.uint64((purpose + 0x9E3779B97F4A7C15 * (2 * attempt + 1)) & _WORD)
     return mix(mix(words + salt) ^ np.uint64(purpose))
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words, places
+from duckplets.base.arrays import Flags, Floats, Integers, Sketch, Words, places
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
@@ -142,10 +142,15 @@ class Negatives:
         legal: Flags = kins != requests.kins
         for other in requests.hashes:
             legal &= hashes != other
-        legal &= ~_among(self.illegal, requests.records, hashes)
+        illegal, known = self._sketches
+        legal[_among(illegal, self.illegal, requests.records, hashes)] = False
         if requests.normalised_hashes is not None:
-            legal &= ~_among(self.known, requests.normalised_hashes, hashes)
+            legal[_among(known, self.known, requests.normalised_hashes, hashes)] = False
         return legal
+
+    @cached_property
+    def _sketches(self) -> tuple[Sketch, Sketch]:
+        return Sketch(self.illegal), Sketch(self.known)
 
     def suits(self, at: Integers, classes: Integers) -> Flags:
         """Return whether the strategy lets classes draw chunks."""
@@ -232,12 +237,12 @@ def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words)
         return None
     records = np.repeat(anchors.records, np.diff(anchors.starts))[several]
     mine, theirs = pair_hashes(records, anchors.hashes[several]), pair_hashes(owners, hashes)
-    at = _perhaps(theirs, mine)
+    at = Sketch(mine).among(theirs)
     if len(at) == 0:
         return None
     at = at[np.argsort(theirs[at], kind="stable")]
     words = theirs[at]
-    shared = _perhaps(mine, words)
+    shared = Sketch(words).among(mine)
     several, mine = several[shared], mine[shared]
     first = np.searchsorted(words, words, side="left")
     rank = at - np.searchsorted(owners, owners[at], side="left")
@@ -247,14 +252,6 @@ def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words)
     many[several] = np.searchsorted(words, mine, side="right") - firsts[several]
     passed = first * span + rank - (np.arange(len(at)) - first)
     return Banned(firsts, many, passed, span) if many.any() else None
-
-
-def _perhaps(words: Words, others: Words) -> Integers:
-    """Return which words may be among others: all that are, and an eighth of those that are not."""
-    shift = np.uint64(64 - (8 * len(others)).bit_length())
-    there = np.zeros(1 << 64 - int(shift), dtype=bool)
-    there[others >> shift] = True
-    return np.flatnonzero(there[words >> shift])
 
 
 def negatives_of(
@@ -341,8 +338,8 @@ def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
     return some_rows(negatives, first & ~np.isin(texts, np.concatenate([mine, theirs])))
 
 
-def _among(pairs: Words, owners: Integers | Words, hashes: Words) -> Flags:
+def _among(sketch: Sketch, pairs: Words, owners: Integers | Words, hashes: Words) -> Integers:
     """Return which (owner, text) pairs are in a sorted array."""
-    if len(pairs) == 0:
-        return np.zeros(len(hashes), dtype=bool)
-    return places(pairs, pair_hashes(owners, hashes)) >= 0
+    words = pair_hashes(owners, hashes)
+    some = sketch.among(words)
+    return some[places(pairs, words[some]) >= 0]

@@ -96,7 +96,7 @@ class NegativeSampler(ABC):
 
     @abstractmethod
     def again(
-        self, requests: NegativeRequests, slot: int, attempt: int
+        self, requests: NegativeRequests, slot: int, attempts: Integers
     ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
 
@@ -142,10 +142,10 @@ class RandomNegatives(NegativeSampler):
         return FoundNegatives.at(self.pool, at, self.origin)
 
     def again(
-        self, requests: NegativeRequests, slot: int, attempt: int
+        self, requests: NegativeRequests, slot: int, attempts: Integers
     ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
-        at, legal = self._draw_once(requests, (_REDRAWS + attempt) * self.slots + slot)
+        at, legal = self._draw_once(requests, (_REDRAWS + attempts) * self.slots + slot)
         return FoundNegatives.at(self.pool, at, self.origin), legal
 
     def options(self, requests: NegativeRequests) -> FoundNegatives:
@@ -154,7 +154,9 @@ class RandomNegatives(NegativeSampler):
         firsts = np.unique(self.pool.hashes[at], return_index=True)[1]
         return FoundNegatives.at(self.pool, at[np.sort(firsts)], self.origin)
 
-    def _draw_once(self, requests: NegativeRequests, counter: int) -> tuple[Integers, Flags]:
+    def _draw_once(
+        self, requests: NegativeRequests, counter: int | Integers
+    ) -> tuple[Integers, Flags]:
         """Return a chunk for every sample, and whether it is legal."""
         pool = self.pool
         base, size = self._range(requests.classes)
@@ -257,12 +259,12 @@ class Rotation:
         self._drawn[-1, rows] = found
         return np.asarray(found, np.int64)
 
-    def beyond(self, offset: int) -> tuple[Integers, Integers]:
-        """Return the samples with more options than ``offset``, and that option."""
+    def beyond(self, offset: Integers) -> tuple[Integers, Integers]:
+        """Return the samples with more options than their ``offset``, and that option."""
         rows = np.flatnonzero(offset < self._count)
-        return rows, self._at(rows, offset)
+        return rows, self._at(rows, offset[rows])
 
-    def _at(self, rows: Integers, offset: Integers | int) -> Integers:
+    def _at(self, rows: Integers, offset: Integers) -> Integers:
         turned = (self._base[rows] + offset) % self._count[rows]
         return np.asarray(self._first[rows] + turned, np.int64)
 
@@ -281,7 +283,7 @@ class _InTurn(NegativeSampler):
 
     @abstractmethod
     def _chunks(
-        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int
+        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int | Integers
     ) -> tuple[Integers, Integers, Flags]:
         """Return chunk, code and legality of options of some samples."""
 
@@ -312,17 +314,19 @@ class _InTurn(NegativeSampler):
         return found
 
     def again(
-        self, requests: NegativeRequests, slot: int, attempt: int
+        self, requests: NegativeRequests, slot: int, attempts: Integers
     ) -> tuple[FoundNegatives, Flags]:
         """Return the next option for a slot of every sample, or a random draw."""
         size = len(requests.visits)
         found, legal = blank(size), np.zeros(size, dtype=bool)
-        if self.others is not None:
-            found, legal = self.others.again(requests, slot, attempt)
-        rows, options = self._rotation(requests).beyond((1 + attempt) * self.slots + slot)
-        at, origins, good = self._chunks(options, requests, rows, attempt * self.slots)
+        rows, options = self._rotation(requests).beyond((1 + attempts) * self.slots + slot)
+        at, origins, good = self._chunks(options, requests, rows, attempts[rows] * self.slots)
         found.put(rows[good], FoundNegatives.at(self.pool, at[good], origins[good]))
         legal[rows[good]] = True
+        left = np.flatnonzero(~legal)
+        if self.others is not None and len(left):
+            others, legal[left] = self.others.again(requests.part(left), slot, attempts[left])
+            found.put(left, others)
         return found, legal
 
 
@@ -354,7 +358,7 @@ class MinedNegatives(_InTurn):
         return Rotation(first, count, base, slots)
 
     def _chunks(
-        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int
+        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int | Integers
     ) -> tuple[Integers, Integers, Flags]:
         documents = self.candidates.documents
         document = self.candidates.numbers[options]
@@ -387,7 +391,7 @@ class OwnNegatives(_InTurn):
     def options(self, requests: NegativeRequests) -> FoundNegatives:
         """Return every possible negative of one sample, once per text."""
         rotation, count = self._rotation(requests), self._lists[1][requests.classes[0]]
-        own = [rotation.beyond(offset)[1] for offset in range(count)]
+        own = [rotation.beyond(np.array([offset]))[1] for offset in range(count)]
         at = np.concatenate([np.zeros(0, np.int64), *own])
         found = FoundNegatives.at(self.pool, at, OWN)
         if self.others is None:
@@ -411,6 +415,6 @@ class OwnNegatives(_InTurn):
         return Rotation(first, count, base, self.slots)
 
     def _chunks(
-        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int
+        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int | Integers
     ) -> tuple[Integers, Integers, Flags]:
         return options, np.full(len(rows), OWN), np.ones(len(rows), dtype=bool)

@@ -22,10 +22,8 @@ from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.base.arrays import Flags, Integers, Sketch, Words, places
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
 from duckplets.order.schedule import Schedule
@@ -291,7 +289,9 @@ def arranged(
         return replace(plan, displaced=displaced)
     own = _Block(drawn, batch, np.unique(repeating), sharing).order
     made, own = _filled(drawn, batch, own, further, spare, sharing)
-    displaced[own < 0] = plan.streams[np.setdiff1d(np.arange(len(own)), own)]
+    gave = np.ones(len(own), dtype=bool)
+    gave[own[own >= 0]] = False
+    displaced[own < 0] = plan.streams[gave]
     return replace(made.plan, positions=plan.positions, displaced=displaced)
 
 
@@ -348,46 +348,63 @@ class _Block:
         self._labels = sharing.places(drawn.plan, batch)
         self.order = np.arange(len(batch))  # the sample at every place, or -1
         self.order[moving] = -1
-        texts = pa.array(drawn.plan.hashes.reshape(-1)).dictionary_encode()
-        codes = texts.indices.to_numpy()
-        self._texts = codes.reshape(drawn.plan.hashes.shape)  # numbers of distinct texts
-        self._batch = batch
-        self._having = np.zeros(codes.max() + 1, np.uint64)  # batches with each text, as bits
-        there = np.flatnonzero(self.order >= 0)
-        np.bitwise_or.at(self._having, self._texts[:, there], _bits(batch[there]))
-        # batches that each text is kept from, also for a sample that has left since
-        self._barred = np.zeros_like(self._having)
-        rows, kept = drawn.kept
-        found = pc.index_in(pa.array(kept), texts.dictionary).fill_null(-1).to_numpy()
-        self._rows, self._kept = rows[found >= 0], found[found >= 0]
-        self._starts = np.searchsorted(self._rows, np.arange(len(batch) + 1)).tolist()
-        here = self.order[self._rows] >= 0
-        np.bitwise_or.at(self._barred, self._kept[here], _bits(batch[self._rows[here]]))
+        self._drawn, self._batch, self._hashes = drawn, batch, drawn.plan.hashes
+        self._now = _bits(batch)  # the batch of every sample, as a bit; 0 while it moves
+        self._now[moving] = 0
+        self._ever = self._now.copy()  # and those that it has left
+        self._ables: dict[int, Flags] = {}  # which samples fit into a batch
         # places by batch and label, the first one last
         self._holes: dict[tuple[int, int], list[int]] = {}
-        self._free: defaultdict[int, int] = defaultdict(
-            int
-        )  # batches with a hole of a label, as bits
+        self._free = defaultdict[int, int](int)  # batches with a hole of a label, as bits
         for place in moving.tolist()[::-1]:
             self._open(place)
-        left = [sample for sample in moving.tolist() if not self._fits(sample)]
-        for sample in left:
-            if not self._fits(sample):
-                self._exchange(sample)
+        for sample in self._left(moving):
+            blocked = int(self._blocked(np.array([sample]))[0])
+            if not self._fits(sample, blocked):
+                self._exchange(sample, blocked)
 
-    def _blocked(self, sample: int) -> int:
-        """Return the batches, as bits, that a sample does not fit into."""
-        own = self._texts[:, sample]
-        found = np.bitwise_or.reduce(self._having[own] | self._barred[own])
-        return int(found | np.bitwise_or.reduce(self._having[self._kept_from(sample)]))
+    def _left(self, moving: Integers) -> list[int]:
+        """Put samples into the first batch that they fit into; return those that fit nowhere."""
+        own = self._hashes[:, moving]
+        kept = {sample: list[int]() for sample in moving.tolist()}
+        rows, words = _among(self._drawn.kept_from(moving), own.reshape(-1))
+        for sample, text in zip(rows.tolist(), words.tolist(), strict=True):
+            kept[sample].append(text)
+        # the batches, as bits, that moving samples with each text went to, or that keep it
+        having, barred = defaultdict[int, int](int), defaultdict[int, int](int)
+        blocked_of, left = self._blocked(moving).tolist(), list[int]()
+        for sample, texts, blocked in zip(kept, own.T.tolist(), blocked_of, strict=True):
+            for text in texts:
+                blocked |= having[text] | barred[text]
+            for text in kept[sample]:
+                blocked |= having[text]
+            if not self._fits(sample, blocked):
+                left.append(sample)
+                continue
+            bit = int(self._now[sample])
+            for text in texts:
+                having[text] |= bit
+            for text in kept[sample]:
+                barred[text] |= bit
+        return left
 
-    def _kept_from(self, sample: int) -> Integers:
-        found: Integers = self._kept[self._starts[sample] : self._starts[sample + 1]]
+    def _blocked(self, samples: Integers) -> Words:
+        """Return the batches, as bits, that ascending samples do not fit into."""
+        hashes, own = self._hashes.reshape(-1), self._hashes[:, samples].reshape(-1)
+        keeping, near = _among(self._drawn.kept_from(samples), hashes)
+        words = np.concatenate([own, near])
+        at = Sketch(words).among(hashes)
+        having = _joined(hashes[at], self._now[at % len(self._now)], words)
+        rows, barred = _among(self._drawn.kept, own)
+        having[: len(own)] |= _joined(barred, self._ever[rows], own)
+        found, each = np.zeros(len(samples), np.uint64), np.arange(len(samples))
+        np.bitwise_or.at(found, np.tile(each, len(self._hashes)), having[: len(own)])
+        np.bitwise_or.at(found, np.searchsorted(samples, keeping), having[len(own) :])
         return found
 
-    def _fits(self, sample: int) -> bool:
+    def _fits(self, sample: int, blocked: int) -> bool:
         """Put a sample into the first hole of a batch without its texts, its own batch first."""
-        free = sum(self._free[int(of[sample])] for of in self._sharing) & ~self._blocked(sample)
+        free = sum(self._free[int(of[sample])] for of in self._sharing) & ~blocked
         home = int(self._batch[sample])
         first = free >> home << home or free
         if first:
@@ -408,29 +425,55 @@ class _Block:
         if not holes:
             del self._holes[batch, label]
             self._free[label] ^= 1 << batch
-        self._having[self._texts[:, sample]] |= _bits(batch)
-        self._barred[self._kept_from(sample)] |= _bits(batch)
+        self._ables.pop(batch, None)
+        self._now[sample] = 1 << batch
+        self._ever[sample] |= self._now[sample]
 
-    def _exchange(self, sample: int) -> None:
+    def _exchange(self, sample: int, blocked: int) -> None:
         """Put a sample where it fits in place of one that can fill a hole."""
-        home, blocked = int(self._batch[sample]), self._blocked(sample)
-        fits = (_bits(self._batch) & np.uint64(blocked) == 0) & (self.order >= 0)
+        home, fits = int(self._batch[sample]), _bits(self._batch) & np.uint64(blocked) == 0
+        fits &= self.order >= 0
         keys, groups = self._sharing
         fits &= (self._labels == keys[sample]) | (self._labels == groups[sample])
         for batch, label in sorted(self._holes, key=lambda hole: (hole[0] < home, hole)):
-            able = ((self._having | self._barred)[self._texts] & _bits(batch) == 0).all(axis=0)
-            able[self._rows[self._having[self._kept] & _bits(batch) != 0]] = False
-            able &= (keys == label) | (groups == label)
-            places = np.flatnonzero(fits & able[self.order])
-            if len(places):
-                start = int(np.searchsorted(self._batch[places], home))
-                place = int(places[start % len(places)])
-                other, left = int(self.order[place]), int(self._batch[place])
-                self._having[self._texts[:, other]] &= ~_bits(left)
-                self._put(other, batch)
+            if batch not in self._ables:
+                self._ables[batch] = self._able(batch)
+            able = self._ables[batch] & ((keys == label) | (groups == label))
+            rows = np.flatnonzero(fits & able[self.order])
+            if len(rows):
+                start = int(np.searchsorted(self._batch[rows], home))
+                place = int(rows[start % len(rows)])
+                left = int(self._batch[place])
+                self._put(int(self.order[place]), batch)
                 self._open(place)
                 self._put(sample, left)
                 return
+
+    def _able(self, batch: int) -> Flags:
+        """Return which samples fit into a batch."""
+        hashes, able = self._hashes.reshape(-1), np.ones(len(self.order), dtype=bool)
+        inside = np.unique(self._hashes[:, self._now == _bits(batch)])
+        _, kept = self._drawn.kept_from(np.flatnonzero(self._ever & _bits(batch)))
+        barred = np.union1d(inside, kept)
+        at = Sketch(barred).among(hashes)
+        able[at[places(barred, hashes[at]) >= 0] % len(able)] = False
+        rows, words = _among(self._drawn.kept, inside)
+        able[rows[places(inside, words) >= 0]] = False
+        return able
+
+
+def _among(kept: tuple[Integers, Words], words: Words) -> tuple[Integers, Words]:
+    """Return what of kept texts may be among words."""
+    at = Sketch(words).among(kept[1])
+    return kept[0][at], kept[1][at]
+
+
+def _joined(words: Words, bits: Words, wanted: Words) -> Words:
+    """Return for each wanted word the bits of all that are equal to it."""
+    distinct, which = np.unique(words, return_inverse=True)
+    found = np.zeros(len(distinct) + 1, np.uint64)
+    np.bitwise_or.at(found, which, bits)
+    return found[places(distinct, wanted)]  # the last is 0
 
 
 def _bits(batches: Integers | int) -> Words:

@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Words, places
+from duckplets.base.arrays import Flags, Integers, Sketch, Words, places
 from duckplets.mining.near import NearTexts
+from duckplets.order.permute import mix
 from duckplets.pools.arrays import NegativeRequests, pair_hashes
 from duckplets.samples.negatives import FoundNegatives, blank
 from duckplets.samples.plan import Plan, joined, without_negative
@@ -25,7 +26,8 @@ from duckplets.samples.stream import Stream
 
 _Cell: TypeAlias = tuple[int, int]  # row and column of a text
 
-_REDRAWS = 24  # hashed attempts; if half of the options are taken, one in 2^24 fails
+# hashed attempts, some at once; if half of the options are taken, one in 2^24 fails
+_ATTEMPTS = np.split(np.arange(24), [1, 16])
 _SOME = 2  # attempts if all options are tried after that
 _REFUSED = 16  # samples of a stream without negatives after which a batch takes none of it
 
@@ -41,6 +43,7 @@ class Drawn:
     requests: Sequence[tuple[Stream, NegativeRequests]]  # the requests they were drawn for
     near: Sequence[NearTexts] = ()  # of each stream, where texts near anchors are kept apart
     _fixed: dict[int, set[int]] = field(default_factory=dict, init=False)
+    _kept: dict[int, set[int]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -80,26 +83,29 @@ class Drawn:
 
     @cached_property
     def kept(self) -> tuple[Integers, Words]:
-        """The texts that are kept from the batches of samples: row, ascending, and hash."""
+        """The texts that are kept from the batches of samples: row and hash."""
+        return self.kept_from(np.arange(len(self)))
+
+    def kept_from(self, some: Integers) -> tuple[Integers, Words]:
+        """Return the texts that are kept from the batches of some samples, as ``kept``."""
         rows, words = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
         if self.plan.anchors is not None:
-            for number in np.unique(self.plan.streams).tolist():
-                (mine,) = np.nonzero(self.plan.streams == number)
+            streams = self.plan.streams[some]
+            for number in np.flatnonzero(np.bincount(streams)).tolist():
+                mine = some[streams == number]
                 counts, found = self.near[number].of(self.plan.anchors[0, mine])
                 rows.append(np.repeat(mine, counts))
                 words.append(found)
-        owners = np.concatenate(rows)
-        order = np.argsort(owners, kind="stable")
-        return owners[order], np.concatenate(words)[order]
+        return np.concatenate(rows), np.concatenate(words)
 
-    def kept_from(self, row: int) -> set[int]:
+    def kept_by(self, row: int) -> set[int]:
         """Return the texts that are kept from the batch of a sample."""
-        owners, words = self.kept
-        low, high = np.searchsorted(owners, [row, row + 1]) if len(owners) else (0, 0)
-        return {*words[low:high].tolist()}
+        if row not in self._kept:
+            self._kept[row] = {*self.kept_from(np.array([row]))[1].tolist()}
+        return self._kept[row]
 
     def again(
-        self, rows: Integers, columns: Integers, attempt: int
+        self, rows: Integers, columns: Integers, attempts: Integers
     ) -> tuple[FoundNegatives, Flags]:
         """Return other negatives for columns of samples, and which of them are legal."""
         found, legal = blank(len(rows)), np.zeros(len(rows), dtype=bool)
@@ -107,7 +113,8 @@ class Drawn:
         for owner, slot in {*zip(owners.tolist(), slots.tolist(), strict=True)}:
             (mine,) = np.nonzero((owners == owner) & (slots == slot))
             stream, requests = self.requests[owner]
-            drawn, legal[mine] = stream.again(requests.part(places[mine]), slot, attempt)
+            asked = requests.part(places[mine])
+            drawn, legal[mine] = stream.again(asked, slot, attempts[mine])
             found.put(mine, drawn)
         return found, legal
 
@@ -132,37 +139,36 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     Returns rows and columns of the texts that still repeat another; ``batch`` ascends.
     """
     free = drawn.free.reshape(-1)
-    owners, words = drawn.kept
-    taken = _Taken(
-        pair_hashes(batch, drawn.plan.hashes).reshape(-1), pair_hashes(batch[owners], words)
-    )
+    taken = _Taken(drawn, batch)
     some = taken.repeated()
     some = some[np.argsort(free[some], kind="stable")]  # fixed texts come first
     _, at, which = np.unique(taken.words[some], return_index=True, return_inverse=True)
     # not the first of its word, unless that is of the same sample (SimCSE)
     some = some[some[at[which]] % len(drawn) != some % len(drawn)]
-    if len(owners):
-        some = np.union1d(some, taken.kept_from_others(owners, len(drawn)))
+    if len(drawn.kept[0]):
+        some = np.flatnonzero(taken.kept_from_others(some))
     columns, rows = np.divmod(some, len(drawn))
     todo = np.flatnonzero(free[some])
     repeats = np.ones(len(rows), dtype=bool)
-    for attempt in range(_REDRAWS):
+    for attempts in _ATTEMPTS:
         if len(todo) == 0:
             break
-        found, legal = drawn.again(rows[todo], columns[todo], attempt)
-        legal[legal] = taken.take(pair_hashes(batch[rows[todo[legal]]], found.hashes[legal]))
-        drawn.put(rows[todo[legal]], columns[todo[legal]], found.part(legal))
-        repeats[todo[legal]] = False
-        todo = todo[~legal]
+        cells = np.tile(todo, len(attempts))
+        found, legal = drawn.again(rows[cells], columns[cells], np.repeat(attempts, len(todo)))
+        found, cells = found.part(legal), cells[legal]
+        took = taken.take(cells, batch[rows[cells]], found.hashes)
+        drawn.put(rows[cells[took]], columns[cells[took]], found.part(took))
+        repeats[cells[took]] = False
+        todo = todo[repeats[todo]]
     return rows[repeats], columns[repeats]
 
 
 class _Taken:
     """The texts of batches, in a hash table, and those kept from them."""
 
-    def __init__(self, words: Words, kept: Words) -> None:
-        self.words = words  # ``pair_hashes`` of every batch and text
-        self._kept = kept  # likewise
+    def __init__(self, drawn: Drawn, batch: Integers) -> None:
+        self._batch, self._hashes = batch, drawn.plan.hashes
+        self.words = words = pair_hashes(batch, self._hashes).reshape(-1)  # of batch and text
         index = np.arange(len(words), dtype=np.int32)
         self._shift = np.uint64(64 - (4 * len(words)).bit_length())
         cells = words >> self._shift
@@ -174,43 +180,55 @@ class _Taken:
         (self._crowded,) = np.nonzero(several[cells])
         self._sorted = np.sort(words[self._crowded])
         self._new: set[int] = set()
+        self._keeping, kept = drawn.kept
+        self._kept = kept ^ mix(batch.astype(np.uint64))[self._keeping]
 
     def repeated(self) -> Integers:
         """Return the words that occur several times."""
         again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
         return self._crowded[places(again, self.words[self._crowded]) >= 0]
 
-    def kept_from_others(self, owners: Integers, samples: int) -> Integers:
-        """Return the words that samples other than their own keep from the batch."""
-        cells = self._kept >> self._shift
-        there = self.words[self._last[cells]] == self._kept
-        crowded = np.flatnonzero(self._several[cells] & ~there)
-        there[crowded] = places(self._sorted, self._kept[crowded]) >= 0
-        order = np.flatnonzero(there)
-        order = order[np.argsort(self._kept[order], kind="stable")]
-        kept, owners = self._kept[order], owners[order]
-        some = np.zeros(len(self._last), dtype=bool)
-        some[cells[order]] = True
-        at = np.flatnonzero(some[self.words >> self._shift])
-        at = at[places(kept, self.words[at]) >= 0]
-        # rows ascend, so that the first and the last that keep a word say whether another does
-        low, high = (np.searchsorted(kept, self.words[at], side) for side in ("left", "right"))
-        rows = at % samples
-        found: Integers = at[(owners[low] != rows) | (owners[high - 1] != rows)]
+    def kept_from_others(self, and_also: Integers) -> Flags:
+        """Return whether samples other than its own keep each word from the batch."""
+        owners, kept = self._kept_among(self._batch, self._hashes)
+        found, samples = np.zeros(len(self.words), dtype=bool), len(self._batch)
+        found[and_also] = True
+        cells = kept >> self._shift
+        at, several = self._last[cells], self._several[cells]
+        found[at[(self.words[at] == kept) & (at % samples != owners) & ~several]] = True
+        # of several words in a cell, those kept are found by sorting
+        some = np.flatnonzero(several)
+        some = some[Sketch(self._sorted).among(kept[some])]
+        some = some[np.lexsort((owners[some], kept[some]))]
+        kept, owners, crowded = kept[some], owners[some], self._crowded
+        crowded = crowded[places(kept, self.words[crowded]) >= 0]
+        # the first and the last that keep a word say whether another sample does
+        low, high = (np.searchsorted(kept, self.words[crowded], side) for side in ("left", "right"))
+        rows = crowded % samples
+        found[crowded[(owners[low] != rows) | (owners[high - 1] != rows)]] = True
         return found
 
-    def take(self, words: Words) -> Flags:
-        """Add missing words, one after the other; return which were added."""
+    def take(self, cells: Integers, batch: Integers, hashes: Words) -> Flags:
+        """Add texts that are missing, one after the other and one a cell; return which."""
+        words = pair_hashes(batch, hashes)
         missing: Flags = self.words[self._last[words >> self._shift]] != words
-        missing &= (places(self._sorted, words) < 0) & (places(self._all_kept, words) < 0)
+        missing &= places(self._sorted, words) < 0
+        if len(self._kept):
+            missing &= places(np.sort(self._kept_among(batch, hashes)[1]), words) < 0
+        served = set[int]()
         for at in np.flatnonzero(missing).tolist():
-            missing[at] = (word := int(words[at])) not in self._new
-            self._new.add(word)
+            word, cell = int(words[at]), int(cells[at])
+            missing[at] = cell not in served and word not in self._new
+            if missing[at]:
+                served.add(cell)
+                self._new.add(word)
         return missing
 
-    @cached_property
-    def _all_kept(self) -> Words:
-        return np.sort(self._kept)
+    def _kept_among(self, batch: Integers, hashes: Words) -> tuple[Integers, Words]:
+        """Return what of batches and texts is kept, and more: samples and words."""
+        # words are those of ``pair_hashes`` before they are mixed, which costs more than a look
+        at = Sketch((hashes ^ mix(batch.astype(np.uint64))).reshape(-1)).among(self._kept)
+        return self._keeping[at], mix(self._kept[at])
 
 
 class OneBatch:
@@ -239,13 +257,13 @@ class OneBatch:
 
     def _fits(self, row: int) -> bool:
         """Whether anchor and positive of a sample and of those there get along."""
-        texts, kept = self._drawn.fixed(row), self._drawn.kept_from(row)
+        texts, kept = self._drawn.fixed(row), self._drawn.kept_by(row)
         return self._fixed.isdisjoint(texts | kept) and self._kept.keys().isdisjoint(texts)
 
     def add(self, row: int) -> bool:
         """Add a sample if its negatives, and those with its texts, can be replaced."""
         texts, holder = self._drawn.fixed(row), self._holder
-        kept = self._drawn.kept_from(row)
+        kept = self._drawn.kept_by(row)
         held: dict[int, _Cell] = {}
         found: dict[_Cell, FoundNegatives] = {}
 
@@ -266,8 +284,9 @@ class OneBatch:
             held[int(negative.hashes[0])], found[cell] = cell, negative
         self._fixed |= texts
         self._kept |= {text: row if self._kept.get(text, row) == row else -1 for text in kept}
-        gone = texts | kept
-        self._holder = {text: cell for text, cell in holder.items() if text not in gone} | held
+        for text in (texts | kept) & holder.keys():
+            del holder[text]
+        holder |= held
         self.found |= found
         self.rows.append(row)
         return True
@@ -276,7 +295,8 @@ class OneBatch:
         self, row: int, column: int, is_free: Callable[[int], bool]
     ) -> FoundNegatives | None:
         for attempt in range(_SOME):
-            found, legal = self._drawn.again(np.array([row]), np.array([column]), attempt)
+            cell = np.array([row]), np.array([column])
+            found, legal = self._drawn.again(*cell, np.array([attempt]))
             if legal[0] and is_free(int(found.hashes[0])):
                 return found
         if row not in self._options:

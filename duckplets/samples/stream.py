@@ -217,15 +217,16 @@ class Stream:
         )
 
     def again(
-        self, requests: NegativeRequests, slot: int, attempt: int
+        self, requests: NegativeRequests, slot: int, attempts: Integers
     ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
-        if self.pool.short is not None and attempt >= _OF_SOURCE:
-            requests = replace(requests, samplers=np.ones_like(requests.samplers))
+        if self.pool.short is not None:
+            samplers = np.where(attempts < _OF_SOURCE, requests.samplers, 1)
+            requests = replace(requests, samplers=samplers)
         size = len(requests.samplers)
         column, legal = blank(size), np.zeros(size, dtype=bool)
         for sampler, rows in self._by_sampler(requests):
-            found, legal[rows] = sampler.again(requests.part(rows), slot, attempt)
+            found, legal[rows] = sampler.again(requests.part(rows), slot, attempts[rows])
             column.put(rows, found)
         return column, legal
 
