@@ -25,7 +25,7 @@ _SPAN = 1 << 16  # items permuted at a time: they stay in the cache
 _HALF_SPAN = 1 << 14  # likewise, of several permutations, with keys of their own
 _CELLS = 1 << 20  # items of such epochs sorted together
 _SEVERAL = 256  # items above which an epoch is permuted by itself
-_ROUNDS = 8  # rounds; four are visibly non-random (test_order_statistics)
+_ROUNDS = 8  # rounds; four are visibly non-random (tests/order/test_order.py)
 
 _WORD = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

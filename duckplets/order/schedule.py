@@ -242,13 +242,15 @@ class Schedule:
         step = checked("step", step, Step, MixtureError, "set_weights")
         given = checked("weights", event.weights, Shares, MixtureError, "set_weights")
         changed = self.mixture.changed(self.sources, given, "set_weights")
-        count, temperature = len(self._events), event.temperature
+        count, temperature, replaced = len(self._events), event.temperature, self._events.get(step)
         while self._events and next(reversed(self._events)) >= step:
             self._events.popitem()
         if len(self._events) < count:
             self._brought = positive(of.weights for of in self._events.values())
         if temperature is not None:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
+        elif replaced is not None:
+            temperature = replaced.temperature
         elif self._events:
             temperature = self._events[next(reversed(self._events))].temperature
         self._events[step] = Event(dict(given), temperature)

@@ -190,3 +190,13 @@ def bound_of(case: Case, step: int) -> int:
         return 2 * (math.ceil(math.log2(max(len(case.sources), 2))) + 1)
     some = sum(part > 0 for part in case.parts(step))
     return 1 if some <= 2 else math.ceil(math.log2(some)) + 1
+
+
+def test_other_weights_at_the_same_step_keep_the_temperature_set_there() -> None:
+    schedule = Schedule(Mixture({"a": 1, "b": 16}), ["a", "b"], seed=1, batch=4)
+    schedule = schedule.with_event(5, Event({"a": 16, "b": 1}, 2))
+    again = schedule.with_event(5, Event({"a": 1, "b": 16}))
+    assert again.in_force(5).temperature == 2
+    assert again.parts(5, 6) == [0.2, 0.8]
+    later = again.with_event(9, Event({"a": 1}))
+    assert later.in_force(9).temperature == 2
