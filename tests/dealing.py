@@ -9,16 +9,21 @@ import numpy as np
 from duckplets.base.arrays import Integers
 
 
-def stretch(deal: Any, start: int, stop: int) -> tuple[Integers, Integers]:
-    """Return the leaf of positions ``start … stop-1``, and how many that leaf had before each."""
-    leaf, index = (np.full(stop - start, -1, dtype=np.int64) for _ in range(2))
-    for share in deal.deal(np.arange(start, stop)):
+def dealt(deal: Any, positions: Integers) -> tuple[Integers, Integers]:
+    """Return the leaf of every position, and how many that leaf had before it."""
+    leaf, index = (np.full(len(positions), -1, dtype=np.int64) for _ in range(2))
+    for share in deal.deal(positions):
         assert len(share.offsets)
         assert (np.diff(share.offsets) > 0).all()
         assert (leaf[share.offsets] == -1).all(), "dealt twice"
         leaf[share.offsets], index[share.offsets] = share.leaf, share.indexes
     assert (leaf >= 0).all(), "not dealt"
     return leaf, index
+
+
+def stretch(deal: Any, start: int, stop: int) -> tuple[Integers, Integers]:
+    """Return the same of positions ``start … stop-1``."""
+    return dealt(deal, np.arange(start, stop))
 
 
 def listed(values: Integers) -> str:

@@ -104,6 +104,12 @@ def served(
             "--next", metavar="N", min=0, help="Print what is served in the next N steps."
         ),
     ] = None,
+    worst: Annotated[
+        int | None,
+        typer.Option(
+            "--worst", metavar="N", min=1, help="Print the N samples with the highest losses."
+        ),
+    ] = None,
     out: OUT = None,
     **given: Any,
 ) -> None:
@@ -117,6 +123,7 @@ def served(
         duckplets served faq.duckdb --from 6400 --to 6464
         duckplets served faq.duckdb --out served.parquet
         duckplets served faq.duckdb --next 10
+        duckplets served faq.duckdb --worst 20
         duckplets served faq.duckdb --batch-size 64 --next 10
     """
     how = opening(**given)
@@ -126,10 +133,15 @@ def served(
         raise typer.BadParameter("a new run has served nothing: give --next with its options")
     if upcoming is not None and (start or stop is not None):
         raise typer.BadParameter("--next is counted from where the run stands: leave --from out")
+    if worst is not None and (start or stop is not None or upcoming is not None or is_new):
+        raise typer.BadParameter("--worst is of all that a saved run was told: give it alone")
     if stop is not None and start > stop:
         raise typer.BadParameter(f"--from {start} --to {stop}: give two in order")
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened) if is_new else replace(how, resume=True).open(opened)
+        if worst is not None:
+            _put_ids(iter([sampler.worst(worst)]), out)
+            return
         if upcoming is not None:
             introduce(sampler)
             _put_ids(_planned(sampler, upcoming), out)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Floats, Integers
 from duckplets.base.sanitize import ShownDict, listed, shown
 from duckplets.errors import SamplerError, nearest
 from duckplets.samples.batch import Batch
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("duckplets")
 
 SCHEMA = pa.schema([("step", pa.int64()), ("source", pa.string()), ("loss", pa.float64())])
+SAMPLES = pa.schema([("step", pa.int64()), ("position", pa.int64()), ("loss", pa.float64())])
+
+WORST = 32  # losses of samples kept of a step
 
 _AT_ONCE = 1 << 17  # samples planned at a time for counting
 _LONG = 1 << 26  # samples from which the log says that they are counted: half a minute
@@ -96,7 +99,11 @@ class SourceCounts:
 class Losses:
     """The losses of a run, 20 bytes each; the file has those of steps before ``first``."""
 
-    def __init__(self, known: pa.Table | None = None, first: int = 0) -> None:
+    def __init__(
+        self, known: pa.Table | None = None, first: int = 0, samples: pa.Table | None = None
+    ) -> None:
+        self._known_samples = SAMPLES.empty_table() if samples is None else samples  # saved ones
+        self._samples: dict[int, pa.Table] = {}  # by step
         self._steps, self._sources, self._values = array("q"), array("i"), array("d")
         self._numbers: dict[str, int] = {}
         self.first, self._is_unsaved = first, False
@@ -119,6 +126,23 @@ class Losses:
             self._sources.append(self._number(name))
             self._values.append(loss)
 
+    def report_samples(self, step: int, position: int, losses: Floats) -> None:
+        """Record the highest losses of the samples at a step, which begin at a position."""
+        self.first, self._is_unsaved = min(self.first, step), True
+        worst = np.argsort(-losses, kind="stable")[:WORST]
+        columns = [np.full(len(worst), step), position + worst, losses[worst]]
+        self._samples[step] = pa.table(columns, schema=SAMPLES)
+
+    def samples(self, start: int, stop: int) -> pa.Table:
+        """Return losses of samples of some steps, the highest first; columns as in ``SAMPLES``."""
+        known = self._known_samples
+        steps = known["step"].to_numpy()
+        again = np.isin(steps, [*self._samples])
+        found = [known.filter((steps >= start) & (steps < stop) & ~again)]
+        found += [of for step, of in self._samples.items() if start <= step < stop]
+        order = [("loss", "descending"), ("position", "ascending")]
+        return pa.concat_tables(found).sort_by(order)
+
     def begin(self, step: int) -> None:
         """Record that the run continues at another step."""
         self.first = min(self.first, step) if self._is_unsaved else step
@@ -127,6 +151,7 @@ class Losses:
         """Add losses reported elsewhere."""
         rows = others.table(0, 1 << 62)
         self._extend(rows)
+        self._samples |= others._samples
         if rows.num_rows:
             self.first, self._is_unsaved = min(self.first, rows["step"][0].as_py()), True
 
@@ -208,6 +233,20 @@ def source_skew(
         "ratio": max(values) / min(values) if min(values) else math.inf,
         "shares": {name: count / total for name, count in ordered},
     }
+
+
+def checked_samples(losses: Any, count: int) -> Floats:
+    """Return the losses of a batch's samples as floats."""
+    found = np.asarray(losses.tolist() if hasattr(losses, "tolist") else losses)
+    if found.dtype.kind not in "iuf" or found.shape != (count,):
+        raise SamplerError(
+            f"report_loss: per_sample has the shape {found.shape} of {found.dtype}; give one "
+            f"number for each of the {count} samples of this rank's batch (reduction='none')"
+        )
+    if not np.isfinite(found).all():
+        row = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise SamplerError(f"report_loss: per_sample[{row}]={found[row]} is no finite number")
+    return found.astype(np.float64)
 
 
 def mean_by_source(sources: Sequence[str], losses: Any) -> dict[str, float]:

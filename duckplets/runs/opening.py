@@ -263,6 +263,7 @@ def take_up(
         *(saved.position, saved.events, saved.counts),
         drifted_from=saved.fingerprint,
         losses=saved.losses,
+        sample_losses=saved.sample_losses,
     )
 
 

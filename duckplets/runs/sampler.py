@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
-from duckplets.runs.metrics import Losses, checked_losses
+from duckplets.runs.metrics import Losses, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
 from duckplets.runs.state import BehindNote, Fingerprint, refuse_mismatch
@@ -307,8 +308,14 @@ class Sampler:
     diagnostics = figures.diagnostics
 
     @alone
-    def report_loss(self, losses: Mapping[str, float], *, step: int | None = None) -> None:
-        """Report the losses of sources at a step, to be written with the next save.
+    def report_loss(
+        self,
+        losses: Mapping[str, float] = MappingProxyType({}),
+        *,
+        step: int | None = None,
+        per_sample: Any = None,
+    ) -> None:
+        """Report the losses of sources, or of samples, at a step, to be written with the next save.
 
         They are kept in memory, 20 bytes each, until a save writes them into the table ``losses``
         of the state file: one row a step and source, of which the last report counts. Where
@@ -317,16 +324,38 @@ class Sampler:
         Args:
             losses: A finite number by the name of each source, or what ``loss_by_source`` returns.
             step: The step of the batch they are of, where it is not the one taken last.
+            per_sample: A number for each sample of this rank's batch, shape (samples,): the 32
+                highest are kept, for ``worst`` and the table ``sample_losses``.
 
         Raises:
             SamplerError: A name is no source, a loss no number, or no batch of the step was taken.
         """
+        if not losses and per_sample is None:
+            raise SamplerError("report_loss: give the losses of sources, or per_sample=")
         if step is None:
             step = self._taken
         if step is None or not self._position:
             raise SamplerError("report_loss: no batch was taken yet; take one, or give its step=")
         step = integer("step", step, 0, self._steps_taken - 1)
-        self._losses.report(step, checked_losses(losses, self._planner.schedule.numbers))
+        if losses:
+            self._losses.report(step, checked_losses(losses, self._planner.schedule.numbers))
+        if per_sample is not None:
+            start = step * self._batch
+            low, high = self._reader.part.slice(start, self._reader.stop_of(start))
+            self._losses.report_samples(step, low, checked_samples(per_sample, high - low))
+
+    @alone
+    def worst(self, count: int = 32) -> pa.Table:
+        """Return the samples with the highest reported losses of steps before the position.
+
+        Columns: as of ``served``, and ``loss``; the highest first. Of a resumed run also those that
+        were saved, the 4,096 highest. Look there for wrong labels and false negatives.
+        """
+        count = integer("count", count, 0)
+        found = self._losses.samples(0, self._steps_taken).slice(0, count)
+        rows = [self.served(at, at + 1) for at in found["position"].to_pylist()]
+        table = pa.concat_tables([self.served(0, 0), *rows])
+        return table.append_column("loss", found["loss"])
 
     @alone
     def losses(self) -> pa.Table:
@@ -433,6 +462,7 @@ class Sampler:
         *,
         drifted_from: Fingerprint,
         losses: pa.Table | None = None,
+        sample_losses: pa.Table | None = None,
     ) -> None:
         """Continue where a run of these settings stood, with its events."""
         schedule = self._planner.schedule.with_events(events)
@@ -441,7 +471,7 @@ class Sampler:
         self._planner.deal_by(schedule)
         self._reader.counter.load(counts)
         if losses is not None:
-            self._losses = Losses(losses, self._steps_taken)
+            self._losses = Losses(losses, self._steps_taken, sample_losses)
         self._phase = 0
         if self.step:  # the previous phase was logged before
             self._phase = schedule.mixture.phase(self.step - 1)

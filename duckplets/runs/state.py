@@ -41,6 +41,7 @@ Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
+_WORST = 4096  # losses of samples that a resumed run knows
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
@@ -71,6 +72,7 @@ class Save:
     samples: Mapping[str, int] = field(default_factory=dict)  # before the position, by source
     counts: Counts = (0, {})
     losses: pa.Table | None = None  # losses of the steps before; None for a new save
+    sample_losses: pa.Table | None = None  # the highest of samples of these steps
 
     @property
     def batch(self) -> int:
@@ -147,15 +149,18 @@ def load(path: Path, run: str, tag: str | None = None) -> Save:
                 f"run {run!r} has no save tagged {tag!r}; its tags: {tags or 'none'}"
             )
         there = found if found.tag == tag else _read(path, run, rows[0])
-        losses = database.table("runs/state/losses", {"run": run, "stop": there.steps})
+        upto = {"run": run, "stop": there.steps}
+        losses = {"losses": database.table("runs/state/losses", upto)}
+        worst = database.table("runs/state/sample_losses", {**upto, "most": _WORST})
+        losses |= {"sample_losses": worst}
     taken = [
         {step: event for step, event in one.events.items() if step < there.steps}
         for one in (found, there)
     ]
     if taken[0] != taken[1]:  # the run went another way since this checkpoint
-        return replace(there, losses=losses)
+        return replace(there, **losses)
     last = {name: getattr(found, name) for name in ("settings", "fingerprint", "joins", "events")}
-    return replace(there, **last, losses=losses)
+    return replace(there, **last, **losses)
 
 
 def runs(path: Path) -> list[Save]:
@@ -196,6 +201,7 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
     with _writing(path) as database:
         removed = database.run("runs/state/delete_beyond", {"run": run, "step": step})[0][0]
         database.run("runs/state/delete_losses_beyond", {"run": run})
+        database.run("runs/state/delete_sample_losses", {"run": run, "first": 0, "stop": 0})
     return int(removed)
 
 
@@ -409,6 +415,11 @@ def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: boo
     if rows.num_rows:
         with database.registered(told=rows):
             database.run("runs/state/add_losses", {"run": saved.run})
+    span = {"run": saved.run, "first": first, "stop": stop}
+    database.run("runs/state/delete_sample_losses", span)
+    if (rows := losses.samples(first, stop)).num_rows:
+        with database.registered(told=rows):
+            database.run("runs/state/add_sample_losses", {"run": saved.run})
 
 
 def digest(value: Any) -> str:

@@ -75,3 +75,32 @@ INSERT INTO losses
 SELECT $run, step, source, loss
 FROM told
 ORDER BY step, source
+
+-- name: sample_losses
+-- The highest losses of samples that were reported for the first steps of a run.
+-- Parameters: $run, $stop, $most (rows).
+-- Rows: the highest first, of equal ones by position.
+SELECT step, position, loss
+FROM sample_losses
+WHERE run = $run AND step < $stop
+ORDER BY loss DESC, position
+LIMIT $most
+
+-- name: delete_sample_losses
+-- Forget the losses of samples of some steps of a run, which it has gone through anew, and of those
+-- beyond all its saves.
+-- Parameters: $run, $first, $stop.
+DELETE FROM sample_losses
+WHERE
+    run = $run
+    AND (
+        (step >= $first AND step < $stop)
+        OR step > (SELECT coalesce(max(step), -1) FROM saves WHERE run = $run)
+    )
+
+-- name: add_sample_losses
+-- Note losses of samples of a run (Arrow told: step, position, loss).
+-- Parameters: $run.
+INSERT INTO sample_losses
+SELECT $run, step, position, loss
+FROM told

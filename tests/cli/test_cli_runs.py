@@ -193,11 +193,11 @@ def test_an_old_state_file_is_migrated_by_the_command_its_error_names(
     toy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(Path("s.duckdb"), "state")
-    later = (2, "0002_later.sql", "COMMENT ON TABLE saves IS 'Saves';")
+    later = (9001, "9001_later.sql", "COMMENT ON TABLE saves IS 'Saves';")
     monkeypatch.setattr("duckplets.db.migrate.migrations", lambda kind: [*migrations(kind), later])
     said = error("cursor", "list", toy, "--state", "s.duckdb")
     assert "duckplets migrate s.duckdb" in said
-    assert ok("migrate", "s.duckdb").startswith("s.duckdb: applied 0002_")
+    assert ok("migrate", "s.duckdb").startswith("s.duckdb: applied 9001_")
     ok("cursor", "list", toy, "--state", "s.duckdb")
 
 

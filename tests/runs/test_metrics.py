@@ -280,3 +280,36 @@ def test_every_file_of_a_run_has_its_losses(own: dp.Corpus, tmp_path: Path) -> N
     assert max(stored(own.state_path()))[0] <= 2
     reset(own.state_path(), "default")
     assert stored(own.state_path()) == {}
+
+
+def test_the_samples_with_the_highest_losses_are_kept_and_found_again(own: dp.Corpus) -> None:
+    sampler = own.sampler(**{**TEXTS, "batch_size": 40})
+    draw, told = random.Random(3), dict[int, float]()
+    for batch in islice(sampler, 5):
+        losses = [draw.choice([1.0, draw.random()]) for _ in range(40)]
+        sampler.report_loss(per_sample=np.array(losses, np.float32))
+        of_step = {batch.position + i: float(np.float32(loss)) for i, loss in enumerate(losses)}
+        told |= dict(sorted(of_step.items(), key=lambda item: (-item[1], item[0]))[:32])
+    sampler.report_loss({"a": 1.0}, per_sample=[9.0, *[0.0] * 39], step=1)
+    told = {at: loss for at, loss in told.items() if not 40 <= at < 80}
+    told |= {40 + i: 9.0 * (i == 0) for i in range(32)}
+    expected = sorted(told.items(), key=lambda item: (-item[1], item[0]))
+    path = sampler.save()
+    with own.resume() as resumed:
+        for of in (sampler, resumed):
+            worst = of.worst(50)
+            assert [*zip(*(worst[n].to_pylist() for n in ("position", "loss")), strict=True)] == (
+                expected[:50]
+            )
+            first = of.served(expected[0][0], expected[0][0] + 1)
+            assert worst.slice(0, 1).drop_columns(["loss"]).to_pylist() == first.to_pylist()
+        assert resumed.worst(0).num_rows == 0
+        next(resumed)
+        resumed.report_loss(per_sample=[10.0] * 40)
+        resumed.save()
+    with duckdb.connect(path, read_only=True) as state:
+        rows = state.execute("SELECT count(*), max(loss) FROM sample_losses").fetchall()
+    assert rows == [(6 * 32, 10.0)]
+    for wrong in ([1.0], ["1"] * 40, [math.nan] * 40, [[1.0] * 40], None):
+        with pytest.raises(dp.SamplerError, match="report_loss"):
+            sampler.report_loss(per_sample=wrong)
