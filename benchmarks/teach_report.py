@@ -217,13 +217,14 @@ def _aim(found: dict[str, Any], names: list[str]) -> str:
     for arm, of in ARMS.items():
         every = [d for name in names if of.by != "random" and (d := _difference(found, name, arm))]
         above = [sum(mean >= least and low > 0 for mean, low, _ in every) for least in (2, 1)]
-        counts[arm] = (*above, -sum(high < 0 for _, _, high in every))
+        below = sum(high < 0 for _, _, high in every)
+        counts[arm] = (*above, -below, sum(mean for mean, _, _ in every))
     best = max(counts, key=counts.__getitem__)
-    two, one, below = counts[best]
+    two, one, below, _ = counts[best]
     return (
         f"The aim was a policy worth 2 points more than as many random negatives on two corpora, "
-        f"1 on three, and below random on none. *{ARMS[best].title}* comes nearest: 2 points on "
-        f"{two}, 1 on {one}, below on {-below}, of {len(names)}."
+        f"1 on three, and below random on none. *{ARMS[best].title}* comes nearest: no less than "
+        f"2.00 on {two}, than 1.00 on {one}, below random on {-below}, of {len(names)}."
     )
 
 
