@@ -142,10 +142,12 @@ class Negatives:
         legal: Flags = kins != requests.kins
         for other in requests.hashes:
             legal &= hashes != other
-        illegal, known = self._sketches
-        legal[_among(illegal, self.illegal, requests.records, hashes)] = False
-        if requests.normalised_hashes is not None:
-            legal[_among(known, self.known, requests.normalised_hashes, hashes)] = False
+        if len(self.illegal):
+            sketch = self._sketches[0]
+            legal[_among(sketch, self.illegal, requests.records, hashes)] = False
+        if len(self.known) and requests.normalised_hashes is not None:
+            sketch = self._sketches[1]
+            legal[_among(sketch, self.known, requests.normalised_hashes, hashes)] = False
         return legal
 
     @cached_property
