@@ -435,6 +435,8 @@ class _Block:
         fits &= self.order >= 0
         keys, groups = self._sharing
         fits &= (self._labels == keys[sample]) | (self._labels == groups[sample])
+        if not fits.any():
+            return
         for batch, label in sorted(self._holes, key=lambda hole: (hole[0] < home, hole)):
             if batch not in self._ables:
                 self._ables[batch] = self._able(batch)
