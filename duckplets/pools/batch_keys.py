@@ -120,7 +120,7 @@ def _checked(table: pa.Table) -> tuple[str, pa.Table]:
     (of,) = found
     try:
         rows = pa.table({of: table[of].cast(_OF[of]), "key": table["key"].cast(pa.string())})
-    except pa.ArrowException as error:
+    except (pa.ArrowException, KeyError) as error:  # a name that two columns have
         raise SamplerError(f"batch keys: {shown(str(error), 200)}") from error
     if rows[of].null_count:
         row = pc.index(pc.is_null(rows[of]), True).as_py()
@@ -170,14 +170,14 @@ def pinned(database: Database, rule: Mapping[str, Any]) -> dict[str, Any]:
     if not rule or rule["by"] in WORDS:
         return dict(rule)
     stored = {name: digest for name, _, digest in database.run("pools/batch_keys/digests")}
-    if rule["by"] in stored:
-        return {**rule, "digest": stored[rule["by"]]}
+    if rule["by"] in stored or "digest" in rule:  # of a saved run the table may be gone
+        return {**rule, "digest": stored.get(rule["by"])}
     try:
         families.statement(rule["by"], "batch_by")
     except SamplerError as error:
         hint = nearest(rule["by"], [*WORDS, *stored])
         raise SamplerError(f"{error}{hint}") from error
-    return {n: v for n, v in rule.items() if n != "digest"}
+    return dict(rule)
 
 
 class BatchKeys:

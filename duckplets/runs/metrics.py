@@ -38,6 +38,7 @@ SCHEMA = pa.schema([("step", pa.int64()), ("source", pa.string()), ("loss", pa.f
 SAMPLES = pa.schema([("step", pa.int64()), ("position", pa.int64()), ("loss", pa.float64())])
 
 WORST = 32  # losses of samples kept of a step
+KNOWN = 4096  # and of all steps that were saved
 
 _AT_ONCE = 1 << 17  # samples planned at a time for counting
 _LONG = 1 << 26  # samples from which the log says that they are counted: half a minute
@@ -103,7 +104,8 @@ class Losses:
         self, known: pa.Table | None = None, first: int = 0, samples: pa.Table | None = None
     ) -> None:
         self._known_samples = SAMPLES.empty_table() if samples is None else samples  # saved ones
-        self._samples: dict[int, pa.Table] = {}  # by step
+        # by step, since the last save: positions, and their losses
+        self._samples: dict[int, tuple[Integers, Floats]] = {}
         self._steps, self._sources, self._values = array("q"), array("i"), array("d")
         self._numbers: dict[str, int] = {}
         self.first, self._is_unsaved = first, False
@@ -130,18 +132,21 @@ class Losses:
         """Record the highest losses of the samples at a step, which begin at a position."""
         self.first, self._is_unsaved = min(self.first, step), True
         worst = np.argsort(-losses, kind="stable")[:WORST]
-        columns = [np.full(len(worst), step), position + worst, losses[worst]]
-        self._samples[step] = pa.table(columns, schema=SAMPLES)
+        self._samples[step] = position + worst, losses[worst]
 
     def samples(self, start: int, stop: int) -> pa.Table:
         """Return losses of samples of some steps, the highest first; columns as in ``SAMPLES``."""
         known = self._known_samples
         steps = known["step"].to_numpy()
         again = np.isin(steps, [*self._samples])
-        found = [known.filter((steps >= start) & (steps < stop) & ~again)]
-        found += [of for step, of in self._samples.items() if start <= step < stop]
+        kept = known.filter((steps >= start) & (steps < stop) & ~again)
+        new = {step: of for step, of in self._samples.items() if start <= step < stop}
+        of_steps = np.repeat([*new], [len(at) for at, _ in new.values()])
+        nothing = np.zeros(0, np.int64), np.zeros(0)
+        columns = map(np.concatenate, zip(nothing, *new.values(), strict=True))
+        added = pa.table([of_steps, *columns], SAMPLES.names).cast(SAMPLES)
         order = [("loss", "descending"), ("position", "ascending")]
-        return pa.concat_tables(found).sort_by(order)
+        return pa.concat_tables([kept, added]).sort_by(order)
 
     def begin(self, step: int) -> None:
         """Record that the run continues at another step."""
@@ -156,8 +161,10 @@ class Losses:
             self.first, self._is_unsaved = min(self.first, rows["step"][0].as_py()), True
 
     def written(self, stop: int) -> None:
-        """Record that the file has all losses before a step."""
+        """Record that the file has all losses before a step; of samples keep the highest."""
         self.first, self._is_unsaved = stop, False
+        self._known_samples = self.samples(0, stop).slice(0, KNOWN)
+        self._samples = {step: of for step, of in self._samples.items() if step >= stop}
 
     def table(self, start: int, stop: int) -> pa.Table:
         """Return losses by step and source; columns as in ``SCHEMA``."""

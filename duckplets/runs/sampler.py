@@ -30,6 +30,7 @@ from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
 from duckplets.runs.state import BehindNote, Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
+from duckplets.samples.plan import joined
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -348,13 +349,16 @@ class Sampler:
     def worst(self, count: int = 32) -> pa.Table:
         """Return the samples with the highest reported losses of steps before the position.
 
-        Columns: as of ``served``, and ``loss``; the highest first. Of a resumed run also those that
-        were saved, the 4,096 highest. Look there for wrong labels and false negatives.
+        Columns: as of ``served``, and ``loss``; the highest first. Of steps that were saved the
+        4,096 highest are known. Look there for wrong labels and false negatives.
         """
         count = integer("count", count, 0)
         found = self._losses.samples(0, self._steps_taken).slice(0, count)
-        rows = [self.served(at, at + 1) for at in found["position"].to_pylist()]
-        table = pa.concat_tables([self.served(0, 0), *rows])
+        self._reader.check_open()
+        fetcher, plan = self._reader.fetcher, [self._planner.plan(0, 0)]
+        with fetcher.sound():
+            plan += [self._planner.plan(at, at + 1) for at in found["position"].to_pylist()]
+            table = fetcher.identities(joined(plan), self._batch)
         return table.append_column("loss", found["loss"])
 
     @alone

@@ -27,11 +27,10 @@ from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Event, Mixture, differences
 from duckplets.order.ranks import world_sizes
+from duckplets.runs.metrics import KNOWN, Losses
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from duckplets.runs.metrics import Losses
 
 log = logging.getLogger("duckplets")
 
@@ -41,7 +40,6 @@ Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
-_WORST = 4096  # losses of samples that a resumed run knows
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
@@ -151,7 +149,7 @@ def load(path: Path, run: str, tag: str | None = None) -> Save:
         there = found if found.tag == tag else _read(path, run, rows[0])
         upto = {"run": run, "stop": there.steps}
         losses = {"losses": database.table("runs/state/losses", upto)}
-        worst = database.table("runs/state/sample_losses", {**upto, "most": _WORST})
+        worst = database.table("runs/state/sample_losses", {**upto, "most": KNOWN})
         losses |= {"sample_losses": worst}
     taken = [
         {step: event for step, event in one.events.items() if step < there.steps}

@@ -250,7 +250,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
         vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
-        batch_by=settings.batch_by and batch_keys.pinned(database, settings.batch_by),
+        batch_by=_keys_as_found(database, settings),
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):
@@ -262,6 +262,12 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         }
         now = replace(now, joins=[*now.joins, {**join, **found}])
     return now
+
+
+def _keys_as_found(database: Database, settings: RunSettings) -> dict[str, Any]:
+    """Return the rule of ``batch_by`` with the present digest of the table it was pinned to."""
+    rule = settings.batch_by
+    return batch_keys.pinned(database, rule) if "digest" in rule else rule
 
 
 def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> None:

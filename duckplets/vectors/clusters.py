@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import integer
-from duckplets.base.stages import stage
-from duckplets.db.writes import CorpusFile
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import ExtensionError, VectorError
 from duckplets.pools.batch_keys import BatchKeysReport, set_batch_keys
 from duckplets.vectors.knn import Singles
@@ -25,7 +24,7 @@ _PRODUCTS = 1 << 24  # products of texts and centres at a time
 _EACH = 64  # vectors of a cluster that centres are fitted on
 
 
-@stage("cluster the vectors of")
+@changes("cluster the vectors of")
 def cluster(
     corpus: CorpusFile,
     /,

@@ -38,6 +38,11 @@ def test_near_texts_share_batches_and_near_clusters_mixed_ones(tmp_path: Path) -
         assert np.mean(np.array(spreads) < 0.3) > 0.8
         order = [angles[key] for key in _in_order(corpus)]
         assert np.abs(np.diff(order)).max() < 0.75  # from a cluster to its neighbour
+    with (
+        dp.Corpus(tmp_path / "c.duckdb", read_only=True) as corpus,
+        pytest.raises(dp.ReadOnlyError, match="cannot cluster the vectors of"),
+    ):
+        corpus.cluster("v", size=50)
 
 
 def _in_order(corpus: dp.Corpus) -> list[str]:

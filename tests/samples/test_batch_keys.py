@@ -194,6 +194,7 @@ def test_tables_of_keys_are_checked_stored_and_pinned(corpus: dp.Corpus, tmp_pat
         ({"record_id": [*ids[:3], "a/1"], "key": [1, 2, 3, 4]}, "'a/1' comes twice"),
         ({"record_id": [None], "key": [1]}, "record_id is null in row 0"),
         ({"text_hash": ["x"], "key": [1]}, "batch keys"),
+        (pa.table([["a/1"], [1], [2]], ["record_id", "key", "key"]), "batch keys"),
         (tmp_path / "none.parquet", "no table"),
         (3, "no table"),
     ]
@@ -217,5 +218,42 @@ def test_tables_of_keys_are_checked_stored_and_pinned(corpus: dp.Corpus, tmp_pat
     corpus.set_batch_keys("mine", tmp_path / "k.parquet")
     assert corpus.resume(state=state).step == 1
     corpus.set_batch_keys("mine", None)
-    with pytest.raises((StateMismatchError, SamplerError), match="mine"):
+    with pytest.raises(StateMismatchError, match="batch_by"):
         corpus.resume(state=state)
+
+
+def test_a_saved_run_keeps_its_keys_when_others_get_their_name_or_a_version_joins(
+    tmp_path: Path,
+) -> None:
+    def source(first: int, stop: int) -> dp.MemorySource:
+        rows = [
+            {"id": str(n), "q": f"asks {n}", "a": f"answers {n}", "topic": f"t{n % 3}"}
+            for n in range(first, stop)
+        ]
+        return dp.MemorySource(rows, id="id", anchor="q", positive="a", meta=["topic"])
+
+    by = "meta['topic']"
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(source(0, 72), name="s", progress=False)
+        corpus.split(1, 0, 0)
+        with corpus.sampler(batch_size=SIZE, batch_by=by) as sampler:
+            next(sampler)
+            before = sampler.served(0, 800)
+            sampler.save()
+        corpus.set_batch_keys(by, {"record_id": ["s/1"], "key": ["k"]})
+        with corpus.resume() as sampler:
+            assert sampler.served(0, 800).equals(before)
+        corpus.set_batch_keys(by, None)
+        corpus.ingest(source(72, 120), name="s", progress=False)
+        corpus.ingest(source(0, 48), name="t", progress=False)
+        with corpus.resume(version="newest") as sampler:
+            table = sampler.served(SIZE, 61 * SIZE)
+        records, sources = (table[n].to_pylist() for n in ("anchor_record_id", "source"))
+        for at in range(0, len(records), SIZE):
+            assert len({*sources[at : at + SIZE]}) == 1
+            assert len({int(record.split("/")[1]) % 3 for record in records[at : at + SIZE]}) == 1
+        for name, count in (("s", 120), ("t", 48)):
+            mine = [record for record in records if record.startswith(f"{name}/")]
+            for low in range(0, len(mine), count):
+                epoch = mine[low : low + count]
+                assert len(epoch) == len({*epoch})
