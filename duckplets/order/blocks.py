@@ -124,10 +124,6 @@ class KeyedOrder:
         found: Integers = self._members[self._starts[keys][at] + within]
         return found
 
-    def is_mixed(self, index: Integers) -> Flags:
-        """Return which samples are in blocks of more keys than asked for."""
-        return ~self._blocks(index // self.size)[2]
-
     def _layout(self, epochs: Integers) -> tuple[Integers, Integers]:
         """Return how many rows of epochs complete the last one's block, and the blocks after."""
         head = np.minimum(-epochs * len(self) % self.size, len(self))
