@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from duckplets.mining import mine as _mine
     from duckplets.mining import policy as _policy
     from duckplets.pools import batch_keys as _keys
+    from duckplets.pools import verdicts as _verdicts
     from duckplets.records import index_controls as _controls
     from duckplets.records import read as _read
     from duckplets.records.read import Records
@@ -61,7 +62,8 @@ else:
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
-    _keys, _policy = map(Room, ("pools.batch_keys", "mining.policy"))
+    _keys, _verdicts = map(Room, ("pools.batch_keys", "pools.verdicts"))
+    _policy = Room("mining.policy")
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
@@ -165,6 +167,7 @@ class Corpus:
     rescore = _rescore.rescore
     add_negatives = _external.add_negatives
     negatives = _policy.negatives
+    relabel = _verdicts.relabel
     export_negatives = _export.export_negatives
     evaluator = _evaluation.evaluator
 

@@ -18,6 +18,7 @@ from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store as mining_store
+from duckplets.pools import verdicts
 from duckplets.pools.compile import CompiledPool, compile_pool, set_apart_by
 from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
@@ -77,6 +78,7 @@ def status(
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database, *wanted) if can_count else [],
         "uncounted": uncounted,
+        "verdicts": [*verdicts.in_words(database, records.current_version(database))],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
         "vectors": _vectors(Path(str(database.path))),
@@ -250,8 +252,8 @@ def pools_of(database: Database) -> list[CompiledPool]:
         for source, recipe in ((s.source, recipe) for s in resolved for recipe in s.recipes):
             drawn = mining_store.as_drawn(recipe, source, mined)
             where: dict[str, Any] = {"source": source, "split": split, "version": version}
-            labels = kinds.get(source)
-            pools.append(compile_pool(drawn, **where, labels=labels))
+            where |= {"labels": kinds.get(source), "relabelled": kinds.relabelled}
+            pools.append(compile_pool(drawn, **where))
     return pools
 
 

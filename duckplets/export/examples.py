@@ -131,12 +131,13 @@ class SubjectReader:
         for table in ("mined_anchors", "mined_negatives"):
             self.database.run(f"export/{table}")
         folder = mining_store.folder_of(self.database)
+        version = self.subject.version
         for mining in self.subject.minings:
             key = {"mining": mining.key}
             if files := mining.files(folder):
                 self.database.run("export/add_anchors", key | {"files": files})
             with closing(self.database.cursor()) as reading:
-                for rows in policies.left(reading, mining, self.subject.policy):
+                for rows in policies.left(reading, mining, self.subject.policy, version):
                     left = pa.table(dict(zip(_LEFT, rows[: len(_LEFT)], strict=True)))
                     with self.database.registered(left_rows=left):
                         self.database.run("export/add_negatives", key)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers, places
+from duckplets.base.arrays import IntegerLists, Integers, merged, places
 from duckplets.db.database import Database
 from duckplets.export.subject import Subject
 from duckplets.mining.guards import Guards
 from duckplets.order.permute import below, hashed, key
 from duckplets.pools.read import PoolReader
+from duckplets.pools.verdicts import relabelled_sections
 
 _DRAWS = 64  # and four for each document wanted: then what is still missing stays so
 
@@ -31,6 +32,7 @@ class Fill:
     def __init__(self, database: Database, subject: Subject, wanted: int) -> None:
         self._wanted = wanted
         self._guards: dict[int, Guards] = {}
+        self._relabelled = relabelled_sections(database, subject.version)
         for mining, pool in zip(subject.minings, subject.guarded(), strict=True):
             with PoolReader(database, [pool]) as reader:
                 self._guards[mining.key] = Guards(database, reader, pool)
@@ -81,6 +83,7 @@ class Fill:
                 stop += 1
             block = slice(int(at[start]), int(at[stop - 1]) + 1)
             excluded = guards.exclude(block)
+            some = merged([excluded.documents, self._others(guards, keys[start:stop])])[0]
             chosen = _chosen(guards, mine[start:stop], place, sections)
             missing = np.maximum(self._wanted - chosen.lengths, 0)
             found.append(
@@ -89,7 +92,7 @@ class Fill:
                     backfill(
                         chosen,
                         missing,
-                        excluded.documents,
+                        some,
                         excluded.allowed,
                         guards.documents,
                         keys[start:stop],
@@ -98,6 +101,14 @@ class Fill:
             )
             start = stop
         return found
+
+    def _others(self, guards: Guards, keys: Integers) -> IntegerLists:
+        """Return the documents that verdicts forbid as negatives of anchors, by key ascending."""
+        anchors, sections = self._relabelled
+        at, order = places(keys, anchors), np.argsort(guards.sections.keys, kind="stable")
+        number = places(guards.sections.keys[order], sections)
+        there = (at >= 0) & (number >= 0)
+        return IntegerLists.of(at[there], order[number[there]], len(keys))
 
 
 def _chosen(guards: Guards, mine: Integers, place: Integers, sections: Integers) -> IntegerLists:

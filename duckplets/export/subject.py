@@ -46,6 +46,11 @@ class Subject:
     further: list[CompiledPool] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
 
+    @property
+    def version(self) -> int:
+        """Version of the corpus that its records and verdicts are of."""
+        return int(self.pools[0].parameters["version"])
+
     def guarded(self) -> list[CompiledPool]:
         """Return per source the pool that its negatives were mined in."""
         recipe = replace(self.recipe, by=self.policy)
@@ -89,10 +94,12 @@ def mined(
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
     chosen = _as_mined(chosen, current)
-    # records and positives are those of the mined version
-    kinds = {m.corpus_version: labels_of(database, m.corpus_version) for m in current}
+    # records and positives are those of the mined version; what fits still has the newest verdicts
+    versions = [mining.corpus_version if stale else version for mining in current]
+    kinds = {of: labels_of(database, of) for of in versions}
     pools = [
-        _pool(chosen, m.source, split, m.corpus_version, kinds[m.corpus_version]) for m in current
+        _pool(chosen, mining.source, split, of, kinds[of])
+        for mining, of in zip(current, versions, strict=True)
     ]
     policy = policy or Mined(current[-1].scorer)
     return Subject(chosen, split, names, pools, current, policy, others=others)
@@ -223,4 +230,4 @@ def _pool(
     """Compile the lists of anchors, positives and documents; legality is already decided."""
     plain = replace(recipe, strategy="other_record", by=None, when_short="drop")
     where: dict[str, Any] = {"source": source, "split": split, "version": version}
-    return compile_pool(plain, **where, labels=kinds.get(source))
+    return compile_pool(plain, **where, labels=kinds.get(source), relabelled=kinds.relabelled)

@@ -72,6 +72,12 @@ def read(database: Database, pool: Pool, mining: Mining | None, above: float) ->
     if (positives := pool.positives) is not None and not pool.compiled.own_positive:
         owners = np.repeat(groups, positives.counts)
         words = positives.hashes[ranges(positives.starts, positives.counts)]
+    if pool.compiled.relabelled:
+        version = {"version": pool.compiled.parameters["version"]}
+        rows = database.table("pools/verdicts/kept_apart", version)
+        at = places(texts, rows["anchor_hash"].to_numpy())
+        owners = np.concatenate([owners, at[at >= 0]])
+        words = np.concatenate([words, rows["text_hash"].to_numpy()[at >= 0]])
     if mining is not None and (files := mining.files(folder_of(database))):
         asked: dict[str, Any] = {"files": files, "margin": round(1 - above, 9)}
         rows = database.table("mining/near/texts", asked)

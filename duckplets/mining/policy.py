@@ -1,6 +1,7 @@
 """Apply a policy to mined candidates: which are left to an anchor, and what cut the others.
 
 parts of a mining ─cut_by, in SQL→ what margins and scores leave ─range→ by anchor and rank
+          relabelled_sections ─┘
 
 ``cut_by``, a macro of the corpus file, is the only definition: the view ``negatives``, samplers,
 exports and reports use it. Too high scores come first of an anchor and too low ones last, so the
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, Integers
+from duckplets.base.arrays import Floats, Integers, Words
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -24,6 +25,8 @@ from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
 from duckplets.ingest import records
 from duckplets.mining.store import Mining, Minings, folder_of
+from duckplets.pools.arrays import pair_hashes
+from duckplets.pools.verdicts import relabelled_sections
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import Mined, policy_of
 
@@ -34,9 +37,9 @@ _SAMPLED = 4_000_000  # candidates sampled for quantiles
 
 
 def left(
-    database: Database, mining: Mining, policy: Mined
+    database: Database, mining: Mining, policy: Mined, version: int
 ) -> Iterator[tuple[Integers, Integers, Integers, Floats, Floats]]:
-    """Yield what a policy leaves, by anchor and rank.
+    """Yield what a policy leaves, and verdicts at a version, by anchor and rank.
 
     Anchors, ranks, negatives, their scores and the scores of the anchors' positives.
 
@@ -46,12 +49,17 @@ def left(
     settings = _of(database, mining, policy)
     if not settings["files"]:
         return
+    refused = _pairs(*relabelled_sections(database, version))
     tops = settings["absolute_margin"], settings["relative_margin"], settings["max_score"]
     # without a cut at the top the range counts ranks, and no further rows are needed
-    settings["most"] = policy.range_max if tops == (None, None, None) else None
+    bounded = tops == (None, None, None) and not len(refused)
+    settings["most"] = policy.range_max if bounded else None
     last, before = -1, 0  # anchor of the last row, and number of its rows so far
     for batch in database.stream(query("mining/store/left"), settings, rows=_BATCH):
-        columns = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        if len(refused):
+            is_left = ~np.isin(_pairs(columns[0], columns[2]), refused)
+            columns = [column[is_left] for column in columns]
         anchors, ranks, negatives, *scores = columns
         if not len(anchors):
             continue
@@ -65,16 +73,21 @@ def left(
         yield anchors[kept], ranks[kept], negatives[kept], scores[0][kept], scores[1][kept]
 
 
+def _pairs(anchors: Integers, negatives: Integers) -> Words:
+    return pair_hashes(anchors, negatives.astype(np.uint64))
+
+
 def outcomes(database: Database, mining: Mining, policy: Mined) -> dict[str, int]:
     """Return what becomes of the candidates of a mining, and of its anchors.
 
-    Candidates are cut by a margin or score, out of range, or ``kept``; anchors are ``full``,
-    ``short`` of the range, or have ``none``.
+    Candidates are ``relabelled``, cut by a margin or score, out of range, or ``kept``; anchors are
+    ``full``, ``short`` of the range, or have ``none``.
     """
     settings = _of(database, mining, policy)
     if not settings["files"]:
         return {}
     settings |= {"range_min": policy.range_min, "range_max": policy.range_max}
+    settings["version"] = records.current_version(database)
     (row,) = database.table("mining/store/outcomes", settings).to_pylist()
     return {name: int(count or 0) for name, count in row.items()}
 
@@ -94,6 +107,7 @@ def quantiles(database: Database, mining: Mining) -> tuple[dict[str, dict[str, f
 def explained(database: Database, mining: Mining, policy: Mined, anchor: str) -> pa.Table:
     """Return the candidates of an anchor, by record id or text: what is ``cut`` and by what."""
     settings = _of(database, mining, policy) | {"anchor": anchor}
+    settings["version"] = records.current_version(database)
     rows = database.table("mining/store/why", settings)
     cuts, place = list[str](), 0
     for row in rows.select(["anchor", "rank", "cut"]).to_pylist():

@@ -343,8 +343,15 @@ def named_pool(
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
     recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))
-    labels = labels_of(database, version).get(source)
-    return compile_pool(recipe, source=source, split=split, version=version, labels=labels)
+    kinds = labels_of(database, version)
+    return compile_pool(
+        recipe,
+        source=source,
+        split=split,
+        version=version,
+        labels=kinds.get(source),
+        relabelled=kinds.relabelled,
+    )
 
 
 # -- writing --------------------------------------------------------------------------------------

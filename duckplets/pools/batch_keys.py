@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, places
 from duckplets.base.checks import checked_name, integer
+from duckplets.base.columns import table_of
 from duckplets.base.sanitize import Reported, counted, listed, percent, shown
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
@@ -74,7 +74,7 @@ def set_batch_keys(corpus: CorpusFile, /, name: str, table: Any) -> BatchKeysRep
     if table is None:
         database.run("pools/batch_keys/clear", {"name": name})
         return None
-    of, rows = _checked(_table(table))
+    of, rows = _checked(table_of(table, "batch keys", SamplerError))
     kept = rows.filter(pc.is_valid(rows["key"]))
     coded = kept["key"].combine_chunks().dictionary_encode()  # in the order of first rows
     missing = pa.nulls(len(kept))
@@ -93,20 +93,6 @@ def set_batch_keys(corpus: CorpusFile, /, name: str, table: Any) -> BatchKeysRep
         unknown=int(unknown),
         keys=len(coded.dictionary),
     )
-
-
-def _table(given: Any) -> pa.Table:
-    try:
-        if isinstance(given, str | Path):
-            from pyarrow import parquet
-
-            return parquet.read_table(given)
-        return pa.table(dict(given) if isinstance(given, Mapping) else given)
-    except (pa.ArrowException, TypeError, ValueError, OSError) as error:
-        raise SamplerError(
-            f"batch keys: {shown(repr(given), 80)} is no table: {shown(str(error), 200)}; give "
-            f"Arrow, a data frame, a mapping of columns, or the path of a Parquet file"
-        ) from error
 
 
 def _checked(table: pa.Table) -> tuple[str, pa.Table]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Labels = Literal["binary", "graded", "given"]
 Part = (
-    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes"]
+    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes", "relabelled"]
     | Literal["illegal_texts", "mined_anchors", "mined_askers"]  # for mined recipes only
     | Literal["mined_documents", "mined_positives"]
 )
@@ -57,6 +57,7 @@ class CompiledPool:
     recipe: Recipe
     parameters: dict[str, Any]  # values of the statement's parameters
     labels: Labels | None = None  # how labels of its records affect it, or None
+    relabelled: bool = False  # whether verdicts on pairs of texts affect it
     negatives: int = field(init=False)  # negatives a sample needs
     is_given: bool = field(init=False)  # its pairs come labelled, with nothing drawn
     own_positive: bool = field(init=False)  # the positive is the anchor window itself
@@ -105,13 +106,14 @@ class CompiledPool:
         return f"recipe {self.recipe.name!r}, source {source!r}, split {split!r}{conditions}"
 
     @property
-    def alike(self) -> tuple[Recipe, int, Labels | None]:
+    def alike(self) -> tuple[Recipe, int, Labels | None, bool]:
         """What pools read by one statement have in common: all but the source."""
-        return _meant(self.recipe), self.negatives, self.labels
+        return _meant(self.recipe), self.negatives, self.labels, self.relabelled
 
     def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
         """Return the statement of a part, over the staged table or not, and its parameters."""
-        sql, names = _statement(_meant(self.recipe), part, self.labels, staged=staged)
+        asked = _meant(self.recipe), part, self.labels, self.relabelled
+        sql, names = _statement(*asked, staged=staged)
         return sql, {name: value for name, value in self.parameters.items() if name in names}
 
     def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
@@ -136,6 +138,7 @@ def compile_pool(
     version: int,
     negatives: int = 1,  # negatives of a sample
     labels: Labels | None = None,  # labels of the source; ``given`` for labelled pairs
+    relabelled: bool = False,  # whether to heed verdicts on pairs of texts
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
@@ -147,7 +150,8 @@ def compile_pool(
             f"recipe {recipe.name!r}: its positive is {what}, and a label judges the anchor and "
             f"the positive of one record; limit the recipe to sources without labels"
         )
-    return CompiledPool(recipe, parameters, set_apart_by(recipe, labels))
+    relabelled = relabelled and labels != "given"  # these come as they were judged
+    return CompiledPool(recipe, parameters, set_apart_by(recipe, labels), relabelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +355,7 @@ def _meant(recipe: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _statement(
-    recipe: Recipe, part: Part, labels: Labels | None, *, staged: bool
+    recipe: Recipe, part: Part, labels: Labels | None, relabelled: bool = False, *, staged: bool
 ) -> tuple[str, frozenset[str]]:
     chunks = {"chunks": _STAGED} if staged else {}
     if isinstance(recipe, TextRecipe):
@@ -363,12 +367,15 @@ def _statement(
         fills = {"anchor_condition": conditions[0], **_unit(recipe)}
         return assembled(["pools/texts"], last, fills, **chunks)
     parts = ["pools/triplets"]
+    if relabelled:
+        parts.append("pools/parts/relabelled")
     if recipe.positive.kind == "near_date":
         parts += ["pools/parts/nearest", "pools/parts/nearest_positives"]
     elif recipe.own_positive:
         parts.append("pools/parts/own_positives")
     parts += law_of(recipe).parts
     flags = {str(labels)} | (set() if recipe.allow_same_anchor_positive else {"distinct"})
+    flags |= {"relabelled"} if relabelled else set()
     if recipe.negatives_from == "split":
         parts.append("pools/parts/split_negatives")
     if labels == "given":

@@ -53,8 +53,15 @@ _AT_ONCE = 20_000_000  # characters a statement reads and produces, per vector
 _MOST_COPIED = 60_000_000  # characters it produces of one text
 _COMPARED = 50_000  # characters of a text compared with windows: it is copied to each
 
-Kinds = dict[str, Literal["binary", "graded"]]
-"""By the name of each source with labels: ``graded`` where some are neither 0 nor 1."""
+
+class Kinds(dict[str, Literal["binary", "graded"]]):
+    """By the name of each source with labels: ``graded`` where some are neither 0 nor 1.
+
+    Attributes:
+        relabelled: Whether verdicts were said of pairs of texts.
+    """
+
+    relabelled = False
 
 
 class NoAnchorError(EmptyPoolError):
@@ -62,9 +69,11 @@ class NoAnchorError(EmptyPoolError):
 
 
 def labels_of(database: Database, version: int) -> Kinds:
-    """Return the sources with labels at a version, and the kind of each."""
+    """Return the sources with labels at a version, the kind of each, and if there are verdicts."""
     found = database.run("pools/lists/labels", {"version": version})
-    return {source: "graded" if graded else "binary" for source, graded in found}
+    kinds = Kinds({of: "graded" if graded else "binary" for of, graded in found if of is not None})
+    kinds.relabelled = len(kinds) < len(found)
+    return kinds
 
 
 class PoolReader:
@@ -128,6 +137,8 @@ class PoolReader:
         if compiled.is_given:
             labels = rows["label"][anchors.starts[:-1]]
             return Pool(compiled, anchors, positives, None, labels=labels)
+        if compiled.relabelled:
+            listed = self._with_relabelled(compiled, listed)
         of_source = compiled.of_source() if compiled.of_split else compiled
         negatives = self._negatives(of_source, classes, rows, listed)
         pool = Pool(compiled, anchors, positives, negatives)
@@ -228,6 +239,13 @@ class PoolReader:
             illegal=illegal,
             known=known,
         )
+
+    def _with_relabelled(self, compiled: CompiledPool, positives: Rows) -> Rows:
+        """Return positives of records, and texts that verdicts forbid as negatives."""
+        more = self._rows(compiled, "relabelled")
+        both = {n: np.concatenate([positives[n], more[n]]) for n in more}
+        order = np.argsort(both["record_key"], kind="stable")
+        return {name: column[order] for name, column in both.items()}
 
     def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
         """Return negatives of the split, shared by the pools of many small sources."""

@@ -196,6 +196,7 @@ class _Loading:
             source=source,
             negatives=self._settings.negatives,
             labels="given" if labels and self._settings.pairs == "labelled" else labels,
+            relabelled=self.kinds.relabelled,
             **self.where,
         )
         return pool, mined

@@ -91,14 +91,16 @@ def read(
     if guarded is None or pool.negatives is None:
         raise ValueError(f"recipe {pool.compiled.recipe.name!r} draws no mined negatives")
     documents = _documents(pool.negatives, guarded.negative_sections)
-    sections = np.unique(guarded.sections)
+    sections, version = np.unique(guarded.sections), pool.compiled.parameters["version"]
     row_of, number_of = KeyLookup(sections), KeyLookup(documents.keys)
     most = min(mining.candidates, mining.anchors * policy.wanted)
     rows, numbers, ranks = (np.empty(most, dtype=np.int32) for _ in range(3))
     values = np.empty(most if scores or policy.weight else 0, dtype=np.float64)
     of_positives = np.full(len(sections) if scores else 0, np.nan)
     size = 0
-    for anchors, rank, negatives, score, positive in policies.left(database, mining, policy):
+    for anchors, rank, negatives, score, positive in policies.left(
+        database, mining, policy, version
+    ):
         row, number = row_of(anchors), number_of(negatives)
         there = (row >= 0) & (number >= 0)  # the others are removed, or no negatives any more
         kept = slice(None) if there.all() else np.flatnonzero(there)

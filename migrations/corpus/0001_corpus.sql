@@ -791,6 +791,53 @@ COMMENT ON VIEW _internal.record_families IS 'The family of every record: its gr
 COMMENT ON COLUMN _internal.record_families.record_key IS 'The record';
 COMMENT ON COLUMN _internal.record_families.family IS 'Least key of the records of its group and source, else its own';
 
+-- Keys by which samples share batches, given as tables: of records, or of texts by their hash.
+CREATE TABLE batch_keys (
+    name VARCHAR NOT NULL,
+    number INTEGER NOT NULL,
+    key VARCHAR NOT NULL,
+    record_id VARCHAR,
+    text_hash UBIGINT
+);
+COMMENT ON TABLE batch_keys IS 'Keys by which samples share batches (batch_by=), a row a record or text';
+COMMENT ON COLUMN batch_keys.name IS 'What batch_by= calls them';
+COMMENT ON COLUMN batch_keys.number IS 'Place of the key in the order of keys, from 0; neighbours share mixed batches';
+COMMENT ON COLUMN batch_keys.key IS 'The key';
+COMMENT ON COLUMN batch_keys.record_id IS 'The record, or NULL where it is a text';
+COMMENT ON COLUMN batch_keys.text_hash IS 'Hash of an anchor''s text as in chunks, or NULL where it is a record';
+
+-- What somebody said of pairs of texts (relabel), by their hashes: who is a positive of whom.
+CREATE TABLE pair_verdicts (
+    anchor_hash UBIGINT NOT NULL,
+    text_hash UBIGINT NOT NULL,
+    verdict VARCHAR NOT NULL,
+    annotator VARCHAR,
+    added_version BIGINT NOT NULL
+);
+COMMENT ON TABLE pair_verdicts IS 'Whether a text is a positive of an anchor, as somebody said (relabel); the newest counts';
+COMMENT ON COLUMN pair_verdicts.anchor_hash IS 'Hash of the anchor''s text, as in chunks';
+COMMENT ON COLUMN pair_verdicts.text_hash IS 'Hash of the other text, as in chunks';
+COMMENT ON COLUMN pair_verdicts.verdict IS 'positive, ambiguous or negative';
+COMMENT ON COLUMN pair_verdicts.annotator IS 'Who said so, or NULL';
+COMMENT ON COLUMN pair_verdicts.added_version IS 'Version that added it';
+
+CREATE MACRO verdicts_at(at_version) AS TABLE
+SELECT anchor_hash, text_hash, arg_max(verdict, added_version) AS verdict
+FROM pair_verdicts
+WHERE added_version <= at_version
+GROUP BY anchor_hash, text_hash;
+COMMENT ON MACRO TABLE verdicts_at IS 'The verdicts that hold at a version, one a pair of texts';
+
+CREATE MACRO relabelled_sections(at_version) AS TABLE
+SELECT DISTINCT
+    anchors.section_key AS anchor_section_key, others.section_key AS negative_section_key
+FROM verdicts_at(at_version) AS said
+JOIN chunks AS anchors ON anchors.text_hash = said.anchor_hash
+JOIN chunks AS others ON others.text_hash = said.text_hash
+WHERE said.verdict <> 'negative';
+COMMENT ON MACRO TABLE relabelled_sections IS
+    'Sections that are no negatives of an anchor''s, for a text of theirs is a positive, or may be one';
+
 CREATE MACRO cut_by(
     score, positive_score, positive_rank, absolute_margin, relative_margin, min_score, max_score
 ) AS CASE
@@ -892,6 +939,9 @@ SELECT
     candidates.scorer
 FROM candidates
 JOIN drawn ON drawn.generation = candidates.generation
+ANTI JOIN relabelled_sections((SELECT max(version) FROM corpus_versions)) AS relabelled
+    ON relabelled.anchor_section_key = candidates.anchor_section_key
+    AND relabelled.negative_section_key = candidates.negative_section_key
 WHERE
     cut_by(
         candidates.score, candidates.positive_score, candidates.positive_rank,

@@ -132,24 +132,29 @@ WHERE
 -- name: outcomes
 -- What becomes of the candidates of a mining by a policy, and how many anchors it leaves how many.
 -- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score, $range_min,
--- $range_max.
+-- $range_max, $version (of the verdicts on pairs).
 -- Rows: one.
 WITH anchors AS (
     SELECT
         anchor_section_key,
         count(*) FILTER (rank > 0 AND cut IS NULL) AS survivors,
+        count(*) FILTER (cut = 'relabelled') AS relabelled,
         count(*) FILTER (cut = 'absolute_margin') AS absolute_margin,
         count(*) FILTER (cut = 'relative_margin') AS relative_margin,
         count(*) FILTER (cut = 'max_score') AS max_score,
         count(*) FILTER (cut = 'min_score') AS min_score
     FROM (
         SELECT
-            anchor_section_key, rank,
-            CASE WHEN rank > 0 THEN cut_by(
-                score, positive_score, positive_rank,
-                $absolute_margin, $relative_margin, $min_score, $max_score
-            ) END AS cut
-        FROM read_parquet($files)
+            found.anchor_section_key, rank,
+            CASE WHEN relabelled.negative_section_key IS NOT NULL THEN 'relabelled'
+                WHEN rank > 0 THEN cut_by(
+                    score, positive_score, positive_rank,
+                    $absolute_margin, $relative_margin, $min_score, $max_score
+                ) END AS cut
+        FROM read_parquet($files) AS found
+        LEFT JOIN relabelled_sections($version) AS relabelled
+            ON relabelled.anchor_section_key = found.anchor_section_key
+            AND relabelled.negative_section_key = found.negative_section_key
     )
     GROUP BY anchor_section_key
 ),
@@ -163,6 +168,7 @@ SELECT
     count(*) FILTER (kept = $range_max - $range_min) AS "full",
     count(*) FILTER (kept BETWEEN 1 AND $range_max - $range_min - 1) AS short,
     count(*) FILTER (kept = 0) AS "none",
+    sum(relabelled) AS relabelled,
     sum(absolute_margin) AS absolute_margin,
     sum(relative_margin) AS relative_margin,
     sum(max_score) AS max_score,
@@ -188,21 +194,25 @@ WHERE anchor_section_key % $every = 0
 
 -- name: why
 -- The candidates of the anchors that are of a record, or have a text, with what a policy cuts.
--- Parameters: $files, $anchor, $absolute_margin, $relative_margin, $min_score, $max_score.
+-- Parameters: $files, $anchor, $absolute_margin, $relative_margin, $min_score, $max_score, $version.
 -- Rows: by anchor and rank.
 SELECT
     anchor_records.record_id AS anchor, found.rank, negative_records.record_id AS negative,
     found.score, found.positive_score, found.positive_rank,
-    cut_by(
-        found.score, found.positive_score, found.positive_rank,
-        $absolute_margin, $relative_margin, $min_score, $max_score
-    ) AS cut,
+    CASE WHEN relabelled.negative_section_key IS NOT NULL THEN 'relabelled'
+        ELSE cut_by(
+            found.score, found.positive_score, found.positive_rank,
+            $absolute_margin, $relative_margin, $min_score, $max_score
+        ) END AS cut,
     texts.text
 FROM read_parquet($files) AS found
 JOIN stored_sections AS anchors ON anchors.section_key = found.anchor_section_key
 JOIN records AS anchor_records ON anchor_records.record_key = anchors.record_key
 JOIN sections AS texts ON texts.section_key = found.negative_section_key
 JOIN records AS negative_records ON negative_records.record_key = texts.record_key
+LEFT JOIN relabelled_sections($version) AS relabelled
+    ON relabelled.anchor_section_key = found.anchor_section_key
+    AND relabelled.negative_section_key = found.negative_section_key
 WHERE
     found.rank > 0
     AND found.anchor_section_key IN (

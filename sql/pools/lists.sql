@@ -135,6 +135,14 @@ SELECT record_key, chunk_key, text_hash
 FROM positives
 ORDER BY record_key, chunk_key
 
+-- name: relabelled
+-- Texts that verdicts call positives of a record, or perhaps: none is a negative of it.
+-- Rows: by record_key.
+SELECT record_key, text_hash
+FROM relabelled
+WHERE NOT denied
+ORDER BY record_key, text_hash
+
 -- name: counts
 -- The records of a source and split, or their chunks, by what becomes of them in a pool.
 -- Parameters: $split, $version, $source.
@@ -203,7 +211,8 @@ SELECT
     (SELECT count(DISTINCT bin) FROM negatives) AS bins
 
 -- name: labels
--- The sources that have labels at a version, and whether some are neither 0 nor 1.
+-- The sources that have labels at a version, and whether some are neither 0 nor 1; one row more,
+-- without a source, where verdicts were said of pairs of texts.
 -- Parameters: $version.
 -- Rows: by source.
 SELECT sources.name AS source, bool_or(records.label NOT IN (0, 1)) AS graded
@@ -213,4 +222,7 @@ WHERE
     records.label IS NOT NULL
     AND is_live(records.added_version, records.removed_version, $version)
 GROUP BY sources.name
-ORDER BY sources.name
+UNION ALL
+SELECT NULL AS source, FALSE AS graded
+WHERE EXISTS (SELECT 1 FROM pair_verdicts WHERE added_version <= $version)
+ORDER BY source

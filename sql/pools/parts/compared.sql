@@ -16,6 +16,7 @@ WITH texts AS (
 own_texts AS (
     SELECT record_key, text_hash FROM anchors JOIN texts USING (text_hash)
     UNION SELECT record_key, text_hash FROM positives JOIN texts USING (text_hash)
+    UNION SELECT record_key, text_hash FROM relabelled JOIN texts USING (text_hash) WHERE NOT denied -- if relabelled
 ),
 
 -- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.

@@ -12,6 +12,7 @@ writings AS (
 own_texts AS (
     SELECT record_key, text_hash FROM own JOIN texts USING (text_hash)
     UNION SELECT own.record_key, writings.text_hash FROM own JOIN writings USING (normalised_hash)
+    UNION SELECT record_key, text_hash FROM relabelled JOIN texts USING (text_hash) WHERE NOT denied -- if relabelled
 ),
 
 -- Texts of positives that other records have for the same anchor text.

@@ -12,6 +12,7 @@ texts AS (
 own_texts AS (
     SELECT record_key, text_hash FROM anchors
     UNION SELECT record_key, text_hash FROM positives
+    UNION SELECT record_key, text_hash FROM relabelled WHERE NOT denied -- if relabelled
 ),
 legal AS (
     SELECT anchored.record_key, count(usable.text_hash) AS texts

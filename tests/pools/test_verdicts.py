@@ -1,0 +1,250 @@
+"""``relabel``: what somebody said of pairs of texts, in pools, draws and candidates."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from effort import often, some
+from prebuilt import copying, toy_corpus
+from pyarrow import parquet
+
+import duckplets as dp
+from duckplets.testing import assert_resumes_everywhere
+
+corpus = copying(toy_corpus)
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+TOPIC = dp.sql("negative.meta['topic'] = anchor.meta['topic']")
+RECIPES = {
+    "plain": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT),
+    "chunks": dp.TripletRecipe("r", ANCHOR, CONTEXT, dp.any_section(), per="chunk"),
+    "topic": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, strategy=TOPIC),
+    "question": dp.TripletRecipe(
+        "r", ANCHOR, CONTEXT, CONTEXT, strategy="question_answer_mismatch"
+    ),
+    "mined": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, by="bm25"),
+    "split": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, negatives_from="split"),
+    "own": dp.TripletRecipe(
+        "r", ANCHOR, CONTEXT, dp.role("rejected"), strategy="same_record", when_short="random"
+    ),
+}
+Verdicts = dict[tuple[str, str], str]
+
+
+def corpus_of(path: Path, seed: int) -> dp.Corpus:
+    """Three sources whose records share questions and answers, so that a pair is of several."""
+    draw, corpus = random.Random(seed), dp.Corpus(path)
+    for name in "abc":
+        rows = [
+            {
+                "id": str(i),
+                "q": f"who is number {draw.randrange(20)}",
+                "a": draw.sample([f"number {n} it is" for n in range(14)], draw.choice([1, 1, 2])),
+                "no": draw.sample([f"never number {n}" for n in range(9)], 3),
+                "topic": draw.choice("xyz"),
+            }
+            for i in range(24)
+        ]
+        source = dp.MemorySource(
+            rows, id="id", anchor="q", positive="a", negative="no", meta=["topic"]
+        )
+        corpus.ingest(source, name=name)
+    corpus.split(0.7, 0.15, 0.15, seed=seed)
+    return corpus
+
+
+class World:
+    """The train split of a corpus, with what verdicts make of it, in plain Python."""
+
+    def __init__(self, corpus: dp.Corpus, verdicts: Verdicts) -> None:
+        self.texts: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for row in corpus.sql(
+            "SELECT record_id, role, text FROM section_texts WHERE split = 'train'"
+        ).to_pylist():
+            self.texts[row["record_id"]][row["role"]].add(row["text"])
+        self.there = {text for of in self.texts.values() for text in of["context"]}
+        self.verdicts = verdicts
+
+    def said(self, record: str) -> dict[str, str]:
+        (anchor,) = self.texts[record]["anchor"]
+        return {text: of for (asked, text), of in self.verdicts.items() if asked == anchor}
+
+    def positives(self, record: str) -> set[str]:
+        own, said = self.texts[record]["context"], self.said(record)
+        promoted = {text for text, of in said.items() if of == "positive"}
+        return (own - {*said}) | promoted & (self.there | own)
+
+    def forbidden(self, record: str) -> set[str]:
+        kept = {text for text, of in self.said(record).items() if of != "negative"}
+        return kept | self.texts[record]["anchor"] | self.positives(record)
+
+    def anchors(self, source: str, negatives: int) -> set[str]:
+        """Those of the plain recipe."""
+        found = {record for record in self.texts if record.startswith(f"{source}/")}
+        return {
+            record
+            for record in found
+            if self.positives(record)
+            and len(
+                {t for other in found - {record} for t in self.texts[other]["context"]}
+                - self.forbidden(record)
+            )
+            >= negatives
+        }
+
+
+def judged(corpus: dp.Corpus, seed: int, share: float) -> Verdicts:
+    """Verdicts on many pairs of a corpus and on some texts that it has not."""
+    draw = random.Random(seed)
+    asked = [f"who is number {n}" for n in range(22)]
+    texts = [f"number {n} it is" for n in range(16)] + [f"never number {n}" for n in range(9)]
+    kinds = ["positive", "ambiguous", "ambiguous", "negative"]
+    pairs = product(asked, texts)
+    return {pair: draw.choice(kinds) for pair in pairs if draw.random() < share}
+
+
+def table_of(verdicts: Verdicts) -> dict[str, list[str]]:
+    return {
+        "anchor": [anchor for anchor, _ in verdicts],
+        "text": [text for _, text in verdicts],
+        "verdict": [*verdicts.values()],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "seed"), some(product(RECIPES, [0.05, 0.3, 0.8], [1, 2]), less=14)
+)
+def test_what_was_said_of_a_pair_holds_in_every_sample(
+    tmp_path: Path, name: str, share: float, seed: int
+) -> None:
+    with corpus_of(tmp_path / "c.duckdb", seed) as corpus:
+        recipe = RECIPES[name]
+        corpus.add_recipe(recipe)
+        if recipe.by == "bm25":
+            corpus.mine(progress=False)
+        given: dict[str, Any] = {"recipes": ["r"], "batch_size": 16, "seed": seed}
+        given |= {"kind": "pairs"} if seed == 2 and name != "own" else {}
+        before = corpus.sampler(**given, empty="skip")
+        unchanged = [before.batch_at(step).to_pydict() for step in range(6)]
+        before.save()
+        verdicts = judged(corpus, seed, share)
+        report = corpus.relabel(table_of(verdicts))
+        world = World(corpus, verdicts)
+        assert (report.read, report.stored) == (len(verdicts), len(verdicts))
+        sampler = corpus.sampler(**given, empty="skip")
+        assert any("as relabelled" in note for note in sampler.notes)
+        steps = 12 * sampler.epoch_length // 16
+        served = sampler.served(0, 16 * steps).to_pylist()
+        came = defaultdict(set)
+        rows = (row for step in range(steps) for row in sampler.batch_at(step).to_pylist())
+        for sample, ids in zip(rows, served, strict=True):
+            record = ids["anchor_record_id"]
+            if "other" in sample:
+                side = "positive" if sample["label"] else "negative"
+                sample[side] = sample["other"]
+            if "positive" in sample:
+                assert sample["positive"] in world.positives(record)
+                came[record].add(sample["positive"])
+            if "negative" in sample:
+                assert sample["negative"] not in world.forbidden(record)
+        for record, positives in came.items():
+            assert positives == world.positives(record)
+        if name == "plain":
+            for source in "abc":
+                found = {row["record_id"] for row in corpus.pool("r", source=source).to_pylist()}
+                assert found == world.anchors(source, 1)
+                drawn = {record for record in came if record.startswith(f"{source}/")}
+                assert drawn == found
+        assert_resumes_everywhere(sampler, often(4, less=2))
+        with corpus.resume() as old:
+            assert [old.batch_at(step).to_pydict() for step in range(6)] == unchanged
+
+
+def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path: Path) -> None:
+    with corpus_of(tmp_path / "c.duckdb", 3) as corpus:
+        corpus.add_recipe(RECIPES["mined"])
+        corpus.mine(progress=False)
+        texts = corpus.sql("SELECT anchor, negative FROM negative_texts WHERE rank = 1").to_pylist()
+        pairs = {(row["anchor"], row["negative"]) for row in texts}
+        pair = min(pairs)
+        corpus.relabel({"anchor": [pair[0]], "text": [pair[1]], "verdict": ["ambiguous"]})
+        assert not any(row["stale"] for row in corpus.status()["mining"])
+        why = corpus.negatives(pair[0]).to_pylist()
+        assert {r["cut"] for r in why if r["text"] == pair[1]} == {"relabelled"}
+        told = corpus.negatives().to_pylist()
+        lost = sum(row["relabelled"] for row in told)
+        assert lost == sum(row["text"] == pair[1] for row in why)
+        for row in told:
+            assert sum(row[cut] or 0 for cut in ("relabelled", "range", "kept")) == row["candidates"]
+        left = corpus.sql("SELECT anchor, negative FROM negative_texts").to_pylist()
+        assert pair not in {(row["anchor"], row["negative"]) for row in left}
+        corpus.export_negatives(tmp_path / "e.parquet", format="sentence-transformers", source="a")
+        rows = parquet.read_table(tmp_path / "e.parquet").to_pylist()
+        assert rows
+        assert not [r for r in rows if r["anchor"] == pair[0] and pair[1] in [*r.values()][2:]]
+        # what is said later counts; a pair is told from its reverse, and a row from its last
+        again = {"anchor": [pair[0]] * 2, "text": [pair[1]] * 2, "verdict": ["positive", "negative"]}
+        report = corpus.relabel(again, annotator="Ada")
+        assert (report.repeated, report.changed, report.version) == (1, 1, corpus.version)
+        back = corpus.sql("SELECT anchor, negative FROM negative_texts WHERE rank = 1").to_pylist()
+        assert {(row["anchor"], row["negative"]) for row in back} == pairs
+        assert corpus.sql("SELECT annotator FROM pair_verdicts").column(0).to_pylist() == [
+            None,
+            "Ada",
+        ]
+        assert "1 negative pairs" in "".join(corpus.status()["verdicts"])
+
+
+def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path: Path) -> None:
+    with corpus_of(tmp_path / "c.duckdb", 5) as corpus:
+        version = corpus.version
+        rows = corpus.sql("SELECT role, text, split FROM section_texts").to_pylist()
+        splits = defaultdict(set)
+        for row in rows:
+            splits[row["text"]].add(row["split"])
+        anchors, texts = (
+            sorted({row["text"] for row in rows if row["role"] == role})
+            for role in ("anchor", "rejected")
+        )
+        pairs = [*product(anchors, texts), ("nobody asks", texts[0]), (anchors[0], "no answer")]
+        across = sum(a in splits and t in splits and not splits[a] & splits[t] for a, t in pairs)
+        table = {"anchor": [a for a, _ in pairs], "text": [t for _, t in pairs]}
+        first = corpus.relabel(table | {"verdict": ["positive"] * len(pairs)})
+        assert (first.gone, first.across, first.stored) == (2, across, len(pairs))
+        hashes = corpus.sql("SELECT anchor_hash, text_hash FROM pair_verdicts")
+        same = hashes.append_column("verdict", pa.array(["positive"] * len(pairs)))
+        second = corpus.relabel(same)
+        assert (second.unchanged, second.stored, second.version) == (len(pairs), 0, version + 1)
+        parquet.write_table(same.slice(0, 3), tmp_path / "v.parquet")
+        assert corpus.relabel(tmp_path / "v.parquet").unchanged == 3
+        corpus.compact()
+        assert corpus.sql("SELECT count(*) AS n FROM pair_verdicts").to_pylist() == [
+            {"n": len(pairs)}
+        ]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"anchor": ["a"], "text": ["t"]}, "needs 'verdict'"),
+        ({"anchor": ["a"], "verdict": ["positive"]}, "needs 'verdict', and 'anchor' and 'text'"),
+        ({"anchor": ["a"], "text": ["t"], "verdict": ["yes"]}, "verdict 'yes' in row 0"),
+        ({"anchor": ["a"], "text": ["t"], "verdict": [None]}, "verdict None in row 0"),
+        ({"anchor": ["a", None], "text": ["t"] * 2, "verdict": ["negative"] * 2}, "null in row 1"),
+        ({"anchor_hash": [-1], "text_hash": [1], "verdict": ["negative"]}, "relabel: .*-1"),
+        ({"anchor": [["a"]], "text": ["t"], "verdict": ["negative"]}, "relabel: "),
+        (7, "relabel: 7 is no table"),
+        ("none.parquet", "relabel: 'none.parquet' is no table"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_whole(corpus: dp.Corpus, table: Any, said: str) -> None:
+    version = corpus.version
+    with pytest.raises(dp.RecipeError, match=said):
+        corpus.relabel(table)
+    assert corpus.version == version
+    assert not corpus.sql("SELECT 1 FROM pair_verdicts").num_rows
