@@ -104,7 +104,9 @@ def judged(corpus: dp.Corpus, seed: int, share: float) -> Verdicts:
     texts = [f"number {n} it is" for n in range(16)] + [f"never number {n}" for n in range(9)]
     kinds = ["positive", "ambiguous", "ambiguous", "negative"]
     pairs = product(asked, texts)
-    return {pair: draw.choice(kinds) for pair in pairs if draw.random() < share}
+    found = {pair: draw.choice(kinds) for pair in pairs if draw.random() < share}
+    everywhere = product(asked[::4], texts[16:])  # what leaves some without a negative
+    return found | dict.fromkeys(everywhere, "ambiguous")
 
 
 def table_of(verdicts: Verdicts) -> dict[str, list[str]]:
