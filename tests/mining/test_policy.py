@@ -60,7 +60,7 @@ def mine(corpus: dp.Corpus, lists: list[list[float]], positives: list[float | No
 def left(corpus: dp.Corpus, policy: Mined, anchors: list[int]) -> list[list[float]]:
     (mining,) = Minings(corpus.database).found("scored")
     found: dict[int, list[float]] = {anchor: [] for anchor in anchors}
-    for owners, _, _, scores, _ in policies.left(corpus.database, mining, policy):
+    for owners, _, _, scores, _ in policies.left(corpus.database, mining, policy, corpus.version):
         for owner, score in zip(owners.tolist(), scores.tolist(), strict=True):
             found[owner].append(score)
     return list(found.values())

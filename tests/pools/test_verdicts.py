@@ -256,3 +256,25 @@ def test_a_table_that_is_none_is_refused_whole(corpus: dp.Corpus, table: Any, sa
         corpus.relabel(table)
     assert corpus.version == version
     assert not corpus.sql("SELECT 1 FROM pair_verdicts").num_rows
+
+
+def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path: Path) -> None:
+    with corpus_of(tmp_path / "c.duckdb", 7) as corpus:
+        corpus.add_recipe(RECIPES["mined"])
+        corpus.mine(progress=False)
+        asked = [f"who is number {n}" for n in range(20)]
+        verdicts = {(q, f"number {n} it is"): "ambiguous" for q in asked for n in range(3)}
+        given: dict[str, Any] = {"recipes": ["r"], "batch_size": 4, "epochs": 4}
+        given |= {"by": "random", "apart": ("bm25", 1.0)}
+
+        def beside() -> int:
+            return sum(
+                (anchor, text) in verdicts
+                for batch in corpus.sampler(**given)
+                for anchor, positive in zip(batch["anchor"], batch["positive"], strict=True)
+                for text in {*batch["positive"], *batch["negative"]} - {positive}
+            )
+
+        assert beside() > 0
+        corpus.relabel(table_of(verdicts))
+        assert beside() == 0
