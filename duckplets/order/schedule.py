@@ -77,6 +77,7 @@ class Schedule:
         self.sources = sorted(sources)
         self.numbers = {name: number for number, name in enumerate(self.sources)}
         self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
+        self.first = begin  # step from which on it deals
         self._seed = seed
         self.together = batch // samples_per_draw if in_blocks else 1  # draws dealt together
         self._changes = list(mixture.changes(self.sources))
@@ -99,6 +100,12 @@ class Schedule:
         if isinstance(self.mixture.weights, str):
             found |= positive([self.mixture.declared(self.sources)])
         return found
+
+    def since(self, step: int) -> Schedule:
+        """Return the schedule as one that deals from a later step on, and counts as before."""
+        later = copy(self)
+        later.first = step
+        return later
 
     def with_event(self, step: int, event: Event) -> Schedule:
         """Return the schedule with other weights from a step on, without later events."""
@@ -148,7 +155,7 @@ class Schedule:
     @property
     def changes(self) -> list[int]:
         """The steps at which shares change, including the beginning."""
-        return [segment.step for segment in self._segments]
+        return sorted({max(self.first, segment.step) for segment in self._segments})
 
     def names_at(self, step: int) -> tuple[str, ...]:
         """Return the names of the sources drawn at a step."""
@@ -303,7 +310,7 @@ class RunSchedule:
         self.parts, newest = list(parts), parts[-1]
         self.mixture, self.events, self.batch = newest.mixture, newest._events, newest.batch
         self.sources, self.numbers, self.planned = newest.sources, newest.numbers, newest.planned
-        self._stops: list[float] = [*map(attrgetter("begin"), parts[1:]), inf]
+        self._stops: list[float] = [*map(attrgetter("first"), parts[1:]), inf]
 
     def at(self, step: int) -> Schedule:
         """Return the schedule of a step."""
@@ -335,10 +342,11 @@ class RunSchedule:
         """Return how many of the first positions each source gets."""
         found = dict.fromkeys(self.sources, 0)
         for part, stop in zip(self.parts, self._stops, strict=True):
-            upto = int(min(position, stop * self.batch))
-            own = part.samples(max(0, upto - part.begin * self.batch))
-            for name, count in zip(part.sources, own, strict=True):
-                found[name] += count
+            upto = int(min(position, stop * self.batch)) - part.begin * self.batch
+            before = (part.first - part.begin) * self.batch
+            own = zip(part.samples(max(before, upto)), part.samples(before), strict=True)
+            for name, (count, earlier) in zip(part.sources, own, strict=True):
+                found[name] += count - earlier
         return found
 
     def shares(self, step: int) -> dict[str, float]:

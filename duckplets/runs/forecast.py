@@ -17,6 +17,7 @@ from functools import partial
 from html import escape
 from itertools import pairwise
 from math import ceil, log2
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +94,8 @@ class Forecast:
             null for texts. ``fallback_anchors``: how many have fewer mined or given ones than a
             sample takes, or fewer in their source where ``negatives_from="split"`` lets all sources
             fill in. ``swap``: whether anchor and positive change places in half of the samples.
-            ``version``, where later ones of the corpus have joined: a stream has a row of each.
+            ``version`` and ``generation`` (of its candidates), where later ones have joined: a
+            stream has a row of each.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
     """
@@ -172,7 +174,7 @@ def _table(
     """Return what every stream of a part gets between changes of shares, in closed form."""
     streams, per_draw, swaps = part.streams, planner.samples_per_draw, planner.swaps
     size, rows, batch = len(streams), len(streams) * len(changes), planner.schedule.batch
-    upto = [part.samples(at - part.first) for at in (*(c * batch for c in changes), stop)]
+    upto = [part.samples(at - part.origin) for at in (*(c * batch for c in changes), stop)]
     samples = np.diff(np.array(upto), axis=0).reshape(rows)
     spans = pairwise([*changes, -(-stop // batch)])
     shares = np.array([part.shares(*span) for span in spans]).reshape(rows)
@@ -200,7 +202,9 @@ def _table(
     table = pa.table(columns, schema=SCHEMA)
     if len(planner.parts) == 1:
         return table
-    return table.append_column("version", pa.array([streams[0].version] * rows, pa.int64()))
+    for name in ("version", "generation"):
+        table = table.append_column(name, pa.array(of_streams(attrgetter(name)), pa.int64()))
+    return table
 
 
 def described(sampler: Sampler) -> Iterator[str]:
@@ -237,6 +241,11 @@ def described(sampler: Sampler) -> Iterator[str]:
         f"source in a new epoch"
         for join in settings.joins
     )
+    for taken in planner.parts:
+        if taken.goes_on:
+            keys = sorted({of.generation for of in taken.streams if of.generation is not None})
+            step = taken.first // schedule.batch
+            yield f"from step {step:,} on negatives of mining {listed(keys)}; epochs go on"
     if settings.batch_by:
         yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS])
     if settings.no_duplicates:
@@ -301,8 +310,10 @@ def warnings(sampler: Sampler) -> Iterator[str]:
 
 def unreached(planner: Planner) -> Iterator[str]:
     """Yield for every join how many anchors of the current epochs are not reached."""
-    for part in planner.parts[:-1]:
-        samples = part.samples(part.stop - part.first) // planner.samples_per_draw
+    for part, after in pairwise(planner.parts):
+        if after.goes_on:
+            continue
+        samples = part.samples(part.stop - part.origin) // planner.samples_per_draw
         left = sum(-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True))
         if left:
             yield (

@@ -28,7 +28,7 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
 from duckplets.pools import batch_keys, verdicts
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import messages, sources, state, versions
+from duckplets.runs import later_minings, messages, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
 from duckplets.runs.sampler import Sampler
@@ -261,6 +261,7 @@ def take_up(
             )
     sampler.go_on(
         *(saved.position, saved.events, saved.counts),
+        minings=saved.minings,
         drifted_from=saved.fingerprint,
         losses=saved.losses,
         sample_losses=saved.sample_losses,
@@ -322,6 +323,7 @@ def _opened(
     fetcher.padded_from = settings.padded_from(planner.epoch_start)
     open_source = partial(versions.add_source, settings, planner, read)
     sampler = Sampler(settings, planner, fetcher, state_path, open_source)
+    sampler.read_minings = partial(later_minings.read, database, read)
     if not settings.rank:
         left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
         saved = []

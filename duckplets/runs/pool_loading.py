@@ -106,7 +106,7 @@ def open_streams(
     if rule and rule["by"] not in ("source", "recipe"):
         keys = BatchKeys(database, rule, loading.where)
     streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
-    for (compiled, _), found in zip(wanted, pools, strict=True):
+    for (compiled, mined), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
             if recipe.name not in settings.optional.get(source, []):
@@ -131,6 +131,7 @@ def open_streams(
                 families=None if families is None else families.of(found.pool.anchors.records),
                 near=loading.near(source, found.pool) if settings.apart else None,
                 keyed=keyed,
+                generation=max((mining.key for mining, _ in mined), default=None),
             )
         )
     seen = {*map(attrgetter("source"), [*streams, *empty])}

@@ -23,8 +23,8 @@ from duckplets.order.mixture import Event
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
+from duckplets.runs import later_minings, state
 from duckplets.runs import metrics as figures
-from duckplets.runs import state
 from duckplets.runs.metrics import Losses, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from duckplets.order.schedule import Events, RunSchedule
     from duckplets.runs.forecast import Forecast
     from duckplets.runs.reader import FetchesSamples
+    from duckplets.runs.sources import Candidates
     from duckplets.runs.state import Counts
     from duckplets.samples.plan import Planner
 
@@ -89,6 +90,9 @@ class Sampler:
         self._state_path = state_path
         self._saves: list[dict[str, Any]] | None = None  # losses in the file, once read
         self._open_source = open_source
+        # reads what a run goes on with from a step on; a run of tokens has none
+        self.read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None
+        self.minings: list[tuple[int, Candidates]] = []  # taken, by the step they hold from
         self.owned: Any = None  # closed with it, such as the corpus
         self._drifted_from: Fingerprint | None = None  # fingerprint it was resumed from
         self.changed_from: int | None = None  # first position changed by another mixture
@@ -413,11 +417,13 @@ class Sampler:
         schedule = self._planner.schedule.with_event(step, Event(weights, temperature))
         self._open_sources(schedule)
         self._planner.check(schedule, [step], self._reader.end)
-        self._check_checkpoints(step)
+        self.check_checkpoints(step)
         self._reader.go_on_with(schedule, step * self._batch)
         return step
 
-    def _check_checkpoints(self, step: int) -> None:
+    take_minings = later_minings.take_minings
+
+    def check_checkpoints(self, step: int) -> None:
         """Refuse weights from a step on if a later checkpoint needs the present ones."""
         settings = self.settings
         if self._saves is None and not settings.rank:
@@ -436,7 +442,7 @@ class Sampler:
         """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
         position = self._used_up_to(step)
         events, counts = self._planner.schedule.events, self._reader.counter.known(position)
-        standing = state.standing(self.settings.fingerprint(), events, counts)
+        standing = state.standing(self.settings.fingerprint(), events, counts, self.minings)
         return {"position": position, **standing}
 
     def load_state_dict(
@@ -451,10 +457,10 @@ class Sampler:
         Raises:
             StateMismatchError: It is of another run; names every differing field.
         """
-        position, saved, events, counts = state.plain_state(state_dict)
+        position, saved, events, counts, minings = state.plain_state(state_dict)
         now = self.settings.fingerprint()
         refuse_mismatch(saved, now, allow_drift=allow_drift)
-        self.go_on(position, events, counts, drifted_from=saved)
+        self.go_on(position, events, counts, minings=minings, drifted_from=saved)
         self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
 
     @alone
@@ -464,11 +470,14 @@ class Sampler:
         events: Events,
         counts: Counts,
         *,
+        minings: Sequence[tuple[int, Candidates]] = (),
         drifted_from: Fingerprint,
         losses: pa.Table | None = None,
         sample_losses: pa.Table | None = None,
     ) -> None:
         """Continue where a run of these settings stood, with its events."""
+        if self.minings != [*minings]:
+            later_minings.take_up(self, minings)
         schedule = self._planner.schedule.with_events(events)
         self._open_sources(schedule)
         self.move(position)
@@ -520,6 +529,7 @@ class Sampler:
             events=schedule.events,
             samples=schedule.samples(position),
             counts=self._reader.counter.known(position),
+            minings=self.minings,
         )
         drifted, changed = self._drifted_from, self.changed_from
         state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +37,13 @@ log = logging.getLogger("duckplets")
 
 Fingerprint = dict[str, Any]
 Events = Mapping[int, Event]
+Taken = tuple[int, dict[str, Any]]
+"""A step, and the minings drawn from since, by source, recipe and scorer."""
 Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
+_OF_RUN = ("settings", "fingerprint", "joins", "events", "minings")
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
@@ -69,6 +73,7 @@ class Save:
     events: Events = field(default_factory=dict)  # weights set on the way, by step
     samples: Mapping[str, int] = field(default_factory=dict)  # before the position, by source
     counts: Counts = (0, {})
+    minings: Sequence[Taken] = ()  # taken on the way
     losses: pa.Table | None = None  # losses of the steps before; None for a new save
     sample_losses: pa.Table | None = None  # the highest of samples of these steps
 
@@ -107,14 +112,14 @@ def save(
         files.make_folder(path)
         migrate.create(path, "state")
     with _writing(path) as database:
-        plain = standing(saved.fingerprint, saved.events, saved.counts)
+        plain = standing(saved.fingerprint, saved.events, saved.counts, saved.minings)
         plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
         last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
         if last:
             known = _content(path, run, last[0][-1])[0]
             _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
-            if known["events"] != plain["events"]:
-                _refuse_otherwise(_read(path, run, last[0]).events, saved, saves)
+            if any(known.get(of) != plain.get(of) for of in ("events", "minings")):
+                _refuse_otherwise(_read(path, run, last[0]), saved, saves)
         before = [one["step"] for one in saves if one["tag"] == saved.tag]
         if saved.tag is None:
             database.run("runs/state/delete_latest", {"run": run})
@@ -151,13 +156,10 @@ def load(path: Path, run: str, tag: str | None = None) -> Save:
         losses = {"losses": database.table("runs/state/losses", upto)}
         worst = database.table("runs/state/sample_losses", {**upto, "most": KNOWN})
         losses |= {"sample_losses": worst}
-    taken = [
-        {step: event for step, event in one.events.items() if step < there.steps}
-        for one in (found, there)
-    ]
+    taken = [[of for of in _taken(one) if of[0] < there.steps] for one in (found, there)]
     if taken[0] != taken[1]:  # the run went another way since this checkpoint
         return replace(there, **losses)
-    last = {name: getattr(found, name) for name in ("settings", "fingerprint", "joins", "events")}
+    last = {name: getattr(found, name) for name in _OF_RUN}
     return replace(there, **last, **losses)
 
 
@@ -287,8 +289,10 @@ def unsavable(path: Path, *, asked: bool) -> list[str]:
     return [note]
 
 
-def standing(fingerprint: Fingerprint, events: Events, counts: Counts) -> dict[str, Any]:
-    """Return fingerprint, events and counts as JSON values, without zero counts."""
+def standing(
+    fingerprint: Fingerprint, events: Events, counts: Counts, minings: Sequence[Taken] = ()
+) -> dict[str, Any]:
+    """Return fingerprint, events, counts and minings as JSON values, without zero counts."""
     position, by_source = counts
     sources = {name: [*map(int, numbers)] for name, numbers in by_source.items() if any(numbers)}
     plain = [
@@ -296,11 +300,14 @@ def standing(fingerprint: Fingerprint, events: Events, counts: Counts) -> dict[s
         for step, of in events.items()
     ]
     counted = {"position": position, "sources": sources}
-    return {"fingerprint": fingerprint, "events": plain, "counts": counted}
+    taken = {"minings": [[*of] for of in minings]} if minings else {}
+    return {"fingerprint": fingerprint, "events": plain, "counts": counted, **taken}
 
 
-def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts]:
-    """Return position, fingerprint, events and counts from ``Sampler.state_dict``."""
+def plain_state(
+    given: Mapping[str, Any],
+) -> tuple[Any, Fingerprint, Events, Counts, Sequence[Taken]]:
+    """Return position, fingerprint, events, counts and minings from ``Sampler.state_dict``."""
     if not {"position", "fingerprint"} <= set(given):
         raise StateMismatchError(
             f"this is not a sampler's state, with position and fingerprint; it has "
@@ -314,11 +321,26 @@ def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Cou
         numbers = [found[0], *chain.from_iterable(sources.values())]
         if any(len(of) != 3 for of in sources.values()) or not all(n in _COUNT for n in numbers):
             raise ValueError("counts are a position, and three numbers a source")
-        return given["position"], dict(given["fingerprint"]), events, found
+        minings = [(int(step), _checked_minings(of)) for step, of in given.get("minings", [])]
+        return given["position"], dict(given["fingerprint"]), events, found, minings
     except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
         raise StateMismatchError(
             f"this sampler's state is damaged: {error}; give what state_dict() returned"
         ) from error
+
+
+def _checked_minings(given: Any) -> dict[str, Any]:
+    """Return minings by source, recipe and scorer, in their own types."""
+    return {
+        source: {
+            name: {
+                scorer: {"mining": int(of["mining"]), "digest": str(of["digest"])}
+                for scorer, of in taken.items()
+            }
+            for name, taken in recipes.items()
+        }
+        for source, recipes in given.items()
+    }
 
 
 def _last(database: Database, run: str) -> Save | None:
@@ -331,7 +353,7 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
     *columns, text = row
     content, place = _content(path, run, text)
     with place.making("state"):
-        _, fingerprint, events, counts = plain_state({"position": 0, **content})
+        _, fingerprint, events, counts, minings = plain_state({"position": 0, **content})
     return Save(
         run=run,
         **dict(zip(_COLUMNS, columns, strict=True)),
@@ -340,6 +362,7 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
         samples=content["samples"],
         events=events,
         counts=counts,
+        minings=minings,
     )
 
 
@@ -395,9 +418,14 @@ def _refuse_other(
             ) from None
 
 
-def _refuse_otherwise(events: Events, saved: Save, saves: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse weights that differ from the last save's before a checkpoint."""
-    for one, other in zip_longest(events.items(), saved.events.items()):
+def _taken(saved: Save) -> list[tuple[int, Any]]:
+    """Return weights and minings that were taken on the way, by step."""
+    return sorted([*saved.events.items(), *saved.minings], key=itemgetter(0))
+
+
+def _refuse_otherwise(last: Save, saved: Save, saves: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse weights or minings that differ from the last save's before a checkpoint."""
+    for one, other in zip_longest(_taken(last), _taken(saved)):
         if one != other:
             step = min(event[0] for event in (one, other) if event is not None)
             refuse_beyond(saved.run, saves, step * saved.batch, saved.batch)

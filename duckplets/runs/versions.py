@@ -22,7 +22,7 @@ from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
-from duckplets.order.schedule import Events
+from duckplets.order.schedule import Events, Schedule
 from duckplets.pools import batch_keys
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
@@ -99,17 +99,23 @@ def planned(
                 f"{settings.run!r} are integers: open another run"
             )
         graded = has_grades if graded is None else graded
-        planner = PLANNERS.get(version.no_duplicates, NoDuplicatesPlanner)(
-            streams,
-            schedule,
-            kind=version.kind,
-            seed=version.seed,
-            swap=version.swap,
-            graded=graded,
-            batch_by=version.batch_by.get("by"),
-        )
-        planners.append(planner)
+        planners.append(planner_of(version, streams, schedule, graded=graded))
     return settings, Planner(planners, end_of), [] if settings.joins else empty
+
+
+def planner_of(
+    version: RunSettings, streams: Sequence[Stream], schedule: Schedule, *, graded: bool
+) -> PartPlanner:
+    """Return the planner of a part of a run."""
+    return PLANNERS.get(version.no_duplicates, NoDuplicatesPlanner)(
+        streams,
+        schedule,
+        kind=version.kind,
+        seed=version.seed,
+        swap=version.swap,
+        graded=graded,
+        batch_by=version.batch_by.get("by"),
+    )
 
 
 def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSettings:

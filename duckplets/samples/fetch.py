@@ -151,6 +151,9 @@ class Fetcher:
         found |= self._made(samples, ["position", "source", "recipe"])
         if (versions != versions[0]).any():
             found["version"] = versions[plan.streams]
+        if len({(s.source, s.recipe.name, s.version) for s in self._streams}) < len(versions):
+            generations = pa.array([stream.generation for stream in self._streams], pa.int64())
+            found["generation"] = generations.take(column(plan.streams))
         if plan.displaced is not None:
             sources = text_column([None, *(stream.source for stream in self._streams)])
             found["displaced"] = sources.take(column(plan.displaced + 1))

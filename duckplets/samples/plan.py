@@ -7,13 +7,15 @@ can be planned alone, and the cutting of a run into blocks changes nothing. A ra
 own positions, unless samples depend on others of their batch (``no_duplicates``).
 
 A run is planned in parts, one after the other, each of one version of the corpus; most runs have
-one. When a later version joins, streams begin a new epoch.
+one. When a later version joins, streams begin a new epoch; with later minings (``take_minings``)
+they go on with theirs, since candidates change and anchors do not.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -175,9 +177,11 @@ class PartPlanner:
         self.swaps = swap and kind not in SINGLE
         self.is_graded = graded  # whether labels are numbers of any kind, rather than integers
         self.end: int | None = None  # end of the last epoch of the run
-        self.first = schedule.begin * schedule.batch  # position of the run at its beginning
+        self.origin = schedule.begin * schedule.batch  # position of the run it counts from
+        self.first = schedule.first * schedule.batch  # and from which on it holds
         self.stop = MAX_POSITION + 1  # and at the next part's
-        self.epoch = 0  # nominal epoch of the run at its beginning
+        self.goes_on = False  # whether with the epochs of the part before
+        self.epoch = 0  # nominal epoch of the run at its origin
         self.numbers = np.zeros(0, np.int64)  # number of its first stream in the run
         self._seed, self._swap_key = seed, key(seed, "swap")
         self._recipes: dict[int, tuple[list[int], Any]] = {}  # streams of each leaf, their dealer
@@ -308,13 +312,13 @@ class Planner:
 
     def __init__(self, parts: Sequence[PartPlanner], end_of: EndOf) -> None:
         self.parts, self.newest = list(parts), parts[-1]
-        last, epoch = self.newest, 0
+        last = self.newest
         self.needs_all, self.displaces, self.swaps = last.needs_all, last.displaces, last.swaps
         self.is_graded, self.samples_per_draw = last.is_graded, last.samples_per_draw
         self.epoch_length = last.epoch_length
         for part, after in pairwise(self.parts):
             part.stop = after.first
-            after.epoch = epoch = epoch - (part.first - part.stop) // part.epoch_length
+            after.epoch = part.epoch - (part.origin - part.stop) // part.epoch_length
         for part in self.parts if self.needs_all else ():  # others may end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
         self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
@@ -325,13 +329,35 @@ class Planner:
 
     def _end(self, part: PartPlanner, length: int, end_of: EndOf) -> int | None:
         """Return where the run ends, counted within a part with epochs of some length."""
-        end = end_of(lambda epoch: part.first + (epoch - part.epoch) * length)
-        return None if end is None else end - part.first
+        end = end_of(lambda epoch: part.origin + (epoch - part.epoch) * length)
+        return None if end is None else end - part.origin
 
     def add(self, part: PartPlanner, streams: Sequence[Any]) -> None:
         """Add the streams of sources that a part draws from later on."""
         part.add(streams)
         self._number(part, streams)
+
+    def go_on_by(self, part: PartPlanner) -> None:
+        """Plan by a part that goes on with the epochs of the one in force where it begins."""
+        before = self.at(part.first)
+        part.stop, part.epoch, part.end = before.stop, before.epoch, before.end
+        part.goes_on = True
+        self._number(part, part.streams)
+        cut = copy(before)  # others may be planning by it
+        cut.stop = part.first
+        at = self.parts.index(before)
+        self.parts = [*self.parts[:at], cut, part, *self.parts[at + 1 :]]
+        self.newest = self.parts[-1]
+        self.deal_by(RunSchedule([*map(attrgetter("schedule"), self.parts)]))
+
+    def without_later(self) -> None:
+        """Forget the parts that go on with the epochs of others."""
+        self.parts = [part for part in self.parts if not part.goes_on]
+        stops = [*map(attrgetter("first"), self.parts[1:]), MAX_POSITION + 1]
+        for part, stop in zip(self.parts, stops, strict=True):
+            part.stop = stop
+        self.newest = self.parts[-1]
+        self.deal_by(RunSchedule([*map(attrgetter("schedule"), self.parts)]))
 
     def _number(self, part: PartPlanner, streams: Sequence[Any]) -> None:
         new = len(self.streams) + np.arange(len(streams))
@@ -360,8 +386,8 @@ class Planner:
         for part in self.parts:
             low, high = np.searchsorted(positions, [part.first, part.stop]).tolist()
             if low < high or (part is self.newest and not plans):
-                plan = part.plan_at(positions[low:high] - part.first)
-                own, gave = plan.positions + part.first, plan.displaced
+                plan = part.plan_at(positions[low:high] - part.origin)
+                own, gave = plan.positions + part.origin, plan.displaced
                 plan = replace(plan, positions=own, streams=part.numbers[plan.streams])
                 if gave is not None:
                     plan = replace(plan, displaced=np.where(gave < 0, -1, part.numbers[gave]))
@@ -372,27 +398,28 @@ class Planner:
         """Return how often the anchors of each source have come before a position."""
         found = dict.fromkeys(self.schedule.sources, 0.0)
         for part in self.parts:
-            samples = part.schedule.samples(max(0, min(position, part.stop) - part.first))
-            for name, count in zip(part.schedule.sources, samples, strict=True):
-                found[name] += count / max(1, part.length_of(name))
+            before, upto = part.first - part.origin, min(position, part.stop) - part.origin
+            own = (part.schedule.samples(at) for at in (before, max(before, upto)))
+            for name, earlier, count in zip(part.schedule.sources, *own, strict=True):
+                found[name] += (count - earlier) / max(1, part.length_of(name))
         return found
 
     def epoch_at(self, position: int) -> int:
         """Return the nominal epoch of a position, counting one cut off by the end of a part."""
         part = self.at(position)
-        return part.epoch + (position - part.first) // part.epoch_length
+        return part.epoch + (position - part.origin) // part.epoch_length
 
     def epoch_start(self, epoch: int) -> int:
         """Return the first position of a nominal epoch."""
         number = bisect_right(self.parts, epoch, key=lambda part: part.epoch) - 1
         part = self.parts[number]
-        return part.first + (epoch - part.epoch) * part.epoch_length
+        return part.origin + (epoch - part.epoch) * part.epoch_length
 
     def block(self, position: int) -> tuple[int, int]:
         """Return the block, within which samples change places, of a position."""
         part = self.at(position)
-        low, high = part.block(position - part.first)
-        return part.first + low, min(part.first + high, part.stop)
+        low, high = part.block(position - part.origin)
+        return part.origin + low, min(part.origin + high, part.stop)
 
     def next_change(self, position: int) -> int:
         """Return the first step, from a position on, at which the draws may change."""
@@ -404,12 +431,12 @@ class Planner:
         for part, schedule in zip(self.parts, before.parts, strict=True):
             length = sum(map(part.length_of, schedule.planned))
             changed = part.first_change(schedule, self._end(part, length, end_of))
-            if changed is not None and part.first + changed < part.stop:
-                return part.first + changed
+            if changed is not None and part.origin + changed < part.stop:
+                return part.origin + changed
         return None
 
     def check(self, schedule: RunSchedule, steps: Iterable[int], end: int | None) -> None:
         """Refuse a schedule whose batches cannot be filled at some steps."""
         for part, own in zip(self.parts, schedule.parts, strict=True):
             some = [step for step in steps if part.first <= step * schedule.batch < part.stop]
-            part.check(own, some, None if end is None else end - part.first)
+            part.check(own, some, None if end is None else end - part.origin)

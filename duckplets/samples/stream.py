@@ -70,6 +70,7 @@ class Stream:
     families: Words | None = None  # of each anchor, where samples of one are kept apart
     near: NearTexts | None = None  # texts kept from the batch of each anchor, if any are
     keyed: KeyedOrder | None = None  # the order of anchors, where batches have few keys
+    generation: int | None = None  # number of the newest mining its candidates are of
 
     bucket = None  # length bucket: batches are of all lengths
 

@@ -90,7 +90,9 @@ def ours(
     write_mining(corpus, RECIPE, rows, source="s", positives=known)
     found: list[list[int]] = [[] for _ in positives]
     (mining,) = Minings(corpus.database).found("peer")
-    for anchors, _, documents, *_ in policies.left(corpus.database, mining, settings, corpus.version):
+    for anchors, _, documents, *_ in policies.left(
+        corpus.database, mining, settings, corpus.version
+    ):
         for anchor, document in zip(anchors.tolist(), documents.tolist(), strict=True):
             found[anchor].append(document)
     return found
