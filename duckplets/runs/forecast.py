@@ -153,6 +153,7 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         if own := [step for step in part.schedule.changes if step * batch < stop]:
             tables.append(_table(planner, part, sampler._reader.fetcher, own, stop))
     stretches = sum(step * batch < end for step in changes)
+    stretches -= sum(part.goes_on and part.first < end for part in planner.parts)
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
     return Forecast(

@@ -28,7 +28,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "negatives": {"no_duplicates": "negatives", "negatives": 2},
     "apart": {"apart": ("judge", 0.9), "batch_size": 4},
     "keys": {"batch_by": "meta['topic']", "batch_size": 8},
-    "bounded apart": {"epochs": 3, "no_duplicates": True, "batch_size": 5},
+    "bounded apart": {"epochs": 3, "no_duplicates": True, "batch_size": 6},
     "bounded": {"epochs": 3, "remainder": "pad"},
 }
 
