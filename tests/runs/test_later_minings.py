@@ -158,8 +158,16 @@ def test_minings_weights_and_versions_may_all_come(tmp_path: Path) -> None:
             kept = 3 * 16
             assert joined.served(0, kept)["generation"] == served["generation"][:kept]
             assert set(joined.served(kept, 320)["version"].to_pylist()) == {corpus.version}
+            for _ in range(8):
+                next(joined)
+            epoch = joined.epoch
+            mine(corpus, 5)
+            assert joined.take_minings() == 11
+            assert joined.epoch == epoch > 0
+            joined.set_epoch(epoch + 1)
             joined.save()
             again = joined.served(0, 320)
+            assert {row["generation"] for row in again.slice(176).to_pylist()} >= {9, 10}
         with corpus.resume() as resumed:
             assert resumed.served(0, 320) == again
 
