@@ -29,7 +29,15 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 WITH_TORCH_PAGES = {"training.md"}  # tests/adapters runs these
 # tests/adapters runs these
 WITH_TORCH = {
-    *("checkpoints", "distillation", "finetune", "instructions", "pretraining", "rerank"),
+    *(
+        "checkpoints",
+        "distillation",
+        "finetune",
+        "instructions",
+        "mining_again",
+        "pretraining",
+        "rerank",
+    ),
     "similarity",
     "two_ranks",
 }

@@ -325,7 +325,7 @@ def unreached(planner: Planner) -> Iterator[str]:
 
 def oddities(planner: PartPlanner) -> Iterator[str]:
     """Yield streams visited far more often than others of their source, and mixed labels."""
-    rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
+    rates = planner.recipe_parts() / np.array([*map(len, planner.streams)])
     for source in dict.fromkeys(planner.sources.tolist()):
         of_source = np.flatnonzero((planner.sources == source) & (rates > 0))
         if not len(of_source):

@@ -106,7 +106,7 @@ def read(
             raise SamplerError(
                 f"take_minings: recipe {recipe.name!r} leaves out anchors with too few candidates "
                 f"(when_short='drop'), and anchors stay as they are; give its policy "
-                f"when_short='backfill' when the run is opened"
+                f"when_short='random' when the run is opened"
             )
     streams, _ = load(now, {stream.source for stream in before.streams})
     for one, other in zip_longest(before.streams, streams):

@@ -186,7 +186,7 @@ def resume_run(
     )
     with closed_on_error(sampler):
         was = replace(sampler.settings, mixture=before.mixture)
-        if joining is not None and (joins := sampler.settings.joins):  # it has minings of its own
+        if (joins := sampler.settings.joins) != before.joins:  # what joins has minings of its own
             step = joins[-1]["step"]
             saved = replace(saved, minings=[of for of in saved.minings if of[0] < step])
         take_up(sampler, saved, edited, partial(schedule_of, was))

@@ -131,7 +131,7 @@ def open_streams(
                 families=None if families is None else families.of(found.pool.anchors.records),
                 near=loading.near(source, found.pool) if settings.apart else None,
                 keyed=keyed,
-                generation=max((mining.key for mining, _ in mined), default=None),
+                generation=max(mining.key for mining, _ in mined) if mined else None,
             )
         )
     seen = {*map(attrgetter("source"), [*streams, *empty])}

@@ -137,7 +137,8 @@ def name_of(function: Any, error: type[DuckpletsError] = VectorError) -> str:
     if isinstance(function, partial):
         raise error("a partial function has no name to tie its results to; give made_by='NAME'")
     named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    module = named.__module__.replace("__mp_main__", "__main__")  # as children call it
+    return f"{module}.{named.__qualname__}"
 
 
 @lru_cache(maxsize=1)  # searches by text come one after the other

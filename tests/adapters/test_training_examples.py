@@ -95,6 +95,12 @@ def test_a_killed_distillation_goes_on_with_the_same_losses(example):
     assert "resumed at step 20, with the losses of the unbroken run: True" in printed
 
 
+def test_a_killed_run_that_mines_again_goes_on_with_the_same_negatives(example):
+    printed = example("mining_again")
+    assert "from step 20 on: mining 2\nfrom step 40 on: mining 3\nkilled (signal 9)" in printed
+    assert "resumed at step 40, with the negatives of the unbroken run: True" in printed
+
+
 @thorough
 def test_two_ranks_have_the_batches_of_one(tmp_path):
     printed = program("two_ranks", tmp_path, "-W", "error")
