@@ -144,7 +144,7 @@ def test_workers_killed_all_the_time_change_nothing(
         with (
             corpus_of(tmp_path / f"{name}.duckdb", 5_000, 7) as corpus,
             local(workers) if name == "engine" else nullcontext() as engine,
-            killed(1.5) if name == "engine" else nullcontext(["none"]) as gone,
+            killed(0.4) if name == "engine" else nullcontext(["none"]) as gone,
         ):
             for work in SAME.values():
                 work(corpus, engine)

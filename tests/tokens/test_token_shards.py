@@ -273,7 +273,8 @@ def test_a_killed_export_goes_on(
             killed += process.wait() == -signal.SIGKILL
     assert killed
     monkeypatch.setattr(making, "_PART", (20_000, 200))  # what is there is of such parts
-    assert shards(out, split=SPLITS, home=corpus_file.parent).made
+    left = shards(out, split=SPLITS, home=corpus_file.parent).made
+    assert left or THOROUGH  # so many rounds may have made them all
     assert digests(out) == digests(folder)
     assert status(out)["stage"] == "completed"
     assert dp.verify(out).ok
