@@ -153,7 +153,7 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         if own := [step for step in part.schedule.changes if step * batch < stop]:
             tables.append(_table(planner, part, sampler._reader.fetcher, own, stop))
     stretches = sum(step * batch < end for step in changes)
-    stretches -= sum(part.goes_on and part.first < end for part in planner.parts)
+    stretches -= sum(of.minings is not None and of.first < end for of in planner.parts)
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
     return Forecast(
@@ -243,7 +243,7 @@ def described(sampler: Sampler) -> Iterator[str]:
         for join in settings.joins
     )
     for taken in planner.parts:
-        if taken.goes_on:
+        if taken.minings is not None:
             keys = sorted({of.generation for of in taken.streams if of.generation is not None})
             step = taken.first // schedule.batch
             yield f"from step {step:,} on negatives of mining {listed(keys)}; epochs go on"
@@ -312,7 +312,7 @@ def warnings(sampler: Sampler) -> Iterator[str]:
 def unreached(planner: Planner) -> Iterator[str]:
     """Yield for every join how many anchors of the current epochs are not reached."""
     for part, after in pairwise(planner.parts):
-        if after.goes_on:
+        if after.minings is not None:
             continue
         samples = part.samples(part.stop - part.origin) // planner.samples_per_draw
         left = sum(-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,10 @@ from duckplets.runs.versions import Read, planner_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+    from duckplets.pools.arrays import Pool
     from duckplets.runs.sampler import Sampler
     from duckplets.samples.plan import PartPlanner
+    from duckplets.samples.stream import Stream
 
 
 @alone
@@ -108,17 +110,25 @@ def read(
                 f"(when_short='drop'), and anchors stay as they are; give its policy "
                 f"when_short='random' when the run is opened"
             )
-    streams, _ = load(now, {stream.source for stream in before.streams})
-    for one, other in zip_longest(before.streams, streams):
-        if (
-            one is None
-            or other is None
-            or not np.array_equal(one.pool.anchors.records, other.pool.anchors.records)
-        ):
-            of = one or other
+    found, _ = load(now, {stream.source for stream in before.streams})
+    streams: list[Stream] = []
+    for one, other in zip_longest(before.streams, found):
+        of = one or other
+        if one is None or other is None or not _alike(one.pool, other.pool):
             raise StateMismatchError(
                 f"take_minings: source {of.source!r}, recipe {of.recipe.name!r} has other anchors "
                 f"with these minings than run {settings.run!r}; open another run"
             )
+        # a run that mines often shares what does not change
+        shared = replace(one.pool, compiled=other.pool.compiled)
+        streams.append(replace(other, pool=shared))
     schedule = before.schedule.since(step)
-    return planner_of(now, streams, schedule, graded=before.is_graded), given
+    part = planner_of(now, streams, schedule, graded=before.is_graded)
+    part.minings = given
+    return part, given
+
+
+def _alike(one: Pool, other: Pool) -> bool:
+    """Return whether pools have the same anchors and negatives."""
+    pairs: list[Any] = [(one.anchors, other.anchors), (one.negatives, other.negatives)]
+    return all(np.array_equal(a.chunks, b.chunks) for a, b in pairs if a is not None)

@@ -126,7 +126,11 @@ def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSetting
 
 def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:
     """Add the streams of a source not drawn so far, for every version."""
-    for part, version in zip(planner.parts, settings.versions, strict=True):
+    versions, version = iter(settings.versions), settings
+    for part in planner.parts:
+        version = (
+            next(versions) if part.minings is None else replace(version, candidates=part.minings)
+        )
         if source in version.sources and source not in {of.source for of in part.streams}:
             streams, empty = read(version, [source])
             if empty and part is planner.newest:

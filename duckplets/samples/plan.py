@@ -180,7 +180,8 @@ class PartPlanner:
         self.origin = schedule.begin * schedule.batch  # position of the run it counts from
         self.first = schedule.first * schedule.batch  # and from which on it holds
         self.stop = MAX_POSITION + 1  # and at the next part's
-        self.goes_on = False  # whether with the epochs of the part before
+        # What it draws from, where it goes on with the epochs of the part before.
+        self.minings: dict[str, Any] | None = None
         self.epoch = 0  # nominal epoch of the run at its origin
         self.numbers = np.zeros(0, np.int64)  # number of its first stream in the run
         self._seed, self._swap_key = seed, key(seed, "swap")
@@ -341,7 +342,6 @@ class Planner:
         """Plan by a part that goes on with the epochs of the one in force where it begins."""
         before = self.at(part.first)
         part.stop, part.epoch, part.end = before.stop, before.epoch, before.end
-        part.goes_on = True
         self._number(part, part.streams)
         cut = copy(before)  # others may be planning by it
         cut.stop = part.first
@@ -352,7 +352,7 @@ class Planner:
 
     def without_later(self) -> None:
         """Forget the parts that go on with the epochs of others."""
-        self.parts = [part for part in self.parts if not part.goes_on]
+        self.parts = [part for part in self.parts if part.minings is None]
         stops = [*map(attrgetter("first"), self.parts[1:]), MAX_POSITION + 1]
         for part, stop in zip(self.parts, stops, strict=True):
             part.stop = stop

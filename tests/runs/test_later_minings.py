@@ -207,3 +207,22 @@ def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path: Pat
         mine(corpus, 7)
         with pytest.raises(dp.StateMismatchError, match="stale"):
             plain.take_minings()
+
+
+def test_a_source_that_is_first_drawn_later_has_the_minings_of_its_step(tmp_path: Path) -> None:
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        run: dict[str, Any] = {"recipes": ["r"], "batch_size": 16, "mixture": {"a": 1, "b": 0}}
+        sampler = corpus.sampler(**run)
+        next(sampler)
+        mine(corpus, 2)
+        assert sampler.take_minings() == 1
+        next(sampler)
+        assert sampler.set_weights({"a": 1, "b": 1}) == 2
+        served = sampler.served(0, 160).to_pylist()
+        of = {(row["source"], row["generation"], row["step"] > 0) for row in served}
+        assert of - {("a", None, True), ("b", None, True), ("a", None, False)} == {
+            *(("a", 1, False), ("a", 3, True), ("b", 4, True))
+        }
+        sampler.save()
+        with corpus.resume() as resumed:
+            assert resumed.served(0, 160).to_pylist() == served
