@@ -27,7 +27,7 @@ from duckplets.recipes.recipes import Preset, TripletRecipe, checked_preset
 
 __all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export_negatives"]
 
-Format = Literal["sentence-transformers", "flagembedding", "ms-swift", "tevatron", "beir"]
+Format = Literal["sentence-transformers", "flagembedding", "ms-swift", "tevatron", "pylate", "beir"]
 WhenShort = Literal["keep", "drop", "random"]
 Documents = Literal["split", "all"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
@@ -94,8 +94,9 @@ def export_negatives(
     Args:
         path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
             and ``ms-swift`` FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and
-            ``corpus.jsonl``, or FILE.jsonl of ``passages``; ``beir`` a folder with
-            ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
+            ``corpus.jsonl``, or FILE.jsonl of ``passages``; ``pylate`` a folder with
+            ``train.jsonl`` (ids with scores), ``queries.jsonl`` and ``documents.jsonl``; ``beir``
+            a folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
         format: Whose format. ``beir`` is an evaluation set and needs no mining.
         recipe: A recipe or the name of one; by default the one with the most mined anchors, of
             plain pairs and of ``beir`` else the first that a sampler would draw.

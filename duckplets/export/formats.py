@@ -9,6 +9,8 @@
   the recipe's instruction as a message of the system.
 - ``tevatron``: ids with a corpus beside them, or passages in every row. The key in ``corpus.jsonl``
   is ``text``, which its code reads, also for the passages of version 1. Titles are empty.
+- ``pylate``: ids with scores for distillation (``KDProcessing``), queries and documents beside
+  them: positives come first, with the score of the anchor's lowest-scoring one.
 - ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
   anchors in a held-out split, documents its possible negatives and its positives. Anchors of equal
   text are one query, with the positives of all of them.
@@ -44,6 +46,7 @@ Rows = Iterator[Row]
 
 _TOLD = 1000  # anchors between two progress calls
 _TRAIN, _CORPUS, _QUERIES = "train.jsonl", "corpus.jsonl", "queries.jsonl"
+_DOCUMENTS = "documents.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,6 +260,30 @@ def _passages(example: Example, wanted: ExportRequest) -> Rows:
     yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
 
 
+# -- PyLate -------------------------------------------------------------------------------------
+
+
+def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
+    """Write a folder of ids with scores, queries and documents."""
+    with json_lines(path / _QUERIES) as write_query:
+
+        def scored(example: Example, _: ExportRequest) -> Rows:
+            write_query({"query_id": example.id, "text": example.text})
+            documents = [*example.positives, *example.negatives]
+            own = [example.positive_score] * len(example.positives)
+            yield {
+                "query_id": example.id,
+                "document_ids": [document.id for document in documents],
+                "scores": [*own, *example.scores],
+            }
+
+        tally = _write_rows(scored, reader, replace(wanted, scores=True), path / _TRAIN, work)
+    with json_lines(path / _DOCUMENTS) as write:
+        for document in reader.documents():
+            write({"document_id": document.id, "text": document.text})
+    return tally
+
+
 # -- BEIR ---------------------------------------------------------------------------------------
 
 
@@ -320,6 +347,11 @@ FORMS: dict[str, ExportFormat] = {
         },
         scored=("passages",),
         write=_tevatron,
+    ),
+    "pylate": ExportFormat(
+        places={"": ExportPlace(files=(_TRAIN, _QUERIES, _DOCUMENTS))},
+        scored=("",),
+        write=_pylate,
     ),
     "beir": ExportFormat(
         places={"": ExportPlace(files=(_CORPUS, _QUERIES, "qrels/*.tsv"))}, mined=False, write=_beir

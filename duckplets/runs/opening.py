@@ -188,7 +188,8 @@ def resume_run(
         was = replace(sampler.settings, mixture=before.mixture)
         if (joins := sampler.settings.joins) != before.joins:  # what joins has minings of its own
             step = joins[-1]["step"]
-            saved = replace(saved, minings=[of for of in saved.minings if of[0] < step])
+            earlier = tuple(of for of in saved.way.minings if of[0] < step)
+            saved = replace(saved, way=saved.way._replace(minings=earlier))
         take_up(sampler, saved, edited, partial(schedule_of, was))
         sampler.unused = sources.unused_minings(database, now, sampler._planner.streams)
         if not now.rank:
@@ -264,7 +265,7 @@ def take_up(
             )
     sampler.go_on(
         *(saved.position, saved.events, saved.counts),
-        minings=saved.minings,
+        way=saved.way,
         drifted_from=saved.fingerprint,
         losses=saved.losses,
         sample_losses=saved.sample_losses,

@@ -13,9 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
 from duckplets.base.sanitize import html_table, shown
 from duckplets.errors import SamplerError, StateMismatchError
@@ -92,7 +94,7 @@ class Sampler:
         self._open_source = open_source
         # reads what a run goes on with from a step on; a run of tokens has none
         self.read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None
-        self.minings: list[tuple[int, Candidates]] = []  # taken, by the step they hold from
+        self.way = state.STRAIGHT
         self.owned: Any = None  # closed with it, such as the corpus
         self._drifted_from: Fingerprint | None = None  # fingerprint it was resumed from
         self.changed_from: int | None = None  # first position changed by another mixture
@@ -237,6 +239,17 @@ class Sampler:
         self._reader.forget()
 
     @alone
+    def skip(self, steps: int) -> int:
+        """Pass over the next steps, as after a spike of the loss; return the step gone on with.
+
+        A save keeps it with the run: ``served`` marks their samples, which count as taken else.
+        """
+        steps = integer("steps", steps, 0, MAX_POSITION // self._batch, say_high=False)
+        self.way = self.way._replace(skipped=(*self.way.skipped, (self.step, steps)))
+        self.move(min(self._position + steps * self._batch, self._reader.bounded(MAX_POSITION)))
+        return self.step
+
+    @alone
     def stride(self, worker: int, workers: int) -> None:
         """Take every ``workers``-th batch from now on, beginning with the ``worker``-th."""
         if not 0 <= worker < workers:
@@ -254,10 +267,11 @@ class Sampler:
         """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
 
         Columns: ``step``, ``position``, ``source``, ``recipe``, where the run has taken later ones
-        the ``version`` of the corpus that it is drawn from, with ``no_duplicates=True``
-        ``displaced`` (the source of the sample that gave its position to this one; null for most),
-        ``swapped``, for pairs ``label``, and for each text ``anchor_record_id``,
-        ``anchor_section``, ``anchor_window`` and so on; of messages ``record_id``.
+        the ``version`` of the corpus that it is drawn from or the ``generation`` of minings, with
+        ``no_duplicates=True`` ``displaced`` (the source of the sample that gave its position to
+        this one; null for most), ``swapped``, for pairs ``label``, and for each text
+        ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of messages
+        ``record_id``; ``skipped``, where the run has skipped some.
         """
         last = self._reader.bounded(MAX_POSITION)
         start = integer("start", start, -MAX_POSITION, MAX_POSITION, say_high=False)
@@ -275,7 +289,13 @@ class Sampler:
             with fetcher.sound():
                 plan = self._planner.plan(low, min(low + _ROWS, stop))
                 found.append(fetcher.identities(plan, self._batch))
-        return pa.concat_tables(found).combine_chunks()
+        table = pa.concat_tables(found).combine_chunks()
+        if not self.way.skipped:
+            return table
+        steps, skipped = table["step"].to_numpy(), np.zeros(len(table), dtype=bool)
+        for step, many in self.way.skipped:
+            skipped |= (steps >= step) & (steps < step + many)
+        return table.append_column("skipped", column(skipped))
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
@@ -442,7 +462,7 @@ class Sampler:
         """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
         position = self._used_up_to(step)
         events, counts = self._planner.schedule.events, self._reader.counter.known(position)
-        standing = state.standing(self.settings.fingerprint(), events, counts, self.minings)
+        standing = state.standing(self.settings.fingerprint(), events, counts, self.way)
         return {"position": position, **standing}
 
     def load_state_dict(
@@ -457,10 +477,10 @@ class Sampler:
         Raises:
             StateMismatchError: It is of another run; names every differing field.
         """
-        position, saved, events, counts, minings = state.plain_state(state_dict)
+        position, saved, events, counts, way = state.plain_state(state_dict)
         now = self.settings.fingerprint()
         refuse_mismatch(saved, now, allow_drift=allow_drift)
-        self.go_on(position, events, counts, minings=minings, drifted_from=saved)
+        self.go_on(position, events, counts, way=way, drifted_from=saved)
         self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
 
     @alone
@@ -470,14 +490,15 @@ class Sampler:
         events: Events,
         counts: Counts,
         *,
-        minings: Sequence[tuple[int, Candidates]] = (),
+        way: state.Way = state.STRAIGHT,
         drifted_from: Fingerprint,
         losses: pa.Table | None = None,
         sample_losses: pa.Table | None = None,
     ) -> None:
         """Continue where a run of these settings stood, with its events."""
-        if self.minings != [*minings]:
-            later_minings.take_up(self, minings)
+        if self.way.minings != way.minings:
+            later_minings.take_up(self, way.minings)
+        self.way = way
         schedule = self._planner.schedule.with_events(events)
         self._open_sources(schedule)
         self.move(position)
@@ -529,7 +550,7 @@ class Sampler:
             events=schedule.events,
             samples=schedule.samples(position),
             counts=self._reader.counter.known(position),
-            minings=self.minings,
+            way=self.way,
         )
         drifted, changed = self._drifted_from, self.changed_from
         state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.documents import StoredJson
@@ -37,13 +37,11 @@ log = logging.getLogger("duckplets")
 
 Fingerprint = dict[str, Any]
 Events = Mapping[int, Event]
-Taken = tuple[int, dict[str, Any]]
-"""A step, and the minings drawn from since, by source, recipe and scorer."""
 Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
-_OF_RUN = ("settings", "fingerprint", "joins", "events", "minings")
+_OF_RUN = ("settings", "fingerprint", "joins", "events", "way")
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
@@ -53,6 +51,21 @@ _STATE: dict[Any, Any] = {
     "samples": {str: _COUNT},
     "counts": {"position": _COUNT, "sources": {str: [_COUNT]}},
 }
+
+
+class Way(NamedTuple):
+    """What a run met on its way, besides weights.
+
+    Attributes:
+        minings: A step, and what is drawn from since, by source, recipe and scorer.
+        skipped: A step, and how many steps from it on were passed over.
+    """
+
+    minings: tuple[tuple[int, dict[str, Any]], ...] = ()
+    skipped: tuple[tuple[int, int], ...] = ()
+
+
+STRAIGHT = Way()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +86,7 @@ class Save:
     events: Events = field(default_factory=dict)  # weights set on the way, by step
     samples: Mapping[str, int] = field(default_factory=dict)  # before the position, by source
     counts: Counts = (0, {})
-    minings: Sequence[Taken] = ()  # taken on the way
+    way: Way = STRAIGHT
     losses: pa.Table | None = None  # losses of the steps before; None for a new save
     sample_losses: pa.Table | None = None  # the highest of samples of these steps
 
@@ -112,7 +125,7 @@ def save(
         files.make_folder(path)
         migrate.create(path, "state")
     with _writing(path) as database:
-        plain = standing(saved.fingerprint, saved.events, saved.counts, saved.minings)
+        plain = standing(saved.fingerprint, saved.events, saved.counts, saved.way)
         plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
         last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
         if last:
@@ -289,10 +302,8 @@ def unsavable(path: Path, *, asked: bool) -> list[str]:
     return [note]
 
 
-def standing(
-    fingerprint: Fingerprint, events: Events, counts: Counts, minings: Sequence[Taken] = ()
-) -> dict[str, Any]:
-    """Return fingerprint, events, counts and minings as JSON values, without zero counts."""
+def standing(fingerprint: Fingerprint, events: Events, counts: Counts, way: Way) -> dict[str, Any]:
+    """Return fingerprint, events, counts and way as JSON values, without what is empty."""
     position, by_source = counts
     sources = {name: [*map(int, numbers)] for name, numbers in by_source.items() if any(numbers)}
     plain = [
@@ -300,14 +311,12 @@ def standing(
         for step, of in events.items()
     ]
     counted = {"position": position, "sources": sources}
-    taken = {"minings": [[*of] for of in minings]} if minings else {}
-    return {"fingerprint": fingerprint, "events": plain, "counts": counted, **taken}
+    met = {name: [[*of] for of in some] for name, some in way._asdict().items() if some}
+    return {"fingerprint": fingerprint, "events": plain, "counts": counted, **met}
 
 
-def plain_state(
-    given: Mapping[str, Any],
-) -> tuple[Any, Fingerprint, Events, Counts, Sequence[Taken]]:
-    """Return position, fingerprint, events, counts and minings from ``Sampler.state_dict``."""
+def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts, Way]:
+    """Return position, fingerprint, events, counts and way from ``Sampler.state_dict``."""
     if not {"position", "fingerprint"} <= set(given):
         raise StateMismatchError(
             f"this is not a sampler's state, with position and fingerprint; it has "
@@ -321,8 +330,11 @@ def plain_state(
         numbers = [found[0], *chain.from_iterable(sources.values())]
         if any(len(of) != 3 for of in sources.values()) or not all(n in _COUNT for n in numbers):
             raise ValueError("counts are a position, and three numbers a source")
-        minings = [(int(step), _checked_minings(of)) for step, of in given.get("minings", [])]
-        return given["position"], dict(given["fingerprint"]), events, found, minings
+        way = Way(
+            tuple((int(step), _checked_minings(of)) for step, of in given.get("minings", [])),
+            tuple((int(step), int(steps)) for step, steps in given.get("skipped", [])),
+        )
+        return given["position"], dict(given["fingerprint"]), events, found, way
     except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
         raise StateMismatchError(
             f"this sampler's state is damaged: {error}; give what state_dict() returned"
@@ -353,7 +365,7 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
     *columns, text = row
     content, place = _content(path, run, text)
     with place.making("state"):
-        _, fingerprint, events, counts, minings = plain_state({"position": 0, **content})
+        _, fingerprint, events, counts, way = plain_state({"position": 0, **content})
     return Save(
         run=run,
         **dict(zip(_COLUMNS, columns, strict=True)),
@@ -362,7 +374,7 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
         samples=content["samples"],
         events=events,
         counts=counts,
-        minings=minings,
+        way=way,
     )
 
 
@@ -420,7 +432,7 @@ def _refuse_other(
 
 def _taken(saved: Save) -> list[tuple[int, Any]]:
     """Return weights and minings that were taken on the way, by step."""
-    return sorted([*saved.events.items(), *saved.minings], key=itemgetter(0))
+    return sorted([*saved.events.items(), *saved.way.minings], key=itemgetter(0))
 
 
 def _refuse_otherwise(last: Save, saved: Save, saves: Sequence[Mapping[str, Any]]) -> None:

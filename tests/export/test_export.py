@@ -218,6 +218,22 @@ def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_pat
     assert len({row["query_id"] for row in rows}) == len(rows)
 
 
+def test_ids_with_scores_lead_to_queries_and_documents(corpus: dp.Corpus, tmp_path: Path) -> None:
+    report = written(corpus, tmp_path / "out", format="pylate", negatives=4)
+    anchors, left_out = kept(expected(corpus, negatives=4), scores=True)
+    assert report.left_out == left_out
+    rows, queries, documents = (
+        json_rows(tmp_path / "out" / f"{name}.jsonl") for name in ("train", "queries", "documents")
+    )
+    assert_schema(rows, {"query_id": "str", "document_ids": "[str]", "scores": "[float]"})
+    text_of = {row["document_id"]: row["text"] for row in documents}
+    assert [(row["query_id"], row["text"]) for row in queries] == [(a.id, a.text) for a in anchors]
+    for row, a in zip(rows, anchors, strict=True):
+        texts = [text_of[name] for name in row["document_ids"]]
+        assert texts == [text for _, text in [*a.positives, *a.negatives]]
+        assert row["scores"] == [a.positive_score] * len(a.positives) + a.scores
+
+
 @pytest.mark.parametrize("scores", some([True, False], less=1))
 def test_passages_carry_their_texts(corpus: dp.Corpus, tmp_path: Path, scores: bool) -> None:
     path = tmp_path / "out.jsonl"

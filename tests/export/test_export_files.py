@@ -46,6 +46,7 @@ FORMATS: list[tuple[str, str, list[str]]] = [
     ("ms-swift", "m.jsonl", ["m.jsonl"]),
     (ST, "s.parquet", ["s.parquet"]),
     ("tevatron", "t", ["t", "t/corpus.jsonl", "t/train.jsonl"]),
+    ("pylate", "p", ["p", "p/documents.jsonl", "p/queries.jsonl", "p/train.jsonl"]),
     ("beir", "b", ["b", "b/corpus.jsonl", "b/qrels", "b/qrels/train.tsv", "b/queries.jsonl"]),
 ]
 
@@ -168,7 +169,7 @@ def test_a_wrong_argument_is_an_error_that_says_what_is_right(
     monkeypatch.chdir(tmp_path)
     for options, message in WRONG:
         given = {"format": "flagembedding", **options}
-        folders = given["format"] in ("tevatron", "beir")
+        folders = given["format"] in ("tevatron", "pylate", "beir")
         given = {"path": "out" if folders else "out.jsonl", **given}
         with pytest.raises(dp.DuckpletsError, match=message):
             written(corpus, given.pop("path"), **given)

@@ -209,6 +209,26 @@ def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path: Pat
             plain.take_minings()
 
 
+def test_steps_that_were_skipped_are_on_record(tmp_path: Path) -> None:
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        sampler = corpus.sampler(recipes=["r"], batch_size=16)
+        first = tables(sampler, 8)
+        next(sampler)
+        assert sampler.skip(2) == 3
+        assert next(sampler).table.equals(first[3])
+        sampler.save()
+        state = sampler.state_dict()
+        for run in (sampler, corpus.resume(), corpus.sampler(recipes=["r"], batch_size=16)):
+            run.load_state_dict(state)
+            assert next(run).table.equals(first[4])
+            rows = run.served(0, 80).to_pylist()
+            assert {row["step"] for row in rows if row["skipped"]} == {1, 2}
+        bounded = corpus.sampler(recipes=["r"], batch_size=16, steps=4)
+        assert (bounded.skip(9), [*bounded]) == (4, [])
+        with pytest.raises(dp.SamplerError, match="steps=-1"):
+            bounded.skip(-1)
+
+
 def test_a_source_that_is_first_drawn_later_has_the_minings_of_its_step(tmp_path: Path) -> None:
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         run: dict[str, Any] = {"recipes": ["r"], "batch_size": 16, "mixture": {"a": 1, "b": 0}}
