@@ -184,7 +184,8 @@ def export(
 
     Mined negatives come with their anchors and positives. Files appear whole or not at all.
     Anchors that are left out are counted. The format beir, of queries, documents and which are
-    relevant, needs no mining.
+    relevant, needs no mining. hf://USER/NAME in the place of PATH is a data set on the Hub, made
+    private, with a card that says what it was made from; HF_TOKEN may write there.
 
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
@@ -192,7 +193,14 @@ def export(
         duckplets export faq.duckdb train.jsonl --format flagembedding --scores
         duckplets export faq.duckdb 8.jsonl --format flagembedding --negatives 8 --when-short random
         duckplets export faq.duckdb evaluation --format beir --split test --documents all
+        duckplets export faq.duckdb hf://me/faq --format sentence-transformers
     """
+    if given["path"].startswith("hf://"):
+        if (form := given.pop("format")) != "sentence-transformers" or documents is not None:
+            raise typer.BadParameter(f"--format {form}: the Hub takes sentence-transformers")
+        with corpus_at(corpus, read_only=True) as opened:
+            output.show(opened.push(given.pop("path"), **given))
+        return
     with corpus_at(corpus, read_only=True) as opened:
         report = opened.export_negatives(**given, corpus=documents)  # type: ignore[arg-type]
     output.show(report)
