@@ -38,6 +38,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),
         "capacity": ("maintenance", "Estimate how many samples each source and split has."),
         "report": ("report", "Make one HTML page of a corpus to look at."),
+        "ui": ("ui", "Open DuckDB's own page on a corpus, with questions as views."),
     },
     "Recipes and negatives": {
         "recipe": ("", "Keep recipes in a corpus: add, list, show, remove."),
