@@ -39,6 +39,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "capacity": ("maintenance", "Estimate how many samples each source and split has."),
         "report": ("report", "Make one HTML page of a corpus to look at."),
         "ui": ("ui", "Open DuckDB's own page on a corpus, with questions as views."),
+        "mcp": ("mcp", "Let an assistant look into a corpus, over stdin and stdout."),
     },
     "Recipes and negatives": {
         "recipe": ("", "Keep recipes in a corpus: add, list, show, remove."),

@@ -97,6 +97,12 @@ ORDER BY found.score - found.positive_score DESC, anchor, negative
 -- Rows: in its order.
 SELECT * FROM query_table($view) LIMIT $rows
 
+-- name: first
+-- The first rows of a user's statement.
+-- Parameters: $query, $rows.
+-- Rows: in the statement's order.
+SELECT * FROM query($query) LIMIT $rows
+
 -- name: serve
 -- Serve the page on this machine.
 -- Rows: one, which ends with its address.

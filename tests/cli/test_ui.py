@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,25 @@ def test_without_the_extension_the_questions_are_printed_and_why(looked_at, tmp_
     (said,) = told.stderr.splitlines()
     for words in ("pip install 'duckplets[ui]'", "duckdb -c 'INSTALL ui'", "no route to host"):
         assert words in said
+
+
+def test_where_the_site_of_the_page_is_out_of_reach_they_are_printed(looked_at, monkeypatch):
+    monkeypatch.setenv("HOME", str(looked_at.parent))
+    monkeypatch.setattr("duckplets.db.extensions.need", lambda *_: None)
+    run = Database.run
+
+    def served(database: Database, name: str, *given: Any) -> Any:
+        with socket.create_server(("127.0.0.1", 0)) as gone:
+            address = f"http://127.0.0.1:{gone.getsockname()[1]}/"
+        is_start = name == "corpus/questions/serve"
+        return [(f"started at {address}",)] if is_start else run(database, name, *given)
+
+    monkeypatch.setattr(Database, "run", served)
+    monkeypatch.chdir(looked_at.parent)
+    told = cli("ui", looked_at.name)
+    assert told.exit_code == 0
+    assert "is there a network? (<urlopen error" in told.stderr
+    assert told.stdout == ok("ui", looked_at, "--sql")
 
 
 def test_what_is_no_corpus_is_told(tmp_path):
