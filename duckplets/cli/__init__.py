@@ -32,8 +32,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "decontaminate": ("quality", "Find records that an evaluation set shares text with."),
     },
     "Look": {
-        "status": ("maintenance", "Show what is in a corpus: sources, splits, pools, runs."),
-        "show": ("show", "Show records with their sections, or samples."),
+        "status": ("maintenance", "Show what is in a corpus, or watch where a run stands."),
+        "show": ("show", "Show records, samples, or mined negatives and what cut them."),
         "search": ("mining", "Show the sections that fit a text best."),
         "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),
         "capacity": ("maintenance", "Estimate how many samples each source and split has."),
@@ -44,7 +44,6 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Recipes and negatives": {
         "recipe": ("", "Keep recipes in a corpus: add, list, show, remove."),
         "mine": ("mining", "Mine hard negatives, where they are missing."),
-        "negatives": ("mining", "Show what is left of mined candidates, and why."),
         "export": ("mining", "Write mined negatives or an evaluation set for a trainer."),
         "embed": ("tokens", "Give a vector to every text that has none yet."),
     },
@@ -52,7 +51,6 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "forecast": ("forecast", "Print what a run will draw, or what a mixture alters."),
         "sample": ("sample", "Write samples as JSON lines or Parquet."),
         "served": ("sample", "Print the ids of what a saved run served or will serve."),
-        "watch": ("watch", "Show where a run stands, once a second."),
         "cursor": ("", "Look at saved runs, or forget them: list, reset."),
         "tokenizer": ("", "Make a tokenizer for a corpus: train."),
         "shard": ("tokens", "Write the texts of a corpus as token shards."),

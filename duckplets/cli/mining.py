@@ -138,40 +138,6 @@ def mine(
         say("nothing to mine: what samplers draw is there and current")
 
 
-@of_verb("mining.policy:negatives", without={"by"})
-def negatives(
-    corpus: CORPUS,
-    by: Annotated[str | None, option("Of this scorer only.", "bm25|NAME")] = None,
-    json: JSON = False,
-    **given: Any,
-) -> None:
-    """Show what is left of mined candidates, and why.
-
-    By the policies of recipes, for every mining; or each candidate of one anchor, with its scores
-    and what cut it.
-
-    Example:
-        duckplets negatives faq.duckdb
-        duckplets negatives faq.duckdb --why "question 7"
-    """
-    from duckplets.search.search import beginning
-
-    with corpus_at(corpus, read_only=True) as opened:
-        found = opened.negatives(by=by, **given).to_pylist()
-    if json:
-        output.print_document(found)
-        return
-    if given.get("why") is not None:
-        for row in found:
-            row["text"] = beginning(row["text"])
-    columns = dict.fromkeys(name for row in found for name in row)
-    output.show_table(tuple(columns), ([_cell(row.get(n)) for n in columns] for row in found))
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
 @of_verb("export:export_negatives", places={"path": "PATH"}, without={"corpus"})
 def export(
     corpus: CORPUS,

@@ -106,9 +106,9 @@ SELECT * FROM query($query) LIMIT $rows
 -- name: serve
 -- Serve the page on this machine.
 -- Rows: one, which ends with its address.
-CALL start_ui_server()
+SELECT * FROM start_ui_server()
 
 -- name: browse
 -- Open the page in the user's browser.
 -- Rows: one, which names its address.
-CALL start_ui()
+SELECT * FROM start_ui()

@@ -249,7 +249,7 @@ def test_the_overview_tells_sizes_shares_and_what_needs_attention(
     found = attention(page)
     name = str(path)
     assert "hard are stale or missing" in found[f"duckplets mine {name} hard"]
-    assert "of easy have no mined" in found[f"duckplets negatives {name} --recipe easy"]
+    assert "of easy have no mined" in found[f"duckplets show {name} --negatives --recipe easy"]
     assert f"duckplets recipe show {name} hard" in found
     assert "left out, by reason" in found[f"duckplets quality {name}"]
     assert f"duckplets ingest {name} FILE … --on-error quarantine" in found
