@@ -38,7 +38,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),
         "capacity": ("maintenance", "Estimate how many samples each source and split has."),
         "report": ("report", "Make one HTML page of a corpus to look at."),
-        "ui": ("ui", "Open DuckDB's own page on a corpus, with questions as views."),
+        "ui": ("ui", "Open DuckDB's own page on a corpus, with saved questions."),
         "mcp": ("mcp", "Let an assistant look into a corpus, over stdin and stdout."),
     },
     "Recipes and negatives": {

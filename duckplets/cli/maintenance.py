@@ -46,9 +46,9 @@ def status(
 ) -> None:
     """Show what is in a corpus, or watch where a run stands.
 
-    Sources, splits, pools, runs. Pools come with what they leave out and why, mined negatives with why they are stale. What
-    large pools have is counted once a version and kept in the corpus, if nobody else has it open;
-    of more than 500,000 records when --pools asks for it.
+    Sources, splits, runs; pools with what they leave out and why, mined negatives with why they
+    are stale. What large pools have is counted once a version and kept in the corpus, if nobody
+    else has it open; of more than 500,000 records when --pools asks for it.
 
     With --watch it shows what a run has drawn, until Ctrl-C, as of its last save, and how fast it
     goes, once there were two. The state file is copied to be read: the run waits for nobody. A run

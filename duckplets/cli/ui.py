@@ -17,7 +17,7 @@ def ui(
         bool, typer.Option("--sql", help="Print the questions for the duckdb CLI instead.")
     ] = False,
 ) -> None:
-    """Open DuckDB's own page on a corpus, with questions saved as views.
+    """Open DuckDB's own page on a corpus, with saved questions.
 
     What is asked there is SQL of your own, outside the seal that other commands have, in an
     instance in memory that has the corpus attached to read: it cannot be changed, and nothing can
