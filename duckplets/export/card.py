@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
@@ -145,8 +145,8 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
         *(["", *_fenced(contents.notes, "text")] if contents.notes else []),
         "\n## Recipes",
     ]
-    for name, same in _by_recipe(pools).items():
-        first, *others = same
+    for name in dict.fromkeys(pool.recipe.name for pool in pools):
+        first, *others = (pool for pool in pools if pool.recipe.name == name)
         also = [shown(pool.parameters["source"]) for pool in others]
         lines += [
             f"\n### {shown(name)}\n",
@@ -175,13 +175,6 @@ def _pools(database: Database, contents: Contents) -> list[CompiledPool]:
     ]
 
 
-def _by_recipe(pools: Iterable[CompiledPool]) -> dict[str, list[CompiledPool]]:
-    found: dict[str, list[CompiledPool]] = {}
-    for pool in pools:
-        found.setdefault(pool.recipe.name, []).append(pool)
-    return found
-
-
 def _front(contents: Contents, licences: set[str | None]) -> str:
     """Return the metadata that the hub reads."""
     import yaml
@@ -205,7 +198,7 @@ def _front(contents: Contents, licences: set[str | None]) -> str:
 
 
 def _section(title: str, lines: list[str]) -> list[str]:
-    return ["", f"## {title}", "", *lines] if lines else ["", f"## {title}"]
+    return ["", f"## {title}", *([""] if lines else []), *lines]
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

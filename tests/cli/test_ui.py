@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from commands import cli, error, ok
+from commands import cli, error, ok, usage
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -126,3 +128,23 @@ def test_what_is_no_corpus_is_told(tmp_path):
     assert "does not exist" in error("ui", tmp_path / "no.duckdb", "--sql")
     duckdb.connect(tmp_path / "other.duckdb").close()
     assert "other.duckdb" in error("ui", tmp_path / "other.duckdb", "--sql")
+
+
+def test_without_the_sdk_an_assistant_is_told_in_one_sentence(looked_at, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    assert error("mcp", looked_at).endswith("pip install 'duckplets[mcp]'\n")
+
+
+def test_options_of_one_view_are_not_of_another(looked_at):
+    for words in (
+        ("status", looked_at, "--once"),
+        ("status", looked_at, "--run", "default"),
+        ("show", looked_at, "--recipe", "anchor_context"),
+        ("show", looked_at, "--by", "bm25"),
+        ("show", looked_at, "--negatives", "--limit", "3"),
+        ("show", looked_at, "--why", "x", "--samples", "3"),
+    ):
+        assert "--" in usage(*words)
+    found = json.loads(ok("show", looked_at, "toy", "--negatives", "--json"))
+    assert {row["source"] for row in found} == {"toy"}

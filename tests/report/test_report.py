@@ -269,9 +269,7 @@ def test_the_commands_of_the_overview_help(page: dp.ReportPage, path: Path, tmp_
     ok("mine", copy)  # of the records as they are split now
     with dp.Corpus(copy, read_only=True) as corpus:
         after, splits = attention(corpus.report()), corpus.status()["splits"]
-    assert {command.split()[1] for command in after} <= {
-        *("quality", "ingest", "recipe", "negatives")
-    }
+    assert {command.split()[1] for command in after} <= {*("quality", "ingest", "recipe", "show")}
     assert [splits[name] for name in ("train", "validation", "test")] == [0.7, 0.15, 0.15]
     assert (splits["seed"], splits["keep_together"]) == (1, "text")
 
