@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import StateMismatchError as StateMismatchError
     from duckplets.errors import VectorError as VectorError
     from duckplets.export import ExportReport as ExportReport
+    from duckplets.export.hub import PushReport as PushReport
     from duckplets.ingest.preview import Preview as Preview
     from duckplets.ingest.preview import preview as preview
     from duckplets.ingest.records import IngestReport as IngestReport
@@ -148,6 +149,7 @@ _HOMES = {
         "SourceError SplitError StateMismatchError VectorError"
     ),
     "export": "ExportReport",
+    "export.hub": "PushReport",
     "ingest.preview": "Preview preview",
     "ingest.records": "IngestReport",
     "ingest.splits": "SplitReport",

@@ -16,7 +16,7 @@ import pytest
 from effort import THOROUGH
 from object_server import Proxy, proxied, store
 
-from duckplets.db import database, files, fts, migrate, sessions
+from duckplets.db import database, extensions, files, migrate, sessions
 from duckplets.db.database import Database
 from duckplets.errors import ExtensionError
 from duckplets.runs import sampler
@@ -28,7 +28,7 @@ DEFAULT_AHEAD = 2  # blocks, of Corpus.sampler
 Golden = Callable[[str, str], None]
 
 try:
-    NO_WHEEL = fts._wheel_file() and ""
+    NO_WHEEL = extensions.wheel_file("fts") and ""
 except FileNotFoundError as error:
     NO_WHEEL = f"the extension fts: {error}"
 

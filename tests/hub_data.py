@@ -26,6 +26,8 @@ def point_to(hub: Hub, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setenv("DUCKPLETS_CACHE", str(cache))
     for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HUGGING_FACE_HUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
+    # The stand-in keeps large files as LFS does, not in the store of Xet.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     # The login of who runs the tests.
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(cache / "no-token"))
 

@@ -10,6 +10,7 @@ input ends, and prints its address.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -88,6 +89,8 @@ class Hub:
         self.faults: list[Fault] = []
         self.requests: list[str] = []
         self.tokens: set[str] = set()
+        self.uploads: dict[str, bytes] = {}  # by their SHA-256
+        self.lose_answer = False  # of the next commit
         self.page = page
         self.next_pages = ""  # a host that links to the next page of a listing lead to
         self._server = _Server(("127.0.0.1", port), _Handler)
@@ -181,6 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    def do_PUT(self) -> None:
+        self.do_POST()
+
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         self._body = self.rfile.read(length)
@@ -201,6 +207,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(self._fault.status, self._fault.body, **self._fault.headers)
             elif self._fault and self._fault.after is not None and "/api/" in path:
                 raise _Dropped
+            elif self.command in ("POST", "PUT") and not path.endswith("/paths-info"):
+                self._write(path)
             elif found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(/.*)?", path):
                 self._api(found[1], found[2] or "", parse_qs(split.query))
             elif found := re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
@@ -260,6 +268,70 @@ class _Handler(BaseHTTPRequestHandler):
             self._paths(repo.revisions[revision])
         else:
             self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound"})
+
+    def _write(self, path: str) -> None:
+        """Answer what creates a repository and commits to it, as LFS clients speak."""
+        if found := re.fullmatch(r"/kept/([0-9a-f]{64})", path):  # it is signed, and has no token
+            assert hashlib.sha256(self._body).hexdigest() == found[1]
+            self.hub.uploads[found[1]] = self._body
+            self._json({})
+            return
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            said = "You don't have the rights to create a dataset under this namespace"
+            self._send(403, b"{}", **{"X-Error-Message": said})
+        elif path == "/api/validate-yaml":
+            self._json({"errors": [], "warnings": []})
+        elif path == "/api/repos/create":
+            asked = json.loads(self._body)
+            name = f"{asked['organization']}/{asked['name']}"
+            there = name in self.hub.repos
+            if not there:
+                private = asked["visibility"] == "private"
+                self.hub.add(name, {".gitattributes": b"*.parquet lfs\n"}, private=private)
+            body = json.dumps({"url": f"{self.hub.url}/datasets/{name}"}).encode()
+            self._send(409 if there else 200, body)
+        elif re.fullmatch(r"/api/datasets/[^/]+/[^/]+/preupload/main", path):
+            modes = {True: "lfs", False: "regular"}
+            files = [file["path"] for file in json.loads(self._body)["files"]]
+            found_modes = [
+                {"path": p, "uploadMode": modes[p.endswith(".parquet")], "shouldIgnore": False}
+                for p in files
+            ]
+            self._json({"files": found_modes})
+        elif path.endswith(".git/info/lfs/objects/batch"):
+            objects = json.loads(self._body)["objects"]
+            for each in objects:
+                if each["oid"] not in self.hub.uploads:
+                    href = f"{self.hub.url}/kept/{each['oid']}"
+                    each["actions"] = {"upload": {"href": href}}
+            self._json({"objects": objects, "transfer": "basic"})
+        elif found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)/commit/main", path):
+            self._commit(found[1])
+        else:
+            self._send(404, b"{}")
+
+    def _commit(self, name: str) -> None:
+        repo, (header, *changes) = (
+            self.hub.repos[name],
+            [json.loads(line) for line in self._body.splitlines()],
+        )
+        if header["value"].get("parentCommit", repo.head) != repo.head:
+            self._send(412, b"{}")
+            return
+        files = dict(repo.revisions[repo.head])
+        for change in changes:
+            value = change["value"]
+            if change["key"] == "deletedFile":
+                del files[value["path"]]
+            elif change["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            else:
+                files[value["path"]] = self.hub.uploads[value["oid"]]
+        oid = repo.change(files)
+        if self.hub.lose_answer:
+            self.hub.lose_answer = False
+            raise _Dropped
+        self._json({"commitUrl": f"{self.hub.url}/datasets/{name}/commit/{oid}", "commitOid": oid})
 
     def _paths(self, files: dict[str, Content]) -> None:
         try:

@@ -19,7 +19,7 @@ from commands import ok
 from conftest import Golden
 from effort import THOROUGH
 from hub_data import point_to
-from hub_server import Hub
+from hub_server import TOKEN, Hub
 from programs import ran, said
 
 import duckplets as dp
@@ -141,6 +141,7 @@ def test_the_blocks_of_a_page_run(
         (folder / name).symlink_to(ROOT / name)
     monkeypatch.chdir(folder)
     point_to(hub, monkeypatch, tmp_path / "cache")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
     names = {"__name__": "__main__"}
     for language, code in blocks(page):
         if language == "python":

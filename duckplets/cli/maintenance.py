@@ -13,7 +13,7 @@ from duckplets.base.sanitize import counted, listed, shown
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, corpus_at, existing, say, tell
 from duckplets.cli.options import STATE, command
-from duckplets.cli.verbs import of_verb
+from duckplets.cli.verbs import of_verb, option
 from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
 
 if TYPE_CHECKING:
@@ -26,16 +26,46 @@ FILE = Annotated[
 
 
 @of_verb("corpus.recipes:status", without={"counts"})
-def status(corpus: CORPUS, json: JSON = False, **given: Any) -> None:
-    """Show what is in a corpus: sources, splits, pools, runs.
+def status(
+    corpus: CORPUS,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show where a saved run stands, once a second, instead.")
+    ] = False,
+    run: Annotated[
+        str | None,
+        option(
+            "With --watch: which run. [default: default]", "NAME", autocompletion=completion.runs
+        ),
+    ] = None,
+    state: STATE = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --watch: print one page, in plain text, and end.")
+    ] = False,
+    json: JSON = False,
+    **given: Any,
+) -> None:
+    """Show what is in a corpus, or watch where a run stands.
 
-    Pools come with what they leave out and why, mined negatives with why they are stale. What
-    large pools have is counted once a version and kept in the corpus, if nobody else has it open;
-    of more than 500,000 records when --pools asks for it.
+    Sources, splits, runs; pools with what they leave out and why, mined negatives with why they
+    are stale. What large pools have is counted once a version and kept in the corpus, if nobody
+    else has it open; of more than 500,000 records when --pools asks for it.
+
+    With --watch it shows what a run has drawn, until Ctrl-C, as of its last save, and how fast it
+    goes, once there were two. The state file is copied to be read: the run waits for nobody. A run
+    that is not saved yet is waited for. CORPUS may then be a folder of token shards.
 
     Example:
         duckplets status faq.duckdb
+        duckplets status faq.duckdb --watch
+        duckplets status faq.duckdb --watch --once
     """
+    if watch:
+        from duckplets.cli.watch import watch as watched
+
+        watched(corpus, run or "default", state, once=once)
+        return
+    if once or run is not None or state is not None:
+        raise typer.BadParameter("--run, --state and --once are of a run: give --watch with them")
     counts: dict[str, Any] = {}
     with corpus_at(corpus, read_only=True) as opened:
         found = opened.status(counts=counts, **given)

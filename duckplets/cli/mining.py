@@ -138,40 +138,6 @@ def mine(
         say("nothing to mine: what samplers draw is there and current")
 
 
-@of_verb("mining.policy:negatives", without={"by"})
-def negatives(
-    corpus: CORPUS,
-    by: Annotated[str | None, option("Of this scorer only.", "bm25|NAME")] = None,
-    json: JSON = False,
-    **given: Any,
-) -> None:
-    """Show what is left of mined candidates, and why.
-
-    By the policies of recipes, for every mining; or each candidate of one anchor, with its scores
-    and what cut it.
-
-    Example:
-        duckplets negatives faq.duckdb
-        duckplets negatives faq.duckdb --why "question 7"
-    """
-    from duckplets.search.search import beginning
-
-    with corpus_at(corpus, read_only=True) as opened:
-        found = opened.negatives(by=by, **given).to_pylist()
-    if json:
-        output.print_document(found)
-        return
-    if given.get("why") is not None:
-        for row in found:
-            row["text"] = beginning(row["text"])
-    columns = dict.fromkeys(name for row in found for name in row)
-    output.show_table(tuple(columns), ([_cell(row.get(n)) for n in columns] for row in found))
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
 @of_verb("export:export_negatives", places={"path": "PATH"}, without={"corpus"})
 def export(
     corpus: CORPUS,
@@ -184,7 +150,8 @@ def export(
 
     Mined negatives come with their anchors and positives. Files appear whole or not at all.
     Anchors that are left out are counted. The format beir, of queries, documents and which are
-    relevant, needs no mining.
+    relevant, needs no mining. hf://USER/NAME in the place of PATH is a data set on the Hub, made
+    private, with a card that says what it was made from; HF_TOKEN may write there.
 
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
@@ -192,7 +159,14 @@ def export(
         duckplets export faq.duckdb train.jsonl --format flagembedding --scores
         duckplets export faq.duckdb 8.jsonl --format flagembedding --negatives 8 --when-short random
         duckplets export faq.duckdb evaluation --format beir --split test --documents all
+        duckplets export faq.duckdb hf://me/faq --format sentence-transformers
     """
+    if given["path"].startswith("hf://"):
+        if (form := given.pop("format")) != "sentence-transformers" or documents is not None:
+            raise typer.BadParameter(f"--format {form}: the Hub takes sentence-transformers")
+        with corpus_at(corpus, read_only=True) as opened:
+            output.show(opened.push(given.pop("path"), **given))
+        return
     with corpus_at(corpus, read_only=True) as opened:
         report = opened.export_negatives(**given, corpus=documents)  # type: ignore[arg-type]
     output.show(report)

@@ -55,7 +55,13 @@ def sample(
         Path | None,
         option("Write what each source gave since the start.", "FILE.json"),
     ] = None,
-    out: OUT = None,
+    out: Annotated[
+        str | None,
+        option(
+            "FILE.jsonl, FILE.parquet, or a data set on the Hub, made private. [default: stdout]",
+            "FILE|hf://USER/NAME",
+        ),
+    ] = None,
     **given: Any,
 ) -> None:
     """Write samples as JSON lines or Parquet.
@@ -72,15 +78,21 @@ def sample(
         duckplets sample faq.duckdb --mixture mixture.toml --steps 100 --metrics served.json
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
         duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
+        duckplets sample faq.duckdb --batch-size 64 --steps 100 --out hf://me/faq-triplets
     """
     how = opening(tag=tag, **given)
-    _check(how, save=save, metrics=metrics, out=out)
+    repo = out if out is not None and out.startswith("hf://") else None
+    path = None if out is None or repo else Path(out)
+    _check(how, save=save, metrics=metrics, out=path)
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
         if save:
             _refuse_clash(sampler, how, corpus)
         introduce(sampler)
-        _write(sampler, steps, out)
+        if repo is None:
+            _write(sampler, steps, path)
+        else:
+            say(*str(opened.push(repo, sampler, steps=_steps(sampler, steps))).split("\n"))
         if metrics is not None:
             text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
             metrics.write_text(f"{text}\n", "utf-8")
@@ -211,11 +223,13 @@ def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
-    """Return the batches to write: as many as asked, or all of a bounded run, or one."""
+    return islice(sampler, _steps(sampler, steps))
+
+
+def _steps(sampler: Sampler, steps: int | None) -> int | None:
+    """Return how many batches to write: as many as asked, or all of a bounded run, or one."""
     bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
-    if steps is None and not bounded:
-        steps = 1
-    return islice(sampler, steps)
+    return 1 if steps is None and not bounded else steps
 
 
 def _save(sampler: Sampler, how: RunOptions) -> None:

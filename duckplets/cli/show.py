@@ -1,4 +1,4 @@
-"""The command `show`: records of a source with their sections, or samples of a run."""
+"""The command `show`: records with their sections, samples of a run, or mined negatives."""
 
 from __future__ import annotations
 
@@ -44,17 +44,41 @@ def show(
         option("Samples that a saved run serves next.", "NAME", autocompletion=completion.runs),
     ] = None,
     state: STATE = None,
+    negatives: Annotated[
+        bool, typer.Option("--negatives", help="Show what policies leave of mined candidates.")
+    ] = False,
+    why: Annotated[
+        str | None,
+        option("Show each candidate of an anchor, and what cut it.", "RECORD|TEXT"),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        option("Negatives of one recipe.", "NAME", autocompletion=completion.recipes),
+    ] = None,
+    by: Annotated[str | None, option("Negatives by one scorer.", "bm25|NAME")] = None,
     json: JSON = False,
 ) -> None:
-    """Show records with their sections, or samples.
+    """Show records, samples, or mined negatives and what cut them.
 
-    Where there are vectors: how many chunks of each section have one. Long texts are cut, but
-    with --json.
+    Records come with their sections; where there are vectors: how many chunks of each section have
+    one. Long texts are cut, but with --json. Negatives are counted by the policies of recipes, for
+    every mining; or each candidate of one anchor is shown, with its scores.
 
     Example:
         duckplets show faq.duckdb faq --limit 3
         duckplets show faq.duckdb --samples 2
+        duckplets show faq.duckdb --negatives
+        duckplets show faq.duckdb --why "question 7"
     """
+    if negatives or why is not None:
+        if samples is not None or run is not None or limit is not None:
+            raise typer.BadParameter("--negatives, --why: leave --samples, --run and --limit out")
+        where = {"recipe": recipe, "source": source, "split": split, "by": by}
+        with corpus_at(corpus, read_only=True) as opened:
+            _show_negatives(opened.negatives(why, **where).to_pylist(), json=json)
+        return
+    if recipe is not None or by is not None:
+        raise typer.BadParameter("--recipe and --by are of --negatives or --why")
     drawn = samples is not None or run is not None
     if drawn and (source is not None or limit is not None):
         raise typer.BadParameter("SOURCE and --limit are about records: leave --samples, --run out")
@@ -102,6 +126,24 @@ def _show_records(
         output.write_rows(found, output.stdout())
     else:
         output.show_columns(found.column_names, found.to_pylist())
+
+
+def _show_negatives(rows: list[dict[str, Any]], *, json: bool) -> None:
+    from duckplets.search.search import beginning
+
+    if json:
+        output.print_document(rows)
+        return
+    columns = dict.fromkeys(name for row in rows for name in row)
+    cells = ([_cell(row.get(name)) for name in columns] for row in rows)
+    for row in rows:
+        if "text" in row:
+            row["text"] = beginning(row["text"])
+    output.show_table(tuple(columns), cells)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:

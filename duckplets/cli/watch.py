@@ -1,4 +1,4 @@
-"""The command `watch`: a terminal page of where a run stands.
+"""Show on a page of the terminal where a run stands: `status --watch`.
 
 A run writes its position to the state file when it saves. The file is copied to be read, so nobody
 waits, and the page shows the last save.
@@ -12,13 +12,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from duckplets.base.sanitize import counted, shown
-from duckplets.cli.app import CORPUS, existing, tell
-from duckplets.cli.options import RUN, STATE
+from duckplets.cli.app import existing, tell
 from duckplets.errors import CorpusLockedError, StateMismatchError
 
 if TYPE_CHECKING:
@@ -40,24 +39,10 @@ _CENTURY = 100 * 365 * 86_400  # seconds
 _WIDE = 120  # terminal width from which numbers are written in full
 
 
-def watch(
-    corpus: CORPUS,
-    run: RUN = "default",
-    state: STATE = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Print one page, in plain text, and end.")
-    ] = False,
-) -> None:
-    """Show where a run stands, once a second.
+def watch(corpus: Path, run: str, state: Path | None, *, once: bool) -> None:
+    """Show where a run stands, once a second, as of its last save; or ``once``, in plain text.
 
-    It shows what the run has drawn until Ctrl-C. CORPUS may be a folder of token shards. A run
-    tells its state file where it stands when it saves, so the page is as of the last save; how
-    fast it goes is known from two of them. The file is copied to be read: the run waits for
-    nobody. Where nothing is saved yet, it is waited for.
-
-    Example:
-        duckplets watch faq.duckdb
-        duckplets watch faq.duckdb --once
+    ``corpus`` may be a folder of token shards. Where nothing is saved yet, it is waited for.
     """
     from rich.console import Console
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from duckplets.adapters import evaluation as _evaluation
     from duckplets.corpus import recipes as _recipes
     from duckplets.corpus import runs as _runs
+    from duckplets.export import hub as _hub
     from duckplets.export import record_lines as _record_lines
     from duckplets.ingest import checkpoint as _checkpoint
     from duckplets.ingest import chunks as _chunks
@@ -59,6 +60,7 @@ else:
     _evaluation, _report = map(Room, ("adapters.evaluation", "report"))
     _recipes, _runs = map(Room, ("corpus.recipes", "corpus.runs"))
     _export, _record_lines = map(Room, ("export", "export.record_lines"))
+    _hub = Room("export.hub")
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
@@ -169,6 +171,7 @@ class Corpus:
     negatives = _policy.negatives
     relabel = _verdicts.relabel
     export_negatives = _export.export_negatives
+    push = _hub.push
     evaluator = _evaluation.evaluator
 
     embed = _embed.embed

@@ -163,7 +163,7 @@ def _left_short(found: Findings, corpus: str) -> Iterator[list[str]]:
                     f"duckplets recipe show {corpus} {name}",
                 ]
             else:
-                yield [what, f"duckplets negatives {corpus} --recipe {name}"]
+                yield [what, f"duckplets show {corpus} --negatives --recipe {name}"]
 
 
 def _visited(visits: Sequence[Sequence[Any]], corpus: str) -> Iterator[list[str]]:

@@ -34,9 +34,9 @@ class Mapped:
 
     Columns are matched exactly first, else whatever their case, else but for spaces around the
     name; where there is no column of the name it may be a path into a nested one, such as
-    ``set.query`` or ``set.pos[0]``. Where several are given for ``anchor``, ``positive`` or
-    ``text`` the first that has text in a row is taken. A text is a string; a list of strings is
-    taken apart.
+    ``set.query`` or ``set.pos[0]``; ``passages.text`` is that of every object of a list. Where
+    several are given for ``anchor``, ``positive`` or ``text`` the first that has text in a row is
+    taken. A text is a string; a list of strings is taken apart.
     """
 
     anchor: Columns = None

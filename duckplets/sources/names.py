@@ -1,7 +1,8 @@
 """Match the names of a mapping with keys of rows, and follow paths.
 
 A name matches exactly, else ignoring case, else ignoring surrounding spaces. If no key has exactly
-that name it may be a path, ``set.pos[0]``: ``.name`` is a key, ``[0]`` an element of a list.
+that name it may be a path, ``set.pos[0]``: ``.name`` is a key, of a list of objects that of each,
+``[0]`` an element of a list.
 """
 
 from __future__ import annotations
@@ -68,6 +69,11 @@ def follow(value: Any, steps: Steps) -> Any:
     for step in steps:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else None
+        elif isinstance(value, list):
+            of_each = [follow(item, (step,)) for item in value]
+            # one that is no object is not left out in silence
+            are_objects = all(item is None or isinstance(item, Mapping) for item in value)
+            value = of_each if are_objects and any(i is not None for i in of_each) else None
         else:
             value = value.get(step) if isinstance(value, Mapping) else None
     return value
@@ -227,7 +233,8 @@ class Names:
         fields: list[str] = self._paths.get(name, (key, []))[1]
         for length in range(len(steps) - 1, -1, -1):
             there = (follow(row.get(key), steps[:length]) for row in rows)
-            some = {field for value in there if isinstance(value, dict) for field in value}
+            objects = (item for v in there for item in (v if isinstance(v, list) else [v]))
+            some = {field for item in objects if isinstance(item, dict) for field in item}
             fields = fields or sorted(map(str, some))[:_MOST_LISTED]
         self._paths[name] = key, fields
 

@@ -393,8 +393,8 @@ def test_migrate_says_what_it_did(toy: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 EXAMPLES = {  # the commands of each part; a part begins with what fills the corpus
     "rows": "ingest deduplicate decontaminate quality chunk remove tokenizer shard verify split "
-    "recipe sql compact prepare migrate doctor capacity status show",
-    "runs": "mine negatives export embed search forecast sample served watch report cursor",
+    "recipe sql compact prepare migrate doctor capacity ui",
+    "runs": "mine export embed search forecast sample served status show report cursor",
 }
 FILL = (
     "duckplets ingest faq.duckdb faq.csv",
@@ -416,7 +416,14 @@ def examples() -> list[str]:
         found += re.findall(r"^      (\S.*duckplets.*|duckplets .*)$", text, re.MULTILINE)
     assert len(found) >= len(COMMANDS)
     # Stores have tests of their own, and so has the demo; to watch needs a terminal.
-    left = ("s3://", "demo --keep", "duckplets watch faq.duckdb\n")
+    left = (
+        "s3://",
+        "hf://me",
+        "demo --keep",
+        "status faq.duckdb --watch\n",
+        " mcp ",
+        "ui faq.duckdb\n",
+    )
     return [line.strip() for line in found if not any(word in f"{line}\n" for word in left)]
 
 
@@ -471,7 +478,7 @@ def test_examples_of_the_help_texts_run(
     # Other kinds of sources, the chunking, forgetting and removing are last.
     late = re.compile(r"hf://|chats|dump|chunk|reset|remove|recipe add")
     early = re.compile(r"tokenizer train| embed | --save")
-    by_bm25 = re.compile(r"search|vector:|--against|--run default|watch|shard|verify|served")
+    by_bm25 = re.compile(r"search|vector:|--against|--run default|--watch|shard|verify|served")
     shown.sort(key=lambda line: (bool(late.search(line)), not early.search(line),
                                  bool(by_bm25.search(line))))  # fmt: skip
     with Hub() as hub:

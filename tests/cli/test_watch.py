@@ -1,4 +1,4 @@
-"""`duckplets watch`: the page of a run, beside one that trains, and at no cost to it."""
+"""`duckplets status --watch`: the page of a run, beside one that trains, and at no cost to it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_page_for_a_log(
     trained(corpus, steps=1000)
     for columns in (50, 80, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
-        text = ok("watch", corpus.path, "--once")
+        text = ok("status", "--watch", corpus.path, "--once")
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
         assert max(map(len, text.splitlines())) <= columns
         assert " steps/s, " in text
@@ -144,7 +144,7 @@ def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
         sampler = corpus.sampler(batch_size=8, run="[bold]r")
         next(sampler)
         sampler.save("[blink]")
-    text = ok("watch", corpus.path, "--once", "--run", "[bold]r")
+    text = ok("status", "--watch", corpus.path, "--once", "--run", "[bold]r")
     for name in ("[bold]r: ", "tag [blink]\n", "\n[red]x  ", "\n:smile:  "):
         assert name in text
 
@@ -155,26 +155,26 @@ def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
 def test_what_cannot_be_watched_is_said(
     corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "does not exist" in error("watch", corpus.path, "--once")
-    assert "does not exist" in error("watch", tmp_path / "no.duckdb", "--once")
+    assert "does not exist" in error("status", "--watch", corpus.path, "--once")
+    assert "does not exist" in error("status", "--watch", tmp_path / "no.duckdb", "--once")
     path = trained(corpus).save()
     assert "no run 'defalt' (did you mean 'default'?)" in error(
-        "watch", corpus.path, "--once", "--run", "defalt"
+        "status", "--watch", corpus.path, "--once", "--run", "defalt"
     )
-    assert "give --once" in usage("watch", corpus.path)
+    assert "give --once" in usage("status", "--watch", corpus.path)
     with toy_corpus(tmp_path / "other.duckdb", 31, sources=("a", "b", "c")) as other:
         # This process has it open to write, so nothing can be said of it.
-        text = ok("watch", other.path, "--once", "--state", path)
+        text = ok("status", "--watch", other.path, "--once", "--state", path)
         assert "so the run was not compared with it" in " ".join(text.split())
-    told = error("watch", other.path, "--once", "--state", path)
+    told = error("status", "--watch", other.path, "--once", "--state", path)
     assert "is of other text" in told
     path.write_bytes(path.read_bytes()[:5000])
     monkeypatch.undo()  # a process reads it first
-    told = error("watch", corpus.path, "--once")
+    told = error("status", "--watch", corpus.path, "--once")
     assert "toy.state.duckdb" in told
     assert "duckplets-" not in told  # the folder of the copy
     path.write_text("none")
-    assert "is not a DuckDB file" in error("watch", corpus.path, "--once")
+    assert "is not a DuckDB file" in error("status", "--watch", corpus.path, "--once")
 
 
 def test_runs_over_token_shards_are_watched_by_their_folder(
@@ -194,19 +194,21 @@ def test_runs_over_token_shards_are_watched_by_their_folder(
                 sampler.report_loss({"web": batch.step})
             metrics = sampler.metrics()
             sampler.save()
-        text = ok("watch", folder, "--once", "--run", f"r{by_bucket}")
+        text = ok("status", "--watch", folder, "--once", "--run", f"r{by_bucket}")
         for name in ("web", "code"):
             row = next(line for line in text.splitlines() if line.startswith(name))
             assert f" {metrics[f'data/{name}/samples']} " in row
             assert f" {metrics[f'data/{name}/tokens']:,} " in row or "k" in row
         assert f"losses     the last of each source, up to step {batch.step}" in text
     beside = folder.with_name("shards.state.duckdb")
-    told = error("watch", corpus.path, "--once", "--run", "rTrue", "--state", beside)
+    told = error("status", "--watch", corpus.path, "--once", "--run", "rTrue", "--state", beside)
     assert "is over a folder of token shards" in told
     path = trained(corpus).save()
-    assert "over a corpus file" in error("watch", folder, "--once", "--state", path)
+    assert "over a corpus file" in error("status", "--watch", folder, "--once", "--state", path)
     other = write_shards(tmp_path / "other", {"train": {"web": numbered([3, 4])}})
-    assert "of other text" in error("watch", other, "--once", "--run", "rTrue", "--state", beside)
+    assert "of other text" in error(
+        "status", "--watch", other, "--once", "--run", "rTrue", "--state", beside
+    )
 
 
 # ---- beside a run
@@ -307,7 +309,7 @@ def test_a_run_is_watched_while_it_trains(corpus: dp.Corpus) -> None:
         python(
             "-c", TRAINING, corpus.path, seconds, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as training,
-        Terminal(80, "watch", corpus.path) as terminal,
+        Terminal(80, "status", "--watch", corpus.path) as terminal,
     ):
         assert training.stdout.readline() == "open\n"
         terminal.until(lambda told: b"waiting for run 'default' to be saved" in told)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from duckplets.corpus import doctor
+from duckplets.db import extensions
 from duckplets.db import fts as extension
 from duckplets.db.database import Database, engine_version
 from duckplets.errors import ExtensionError, QueryError
@@ -18,9 +19,9 @@ from duckplets.search.analyzer import Vocabulary
 from duckplets.search.analyzer_settings import STEMMERS, Terms
 
 try:
-    WHEEL = extension._wheel_file()
+    WHEEL = extensions.wheel_file("fts")
 except FileNotFoundError as error:
-    pytest.skip(f"the wheel {extension._WHEEL}: {error}", allow_module_level=True)
+    pytest.skip(f"the wheel of fts: {error}", allow_module_level=True)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def _nothing_is_open() -> None:
 
 @pytest.fixture
 def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extension, "find_spec", lambda name: None)
+    monkeypatch.setattr(extensions, "find_spec", lambda name: None)
 
 
 def stems(database: Database) -> bool:
@@ -68,7 +69,9 @@ def test_the_wheel_serves_where_nothing_is_installed_and_what_is_comes_first(ins
     assert extension.found() == f"from the wheel duckdb-extension-fts {engine_version()}"
     assert "duckdb_extension_fts" not in sys.modules
     install_from_wheel(Database.scratch(), "fts")
-    monkeypatch.setattr(extension, "_wheel_file", lambda: pytest.fail("the wheel was looked for"))
+    monkeypatch.setattr(
+        extensions, "wheel_file", lambda name: pytest.fail("the wheel was looked for")
+    )
     assert stems(extension.stemming())
     assert extension.found() == "installed"
     assert not install
@@ -109,7 +112,7 @@ def test_a_wheel_for_another_duckdb_is_not_taken(tmp_path, install, monkeypatch)
     other.mkdir(parents=True)
     (other / "fts.duckdb_extension").write_bytes(WHEEL.read_bytes())
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(extension, "find_spec", lambda name: spec)
+    monkeypatch.setattr(extensions, "find_spec", lambda name: spec)
     with pytest.raises(
         ExtensionError, match=rf"is for DuckDB v0\.0\.1, this is v{engine_version()}"
     ):
@@ -142,7 +145,7 @@ def test_the_stemmers_are_those_of_the_extension():
 def test_doctor_says_which_way_and_downloads_nothing(install, monkeypatch):
     for wheel in (True, False):
         if not wheel:
-            monkeypatch.setattr(extension, "find_spec", lambda name: None)
+            monkeypatch.setattr(extensions, "find_spec", lambda name: None)
         said = {check.what for check in doctor.environment() if check.ok}
         line = next(what for what in said if what.startswith("DuckDB's extension fts: "))
         assert ("from the wheel" in line) == wheel

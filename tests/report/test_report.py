@@ -249,7 +249,7 @@ def test_the_overview_tells_sizes_shares_and_what_needs_attention(
     found = attention(page)
     name = str(path)
     assert "hard are stale or missing" in found[f"duckplets mine {name} hard"]
-    assert "of easy have no mined" in found[f"duckplets negatives {name} --recipe easy"]
+    assert "of easy have no mined" in found[f"duckplets show {name} --negatives --recipe easy"]
     assert f"duckplets recipe show {name} hard" in found
     assert "left out, by reason" in found[f"duckplets quality {name}"]
     assert f"duckplets ingest {name} FILE … --on-error quarantine" in found
@@ -269,9 +269,7 @@ def test_the_commands_of_the_overview_help(page: dp.ReportPage, path: Path, tmp_
     ok("mine", copy)  # of the records as they are split now
     with dp.Corpus(copy, read_only=True) as corpus:
         after, splits = attention(corpus.report()), corpus.status()["splits"]
-    assert {command.split()[1] for command in after} <= {
-        *("quality", "ingest", "recipe", "negatives")
-    }
+    assert {command.split()[1] for command in after} <= {*("quality", "ingest", "recipe", "show")}
     assert [splits[name] for name in ("train", "validation", "test")] == [0.7, 0.15, 0.15]
     assert (splits["seed"], splits["keep_together"]) == (1, "text")
 

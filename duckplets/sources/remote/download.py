@@ -88,6 +88,8 @@ class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
 class Hub:
     """One repository of a hub."""
 
+    done = "read from"  # what it says of failures
+
     def __init__(self, repo: str, token: str | None, sleep: Sleep | None = None) -> None:
         self._client = imported("huggingface_hub")
         self._utils = imported("huggingface_hub.utils")
@@ -262,7 +264,7 @@ class Hub:
     def _refusal(self, error: Exception, what: str) -> str:
         """Return why retrying is pointless; empty if it may help."""
         repo, hub, has_token = self.repo, self.endpoint, "authorization" in self._headers()
-        kind, status = type(error).__name__, _status(error)
+        kind, status = type(error).__name__, status_of(error)
         if kind == "OfflineModeIsEnabled":
             return f"{what} is on the Hub and HF_HUB_OFFLINE is set"
         if kind in ("InvalidURL", "UnsupportedProtocol"):
@@ -288,7 +290,7 @@ class Hub:
 
     def _failure(self, error: Exception, what: str) -> str:
         """Return the error in words."""
-        kind, status = type(error).__name__, _status(error)
+        kind, status = type(error).__name__, status_of(error)
         if kind in ("ConnectError", "ConnectTimeout", "ProxyError"):
             why = f"{_reason(error)}; check the network and HF_ENDPOINT"
             return f"cannot reach {self.endpoint}: {why}"
@@ -297,7 +299,7 @@ class Hub:
             why = "too many requests" if status == 429 else f"the hub answers with status {status}"
         elif "Timeout" in kind:
             why = "no answer came in time"
-        return f"{what} cannot be read from {self.endpoint}: {why}"
+        return f"{what} cannot be {self.done} {self.endpoint}: {why}"
 
 
 def imported(name: str) -> Any:
@@ -341,14 +343,14 @@ def _file(entry: dict[str, Any]) -> HubFile:
     return HubFile(entry["path"], entry["size"], entry["oid"], sha256)
 
 
-def _status(error: Any) -> int:
+def status_of(error: Any) -> int:
     """Return the HTTP status of an error; 0 without an answer."""
     return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
 def _asked(error: Any) -> float:
     """Return the seconds an answer asks to wait, or 0."""
-    given = error.response.headers.get("Retry-After", "").strip() if _status(error) else ""
+    given = error.response.headers.get("Retry-After", "").strip() if status_of(error) else ""
     if re.fullmatch("[0-9]{1,9}", given):
         return float(given)
     try:

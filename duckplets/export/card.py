@@ -1,0 +1,231 @@
+"""Write the card of a data set: what is in it, what it was made from and how, to make it again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.sanitize import counted, shown, tallied
+from duckplets.db.database import Database, engine_version
+from duckplets.db.writes import CorpusFile
+from duckplets.mining.policy import negatives as policies
+from duckplets.mining.store import Minings, as_drawn
+from duckplets.order.permute import ORDER_VERSION
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.read import PoolReader, labels_of
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.files import to_dict
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.sources.remote.grammar import HubUri
+
+if TYPE_CHECKING:
+    from duckplets.export import ExportReport
+    from duckplets.runs.sampler import Sampler
+
+_MOST = 100  # rows of a table
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+# The commonest that the hub knows; of others the card tells in its table only.
+_LICENCES = {
+    *("apache-2.0", "mit", "bsd-3-clause", "gpl-3.0", "odc-by", "odbl", "cc0-1.0", "cc-by-3.0"),
+    *("cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "unlicense"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a data set holds, and what it follows from.
+
+    Attributes:
+        kind: Of its rows, in words.
+        split: The split that they are of.
+        rows: How many there are.
+        version: Version of the corpus.
+        recipes: By source.
+        made: The arguments, or the settings of the run, as JSON values.
+        counts: Of candidates by what policies leave of them, or of samples by source.
+        left_out: Anchors that are not in it, by reason.
+        notes: Lines that a run says of itself.
+    """
+
+    kind: str
+    split: str
+    rows: int
+    version: int
+    recipes: Mapping[str, Sequence[Any]]
+    made: dict[str, Any]
+    counts: Sequence[Mapping[str, Any]]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: str = ""
+
+
+def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]) -> Contents:
+    """Return what an export of negatives wrote."""
+    database, split, recipe = of.database, given["split"], given.get("recipe")
+    if recipe is None or isinstance(recipe, str):
+        recipe = recipe_store.find(
+            database, report.recipe, of.version, given.get("source"), given.get("preset")
+        )
+    scorers = Minings(database).scorers(split)
+    recipes = {source: [as_drawn(recipe, source, scorers)] for source in report.sources}
+    made = {name: value for name, value in given.items() if name not in ("recipe", "progress")}
+    counts: list[dict[str, Any]] = []
+    if given.get("negatives") != 0:
+        found = Minings(database).found(recipe.name, split=split)
+        guards = {mining.source: mining.counts for mining in found}
+        counts = policies(of, recipe=recipe.name, split=split).to_pylist()
+        counts = [{**row, **guards[row["source"]]} for row in counts if row["source"] in recipes]
+    return Contents(
+        kind="mined negatives" if counts else "pairs",
+        split=split,
+        rows=report.rows,
+        version=of.version,
+        recipes=recipes,
+        made=made | {"recipe": report.recipe},
+        counts=counts,
+        left_out=report.left_out,
+    )
+
+
+def drawn_from(of: CorpusFile, sampler: Sampler, start: int, rows: int) -> Contents:
+    """Return what a run drew from a position to where it stands."""
+    newest = sampler.settings.versions[-1]
+    made = {"positions": [start, sampler.position], "order_version": ORDER_VERSION}
+    metrics: dict[str, dict[str, Any]] = {}
+    for name, value in sampler.metrics().items():
+        of_source, _, what = name.removeprefix("data/").rpartition("/")
+        if name.startswith("data/"):
+            metrics.setdefault(of_source, {"source": of_source})[what] = value
+    return Contents(
+        kind=sampler.settings.kind,
+        split=newest.split,
+        rows=rows,
+        version=newest.corpus_version,
+        recipes=newest.recipes,
+        made=made | sampler.settings.plain(),
+        counts=list(metrics.values()),
+        notes=sampler.describe(),
+    )
+
+
+def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
+    """Return the text of a card, with its metadata in front."""
+    database, sources = of.database, sorted(contents.recipes)
+    where = {"sources": sources, "version": contents.version}
+    licences = database.table("export/card/licences", where).to_pylist()
+    personal = database.table("export/card/personal_data", where).to_pylist()
+    pools = _pools(database, contents)
+    with PoolReader(database, pools) as reader:
+        left = [
+            {"recipe": pool.recipe.name, "source": pool.parameters["source"], **row}
+            for pool in pools
+            for row in reader.list(pool, "counts").to_pylist()
+        ]
+    for row in left:
+        row["reason"] = row["reason"] or "drawn from"
+    seen = {row["source"] for row in personal}
+    unseen = [source for source in sources if source not in seen]
+    shape = {row["licence"] for row in licences}
+    lines = [
+        *("---", _front(contents, shape).strip(), "---", "", f"# {uri.name}", ""),
+        f"{counted(contents.rows, 'row')} of {contents.kind}, split {contents.split}, made by "
+        f"duckplets {version_of('duckplets')} with DuckDB {engine_version()} from version "
+        f"{contents.version} of a corpus.",
+        *_section("What guards and policies left", _table(contents.counts)),
+        *([f"\nAnchors left out: {tallied(contents.left_out)}."] if contents.left_out else []),
+        *_section("Anchors of each pool, and records left out, by reason", _table(left)),
+        *_section("Licences", _table(licences)),
+        *(["\nNULL: the source has no column `license`, or it was not kept."] * (None in shape)),
+        *_section("Personal data", _table(personal)),
+        *([f"\nNo gate has looked for it in {', '.join(map(shown, unseen))}."] * bool(unseen)),
+        *_section("How it was made", _fenced(_json(contents.made), "json")),
+        *(["", *_fenced(contents.notes, "text")] if contents.notes else []),
+        "\n## Recipes",
+    ]
+    for name in dict.fromkeys(pool.recipe.name for pool in pools):
+        first, *others = (pool for pool in pools if pool.recipe.name == name)
+        also = [shown(pool.parameters["source"]) for pool in others]
+        lines += [
+            f"\n### {shown(name)}\n",
+            *_fenced(_json(to_dict(first.recipe)), "json"),
+            f"\nIts pool in source {shown(first.parameters['source'])}"
+            + (f"; likewise in {', '.join(also)}:" if also else ":"),
+            "",
+            *_fenced(first.runnable(), "sql"),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _pools(database: Database, contents: Contents) -> list[CompiledPool]:
+    labels = labels_of(database, contents.version)
+    return [
+        compile_pool(
+            recipe,
+            source=source,
+            split=contents.split,
+            version=contents.version,
+            labels=labels.get(source),
+        )
+        for source, recipes in sorted(contents.recipes.items())
+        for recipe in recipes
+        if isinstance(recipe, TripletRecipe | TextRecipe)
+    ]
+
+
+def _front(contents: Contents, licences: set[str | None]) -> str:
+    """Return the metadata that the hub reads."""
+    import yaml
+
+    size = next((name for most, name in _SIZES if contents.rows < most), "1M<n<10M")
+    pattern = f"data/{contents.split}-*.parquet"
+    front: dict[str, Any] = {
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [{"split": contents.split, "path": pattern}],
+            }
+        ],
+        "size_categories": [size if contents.rows < 10**7 else "n>10M"],
+        "tags": ["duckplets", "sentence-transformers"],
+    }
+    names = Counter((name or "").strip().lower() for name in licences)
+    if len(names) == 1 and (name := next(iter(names))) in _LICENCES:
+        front["license"] = name
+    return yaml.safe_dump(front, sort_keys=False)
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return ["", f"## {title}", *([""] if lines else []), *lines]
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return rows as a table, with what they hold escaped."""
+    if not rows:
+        return []
+    columns = dict.fromkeys(name for row in rows for name in row)
+    lines = [[row.get(name) for name in columns] for row in rows[:_MOST]]
+    lines = [list(columns), ["---"] * len(columns), *lines]
+    more = [f"\n… and {len(rows) - _MOST:,} more rows."] if len(rows) > _MOST else []
+    return [f"| {' | '.join(map(_cell, line))} |" for line in lines] + more
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = shown("NULL" if value is None else value)
+    return "".join(f"\\{c}" if c in "\\|`*_[]<>#" else c for c in text) if text != "---" else text
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+
+
+def _fenced(text: str, language: str) -> list[str]:
+    """Return a block of code, fenced by more backticks than it has."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [f"{fence}{language}", text.rstrip("\n"), fence]
