@@ -111,6 +111,7 @@ class RunStates:
         end: The position a bounded run ends at, or None.
         mixture: Of the run, as plain values.
         sources: Names of its sources.
+        run_id: As of the sampler.
     """
 
     start: State
@@ -118,14 +119,15 @@ class RunStates:
     end: int | None
     mixture: dict[str, Any]
     sources: list[str]
+    run_id: str
 
     @classmethod
     def of(cls, sampler: Sampler) -> RunStates:
         """Return that of a sampler at its start."""
         settings, end = sampler.settings, sampler._reader.end
         sources = settings.versions[-1].sources
-        start = standing(sampler, 0, 1)
-        return cls(start, settings.global_batch, end, settings.mixture.to_dict(), sources)
+        start, mixture = standing(sampler, 0, 1), settings.mixture.to_dict()
+        return cls(start, settings.global_batch, end, mixture, sources, sampler.run_id)
 
     @property
     def steps(self) -> int:
