@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.adapters.run_log import SafeLogger, log_run
 from duckplets.errors import ExtensionError, SamplerError
+from duckplets.runs.state import plain_state, refuse_mismatch
 
 if TYPE_CHECKING:
     from duckplets.adapters.torch import SamplerDataset
@@ -61,6 +62,9 @@ def callback(dataset: SamplerDataset, every: int) -> Any:
         def load_state_dict(self, state_dict: dict[str, Any]) -> None:
             """Go on where a checkpoint was saved."""
             dataset.load_state_dict(state_dict["sampler"])
+            # Refused as late as a batch is read, Lightning's clearing up fails and hides why.
+            saved = plain_state(state_dict["sampler"])[1]
+            refuse_mismatch(saved, dataset._known_run().start["fingerprint"])
             self._used = None
 
     return FollowsRun()
