@@ -29,7 +29,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 WITH_TORCH_PAGES = {"training.md"}  # tests/adapters runs these
 # tests/adapters runs these
 WITH_TORCH = {
-    *("checkpoints", "distillation", "finetune", "instructions", "pretraining", "rerank"),
+    *("checkpoints", "distillation", "finetune", "instructions", "loops", "pretraining", "rerank"),
     "similarity",
     "two_ranks",
 }

@@ -386,7 +386,8 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             self._losses.report_samples(step, low, checked_samples(per_sample, high - low))
 
     def _known_run(self) -> RunStates:
-        if self._run is None:
+        ranks = self._opening.resolved()  # others once torch.distributed has been started
+        if self._run is None or self._run.world_size != (ranks.world_size or 1):
             with self._opening.open() as sampler:
                 self._run = RunStates.of(sampler)
         return self._run
