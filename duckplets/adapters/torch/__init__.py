@@ -376,7 +376,9 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         """
         run = self._known_run()
         start = run.at(step, self._start.loaded)["position"]  # refuses what is no step
-        if losses or per_sample is None:
+        if not losses and per_sample is None:
+            raise SamplerError("report_loss: give the losses of sources, or per_sample=")
+        if losses:
             self._losses.report(step, checked_losses(losses, run.sources))
         if per_sample is not None:
             ranks = self._opening.resolved()
