@@ -29,15 +29,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 WITH_TORCH_PAGES = {"training.md"}  # tests/adapters runs these
 # tests/adapters runs these
 WITH_TORCH = {
-    *(
-        "checkpoints",
-        "distillation",
-        "finetune",
-        "instructions",
-        "mining_again",
-        "pretraining",
-        "rerank",
-    ),
+    *("checkpoints", "distillation", "finetune", "instructions", "loops", "mining_again"),
+    *("pretraining", "rerank"),
     "similarity",
     "two_ranks",
 }

@@ -3,19 +3,20 @@
 That trainer tokenises every column it is given, in their order, so these datasets have exactly
 the text columns, and the label of pairs; of messages, these and the rejected ones; of token shards
 the arrays.
-``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler`` and
-``Sampler.hf_callback`` are these functions.
+``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler``,
+``Sampler.hf_callback`` and ``Sampler.hf_logger`` are these functions.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
+from duckplets.adapters.run_log import SafeLogger, log_run
 from duckplets.base.checks import integer
 from duckplets.base.columns import shaped_type
 from duckplets.base.sanitize import listed
@@ -196,29 +197,99 @@ def hf_callback(sampler: Sampler) -> Any:
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Note where training begins, and refuse what would not be the sampler's batches."""
-            self._batches = _batches_a_step(sampler, args)
-            # Without ignore_data_skip the trainer reads again what it used before.
-            used = state.global_step if args.ignore_data_skip else 0
-            self._first = sampler.step - used * self._batches
-            if self._first < 0:
-                raise SamplerError(
-                    f"the trainer goes on after {used * self._batches} batches, and the sampler "
-                    f"with step {sampler.step}: resume it from the state file in the checkpoint "
-                    f"that the trainer resumes from"
-                )
+            self._used = _used_steps(sampler, args, state)
             if state.max_steps > 0:
-                _refuse_beyond(sampler, self._first + state.max_steps * self._batches)
+                _refuse_beyond(sampler, self._used(state.max_steps))
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Save the step that comes after those the checkpoint has used."""
             if state.is_world_process_zero:
                 checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-                step = self._first + state.global_step * self._batches
                 path = checkpoint / "sampler.state.duckdb"
                 path.unlink(missing_ok=True)  # of an earlier run saved there
-                sampler.save(path=path, step=step)
+                sampler.save(path=path, step=self._used(state.global_step))
 
     return SavesSampler()
+
+
+def hf_logger(sampler: Sampler, trainer: Any, *, every: int = 100) -> Any:
+    """Return a ``TrainerCallback`` that logs what a trainer uses of a run, to where it reports.
+
+    Its forecast at the start and its metrics every few steps, as ``duckplets.log_run`` has them,
+    go through ``trainer.log``: callbacks that report, to TensorBoard, MLflow and others, run before
+    any that is added, so one that adds to the logs would come too late. What the trainer read ahead
+    does not count. The run's id is written as ``data_run`` into the parameters of MLflow, the
+    config of W&B and Trackio, and as a text of TensorBoard::
+
+        trainer.add_callback(sampler.hf_logger(trainer, every=50))
+
+    A reporter that raises on these ends no training; a warning says so once.
+
+    Args:
+        sampler: That of the dataset the trainer reads, of ``to_hf``; all ranks in one.
+        trainer: The trainer, which may be one of sentence-transformers.
+        every: Steps of the trainer from one logging of metrics to the next.
+
+    Raises:
+        ExtensionError: ``transformers`` is not installed.
+        SamplerError: As of ``hf_callback``, or ``every`` is no number of steps.
+    """
+    _refuse_ranks(sampler)
+    integer("every", every, 1)
+    callbacks = imported("transformers").TrainerCallback
+
+    def log(values: dict[str, float], _step: int) -> None:
+        is_due = trainer.control.should_log
+        try:
+            trainer.log(values)
+        finally:  # which takes it for the logging of this step's loss
+            trainer.control.should_log = is_due
+
+    class LogsRun(callbacks):  # type: ignore[misc, valid-type]
+        """Log a run through a trainer; see ``hf_logger``."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Log what the run is and its forecast."""
+            self._used = _used_steps(sampler, args, state)
+            if state.is_world_process_zero:
+                for callback in trainer.callback_handler.callbacks:
+                    SafeLogger(lambda values, to=callback: _configure(to, values))(
+                        {"data_run": sampler.run_id}
+                    )
+                self._log = log_run(sampler, log, every=1)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Log what was used up to this step."""
+            if state.is_world_process_zero and state.global_step % every == 0:
+                self._log(self._used(state.global_step))
+
+    return LogsRun()
+
+
+def _configure(callback: Any, values: dict[str, str]) -> None:
+    """Add to the config of a reporting callback of transformers, which it has written already."""
+    if tracked := getattr(callback, "_ml_flow", None):
+        tracked.log_params(values)
+    elif writer := getattr(callback, "tb_writer", None):
+        for name, value in values.items():
+            writer.add_text(name, value)
+    elif tracked := getattr(callback, "_wandb", None) or getattr(callback, "_trackio", None):
+        tracked.config.update(values, allow_val_change=True)
+
+
+def _used_steps(sampler: Sampler, args: Any, state: Any) -> Callable[[int], int]:
+    """Return how to tell the run's step from a trainer's, as a trainer begins."""
+    batches = _batches_a_step(sampler, args)
+    # Without ignore_data_skip the trainer reads again what it used before.
+    used = state.global_step if args.ignore_data_skip else 0
+    first = sampler.step - used * batches
+    if first < 0:
+        raise SamplerError(
+            f"the trainer goes on after {used * batches} batches, and the sampler with step "
+            f"{sampler.step}: resume it from the state file in the checkpoint that the trainer "
+            f"resumes from"
+        )
+    return lambda step: int(first + step * batches)
 
 
 def _batches_a_step(sampler: Sampler, args: Any) -> int:

@@ -154,11 +154,12 @@ class Losses:
 
     def add(self, others: Losses) -> None:
         """Add losses reported elsewhere."""
-        rows = others.table(0, 1 << 62)
-        self._extend(rows)
+        self._extend(others.table(0, 1 << 62))
         self._samples |= others._samples
-        if rows.num_rows:
-            self.first, self._is_unsaved = min(self.first, rows["step"][0].as_py()), True
+        if not self._known_samples.num_rows:
+            self._known_samples = others._known_samples
+        if others._is_unsaved:
+            self.first, self._is_unsaved = min(self.first, others.first), True
 
     def written(self, stop: int) -> None:
         """Record that the file has all losses before a step; of samples keep the highest."""
@@ -285,10 +286,10 @@ class Metrics(ShownDict):
     """What was taken of every source, by name: numbers, for any logger."""
 
 
-def metrics(sampler: Sampler) -> dict[str, float]:
+def metrics(sampler: Sampler, step: int | None = None) -> dict[str, float]:
     """Return what the run has of every source, and how long blocks were waited for.
 
-    Of all positions before the present one, by all ranks: ``data/NAME/samples``,
+    Of all positions before the present one, or a ``step``, by all ranks: ``data/NAME/samples``,
     ``data/NAME/tokens`` of all their texts, prefixes not counted (of messages those of the record's
     sections), and ``data/NAME/epochs``: samples to the number of its anchors. Where some negatives
     can lack, ``data/NAME/fallbacks``: those drawn at random for want of mined ones, of other
@@ -305,10 +306,16 @@ def metrics(sampler: Sampler) -> dict[str, float]:
     Where something was not in memory and was read ahead, ``read_ahead/reads``,
     ``read_ahead/bytes``, ``read_ahead/seconds`` for all of them, and ``read_ahead/bytes_dropped``:
     read for blocks that a jump or other weights made useless.
+
+    Args:
+        sampler: The run.
+        step: Of the next batch, if that is an earlier one than the sampler's: a trainer takes
+            batches before it uses them.
     """
     planner, reader = sampler._planner, sampler._reader
-    counts = reader.counter.at(sampler.position)
-    samples, epochs = planner.schedule.samples(sampler.position), planner.epochs(sampler.position)
+    position = sampler._used_up_to(step)
+    counts = reader.counter.at(position)
+    samples, epochs = planner.schedule.samples(position), planner.epochs(position)
     numbers = planner.schedule.numbers
     telling = {stream.source for stream in planner.streams if stream.has_fallbacks}
     found = Metrics()

@@ -137,6 +137,11 @@ class Sampler:
         return True  # truth is not about length: endless runs have none
 
     @property
+    def run_id(self) -> str:
+        """Name of the run and digest of its fingerprint: equal where samples are, for a log."""
+        return f"{self.settings.run}-{state.digest(self.settings.fingerprint())}"
+
+    @property
     def mixture(self) -> Mixture:
         """Weights of the sources and temperature that are in force now, and all phases.
 
@@ -413,6 +418,10 @@ class Sampler:
     def hf_callback(self) -> Any:
         """Return what saves the run with a trainer's checkpoints; see ``huggingface``."""
         return _trainers().hf_callback(self)
+
+    def hf_logger(self, trainer: Any, *, every: int = 100) -> Any:
+        """Return what logs the run through a trainer; see ``huggingface``."""
+        return _trainers().hf_logger(self, trainer, every=every)
 
     @alone
     def set_weights(self, weights: Mapping[str, float], *, temperature: float | None = None) -> int:

@@ -315,8 +315,26 @@ def standing(fingerprint: Fingerprint, events: Events, counts: Counts, way: Way)
     return {"fingerprint": fingerprint, "events": plain, "counts": counted, **met}
 
 
+def folded(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state with one text for all but its position, for who cannot keep nested values."""
+    rest = {name: value for name, value in state.items() if name != "position"}
+    return {"position": state["position"], "run": json.dumps(rest, ensure_ascii=False)}
+
+
+def unfolded(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state as it was before it was folded, if it was."""
+    found = dict(state)
+    try:
+        return json.loads(found.pop("run")) | found if "run" in found else found
+    except (TypeError, ValueError) as error:
+        raise StateMismatchError(
+            f"this sampler's state is damaged: {error}; give what state_dict() returned"
+        ) from error
+
+
 def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts, Way]:
     """Return position, fingerprint, events, counts and way from ``Sampler.state_dict``."""
+    given = unfolded(given)
     if not {"position", "fingerprint"} <= set(given):
         raise StateMismatchError(
             f"this is not a sampler's state, with position and fingerprint; it has "

@@ -280,3 +280,26 @@ def test_losses_are_saved_by_the_process_that_trains(corpus_path, tmp_path, work
     with dp.resume(corpus_path, state=state) as sampler:
         rows = [tuple(row.values()) for row in sampler.losses().to_pylist()]
         assert rows == [*sorted(told), (8, name, 9.0)]
+
+
+def test_losses_of_samples_are_saved_with_those_of_their_rank(corpus_path, tmp_path):
+    given: dict[str, Any] = {"batch_size": 8, "seed": 7, "steps": 6, "world_size": 2}
+    dataset = SamplerDataset(corpus_path, **given, rank=1, state=tmp_path / "run.state.duckdb")
+    for batch in loader(dataset):
+        losses = torch.arange(8.0) + 10 * batch["step"]
+        dataset.report_loss(step=batch["step"], per_sample=losses)
+        if batch["step"] in (2, 5):
+            dataset.save(step=batch["step"] + 1)
+    for wrong in ([1.0] * 16, [float("nan")] * 8, ["a"] * 8):
+        with pytest.raises(dp.SamplerError, match="per_sample"):
+            dataset.report_loss(step=1, per_sample=wrong)
+    with pytest.raises(dp.SamplerError, match="the 0 samples"):
+        dataset.report_loss(step=6, per_sample=[1.0] * 8)
+    with pytest.raises(dp.SamplerError, match="give the losses of sources, or per_sample="):
+        dataset.report_loss(step=1)
+    with dp.resume(corpus_path, state=tmp_path / "run.state.duckdb") as sampler:
+        worst = sampler.worst(48)
+    assert worst["loss"].to_pylist() == sorted(
+        (float(i + 10 * step) for i in range(8) for step in range(6)), reverse=True
+    )
+    assert worst["position"][0].as_py() == 5 * 16 + 15, "the last sample of rank 1"

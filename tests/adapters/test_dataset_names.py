@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,10 @@ def test_the_example_trains_each_source_with_its_instruction(
 ) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     example = importlib.import_module("instructions")
-    example.main(4)
+    example.main(8)
     printed = capsys.readouterr().out
     assert "each batch of all ranks is of one source; shares hold for batches" in printed
-    assert "docstrings: 3 batches, each query after 'Instruct: find what this name" in printed
-    assert "topics: 1 batches" in printed
+    assert "docstrings: 6 batches, each query after 'Instruct: find what this name" in printed
+    assert "pages: 2 batches" in printed
+    for name in ("docstrings", "pages"):
+        assert re.search(rf"{name}: .* epochs; nDCG@10 .* \S+ before, \S+ after", printed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,58 @@ def test_saved_runs_are_resumed_and_saved_again(corpus_path, alone, tmp_path):
     assert steps(tagged) == steps(alone[30:])
     with dp.resume(corpus_path, "mine", state=state) as sampler:
         assert sampler.step == 20
+
+
+# ---- checkpoints of others
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+def test_a_distributed_checkpoint_has_the_state_whole(corpus_path, alone, tmp_path):
+    """It restores what it finds in the new process as well: weights set on the way, and more."""
+    from torch.distributed import checkpoint
+
+    def stored(dataset: Any, name: str) -> Any:
+        checkpoint.save({"data": dataset}, checkpoint_id=tmp_path / name, no_dist=True)
+        return lambda other: checkpoint.load(
+            {"data": other}, checkpoint_id=tmp_path / name, no_dist=True
+        )
+
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        sampler = corpus.sampler(**COMMON)
+        next(sampler)
+        sampler.set_weights({"one": 9})
+        next(sampler)
+        weighted, other = (
+            SamplerDataset(corpus_path, **COMMON),
+            SamplerDataset(corpus_path, **COMMON),
+        )
+        weighted.load_state_dict(sampler.state_dict())
+        stored(weighted, "weights")(other)
+        assert next(iter(other))["anchor"] == next(sampler)["anchor"]
+        sampler.load_state_dict(weighted.state_dict(step=2))
+        assert sampler.step == 2
+    batched = SamplerDataset(corpus_path, **COMMON, batch_by="source")
+    plain = SamplerDataset(corpus_path, **COMMON)
+    stored(batched, "keys")(plain)
+    with pytest.raises(dp.StateMismatchError, match="batch_by"):
+        next(iter(plain))
+    with pytest.raises(dp.StateMismatchError, match="damaged"):
+        plain.load_state_dict({"position": 0, "run": "{"})
+
+
+def test_a_corpus_that_was_moved_is_the_same_and_another_is_not(corpus_path, alone, tmp_path):
+    from prebuilt import toy_corpus
+
+    state = fresh(corpus_path).state_dict(step=5)
+    moved = shutil.copy(corpus_path, tmp_path / "elsewhere.duckdb")
+    there = fresh(moved)
+    there.load_state_dict(state)
+    assert next(iter(there))["anchor"] == alone[5]["anchor"]
+    toy_corpus(tmp_path / "other.duckdb", 117, sources=("one", "two")).close()
+    other = fresh(tmp_path / "other.duckdb")
+    other.load_state_dict(state)
+    with pytest.raises(dp.StateMismatchError, match="records"):
+        next(iter(other))
 
 
 # ---- torchdata

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import THOROUGH, thorough
+from effort import THOROUGH, some, thorough
 from programs import python
 
 from duckplets.cli.demo import docstrings
@@ -38,7 +38,7 @@ def example(
     monkeypatch.syspath_prepend(EXAMPLES)  # processes that it starts import it too
     monkeypatch.chdir(tmp_path)
 
-    def run(name: str, *arguments: int, **less: Any) -> str:
+    def run(name: str, *arguments: Any, **less: Any) -> str:
         """Run one with some of its globals changed, unless the suite is thorough."""
         module = importlib.import_module(name)
         for changed, value in ({} if THOROUGH else less).items():
@@ -114,6 +114,16 @@ def test_a_killed_training_goes_on_with_the_same_input_ids(example):
     assert "killed (signal 9) after 4 batches" in printed
     assert "resumed from checkpoint-3, with step 3 of the sampler" in printed
     assert "the input ids of steps 3 to 5 are those of the unbroken run: True" in printed
+
+
+@pytest.mark.parametrize("loop", some(["plain", "accelerate", "lightning", "sharded"], less=1))
+def test_killed_loops_go_on_from_checkpoints_of_their_own(example, loop):
+    printed = example("loops", [loop], WORLDS=(2,))
+    lines = printed.splitlines()
+    assert len(lines) == (2 if THOROUGH else 1)
+    for line in lines:
+        assert "killed (signal 9) after 5 steps, went on with step 3" in line
+        assert line.endswith("unbroken run: True")
 
 
 @pytest.mark.filterwarnings("ignore")  # of the trainers' own

@@ -15,15 +15,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from weakref import ReferenceType, ref
 
+from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.corpus.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
 from duckplets.order.mixture import Mixture
-from duckplets.runs.metrics import Losses, checked_losses, mean_by_source
+from duckplets.order.ranks import RankPart
+from duckplets.runs.forecast import Forecast
+from duckplets.runs.metrics import Losses, checked_losses, checked_samples, mean_by_source
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import check_overrides
+from duckplets.runs.state import folded, unfolded
 from duckplets.tokens.dataset import TokenShards
 
 try:
@@ -99,7 +104,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._stands: State | None = None  # where this process's own iteration is
         self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
         self._counting: Sampler | None = None  # what metrics of steps are counted by
-        self._losses = Losses()  # that were reported in this process
+        self._losses = Losses(first=MAX_POSITION)  # that were reported in this process
 
     @classmethod
     def resume(
@@ -183,11 +188,24 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     # -- state --------------------------------------------------------------------------------
 
+    @property
+    def run_id(self) -> str:
+        """Name of the run and digest of its fingerprint; see ``Sampler.run_id``."""
+        return self._known_run().run_id
+
+    @property
+    def step(self) -> int:
+        """Step of the first batch: that of the loaded state, or of the start of the run."""
+        run = self._known_run()
+        return int((self._start.loaded or run.start)["position"] // run.batch)
+
     def state_dict(self, step: int | None = None) -> State:
-        """Return where the run stands, as a few plain values; counters are not among them.
+        """Return where the run stands: ``position``, and ``run``, JSON of what else there is.
 
         It is the same for all ranks. Any number of ranks and workers may load it, and so may
-        ``Sampler.load_state_dict``.
+        ``Sampler.load_state_dict``. Counters are not in it. ``torch.distributed.checkpoint`` takes
+        nested values apart and restores those that it finds in the new process as well: so there
+        are none.
 
         Args:
             step: Step of the next batch: ``batch["step"] + 1`` of the last one used. It can be
@@ -197,6 +215,9 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         Raises:
             SamplerError: It is left out though workers iterate, or there is no such step.
         """
+        return folded(self._state(step))
+
+    def _state(self, step: int | None) -> State:
         if step is not None:
             return self._known_run().at(step, self._start.loaded)
         if get_worker_info() is None and self._start.told_workers:
@@ -222,7 +243,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             allow_drift: Names of fingerprint fields that may differ.
         """
         self._start.replaced(get_worker_info())
-        self._start = LoadedState(dict(state_dict), tuple(allow_drift))
+        self._start = LoadedState(unfolded(state_dict), tuple(allow_drift))
         self._stands = self._sampler = None
         self._stop_counting()
 
@@ -238,14 +259,17 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             path: A new state file to write instead.
             step: As for ``state_dict``.
         """
-        state = self.state_dict(step)
+        state = self._state(step)
         with self._opening.open() as sampler:
             if self._start.loaded is None:
                 sampler.move(state["position"])
             else:
                 sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
             sampler.take_losses(self._losses)
-            return sampler.save(tag, path)
+            saved = sampler.save(tag, path)
+            if path is None:
+                self._losses.written(sampler._steps_taken)
+            return saved
 
     # -- metrics ------------------------------------------------------------------------------
 
@@ -266,7 +290,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         taken = None if self._sampler is None else self._sampler()
         if step is None and taken is not None:
             return taken.metrics()
-        position = self.state_dict(step)["position"]
+        position = self._state(step)["position"]
         if self._counting is not None and self._counting.position > position:
             self._stop_counting()
         if self._counting is None:
@@ -283,6 +307,31 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         counting, self._counting = self._counting, None
         if counting is not None:
             counting.close()
+
+    def forecast(self, steps: int | None = None) -> Forecast:
+        """Return what the run draws from step 0 on; see ``Sampler.forecast``."""
+        with self._opening.open() as sampler:
+            return sampler.forecast(steps)
+
+    def lightning_callback(self, *, every: int = 100) -> Any:
+        """Return what logs this run and keeps its place in Lightning's checkpoints.
+
+        For ``Trainer(callbacks=[…])``: the forecast at the start and the metrics of what was used
+        go to every logger of the trainer, as ``duckplets.log_run`` has them, and the run's id into
+        their hyperparameters as ``data_run``. A checkpoint has the step that is used next, whatever
+        was read ahead; ``trainer.fit(…, ckpt_path=…)`` goes on there with any number of workers
+        and ranks. A batch has to keep ``step`` through ``collate_fn`` and transfers.
+
+        Args:
+            every: Batches from one logging of metrics to the next.
+
+        Raises:
+            ExtensionError: Lightning is not installed.
+            SamplerError: ``every`` is no number of batches.
+        """
+        from duckplets.adapters.lightning import callback
+
+        return callback(self, integer("every", every, 1))
 
     def lr_scale(self, step: int) -> float:
         """Return the factor for the learning rate at a step, ``batch["step"]``."""
@@ -305,16 +354,42 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             )
         return mean_by_source(batch["source"], losses)
 
-    def report_loss(self, losses: Mapping[str, float], *, step: int) -> None:
-        """Report the losses of sources at a step, ``batch["step"]``; see ``Sampler.report_loss``.
+    def report_loss(
+        self,
+        losses: Mapping[str, float] = MappingProxyType({}),
+        *,
+        step: int,
+        per_sample: Any = None,
+    ) -> None:
+        """Report losses at a step, ``batch["step"]``; see ``Sampler.report_loss``.
 
-        For the process that saves: workers, who have the samplers, know nothing of losses.
+        For the process that saves: workers, who have the samplers, know nothing of losses. Of
+        samples it has those of its own rank.
+
+        Args:
+            losses: As for ``Sampler.report_loss``.
+            step: The step of the batch they are of.
+            per_sample: As for ``Sampler.report_loss``.
+
+        Raises:
+            SamplerError: There is no such step, a name is no source, or a loss no number.
         """
-        self._known_run().at(step, self._start.loaded)  # refuses what is no step
-        self._losses.report(step, checked_losses(losses, self._known_run().sources))
+        run = self._known_run()
+        start = run.at(step, self._start.loaded)["position"]  # refuses what is no step
+        if not losses and per_sample is None:
+            raise SamplerError("report_loss: give the losses of sources, or per_sample=")
+        if losses:
+            self._losses.report(step, checked_losses(losses, run.sources))
+        if per_sample is not None:
+            ranks = self._opening.resolved()
+            size = ranks.world_size or 1
+            stop = start + run.batch if run.end is None else min(start + run.batch, run.end)
+            low, high = RankPart(run.batch // size, ranks.rank or 0, size).slice(start, stop)
+            self._losses.report_samples(step, low, checked_samples(per_sample, high - low))
 
     def _known_run(self) -> RunStates:
-        if self._run is None:
+        ranks = self._opening.resolved()  # others once torch.distributed has been started
+        if self._run is None or self._run.world_size != (ranks.world_size or 1):
             with self._opening.open() as sampler:
                 self._run = RunStates.of(sampler)
         return self._run

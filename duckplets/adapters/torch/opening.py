@@ -111,6 +111,8 @@ class RunStates:
         end: The position a bounded run ends at, or None.
         mixture: Of the run, as plain values.
         sources: Names of its sources.
+        run_id: As of the sampler.
+        world_size: As of the sampler.
     """
 
     start: State
@@ -118,14 +120,17 @@ class RunStates:
     end: int | None
     mixture: dict[str, Any]
     sources: list[str]
+    run_id: str
+    world_size: int
 
     @classmethod
     def of(cls, sampler: Sampler) -> RunStates:
         """Return that of a sampler at its start."""
         settings, end = sampler.settings, sampler._reader.end
-        sources = settings.versions[-1].sources
-        start = standing(sampler, 0, 1)
-        return cls(start, settings.global_batch, end, settings.mixture.to_dict(), sources)
+        start, mixture = standing(sampler, 0, 1), settings.mixture.to_dict()
+        names = settings.versions[-1].sources
+        id_of, size = sampler.run_id, settings.world_size
+        return cls(start, settings.global_batch, end, mixture, names, id_of, size)
 
     @property
     def steps(self) -> int:

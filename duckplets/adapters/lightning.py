@@ -1,0 +1,80 @@
+"""Follow a Lightning trainer: log what it uses of a run, and keep the place in its checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from duckplets.adapters.run_log import SafeLogger, log_run
+from duckplets.errors import ExtensionError, SamplerError
+from duckplets.runs.state import plain_state, refuse_mismatch
+
+if TYPE_CHECKING:
+    from duckplets.adapters.torch import SamplerDataset
+
+_PACKAGES = "lightning.pytorch", "pytorch_lightning"  # the same under two names
+
+
+def callback(dataset: SamplerDataset, every: int) -> Any:
+    """Return a ``Callback``; see ``SamplerDataset.lightning_callback``."""
+
+    class FollowsRun(_callbacks()):  # type: ignore[misc]
+        """Log a run and keep its place; see ``SamplerDataset.lightning_callback``."""
+
+        _used: int | None = None  # steps of the run
+        _log: Callable[[int], None] | None = None
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            """Log what the run is and its forecast."""
+            if not trainer.is_global_zero:
+                return
+            loggers = [(to, SafeLogger(to.log_metrics)) for to in trainer.loggers]
+            for to, _ in loggers:
+                SafeLogger(to.log_hyperparams)({"data_run": dataset.run_id})
+
+            def log(values: dict[str, float], _step: int) -> None:
+                for _, safe in loggers:
+                    safe(values, trainer.global_step)  # of losses, and resumed with them
+
+            self._log = log_run(dataset, log, every=every)
+
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            """Note what was used."""
+            try:
+                self._used = int(batch["step"]) + 1
+            except (TypeError, KeyError, IndexError):
+                raise SamplerError(
+                    "this batch has no 'step', by which a checkpoint knows what was used: let "
+                    "collate_fn keep it, as in {**made, 'step': batch['step']}"
+                ) from None
+            if self._log is not None:
+                self._log(self._used)
+
+        def state_dict(self) -> dict[str, Any]:
+            """Return the place in the run, for a checkpoint."""
+            used = dataset.step if self._used is None else self._used
+            return {"sampler": dataset.state_dict(used)}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            """Go on where a checkpoint was saved."""
+            dataset.load_state_dict(state_dict["sampler"])
+            # Refused as late as a batch is read, Lightning's clearing up fails and hides why.
+            saved = plain_state(state_dict["sampler"])[1]
+            refuse_mismatch(saved, dataset._known_run().start["fingerprint"])
+            self._used = None
+
+    return FollowsRun()
+
+
+def _callbacks() -> Any:
+    """Return the class of callbacks of that Lightning which is imported."""
+    for name in sorted(_PACKAGES, key=lambda name: name not in sys.modules):
+        try:
+            return import_module(name).Callback
+        except ImportError:
+            continue
+    raise ExtensionError("lightning_callback needs Lightning: pip install lightning")
