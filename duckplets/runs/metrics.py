@@ -22,9 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Floats, Integers
+from duckplets.base.checks import integer
+from duckplets.base.fork_guard import alone
 from duckplets.base.sanitize import ShownDict, listed, shown
 from duckplets.errors import SamplerError, nearest
 from duckplets.samples.batch import Batch
+from duckplets.samples.plan import joined
 
 if TYPE_CHECKING:
     from duckplets.runs.reader import FetchesSamples
@@ -369,6 +372,23 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
         if slot != first
     }
     return found | {"proximity": fetcher.proximity(_plan_of(sampler, batch))}
+
+
+@alone
+def worst(sampler: Sampler, count: int = 32) -> pa.Table:
+    """Return the samples with the highest reported losses of steps before the position.
+
+    Columns: as of ``served``, and ``loss``; the highest first. Of steps that were saved the
+    4,096 highest are known. Look there for wrong labels and false negatives.
+    """
+    count = integer("count", count, 0)
+    found = sampler._losses.samples(0, sampler._steps_taken).slice(0, count)
+    sampler._reader.check_open()
+    fetcher, plan = sampler._reader.fetcher, [sampler._planner.plan(0, 0)]
+    with fetcher.sound():
+        plan += [sampler._planner.plan(at, at + 1) for at in found["position"].to_pylist()]
+        table = fetcher.identities(joined(plan), sampler._batch)
+    return table.append_column("loss", found["loss"])
 
 
 def need_texts(sampler: Sampler, what: str) -> None:

@@ -32,7 +32,6 @@ from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
 from duckplets.runs.state import BehindNote, Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
-from duckplets.samples.plan import joined
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -336,6 +335,7 @@ class Sampler:
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source
     diagnostics = figures.diagnostics
+    worst = figures.worst
 
     @alone
     def report_loss(
@@ -373,22 +373,6 @@ class Sampler:
             start = step * self._batch
             low, high = self._reader.part.slice(start, self._reader.stop_of(start))
             self._losses.report_samples(step, low, checked_samples(per_sample, high - low))
-
-    @alone
-    def worst(self, count: int = 32) -> pa.Table:
-        """Return the samples with the highest reported losses of steps before the position.
-
-        Columns: as of ``served``, and ``loss``; the highest first. Of steps that were saved the
-        4,096 highest are known. Look there for wrong labels and false negatives.
-        """
-        count = integer("count", count, 0)
-        found = self._losses.samples(0, self._steps_taken).slice(0, count)
-        self._reader.check_open()
-        fetcher, plan = self._reader.fetcher, [self._planner.plan(0, 0)]
-        with fetcher.sound():
-            plan += [self._planner.plan(at, at + 1) for at in found["position"].to_pylist()]
-            table = fetcher.identities(joined(plan), self._batch)
-        return table.append_column("loss", found["loss"])
 
     @alone
     def losses(self) -> pa.Table:
