@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from duckplets.samples.batch import Batch, Block, Tranche
 
 _FIRST_BLOCK = 256  # samples of the first block: reading a cold file touches few of its blocks
+_SAMPLE_BYTES = 8192  # of a sample's texts, until some were read: several blocks are named before
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
 _MAPPED_BYTES = 192 << 20  # bytes of text of a block that holds spans only
@@ -269,7 +270,8 @@ class BlockMaker:
     ) -> None:
         self._planner, self._fetcher, self.part, self.end = planner, fetcher, part, end
         self._most_bytes = most_bytes
-        self._target, self._largest = _FIRST_BLOCK, _LARGEST_BLOCK
+        self._target = _FIRST_BLOCK
+        self._largest = max(1, min(_LARGEST_BLOCK, most_bytes // _SAMPLE_BYTES))
         self._next: int | None = None  # end of the last one
 
     def follow(self, start: int) -> tuple[int, int] | None:
