@@ -168,6 +168,7 @@ def _pools(database: Database, contents: Contents) -> list[CompiledPool]:
             split=contents.split,
             version=contents.version,
             labels=labels.get(source),
+            relabelled=labels.relabelled,
         )
         for source, recipes in sorted(contents.recipes.items())
         for recipe in recipes
