@@ -25,20 +25,31 @@ ORDER BY records.record_key
 -- the place of a name below, and the place of the value among all; records without one are in none.
 -- Parameters: $split, $version.
 -- Rows: one a record with a value, by record_key.
-SELECT
-    record_key, md5_number_lower(json_array(family_value)) AS family,
-    dense_rank() OVER (ORDER BY family_value) - 1 AS number
-FROM (
+WITH found AS (
+    SELECT record_key, (family_value) AS value
+    FROM (
+        SELECT
+            records.record_key, records.record_id, records.date, records.group_key,
+            records.taxonomy, records.meta, records.trust, records.created_at, records.updated_at,
+            records.label, sources.name AS source
+        FROM records
+        JOIN splits ON splits.record_key = records.record_key
+        JOIN sources ON sources.source_id = records.source_id
+        WHERE
+            splits.split = $split
+            AND is_live(records.added_version, records.removed_version, $version)
+    ) AS slot
+),
+
+-- Hashed and put in order once each: there are far fewer than records.
+numbered AS (
     SELECT
-        records.record_key, records.record_id, records.date, records.group_key, records.taxonomy,
-        records.meta, records.trust, records.created_at, records.updated_at, records.label,
-        sources.name AS source
-    FROM records
-    JOIN splits ON splits.record_key = records.record_key
-    JOIN sources ON sources.source_id = records.source_id
-    WHERE
-        splits.split = $split
-        AND is_live(records.added_version, records.removed_version, $version)
-) AS slot
-WHERE (family_value) IS NOT NULL
+        value, md5_number_lower(json_array(value)) AS family,
+        row_number() OVER (ORDER BY value) - 1 AS number
+    FROM (SELECT DISTINCT value FROM found WHERE value IS NOT NULL)
+)
+
+SELECT record_key, family, number
+FROM found
+JOIN numbered USING (value)
 ORDER BY record_key
