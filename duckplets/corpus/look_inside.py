@@ -6,7 +6,9 @@ user's own SQL. Questions are views of that instance; the corpus is not changed.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
 from duckplets.db import extensions
@@ -49,8 +51,8 @@ def open_page(path: Path) -> tuple[Database, str]:
         try:
             ((told,),) = database.run("corpus/questions/serve")
             address = told.split()[-1]
-            with urlopen(address, timeout=_SECONDS):  # noqa: S310 - it is on this machine
-                database.run("corpus/questions/browse")
+            _await(address)
+            database.run("corpus/questions/browse")
         except (QueryError, OSError) as error:
             raise ExtensionError(
                 f"DuckDB's page does not come from its makers' site; is there a network? ({error})"
@@ -59,6 +61,19 @@ def open_page(path: Path) -> tuple[Database, str]:
         database.close()
         raise
     return database, address
+
+
+def _await(address: str) -> None:
+    """Wait until a page comes: at first the extension may not be listening yet."""
+    end = time.monotonic() + _SECONDS
+    while True:
+        try:
+            urlopen(address, timeout=_SECONDS).close()  # noqa: S310 - it is on this machine
+            return
+        except URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 def _views(path: Path) -> list[str]:
