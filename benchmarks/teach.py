@@ -18,9 +18,11 @@ import argparse
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -30,18 +32,19 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import numpy as np
-from teach_corpora import CORPORA, FEWER, MOST
+from teach_corpora import CHARACTERS, CORPORA, FEWER, HALF, MOST, PLANTED
 
 import duckplets as dp
 
 HERE = Path(__file__).parent
 QUERIES = 2_000  # of the test split, about
-CHARACTERS = 1_000  # of a text
 SEEDS = (1, 2, 3)
 
 VOCABULARY, TOKENS, DIMENSION = 16_000, 96, 256
 STEPS, BATCH, RATE = 400, 256, 0.2
 DEPTH = 100
+# a third and two thirds of a training, where blocks of ``no_duplicates`` begin
+MINED_AT = (128, 256)
 
 # -- arms -----------------------------------------------------------------------------------------
 
@@ -57,6 +60,9 @@ class Arm:
         by: Where they come from.
         vectors: The arm whose first model ranks candidates for it.
         batch: Samples a batch.
+        clusters: So many of those vectors a batch; 0 where a batch may have any texts.
+        again: Whether candidates are mined again on the way, by the model in training.
+        verdict: What planted pairs are relabelled as; of planted corpora only.
         options: Further arguments.
     """
 
@@ -66,10 +72,16 @@ class Arm:
     by: Any = "random"
     vectors: str = ""
     batch: int = BATCH
+    clusters: int = 0
+    again: bool = False
+    verdict: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
 
 IN_BATCH: dict[str, Any] = {"beside": "pairs", "negatives": 0}
+DENSE: dict[str, Any] = {"beside": "dense_1", "by": dp.mined("dense"), "vectors": "pairs"}
+# a margin so negative that nothing is left out
+UNCUT: dict[str, Any] = DENSE | {"by": dp.mined("dense", relative_margin=-1e6)}
 ARMS = {
     "pairs": Arm(title="in-batch negatives only", **IN_BATCH),
     "random_1": Arm(title="1 random", beside="pairs"),
@@ -101,10 +113,31 @@ ARMS = {
         by=dp.mined("again", relative_margin=0.05),
         vectors="dense_1",
     ),
+    "cluster": Arm(title="in-batch, 1 cluster a batch", **IN_BATCH, vectors="pairs", clusters=1),
+    "clusters": Arm(
+        title="in-batch, 8 near clusters a batch", **IN_BATCH, vectors="pairs", clusters=8
+    ),
+    "length": Arm(title="in-batch, 1 length a batch", **IN_BATCH, options={"batch_by": "length"}),
+    "uncut": Arm(title="1 dense, no margin", **UNCUT),
+    "on_the_way": Arm(title="1 dense, mined again on the way", **DENSE, again=True),
+    "random_positive": Arm(title="1 random, relabelled positive", verdict="positive"),
+    "ambiguous": Arm(title="1 dense, relabelled ambiguous", **DENSE, verdict="ambiguous"),
+    "positive": Arm(title="1 dense, relabelled positive", **DENSE, verdict="positive"),
+    "uncut_ambiguous": Arm(
+        title="1 dense, no margin, relabelled ambiguous",
+        **UNCUT | {"beside": "uncut"},
+        verdict="ambiguous",
+    ),
+    "uncut_positive": Arm(
+        title="1 dense, no margin, relabelled positive",
+        **UNCUT | {"beside": "uncut"},
+        verdict="positive",
+    ),
     "random_64": Arm(title="1 random, batch 64", beside="random_1", batch=64),
     "bm25_64": Arm(title="1 BM25, batch 64", beside="random_64", by="bm25", batch=64),
 }
 SCORERS = {"pairs": "dense", "dense_1": "again"}  # what the first model of an arm is called
+OF_PLANTED = ("pairs", "random_1", "dense_1", "uncut")  # and what relabels
 DECIDING = ("pairs", "random_1", "random_4", "bm25_4", "dense_1", "dense_4")
 RECIPE = dp.TripletRecipe("pairs", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
@@ -117,7 +150,15 @@ def works(
     order = [(seed, arm) for seed in first[:1] for arm in arms]
     order += [(seed, arm) for seed in first[1:] for arm in arms]
     order += [(seed, arm) for seed in later for arm in arms if arm in DECIDING]
-    yield from ((corpus, arm, seed) for seed, arm in order for corpus in corpora)
+    yield from (
+        (corpus, arm, seed) for seed, arm in order for corpus in corpora if _is_of(arm, corpus)
+    )
+
+
+def _is_of(arm: str, corpus: str) -> bool:
+    """Return whether an arm is run on a corpus."""
+    relabels = bool(ARMS[arm].verdict)
+    return relabels or arm in OF_PLANTED if corpus in PLANTED else not relabels
 
 
 # -- the model ------------------------------------------------------------------------------------
@@ -172,7 +213,9 @@ def fresh(texts: Texts, seed: int) -> Any:
     return SentenceTransformer(modules=[module], device="cpu")
 
 
-def train(model: Any, texts: Texts, sampler: Any, columns: Sequence[str]) -> list[float]:
+def train(
+    model: Any, texts: Texts, sampler: Any, columns: Sequence[str], mine: Callable[[int], None]
+) -> list[float]:
     """Train a model on the batches of a sampler, and return the loss of every step."""
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -190,9 +233,42 @@ def train(model: Any, texts: Texts, sampler: Any, columns: Sequence[str]) -> lis
         optimizer.step()
         optimizer.zero_grad()
         losses.append(value.item())
+        if step + 1 in MINED_AT:
+            mine(step + 1)
+            model.train()
     model.eval()
     return losses
 
+
+# Planted halves, by the anchor they answer.
+PAIRS = """
+    SELECT of_anchor.text AS anchor, half.text AS text
+    FROM section_texts AS of_anchor
+    JOIN section_texts AS half ON half.record_id = of_anchor.record_id || $half
+    WHERE of_anchor.role = 'anchor'
+    ORDER BY ALL
+"""
+# How many stand in train with their anchor, and where among its dense candidates.
+RANKS = """
+    WITH found AS (
+        SELECT half.record_id, rank, score > positive_score - abs(positive_score) * .05 AS is_cut
+        FROM candidates
+        JOIN sections AS of_anchor ON of_anchor.section_key = anchor_section_key
+        JOIN records USING (record_key)
+        JOIN sections AS of_half ON of_half.section_key = negative_section_key
+        JOIN records AS half ON half.record_key = of_half.record_key
+        WHERE scorer = 'dense' AND rank <= 16 AND half.record_id = records.record_id || $half
+    )
+    SELECT
+        count(*) AS pairs,
+        avg((rank IS NOT NULL)::INT) AS first_16,
+        avg((rank IS NOT NULL AND rank = 1)::INT) AS first,
+        avg((rank IS NOT NULL AND NOT is_cut)::INT) AS first_16_uncut
+    FROM section_texts AS half
+    JOIN section_texts AS of_anchor ON half.record_id = of_anchor.record_id || $half
+    LEFT JOIN found ON found.record_id = half.record_id
+    WHERE of_anchor.role = 'anchor' AND half.split = 'train' AND of_anchor.split = 'train'
+"""
 
 # -- a corpus and its runs ------------------------------------------------------------------------
 
@@ -202,10 +278,10 @@ def _make(path: Path, name: str) -> None:
     rows = [{key: of[:CHARACTERS] for key, of in row.items()} for row in CORPORA[name]()]
     if not rows:
         raise FileNotFoundError("no text was found")
-    rows.sort(key=lambda row: hashlib.blake2b(row["id"].encode()).digest())
+    rows.sort(key=lambda row: hashlib.blake2b(row["id"].removesuffix(HALF).encode()).digest())
     rows = rows[: FEWER.get(name, MOST)]
     group = "group" if "group" in rows[0] else None
-    source = dp.MemorySource(rows, id="id", anchor="anchor", positive="positive", group=group)
+    source = dp.MemorySource([*map(_whole, rows)], id="id", sections="sections", group=group)
     aside = path.with_name("new.duckdb")
     aside.unlink(missing_ok=True)
     with dp.Corpus(aside) as corpus:
@@ -213,6 +289,13 @@ def _make(path: Path, name: str) -> None:
         test = min(0.2, QUERIES / len(rows))
         corpus.split(1 - 1.25 * test, test / 4, test, seed=1)
     aside.rename(path)
+
+
+def _whole(row: dict[str, str]) -> dict[str, Any]:
+    """Return a record with its sections; a planted half has no anchor."""
+    roles = {"anchor": "anchor", "positive": "context"}
+    sections = [{"role": roles[key], "text": row[key]} for key in roles if key in row]
+    return {key: of for key, of in row.items() if key not in roles} | {"sections": sections}
 
 
 class Laboratory:
@@ -229,9 +312,11 @@ class Laboratory:
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             _make(path, name)
-        self.corpus = dp.Corpus(path, threads=1, read_only=True)
-        self.mined: set[str] = set()
-        self._mine("bm25", "bm25")
+        self.corpus = dp.Corpus(path, threads=1)
+        self.relabelled: dict[str, dp.Corpus] = {}
+        self.clustered: set[str] = set()
+        self._mine("bm25")
+        self.mined = {"bm25"}
         learnt = self.corpus.sql(
             "SELECT text FROM section_texts WHERE split = 'train' ORDER BY ALL"
         )
@@ -239,16 +324,28 @@ class Laboratory:
         self.evaluator = self.corpus.evaluator(
             "test", recipe=RECIPE, batch_size=1024, corpus_chunk_size=1_000_000
         )
+        self.planted = self.corpus.sql(PAIRS, {"half": HALF})
+        self._judge_halves()
 
-    def _mine(self, scorer: str, by: Any) -> None:
+    def _judge_halves(self) -> None:
+        """Count planted halves as the answers they are, whichever split they stand in."""
+        of, halves = self.evaluator, self.planted.to_pydict()
+        names = dict(zip(of.corpus, of.corpus_ids, strict=True))
+        queries = dict(zip(of.queries, of.queries_ids, strict=True))
+        for anchor, half in zip(halves["anchor"], halves["text"], strict=True):
+            if anchor in queries:
+                of.relevant_docs[queries[anchor]].add(names[half])
+
+    def _mine(self, by: Any) -> None:
         self.corpus.mine(RECIPE, scorer=by, depth=DEPTH, split="train", progress=False)
-        self.mined.add(scorer)
 
     def figures(self, had: dict[str, Any]) -> dict[str, Any]:
         """Return what the corpus is like, unless it is known, and what its candidates are like."""
-        scorers = {"scorers": {row.pop("scorer"): row for row in self._of_scorers()}}
+        of_mined = {"scorers": {row.pop("scorer"): row for row in self._of_scorers()}}
+        if len(self.planted):
+            (of_mined["planted"],) = self.corpus.sql(RANKS, {"half": HALF}).to_pylist()
         if had:
-            return had | scorers
+            return had | of_mined
         near = self.corpus.deduplicate(0.7, dry_run=True, progress=False)
         (counts,) = self.corpus.sql(
             "SELECT count(*) AS records, avg(length(text)) AS characters FROM section_texts "
@@ -261,11 +358,12 @@ class Laboratory:
             "queries": len(of.queries),
             "families": len({*of.families.values()}),
             "near_equal": near.duplicates / counts["records"],
-            **scorers,
+            **of_mined,
         }
 
     def _of_scorers(self) -> list[dict[str, Any]]:
-        return self.corpus.sql("""
+        return self.corpus.sql(
+            """
             SELECT
                 scorer,
                 count(DISTINCT anchor_section_key) AS anchors,
@@ -284,8 +382,11 @@ class Laboratory:
                     ))::INT
                 ) FILTER (rank <= 16) AS also_bm25
             FROM candidates AS this
+            WHERE list_contains($scorers, scorer)
             GROUP BY scorer
-        """).to_pylist()
+            """,
+            {"scorers": ["bm25", *SCORERS.values()]},
+        ).to_pylist()
 
     def run(self, name: str, seed: int) -> dict[str, Any]:
         """Train and judge one arm with one seed."""
@@ -307,7 +408,13 @@ class Laboratory:
         several = [f"negative_{i}" for i in range(1, 1 + arm.negatives)]
         columns = ["anchor", "positive", *(["negative"] if arm.negatives == 1 else several)]
         options = {"no_duplicates": True, "by": arm.by, "negatives": max(1, arm.negatives)}
-        sampler = self.corpus.sampler(
+        corpus, scorer = self._relabelled(arm.verdict), f"{name}_{seed}"
+        if arm.again:  # a scorer of its own, so that other arms keep theirs
+            self._mine(dp.dense(arm.vectors, name=scorer))
+            options["by"] = dp.mined(scorer, relative_margin=0.05)
+        if arm.clusters:
+            options |= {"batch_by": self._clusters(arm), "keys_per_batch": arm.clusters}
+        sampler = corpus.sampler(
             recipes=[RECIPE],
             batch_size=arm.batch,
             steps=STEPS,
@@ -316,12 +423,48 @@ class Laboratory:
             columns=columns,
             **options | arm.options,
         )
-        losses = train(model, self.texts, sampler, columns)
+
+        def mine(step: int) -> None:
+            if arm.again:
+                self._embed(model, f"{scorer}_{step}")
+                self._mine(dp.dense(f"{scorer}_{step}", name=scorer))
+                taken.append(sampler.take_minings())
+
+        taken: list[int] = []
+        losses = train(model, self.texts, sampler, columns, mine)
         metrics = sampler.metrics().items()
         displaced = sum(int(n) for key, n in metrics if key.endswith("/displaced"))
         if name in SCORERS and seed == SEEDS[0]:
             np.save(self._weights(name), model[0].embedding.weight.detach().numpy())
-        return model, {"last_loss": float(np.mean(losses[-20:])), "displaced": displaced}
+        found = {"last_loss": float(np.mean(losses[-20:])), "displaced": displaced}
+        mixed = re.search(r"([\d.e-]+) % of its samples are in mixed batches", sampler.describe())
+        more = {"taken": taken} if taken else {}
+        return model, found | more | ({"mixed": float(mixed[1]) / 100} if mixed else {})
+
+    def _relabelled(self, verdict: str) -> dp.Corpus:
+        """Return the corpus, or a copy of it with a verdict on planted pairs."""
+        if not verdict:
+            return self.corpus
+        if verdict not in self.relabelled:
+            path = self.folder / f"{verdict}.duckdb"
+            if not path.exists():
+                aside = shutil.copy(self.folder / "corpus.duckdb", self.folder / "new.duckdb")
+                with dp.Corpus(aside) as copy:
+                    said = [verdict] * len(self.planted)
+                    copy.relabel(self.planted.append_column("verdict", [said]))
+                # verdicts make no candidates stale
+                path.with_suffix(".candidates").symlink_to("corpus.candidates")
+                Path(aside).rename(path)
+            self.relabelled[verdict] = dp.Corpus(path, threads=1, read_only=True)
+        return self.relabelled[verdict]
+
+    def _clusters(self, arm: Arm) -> str:
+        """Return the name of keys of texts: a cluster has 8 times what a batch takes of it."""
+        name = f"{arm.vectors}_{arm.clusters}"
+        if name not in self.clustered:
+            self.corpus.cluster(arm.vectors, size=8 * arm.batch // arm.clusters, name=name)
+            self.clustered.add(name)
+        return name
 
     def _weights(self, arm: str) -> Path:
         return self.folder / f"{arm}.npy"
@@ -338,13 +481,17 @@ class Laboratory:
             self._trained(arm, SEEDS[0])
         model = fresh(self.texts, 0)
         model[0].embedding.weight.data = torch.from_numpy(np.load(self._weights(arm)))
+        self._embed(model, arm)
+        self._mine(dp.dense(arm, name=scorer))
+        self.mined.add(scorer)
+
+    def _embed(self, model: Any, name: str) -> None:
         self.corpus.embed(
             lambda some: model.encode(some, batch_size=len(some), normalize_embeddings=True),
-            name=arm,
-            made_by=arm,
+            name=name,
+            made_by=name,
             progress=False,
         )
-        self._mine(scorer, dp.dense(arm, name=scorer))
 
     def compared(self, name: str, seeds: Sequence[int]) -> dict[str, Any] | None:
         """Return how an arm differs from the one beside it, as means of the seeds of both."""
@@ -422,7 +569,8 @@ def main(given: Sequence[str] | None = None) -> None:
             seeds = [
                 r["seed"] for r in results["runs"] if r["corpus"] == lab.name and r["arm"] == arm
             ]
-            if found := lab.compared(arm, seeds):
+            found, had = lab.compared(arm, seeds), of.get(arm, {"seeds": 0})
+            if found and found["seeds"] >= had["seeds"]:  # of another folder there may be more
                 of[arm] = found
         had = results["corpora"].get(lab.name, {})
         if not lab.mined <= {*had.get("scorers", {})}:

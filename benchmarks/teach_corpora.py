@@ -21,6 +21,9 @@ WORDNET = "shared/corpora/wordnet.parquet"  # in some folder above this one
 DICTIONARIES = Path("/usr/share/dictd")
 
 SIZES = {"medium": 20_000, "small": 7_000}
+CHARACTERS = 1_000  # of a text
+LONG = 200  # characters of a text that is planted in two halves
+HALF = "+"  # ends the id of the second
 
 Row = dict[str, str]
 
@@ -128,6 +131,25 @@ def _number(digits: str) -> int:
     return int.from_bytes(base64.b64decode(padded), "big")
 
 
+def planted(read: Callable[[], Iterable[Row]]) -> Iterator[Row]:
+    """Yield a record of each family, and halves of long texts apart, the second without an anchor.
+
+    So the second is a true answer that nobody labelled. A family would keep it from being mined.
+    """
+    seen = set()
+    for row in read():
+        group, text = row.pop("group", row["id"]), row["positive"][:CHARACTERS]
+        if group in seen:
+            continue
+        seen.add(group)
+        middle = text.rfind(" ", 0, len(text) // 2) if len(text) >= LONG else -1
+        if middle > 0:
+            yield row | {"positive": text[:middle]}
+            yield {"id": row["id"] + HALF, "positive": text[middle + 1 :]}
+        else:
+            yield row
+
+
 CORPORA: dict[str, Callable[[], Iterable[Row]]] = {
     "debian": debian,
     "wordnet": wordnet,
@@ -138,7 +160,12 @@ CORPORA: dict[str, Callable[[], Iterable[Row]]] = {
     "debian_small": debian,
     "gcide_medium": gcide,
     "gcide_small": gcide,
+    "foldoc_planted": lambda: planted(foldoc),
+    "debian_planted": lambda: planted(debian),
+    "gcide_planted": lambda: planted(gcide),
 }
+PLANTED = [name for name in CORPORA if name.endswith("_planted")]
 MOST = 60_000  # records of a corpus, those of least hash
 # the same text, less of it: down to as little as Python's
 FEWER = {f"{name}_{size}": n for name in ("debian", "gcide") for size, n in SIZES.items()}
+FEWER |= dict.fromkeys(PLANTED, SIZES["medium"])
