@@ -80,8 +80,9 @@ class Arm:
 
 IN_BATCH: dict[str, Any] = {"beside": "pairs", "negatives": 0}
 DENSE: dict[str, Any] = {"beside": "dense_1", "by": dp.mined("dense"), "vectors": "pairs"}
-# a margin so negative that nothing is left out
+# margins so negative that nothing is left out
 UNCUT: dict[str, Any] = DENSE | {"by": dp.mined("dense", relative_margin=-1e6)}
+NEAREST: dict[str, Any] = DENSE | {"by": dp.mined("dense", relative_margin=-1e6, range_max=4)}
 ARMS = {
     "pairs": Arm(title="in-batch negatives only", **IN_BATCH),
     "random_1": Arm(title="1 random", beside="pairs"),
@@ -119,25 +120,26 @@ ARMS = {
     ),
     "length": Arm(title="in-batch, 1 length a batch", **IN_BATCH, options={"batch_by": "length"}),
     "uncut": Arm(title="1 dense, no margin", **UNCUT),
+    "nearest": Arm(title="1 dense of the first 4, no margin", **NEAREST),
     "on_the_way": Arm(title="1 dense, mined again on the way", **DENSE, again=True),
     "random_positive": Arm(title="1 random, relabelled positive", verdict="positive"),
     "ambiguous": Arm(title="1 dense, relabelled ambiguous", **DENSE, verdict="ambiguous"),
     "positive": Arm(title="1 dense, relabelled positive", **DENSE, verdict="positive"),
-    "uncut_ambiguous": Arm(
-        title="1 dense, no margin, relabelled ambiguous",
-        **UNCUT | {"beside": "uncut"},
+    "nearest_ambiguous": Arm(
+        title="1 dense of the first 4, no margin, relabelled ambiguous",
+        **NEAREST | {"beside": "nearest"},
         verdict="ambiguous",
     ),
-    "uncut_positive": Arm(
-        title="1 dense, no margin, relabelled positive",
-        **UNCUT | {"beside": "uncut"},
+    "nearest_positive": Arm(
+        title="1 dense of the first 4, no margin, relabelled positive",
+        **NEAREST | {"beside": "nearest"},
         verdict="positive",
     ),
     "random_64": Arm(title="1 random, batch 64", beside="random_1", batch=64),
     "bm25_64": Arm(title="1 BM25, batch 64", beside="random_64", by="bm25", batch=64),
 }
 SCORERS = {"pairs": "dense", "dense_1": "again"}  # what the first model of an arm is called
-OF_PLANTED = ("pairs", "random_1", "dense_1", "uncut")  # and what relabels
+OF_PLANTED = ("pairs", "random_1", "dense_1", "uncut", "nearest")  # and what relabels
 DECIDING = ("pairs", "random_1", "random_4", "bm25_4", "dense_1", "dense_4")
 RECIPE = dp.TripletRecipe("pairs", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
