@@ -9,7 +9,8 @@ The model is a mean of word vectors (``StaticEmbedding`` of sentence-transformer
 made from the texts to learn from, and all that differs between two arms is what a sampler was
 asked for. Queries of the test split rank the texts of all splits. Each finished run is written into
 ``teach.json`` and not done again; what can be used again (corpora, candidates, results of every
-query) lies in ``--folder``. A corpus whose texts are not on this machine is left out.
+query) lies in ``--folder``. In a new folder the arms that others are compared with are run again,
+and their figures are kept beside the first ones. A corpus whose texts are not on this machine is left out.
 """
 
 from __future__ import annotations
@@ -396,7 +397,7 @@ class Laboratory:
         if arm.vectors:
             self._rank_by(arm.vectors)
         model, found = self._trained(name, seed)
-        self.evaluator.results = self.folder / f"{name}.{seed}.json"
+        self.evaluator.results = self.results(name, seed)
         self.evaluator(model)
         rows = json.loads(self.evaluator.results.read_text(encoding="utf-8"))["queries"]
         means = {of: float(np.mean([row[of] for row in rows])) for of in rows[0] if "@" in of}
@@ -404,6 +405,10 @@ class Laboratory:
         return {"corpus": self.name, "arm": name, "seed": seed, **means, **found} | {
             "seconds": seconds
         }
+
+    def results(self, name: str, seed: int) -> Path:
+        """Return the file with the results of every query."""
+        return self.folder / f"{name}.{seed}.json"
 
     def _trained(self, name: str, seed: int) -> tuple[Any, dict[str, Any]]:
         arm, model = ARMS[name], fresh(self.texts, seed)
@@ -498,11 +503,7 @@ class Laboratory:
     def compared(self, name: str, seeds: Sequence[int]) -> dict[str, Any] | None:
         """Return how an arm differs from the one beside it, as means of the seeds of both."""
         beside = ARMS[name].beside
-        common = [
-            s
-            for s in seeds
-            if all((self.folder / f"{n}.{s}.json").exists() for n in (name, beside))
-        ]
+        common = [s for s in seeds if all(self.results(n, s).exists() for n in (name, beside))]
         if name == beside or not common:
             return None
         found = dp.compare(self._mean(beside, common), self._mean(name, common))
@@ -511,8 +512,7 @@ class Laboratory:
     def _mean(self, name: str, seeds: Sequence[int]) -> Path:
         """Write the mean of the results of several seeds, query by query."""
         runs = [
-            json.loads((self.folder / f"{name}.{s}.json").read_text(encoding="utf-8"))["queries"]
-            for s in seeds
+            json.loads(self.results(name, s).read_text(encoding="utf-8"))["queries"] for s in seeds
         ]
         rows = [
             {
@@ -564,6 +564,9 @@ def main(given: Sequence[str] | None = None) -> None:
             break
         if work in done or (lab := laboratory(work[0])) is None:
             continue
+        beside = (lab.name, ARMS[work[1]].beside, work[2])
+        if beside in done and not lab.results(*beside[1:]).exists():  # made in another folder
+            results.setdefault("run_again", []).append(lab.run(*beside[1:]))
         run = lab.run(*work[1:])
         results["runs"].append(run)
         of = results["compared"].setdefault(lab.name, {})

@@ -23,7 +23,7 @@ DICTIONARIES = Path("/usr/share/dictd")
 SIZES = {"medium": 20_000, "small": 7_000}
 CHARACTERS = 1_000  # of a text
 LONG = 200  # characters of a text that is planted in two halves
-HALF = "+"  # ends the id of the second
+HALF = ":half"  # ends the id of the second
 
 Row = dict[str, str]
 

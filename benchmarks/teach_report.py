@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from teach import ARMS, CORPORA, FEWER
+from teach import ARMS, CORPORA, FEWER, MINED_AT, PLANTED
+from teach_corpora import LONG
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "teach.json"
@@ -30,6 +31,9 @@ TITLES = {
     "debian_small": "Debian, a ninth",
     "gcide_medium": "GCIDE, a third",
     "gcide_small": "GCIDE, a ninth",
+    "debian_planted": "Debian, halved",
+    "gcide_planted": "GCIDE, halved",
+    "foldoc_planted": "FOLDOC, halved",
 }
 WHAT = {
     "debian": "short description → long description of a package",
@@ -71,6 +75,13 @@ many seeds as stand after the semicolon. The interval of 95 % draws families of 
 has trained, so they cost a training more; those *mined again* by the model that the first seed of
 *1 dense* has trained.
 
+Arms with *clusters* take batches of one cluster (k-means by `corpus.cluster`) of the vectors by
+which *dense* candidates are ranked, or of 8 that are near one another; those of one *length* take
+one of 16 classes of tokens (`batch_by=`). Samples in mixed batches, as means of the corpora:
+{mixed}. Each of these corpora is one source, so that batches of one source are not measured.
+*Mined again on the way* embeds and mines with the model in training at steps {mined_at}, and goes
+on with these candidates (`take_minings()`). {run_again}
+
 {verdicts}
 
 {aim}
@@ -82,6 +93,22 @@ has trained, so they cost a training more; those *mined again* by the model that
 Less of the same text, with as many batches:
 
 {sizes}
+
+## False negatives, planted
+
+Of one record a family, each text of {long} characters and more was cut in two. The second half is a
+record of its own that has no anchor: a true answer that nobody labelled, and that may be drawn as
+a negative. When judging, both halves are answers. `corpus.relabel` then says so of every pair,
+on a copy: `positive` lets the halves that stand in the split of their anchor be its positives too,
+`ambiguous` only keeps them from being negatives.
+
+{planted}
+
+{planted_table}
+
+{planted_verdicts}
+
+{worth}
 
 ## A word beforehand
 
@@ -96,7 +123,9 @@ What a mining says of its candidates, and what they were worth:
 def page(results: dict[str, Any] | None = None) -> str:
     """Return the page."""
     found = results or json.loads(RESULTS.read_text(encoding="utf-8"))
-    every = [name for name in CORPORA if name in found["corpora"]]
+    there = [name for name in CORPORA if name in found["corpora"]]
+    planted = [name for name in there if name in PLANTED]
+    every = [name for name in there if name not in PLANTED]
     names = [name for name in every if name not in FEWER]
     fewer = [name for name in every if name.split("_")[0] + "_small" in FEWER]
     deviations = _deviations(found)
@@ -104,12 +133,20 @@ def page(results: dict[str, Any] | None = None) -> str:
         **found["settings"],
         corpora=_corpora(found, every),
         table=_table(found, names, ARMS),
+        mixed=_mixed(found, names),
+        mined_at=" and ".join(map(str, MINED_AT)),
+        run_again=_run_again(found),
         verdicts=_verdicts(found, names),
         aim=_aim(found, names),
         plot=_plot(found, names),
         sizes=_table(found, fewer, SIZED),
         figures=_figures(found, every),
         word=_word(found, every),
+        long=LONG,
+        planted=_planted(found, planted),
+        planted_table=_table(found, planted, ARMS),
+        planted_verdicts=_verdicts(found, planted),
+        worth=_worth(found, planted),
         deviation=float(np.sqrt(np.mean(np.square(deviations)))) if deviations else 0,
         deviations=len(deviations),
     )
@@ -211,11 +248,64 @@ def _verdicts(found: dict[str, Any], names: list[str]) -> str:
     return "\n".join(lines)
 
 
+def _mixed(found: dict[str, Any], names: list[str]) -> str:
+    """Return the share of samples in mixed batches, of each arm whose batches have keys."""
+    of: dict[str, list[float]] = {}
+    for run in found["runs"]:
+        if run["corpus"] in names and "mixed" in run:
+            of.setdefault(run["arm"], []).append(run["mixed"])
+    return ", ".join(f"{np.mean(of[arm]):.0%} ({ARMS[arm].title})" for arm in ARMS if arm in of)
+
+
+def _run_again(found: dict[str, Any]) -> str:
+    """Say how figures differ of what was run again on another machine."""
+    first = {(run["corpus"], run["arm"], run["seed"]): 100 * run[METRIC] for run in found["runs"]}
+    more = [
+        100 * run[METRIC] - first[run["corpus"], run["arm"], run["seed"]]
+        for run in found.get("run_again", ())
+    ]
+    if not more:
+        return ""
+    return (
+        f"Later arms were run on another machine, and what they are compared with anew there: "
+        f"{len(more)} runs of equal seeds differ from the first ones by {np.mean(more):+.2f} on the "
+        f"mean, with a standard deviation of {np.std(more):.2f}, as other seeds do."
+    )
+
+
+def _planted(found: dict[str, Any], names: list[str]) -> str:
+    head = ["corpus", "records", "documents", "queries", "in-batch", "halves in train"]
+    head += ["first candidate, dense", "of the first 16", "of these, left by the margin"]
+    rows = []
+    for name in names:
+        of = found["corpora"][name]
+        ranks = of["planted"]
+        sizes = [f"{of[key]:,}" for key in ("records", "documents", "queries")]
+        shares = [ranks["first"], ranks["first_16"], ranks["first_16_uncut"]]
+        rows.append(
+            [TITLES[name], *sizes, _mean(_means(found, name, "pairs")), f"{ranks['pairs']:,}"]
+            + [f"{share:.0%}" for share in shares]
+        )
+    return _rows(head, *rows)
+
+
+def _worth(found: dict[str, Any], names: list[str]) -> str:
+    """Return the mean difference of each arm over corpora with planted halves."""
+    said = []
+    for arm, of in ARMS.items():
+        every = [d[0] for name in names if (d := _difference(found, name, arm))]
+        if every and len(every) == len(names):
+            mean = sum(every) / len(every)
+            said.append(f"*{of.title}* {mean:+.1f} beside *{ARMS[of.beside].title}*")
+    return f"On the mean of these corpora: {'; '.join(said)}." if said else ""
+
+
 def _aim(found: dict[str, Any], names: list[str]) -> str:
     """Say how near to the aim the policy comes that is nearest to it."""
     counts = {}
     for arm, of in ARMS.items():
-        every = [d for name in names if of.by != "random" and (d := _difference(found, name, arm))]
+        policy = of.by != "random" and of.beside.startswith("random")
+        every = [d for name in names if policy and (d := _difference(found, name, arm))]
         above = [sum(mean >= least and low > 0 for mean, low, _ in every) for least in (2, 1)]
         below = sum(high < 0 for _, _, high in every)
         counts[arm] = (*above, -below, sum(mean for mean, _, _ in every))

@@ -122,8 +122,27 @@ def test_the_laboratory_runs_each_arm_once_the_deciding_ones_with_more_seeds() -
     assert len(found) == len({*found})
     assert found[:2] == [("a", "pairs", 1), ("b", "pairs", 1)]
     seeds = Counter(arm for corpus, arm, _ in found if corpus == "a")
-    assert seeds == {arm: 4 if arm in teach.DECIDING else 3 for arm in teach.ARMS}
+    relabel = {name for name, arm in teach.ARMS.items() if arm.verdict}
+    assert seeds == {a: 4 if a in teach.DECIDING else 3 for a in teach.ARMS if a not in relabel}
+    planted = teach.works(["foldoc_planted"], [*teach.ARMS], [1])
+    assert {arm for _, arm, _ in planted} == {*teach.OF_PLANTED, *relabel}
     assert {arm.beside for arm in teach.ARMS.values()} <= {*teach.ARMS}
+
+
+def test_the_laboratory_plants_the_second_half_of_long_texts_as_records_of_their_own() -> None:
+    corpora = load("teach_corpora")
+    words = " ".join(f"word{i}" for i in range(40))
+    rows = [
+        {"id": "a", "anchor": "long", "positive": words, "group": "one"},
+        {"id": "b", "anchor": "of the same family", "positive": words, "group": "one"},
+        {"id": "c", "anchor": "short", "positive": "a few words"},
+    ]
+    first, second, short = corpora.planted(lambda: [dict(row) for row in rows])
+    assert (first["id"], second["id"]) == ("a", f"a{corpora.HALF}")
+    assert first["anchor"] == "long"
+    assert second.keys() == {"id", "positive"}
+    assert f"{first['positive']} {second['positive']}" == words
+    assert short == rows[2]
 
 
 def test_the_laboratory_reads_a_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

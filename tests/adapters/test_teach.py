@@ -17,15 +17,17 @@ pytest.importorskip("sentence_transformers")
 
 from effort import thorough
 
+import duckplets as dp
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
+def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ModuleType]]:
     monkeypatch.syspath_prepend(str(BENCHMARKS))  # as for a script
     names = ("teach", "teach_report", "teach_corpora")
     try:
-        yield importlib.import_module(names[0]), importlib.import_module(names[1])
+        yield [importlib.import_module(name) for name in names]
     finally:
         for name in names:
             sys.modules.pop(name, None)
@@ -41,31 +43,55 @@ def rows() -> Iterator[dict[str, str]]:
 
 @thorough
 def test_arms_are_run_judged_and_compared_once(modules, tmp_path, monkeypatch, capsys):
-    teach, report = modules
+    teach, report, corpora = modules
     small = {"STEPS": 2, "BATCH": 8, "DIMENSION": 8, "QUERIES": 40, "VOCABULARY": 200, "DEPTH": 20}
+    small["MINED_AT"] = (1,)
     for name, value in small.items():
         monkeypatch.setattr(teach, name, value)
     arms = {name: arm for name, arm in teach.ARMS.items() if arm.batch != 64}
     monkeypatch.setattr(teach, "ARMS", {n: replace(arm, batch=8) for n, arm in arms.items()})
-    monkeypatch.setattr(teach, "CORPORA", {"python": rows, "gcide": absent})
+    monkeypatch.setattr(corpora, "LONG", 20)
+    halved = {"foldoc_planted": lambda: corpora.planted(rows)}
+    monkeypatch.setattr(teach, "CORPORA", {"python": rows, "gcide": absent, **halved})
     out = tmp_path / "teach.json"
-    asked = ["--folder", str(tmp_path), "--out", str(out), "--seeds", "1", "2"]
-    asked += ["--corpora", "python", "gcide"]
+    asked = ["--out", str(out), "--seeds", "1", "2", "--corpora", "python", "gcide", *halved]
+    before, asked = (
+        [*asked, "--folder", str(tmp_path / "before")],
+        [*asked, "--folder", str(tmp_path)],
+    )
     teach.main([*asked, "--minutes", "0"])
     assert not out.exists()
-    teach.main([*asked, "--arms", "random_1", "dense_1", "--minutes", "9"])
+    teach.main([*before, "--arms", "random_1", "dense_1", "--minutes", "9"])
     teach.main([*asked, "--minutes", "9"])
     assert "gcide is left out" in capsys.readouterr().out
     found = json.loads(out.read_text())
     teach.main([*asked, "--minutes", "9"])
     assert json.loads(out.read_text()) == found, "nothing is run again"
-    done = [(run["arm"], run["seed"]) for run in found["runs"]]
-    assert sorted(done) == sorted((arm, seed) for arm in arms for seed in (1, 2))
+    done = sorted((run["corpus"], run["arm"], run["seed"]) for run in found["runs"])
+    assert done == sorted(teach.works(["python", *halved], [*arms], [1, 2]))
+    again = {(run["corpus"], run["arm"], run["seed"]) for run in found["run_again"]}
+    assert again == {(c, a, s) for c, a, s in done if a in ("random_1", "dense_1")}
     assert {*found["corpora"]["python"]["scorers"]} == {"bm25", "dense", "again"}
-    assert found["compared"]["python"].keys() == arms.keys() - {"pairs"}
+    assert found["compared"]["python"].keys() == {a for c, a, _ in done if c == "python"} - {
+        "pairs"
+    }
     assert found["compared"]["python"]["bm25_1"]["beside"] == "random_1"
     assert found["compared"]["python"]["bm25_1"]["seeds"] == 2
-    assert "4 BM25, beside 4 random" in report.page(found)
+    runs = {(run["corpus"], run["arm"]): run for run in found["runs"]}
+    assert len(runs["python", "on_the_way"]["taken"]) == 1
+    assert 0 <= runs["python", "cluster"]["mixed"] <= 1
+    planted = found["corpora"]["foldoc_planted"]["planted"]
+    assert planted["pairs"] > 100
+    assert 0 < planted["first"] <= planted["first_16"] <= 1
+    for verdict in ("positive", "ambiguous"):
+        with dp.Corpus(tmp_path / "foldoc_planted" / f"{verdict}.duckdb", read_only=True) as copy:
+            assert copy.sql("SELECT DISTINCT verdict FROM pair_verdicts")[
+                "verdict"
+            ].to_pylist() == [verdict]
+    page = report.page(found)
+    assert "4 BM25, beside 4 random" in page
+    assert "1 dense, relabelled positive, beside 1 dense" in page
+    assert f"{len(again)} runs of equal seeds" in page
 
 
 def absent() -> Iterator[dict[str, str]]:
