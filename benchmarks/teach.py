@@ -83,7 +83,10 @@ IN_BATCH: dict[str, Any] = {"beside": "pairs", "negatives": 0}
 DENSE: dict[str, Any] = {"beside": "dense_1", "by": dp.mined("dense"), "vectors": "pairs"}
 # margins so negative that nothing is left out
 UNCUT: dict[str, Any] = DENSE | {"by": dp.mined("dense", relative_margin=-1e6)}
-NEAREST: dict[str, Any] = DENSE | {"by": dp.mined("dense", relative_margin=-1e6, range_max=4)}
+NEAREST: dict[str, Any] = UNCUT | {
+    "beside": "uncut",
+    "by": dp.mined("dense", relative_margin=-1e6, range_max=4),
+}
 ARMS = {
     "pairs": Arm(title="in-batch negatives only", **IN_BATCH),
     "random_1": Arm(title="1 random", beside="pairs"),
