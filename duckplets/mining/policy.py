@@ -154,6 +154,8 @@ def negatives(
     Raises:
         RecipeError: There are no candidates of it.
     """
+    if not isinstance(why, str | None):
+        raise RecipeError(f"why={why!r}: give the record id or the text of an anchor, or recipe=…")
     database, asked = corpus.database, policy_of(by)
     version = records.current_version(database)
     known = recipe_store.names(database, version)

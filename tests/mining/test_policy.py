@@ -189,6 +189,8 @@ def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus: dp.Corpus) -
         corpus.negatives(by="dense")
     with pytest.raises(dp.RecipeError, match="no candidates of 'nobody' were mined"):
         corpus.negatives("nobody")
+    with pytest.raises(dp.RecipeError, match="record id or the text of an anchor"):
+        corpus.negatives(RECIPE)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
