@@ -76,6 +76,9 @@ def speed(peer: Peer, told: Found) -> Found:
     import serving_memory
 
     if told["held"]:  # whoever started this removes the group
+        place = Path(told["place"])
+        files = [path for path in place.rglob("*") if path.is_file()]
+        serving_memory.evict([*files, *place.parent.glob("*.parquet")])
         serving_memory.Held(told["held"]).__enter__()
     with serving_memory.Peak() as peak:
         batches = getattr(peer, told["negatives"])(Path(told["place"]), Part())

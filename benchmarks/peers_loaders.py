@@ -42,7 +42,6 @@ class Run:
     """A run of one rank, over whole epochs.
 
     Args:
-        peer: Whose.
         place: Where its data lie.
         part: Which rank.
     """
@@ -134,49 +133,40 @@ def others(rows: Sequence[int], records: int, draw: Any) -> Any:
 
 class OurRun(Run):
     def __init__(self, place: Path, part: Part) -> None:
-        super().__init__(place, part)
-        self.rest: Iterator[tuple[list[int], list[str]]] = iter(())
-
-    def open(self, **how: Any) -> Any:
         import duckplets as dp
 
-        ids = ["position", "anchor_record_id"]
-        corpus = dp.Corpus(self.place / "corpus.duckdb", read_only=True)
-        self.records = int((self.place / "rows").read_text())
-        return corpus.sampler(
-            batch_size=self.part.batch,
-            seed=self.part.seed,
-            rank=self.part.rank,
-            world_size=self.part.world,
-            columns=ids,
-            state=self.place / f"state{os.getpid()}.duckdb",
+        super().__init__(place, part)
+        self.records = int((place / "rows").read_text())
+        self.kept: Columns = {}
+        self.sampler = dp.Corpus(place / "corpus.duckdb", read_only=True).sampler(
+            batch_size=part.batch,
+            seed=part.seed,
+            rank=part.rank,
+            world_size=part.world,
+            columns=["position", "anchor_record_id"],
+            state=place / f"state{os.getpid()}.duckdb",
         )
 
     def epoch(self, number: int) -> Iterator[Columns]:
         """Cut the endless stream where an epoch ends, which may be inside a batch."""
-        if not hasattr(self, "sampler"):
-            self.sampler, self.kept = self.open(), {"id": [], "position": []}
         end = (number + 1) * self.records
         while True:
-            found, self.kept = self.kept, {"id": [], "position": []}
-            if not found["id"]:
-                batch = next(self.sampler)
-                found = {"id": batch["anchor_record_id"], "position": batch["position"]}
-            cut = sum(position < end for position in found["position"])
+            batch, self.kept = self.kept or self._batch(), {}
+            cut = sum(position < end for position in batch["position"])
             if cut:
-                yield {name: values[:cut] for name, values in found.items()}
-            if cut < len(found["id"]):
-                self.kept = {name: values[cut:] for name, values in found.items()}
+                yield {name: values[:cut] for name, values in batch.items()}
+            if cut < len(batch["id"]):
+                self.kept = {name: values[cut:] for name, values in batch.items()}
                 return
+
+    def _batch(self) -> Columns:
+        batch = next(self.sampler)
+        return {"id": batch["anchor_record_id"], "position": batch["position"]}
 
     def state(self) -> Any:
         return self.sampler.state_dict()
 
     def load(self, states: list[Any]) -> None:
-        import duckplets as dp
-
-        self.sampler, self.kept = self.open(), {"id": [], "position": []}
-        assert dp
         self.sampler.load_state_dict(states[0])
 
 

@@ -1,0 +1,240 @@
+"""Writes docs/peers.md from peers.json: python benchmarks/peers_report.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from scale_report import table
+
+HERE = Path(__file__).parent
+RESULTS, PAGE = HERE / "peers.json", HERE.parent / "docs" / "peers.md"
+OURS = "ours"
+NEGATIVES = {"other": "any other row", "next": "the next row of its batch"}
+Found = dict[str, Any]
+
+TEXT = """# Beside other loaders
+
+Written from `benchmarks/peers.json` by `benchmarks/peers_report.py`; `benchmarks/peers.py` measured
+all of it in one run, {date}, Python {python}, {cpus} cores that others use too (load
+{load_before:.1f} before the measurements of speed), so compare within a table. Each loader has an
+environment and a copy of the rows of its own, is used as its pages say, and reads without worker
+processes. "–" is what it does not offer. Texts are those of [Benchmarks](benchmarks.md).
+
+{versions}
+
+## Rows lost and repeated
+
+{counted:,} rows in batches of 384 for all ranks, each rank a process of its own. Two whole epochs by
+1, 2 and 3 ranks, of which both are summed up; one epoch by 2 ranks that is left half way and gone on
+with by other processes from what the loader's state said, 2 again and 3.
+
+{lost}
+
+{whole}
+
+## Shares of two sources
+
+.7 and .3 were asked for. How many samples the first is off after 100 and after 10,000, at worst of
+{seeds} seeds:
+
+{shares}
+
+## Speed
+
+{records:,} rows, {text_mb:,.0f} MB of text: a title, its body and the body of another row, in batches
+of 256 as Python lists; {seconds:.0f} s of one process after a warm-up. Samples per second of
+processor time come first: they are least disturbed by others on the machine. A loader that reads
+other rows by their number takes the negative from any row; where it can also do without, the
+negative is the next body of the batch, which is cheaper and no draw. Private memory is the peak; the
+first batch counts from the start of the process, imports included. "Made" is the time in which its
+format was written, or for duckplets ingest and snapshot.
+
+{speed}
+
+{held}
+
+## Where a peer is better
+
+{better}
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    peers = found["peers"]
+    return TEXT.format(
+        **found,
+        versions=versions(peers),
+        lost=lost(peers),
+        whole=whole(peers),
+        shares=shares(peers),
+        speed=speed(peers),
+        held=held(found),
+        better=better(peers),
+    )
+
+
+def versions(peers: Found) -> str:
+    """Say which versions were measured, and how."""
+    rows = (
+        (each["title"], each.get("version", ""), each.get("failed", each["note"]))
+        for each in peers.values()
+    )
+    return table(("loader", "version", ""), *rows)
+
+
+# ---- rows
+
+
+def lost(peers: Found) -> str:
+    heads = ("loader", "1 rank", "2 ranks", "3 ranks", "resumed", "resumed on 3 ranks")
+    rows = (
+        (each["title"], *(_counts(cell) for cell in _cells(each)))
+        for each in peers.values()
+        if "epochs" in each
+    )
+    return table(heads, *rows)
+
+
+def _cells(peer: Found) -> list[Found | None]:
+    epochs = peer["epochs"]
+    ranks = [epochs if "failed" in epochs else epochs[world] for world in ("1", "2", "3")]
+    return [*ranks, peer.get("resumed"), peer.get("rescaled")]
+
+
+def _counts(cell: Found | None) -> str:
+    if cell is None:
+        return "–"
+    if "failed" in cell:
+        return f"fails: {cell['failed']}"
+    return ", ".join(f"{cell[name]:,} {name}" for name in ("lost", "repeated") if cell[name]) or "0"
+
+
+def _exact(peer: Found) -> bool:
+    cells = _cells(peer) if "epochs" in peer else [None]
+    return all(cell == {"lost": 0, "repeated": 0} for cell in cells)
+
+
+def whole(peers: Found) -> str:
+    """Say who loses and repeats nothing in all that was tried."""
+    return f"Nothing lost or repeated in any of it: {_titles(peers, _exact)}."
+
+
+def shares(peers: Found) -> str:
+    rows = []
+    for each in peers.values():
+        off = each.get("mixed", {})
+        cells = (
+            [off["failed"], ""] if "failed" in off else [_whole(off, "100"), _whole(off, "10000")]
+        )
+        rows.append((each["title"], *cells))
+    return table(("loader", "off at 100", "off at 10,000"), *rows)
+
+
+def _whole(values: Found, name: str) -> str:
+    return f"{values[name]:,.0f}" if name in values else "–"
+
+
+# ---- speed
+
+
+def speed(peers: Found) -> str:
+    measured = [(each, *pair) for each in peers.values() for pair in each.get("speed", {}).items()]
+    most = max(figures.get("per_cpu_s", 0) for _, _, figures in measured)
+    heads = ("loader", "negative", "per second of processor time", "")
+    more = ("a second", "private memory", "first batch", "made", "on disk")
+    rows = [
+        (
+            each["title"],
+            NEGATIVES[negative],
+            *(
+                _figures(figures, most)
+                if "failed" not in figures
+                else (figures["failed"], *" " * 4)
+            ),
+            f"{each['make_s']:,.0f} s",
+            f"{each['mb']:,.0f} MB",
+        )
+        for each, negative, figures in measured
+    ]
+    return table((*heads, *more), *rows)
+
+
+def _figures(figures: Found, most: float) -> tuple[str, ...]:
+    bar = "█" * max(1, round(20 * figures["per_cpu_s"] / most))
+    return (
+        f"{figures['per_cpu_s']:,.0f}",
+        bar,
+        f"{figures['per_s']:,.0f}",
+        f"{figures['private_mb']:,.0f} MB",
+        f"{figures['first_batch_s']:.1f} s",
+    )
+
+
+def held(found: Found) -> str:
+    if not found["held_mb"]:
+        return "No control group could be made, so nothing was measured with less memory."
+    heads = ("loader", "negative", "per second of processor time", "a second")
+    rows = [
+        (
+            each["title"],
+            NEGATIVES[negative],
+            *(
+                (figures["failed"], "")
+                if "failed" in figures
+                else (f"{figures['per_cpu_s']:,.0f}", f"{figures['per_s']:,.0f}")
+            ),
+        )
+        for each in found["peers"].values()
+        for negative, figures in each.get("held", {}).items()
+    ]
+    limit = f"{found['held_mb']:,.0f} MB"
+    return (
+        f"The same in a control group of {limit}, a tenth of the text and 300 MB, pages of files "
+        f"included, of which none was in memory before:\n\n" + table(heads, *rows)
+    )
+
+
+# ---- where a peer is better
+
+BETTER = {
+    "Samples per second of processor time": ("per_cpu_s", 1),
+    "Private memory": ("private_mb", -1),
+    "First batch": ("first_batch_s", -1),
+}
+MADE = {"Sooner made from Parquet": "make_s", "Smaller on disk": "mb"}
+
+
+def better(peers: Found) -> str:
+    """Name who is better than ours in what was measured."""
+    ours = peers[OURS]
+
+    def beats(name: str, sign: int) -> Callable[[Found], bool]:
+        mark = sign * ours["speed"]["other"][name]
+
+        def beat(each: Found) -> bool:
+            figures = each.get("speed", {}).values()
+            return any(name in one and sign * one[name] > mark for one in figures)
+
+        return beat
+
+    lines = [f"- {say}: {_titles(peers, beats(*by))}." for say, by in BETTER.items()]
+    for say, name in MADE.items():
+        least = ours[name]
+        lines.append(
+            f"- {say}: {_titles(peers, lambda each, n=name, m=least: each.get(n, m) < m)}."
+        )
+    return "\n".join(lines)
+
+
+def _titles(peers: Found, which: Callable[[Found], bool]) -> str:
+    found: Iterable[str] = (each["title"] for each in peers.values() if which(each))
+    return "; ".join(found) or "none"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
