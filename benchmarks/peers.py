@@ -321,12 +321,12 @@ def tried(say: str, measure: Any, *arguments: Any) -> Found:
 def counted(bench: Bench, files: dict[str, Path], records: int) -> Found:
     """Count what a peer loses or repeats, and how far its mixtures are off."""
     peer, name = bench.peer, bench.name
-    found: Found = {"title": peer.title, "note": peer.note}
+    found: Found = {}
     try:
         bench.install()
         place = bench.made(files["counted"])
     except FailedError as error:
-        return found | {"failed": str(error)}
+        return {"failed": str(error)}
     found["version"] = json.loads((place / "made.json").read_text())["version"]
     if peer.run:
         found["epochs"] = tried(f"{name} epochs", bench.epochs, place, records)

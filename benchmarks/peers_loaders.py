@@ -299,8 +299,8 @@ class GrainLists(Peer):
 
 class GrainRecords(GrainLists):
     title = "Grain, from ArrayRecord"
-    note = "JSON a record; another number of ranks by its `ElasticIterator`"
-    mixed = None
+    note = "JSON a record, read a batch at once; another number of ranks by its `ElasticIterator`"
+    mixed, format = None, "grain_records"
 
     def make(self, file: Path, place: Path) -> None:
         from array_record.python import array_record_module
@@ -316,6 +316,32 @@ class GrainRecords(GrainLists):
         import grain
 
         return grain.sources.ArrayRecordDataSource([str(place / "rows.array_record")])
+
+    def other(self, place: Path, part: Part) -> Iterator[Columns]:
+        """Read the records of a batch at once: one by one they take fifty times as long."""
+        import grain
+
+        data = self.source(place)
+        records = len(data)
+
+        def drawn(numbers: list[int], rng: Any) -> Columns:
+            away = rng.integers(1, records, size=len(numbers)).tolist()
+            other = [(i + by) % records for i, by in zip(numbers, away, strict=True)]
+            rows = list(map(json.loads, data.__getitems__([*numbers, *other])))
+            found = columns(rows[: len(numbers)])
+            return triplet(found, [row["body"] for row in rows[len(numbers) :]])
+
+        found = grain.MapDataset.range(records).seed(part.seed).shuffle().repeat()
+        found = found.batch(part.batch, batch_fn=list).random_map(drawn)
+        options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+        yield from found.to_iter_dataset(options)
+
+
+class GrainSingle(GrainRecords):
+    title = "Grain, from ArrayRecord, one by one"
+    run = None  # type: ignore[assignment]
+    note = "the same, a record at a time as its `DataLoader` reads"
+    other = GrainLists.other
 
 
 # ---- datasets
@@ -385,7 +411,7 @@ class DatasetsShuffled(Peer):
 class DatasetsBuffer(DatasetsShuffled):
     title = "`datasets`, its shuffle buffer"
     run = BufferedRun
-    note = f"{BUFFER:,} rows of {SHARDS} shards"
+    note = f"{BUFFER:,} rows of {SHARDS} shards; a resumed buffer begins empty, as its pages say"
     mixed = None
 
 
@@ -648,7 +674,7 @@ class Lit(Peer):
     packages = (*TORCH, "numpy", "requests", "boto3", "tifffile", "lightning-utilities", "obstore")
     alone, version = ("torch==2.13.0", "litdata"), "litdata"
     run = LitRun
-    note = "with several ranks it drops what is left, by default"
+    note = "with several ranks it drops a last batch that is not full, by default"
 
     def make(self, file: Path, place: Path) -> None:
         from litdata import optimize
@@ -678,6 +704,7 @@ PEERS: dict[str, Peer] = {
     "ours": Ours(),
     "grain_lists": GrainLists(),
     "grain_records": GrainRecords(),
+    "grain_single": GrainSingle(),
     "datasets_random": DatasetsRandom(),
     "datasets_shuffled": DatasetsShuffled(),
     "datasets_buffer": DatasetsBuffer(),

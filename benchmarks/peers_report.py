@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from peers_loaders import PEERS
 from scale_report import table
 
 HERE = Path(__file__).parent
@@ -17,11 +19,12 @@ Found = dict[str, Any]
 
 TEXT = """# Beside other loaders
 
-Written from `benchmarks/peers.json` by `benchmarks/peers_report.py`; `benchmarks/peers.py` measured
-all of it in one run, {date}, Python {python}, {cpus} cores that others use too (load
-{load_before:.1f} before the measurements of speed), so compare within a table. Each loader has an
-environment and a copy of the rows of its own, is used as its pages say, and reads without worker
-processes. "–" is what it does not offer. Texts are those of [Benchmarks](benchmarks.md).
+Written from `benchmarks/peers.json` by `benchmarks/peers_report.py`. `benchmarks/peers.py` measured
+it, {date}: first the rows and shares of all loaders, then the speed of all, one after another, with
+Python {python} on {cpus} cores that others use too (load {load_before:.1f} before the speed); compare
+within a table. Each loader has an environment and a copy of the rows of its own, is used as its pages
+say, and reads without worker processes. "–" is what it does not offer. Texts are those of
+[Benchmarks](benchmarks.md).
 
 {versions}
 
@@ -42,15 +45,20 @@ with by other processes from what the loader's state said, 2 again and 3.
 
 {shares}
 
+Who draws sources at random is off as coins are. mosaicml-streaming can also hold the shares in each
+batch (`batching_method="stratified"`), which was not measured.
+
 ## Speed
 
 {records:,} rows, {text_mb:,.0f} MB of text: a title, its body and the body of another row, in batches
 of 256 as Python lists; {seconds:.0f} s of one process after a warm-up. Samples per second of
 processor time come first: they are least disturbed by others on the machine. A loader that reads
-other rows by their number takes the negative from any row; where it can also do without, the
-negative is the next body of the batch, which is cheaper and no draw. Private memory is the peak; the
-first batch counts from the start of the process, imports included. "Made" is the time in which its
-format was written, or for duckplets ingest and snapshot.
+rows by their number takes the negative from any row; one that streams, the next body of the batch,
+which is cheaper and no draw. Who has both was measured both ways. A shuffle buffer mixes a row only
+with those that are read near it, which makes it fast and which no figure here shows. Private memory
+is the peak; the first batch counts from the start of the process, imports included. "Made" is the
+time in which a loader's format was written, or for duckplets ingest and snapshot; others used the
+machine meanwhile, so it is a rough figure.
 
 {speed}
 
@@ -65,7 +73,10 @@ format was written, or for duckplets ingest and snapshot.
 def page() -> str:
     """Return the page."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    peers = found["peers"]
+    peers = {
+        name: {"title": PEERS[name].title, "note": PEERS[name].note, **each}
+        for name, each in found["peers"].items()
+    }
     return TEXT.format(
         **found,
         versions=versions(peers),
@@ -73,7 +84,7 @@ def page() -> str:
         whole=whole(peers),
         shares=shares(peers),
         speed=speed(peers),
-        held=held(found),
+        held=held(peers, found["held_mb"]),
         better=better(peers),
     )
 
@@ -156,12 +167,17 @@ def speed(peers: Found) -> str:
                 if "failed" not in figures
                 else (figures["failed"], *" " * 4)
             ),
-            f"{each['make_s']:,.0f} s",
-            f"{each['mb']:,.0f} MB",
+            *_made(each),
         )
         for each, negative, figures in measured
     ]
     return table((*heads, *more), *rows)
+
+
+def _made(each: Found) -> tuple[str, str]:
+    if not each["mb"]:  # it reads the Parquet file
+        return ("–", "–")
+    return (f"{each['make_s']:,.0f} s", f"{each['mb']:,.0f} MB")
 
 
 def _figures(figures: Found, most: float) -> tuple[str, ...]:
@@ -175,8 +191,8 @@ def _figures(figures: Found, most: float) -> tuple[str, ...]:
     )
 
 
-def held(found: Found) -> str:
-    if not found["held_mb"]:
+def held(peers: Found, limit_mb: float) -> str:
+    if not limit_mb:
         return "No control group could be made, so nothing was measured with less memory."
     heads = ("loader", "negative", "per second of processor time", "a second")
     rows = [
@@ -189,12 +205,11 @@ def held(found: Found) -> str:
                 else (f"{figures['per_cpu_s']:,.0f}", f"{figures['per_s']:,.0f}")
             ),
         )
-        for each in found["peers"].values()
+        for each in peers.values()
         for negative, figures in each.get("held", {}).items()
     ]
-    limit = f"{found['held_mb']:,.0f} MB"
     return (
-        f"The same in a control group of {limit}, a tenth of the text and 300 MB, pages of files "
+        f"The same in a control group of {limit_mb:,.0f} MB, a tenth of the text and 300 MB, pages of files "
         f"included, of which none was in memory before:\n\n" + table(heads, *rows)
     )
 
@@ -202,9 +217,10 @@ def held(found: Found) -> str:
 # ---- where a peer is better
 
 BETTER = {
-    "Samples per second of processor time": ("per_cpu_s", 1),
-    "Private memory": ("private_mb", -1),
-    "First batch": ("first_batch_s", -1),
+    "Samples per second of processor time": ("speed", "per_cpu_s", 1),
+    "The same with less memory": ("held", "per_cpu_s", 1),
+    "Private memory": ("speed", "private_mb", -1),
+    "First batch": ("speed", "first_batch_s", -1),
 }
 MADE = {"Sooner made from Parquet": "make_s", "Smaller on disk": "mb"}
 
@@ -213,21 +229,20 @@ def better(peers: Found) -> str:
     """Name who is better than ours in what was measured."""
     ours = peers[OURS]
 
-    def beats(name: str, sign: int) -> Callable[[Found], bool]:
-        mark = sign * ours["speed"]["other"][name]
+    def beats(run: str, name: str, sign: int) -> Callable[[Found], bool]:
+        mark = sign * ours[run].get("other", {}).get(name, math.inf)
 
         def beat(each: Found) -> bool:
-            figures = each.get("speed", {}).values()
+            figures = each.get(run, {}).values()
             return any(name in one and sign * one[name] > mark for one in figures)
 
         return beat
 
     lines = [f"- {say}: {_titles(peers, beats(*by))}." for say, by in BETTER.items()]
     for say, name in MADE.items():
+        made = {key: each for key, each in peers.items() if each.get("mb")}
         least = ours[name]
-        lines.append(
-            f"- {say}: {_titles(peers, lambda each, n=name, m=least: each.get(n, m) < m)}."
-        )
+        lines.append(f"- {say}: {_titles(made, lambda each, n=name, m=least: each[n] < m)}.")
     return "\n".join(lines)
 
 

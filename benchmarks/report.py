@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md, and the tables of docs/scale.md and README.md, so that no figure is typed by hand.
+"""Writes docs/benchmarks.md and docs/peers.md, and the tables of docs/scale.md and README.md, so that no figure is typed by hand.
 
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
@@ -14,6 +14,7 @@ python benchmarks/scale.py > benchmarks/scale.json
 python benchmarks/larger_than_memory.py > benchmarks/larger_than_memory.json  # as root
 python benchmarks/delayed_disk.py > benchmarks/delayed_disk.json  # as root
 python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
+python benchmarks/peers.py > benchmarks/peers.json  # makes environments; half an hour
 python benchmarks/report.py
 """
 
@@ -23,6 +24,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import peers_report
 import quality_report
 import scale_report
 import serving_report
@@ -211,5 +213,6 @@ def _result(found: dict[str, float]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    peers_report.PAGE.write_text(peers_report.page(), encoding="utf-8")
     for filled in (scale_report.PAGE, HERE.parent / "README.md"):
         filled.write_text(scale_report.page(filled.read_text(encoding="utf-8")), encoding="utf-8")

@@ -24,6 +24,46 @@ def test_the_page_is_written_from_the_results() -> None:
     )
 
 
+def test_the_page_of_peers_is_written_from_its_results() -> None:
+    report = load("peers_report")
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(), (
+        "docs/peers.md is not from benchmarks/peers.json: python benchmarks/report.py"
+    )
+
+
+def test_rows_that_ranks_of_a_peer_lose_or_repeat_are_counted_by_epoch() -> None:
+    sums = load("peers").sums
+    of_two_ranks = [[["a", "b"], ["c"]], [["c", "a"], ["c"]]]  # a twice; then c twice, no a, no b
+    assert sums(of_two_ranks, 3) == {"lost": 2, "repeated": 2}
+    assert sums([[["a", "b", "c"]]], 3) == {"lost": 0, "repeated": 0}
+
+
+def test_a_peer_that_fails_is_a_row_that_says_why(tmp_path: Path) -> None:
+    peers = load("peers")
+    bench = peers.Bench(tmp_path, "webdataset")
+    bench.python = tmp_path / "python"
+    bench.python.write_text("#!/bin/sh\necho 'ImportError: no such module' >&2\nexit 1\n")
+    bench.python.chmod(0o755)
+    found = peers.tried("speed", bench.speed, tmp_path, "next", 1.0)
+    assert found == {"failed": "ImportError: no such module"}
+
+
+@thorough
+def test_our_loader_is_measured_as_those_of_peers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    peers = load("peers")
+    bench, size = peers.Bench(tmp_path, "ours"), 1003
+    files = {name: peers.written(tmp_path, name, size, name) for name in ("first", "second")}
+    found = peers.counted(bench, files | {"counted": files["first"]}, size)
+    exact = {"lost": 0, "repeated": 0}
+    assert found["epochs"] == {"1": exact, "2": exact, "3": exact}
+    assert found["resumed"] == found["rescaled"] == exact
+    assert found["mixed"] == {"100": 0, "10000": 0}
+    assert peers.timed(bench, files["first"], 0.1, 0)["speed"]["other"]["per_cpu_s"] > 0
+
+
 def test_every_script_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.syspath_prepend(str(FOLDER))
