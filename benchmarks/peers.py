@@ -273,8 +273,11 @@ def _end(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for group in Path("/sys/fs/cgroup").glob(f"**/duckplets-{process.pid}"):
-        with suppress(OSError):  # the kernel may need a moment
-            group.rmdir()
+        for _ in range(20):  # the kernel may need a moment
+            with suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.05)
 
 
 def sums(read: list[list[list[str]]], records: int) -> Found:
