@@ -28,6 +28,7 @@ from duckplets.ingest import records
 VERDICTS = ("positive", "ambiguous", "negative")
 _OF = {"anchor": pa.string(), "text": pa.string(), "verdict": pa.string()}
 _OF |= {"anchor_hash": pa.uint64(), "text_hash": pa.uint64()}
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
 _FORMS = (("anchor", "text"), ("anchor_hash", "text_hash"))
 
 
@@ -117,6 +118,11 @@ def _checked(table: pa.Table) -> pa.Table:
             f"'verdict', and 'anchor' and 'text', or 'anchor_hash' and 'text_hash'"
         )
     try:
+        for name in (*form, "verdict"):
+            kind = table[name].type
+            plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if _OF[name] == pa.string() and not any(is_text(plain) for is_text in _TEXTS):
+                raise RecipeError(f"relabel: {name} has values of type {kind}; give texts")
         found = {name: table[name].cast(_OF[name]) for name in (*form, "verdict")}
     except (pa.ArrowException, KeyError) as error:  # a name that two columns have
         raise RecipeError(f"relabel: {shown(str(error), 200)}") from error

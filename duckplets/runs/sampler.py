@@ -249,8 +249,10 @@ class Sampler:
         A save keeps it with the run: ``served`` marks their samples, which count as taken else.
         """
         steps = integer("steps", steps, 0, MAX_POSITION // self._batch, say_high=False)
-        self.way = self.way._replace(skipped=(*self.way.skipped, (self.step, steps)))
+        first = self.step
         self.move(min(self._position + steps * self._batch, self._reader.bounded(MAX_POSITION)))
+        if passed := self._steps_taken - first:
+            self.way = self.way._replace(skipped=(*self.way.skipped, (first, passed)))
         return self.step
 
     @alone

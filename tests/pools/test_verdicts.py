@@ -245,6 +245,10 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path: Path) -> None:
         ({"anchor": ["a"], "text": ["t"], "verdict": [None]}, "verdict None in row 0"),
         ({"anchor": ["a", None], "text": ["t"] * 2, "verdict": ["negative"] * 2}, "null in row 1"),
         ({"anchor_hash": [-1], "text_hash": [1], "verdict": ["negative"]}, "relabel: .*-1"),
+        (
+            {"anchor": [1], "text": ["t"], "verdict": ["negative"]},
+            "anchor has values of type int64",
+        ),
         ({"anchor": [["a"]], "text": ["t"], "verdict": ["negative"]}, "relabel: "),
         (7, "relabel: 7 is no table"),
         ("none.parquet", "relabel: 'none.parquet' is no table"),
