@@ -13,6 +13,7 @@ import hashlib
 import json
 import mmap
 import os
+import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
@@ -47,12 +48,15 @@ class ArrayWriter:
     Args:
         folder: Folder of the file.
         kind: First part of its name, lower-case letters.
+
+    Attributes:
+        size: Bytes written so far.
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
         self._path = new_path(folder, kind, ".npy")
         self._file = self._path.open("w+b")
-        self._size = _HEAD
+        self.size = _HEAD
         self._known: dict[bytes, list[Any]] = {}  # entry of each array written, by digest
         self._done = False
 
@@ -66,22 +70,33 @@ class ArrayWriter:
 
     def append(self, data: Any) -> int:
         """Write bytes at the end of the file and return their offset."""
-        begin = self._size
+        begin = self.size
         self._file.seek(begin)
         self._file.write(data)
-        self._size += memoryview(data).nbytes
+        self.size += memoryview(data).nbytes
         return begin
 
-    def reserve(self, dtype: Any, count: int) -> tuple[list[Any], Array]:
-        """Reserve space for an array; return its entry and the array to fill."""
-        self._size += -self._size % _WORD
-        begin, dtype = self._size, np.dtype(dtype)
-        self._size += count * dtype.itemsize
-        self._file.truncate(self._size)
-        entry = [dtype.str, begin, count]
+    def scratch(self, dtype: Any, count: int) -> Array:
+        """Return an array to fill, on disk as long as this process has it."""
         if count == 0:
-            return entry, np.zeros(0, dtype)
-        return entry, np.memmap(self._path, dtype, "r+", begin, (count,))
+            return np.zeros(0, dtype)
+        with tempfile.TemporaryFile(dir=self._path.parent) as file:
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, not a signal later
+                os.posix_fallocate(file.fileno(), 0, count * np.dtype(dtype).itemsize)
+            return np.memmap(file, dtype, "r+", shape=(count,))
+
+    def add_column(self, array: Array) -> list[Any]:
+        """Write an array, integers in the least unsigned type they fit; return its entry."""
+        kind = array.dtype
+        if kind.kind == "i" and len(array) and array.min() >= 0:
+            kind = np.min_scalar_type(array.max())
+        if entry := repeated(array):
+            return entry
+        self.append(bytes(-self.size % _WORD))
+        begin = self.size
+        for low in range(0, len(array), _STEP):
+            self.append(array[low : low + _STEP].astype(kind, copy=False).data)
+        return [kind.str, begin, len(array)]
 
     def add(self, array: Array) -> list[Any]:
         """Write an array unless an equal one is in the file; return its entry."""
@@ -91,16 +106,16 @@ class ArrayWriter:
         data = array.reshape(-1).view(np.uint8).data
         digest = hashlib.blake2b(data, digest_size=16).digest() + array.dtype.str.encode()
         if digest not in self._known:
-            self.append(bytes(-self._size % _WORD))
+            self.append(bytes(-self.size % _WORD))
             self._known[digest] = [array.dtype.str, self.append(data), len(array)]
         return self._known[digest]
 
     def finish(self) -> FileEntry:
         """Flush the file to disk and return its manifest entry."""
-        size = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({self._size - _HEAD},), }}"
+        size = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({self.size - _HEAD},), }}"
         self._file.seek(0)
         self._file.write(b"\x93NUMPY\x01\x00\x76\x00" + size.ljust(_HEAD - 11).encode() + b"\n")
-        self._file.truncate(self._size)
+        self._file.truncate(self.size)
         self._file.flush()
         os.fsync(self._file.fileno())
         entry = FileEntry.of(self._path)
@@ -149,11 +164,10 @@ class ArrayFile:
         if CAN_ADVISE:
             os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
 
-    def expect_random(self, begin: int) -> None:
-        """Advise the system to read single pages, from an offset on."""
+    def expect_random(self, end: int) -> None:
+        """Advise the system to read single pages, up to an offset."""
         if hasattr(mmap, "MADV_RANDOM"):
-            begin -= begin % mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_RANDOM, begin, len(self._map) - begin)
+            self._map.madvise(mmap.MADV_RANDOM, 0, end)
 
     def array(self, entry: list[Any]) -> Array:
         """Return the array of an entry, read-only."""

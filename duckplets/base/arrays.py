@@ -16,6 +16,7 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 Integers32 = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint64]
+Keys = npt.NDArray[np.int64 | np.uint32]  # widened where they are drawn
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -88,7 +89,7 @@ def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
     return IntegerLists(starts, values[fresh]), part[fresh]
 
 
-def places(ascending: Integers | Words, wanted: Integers | Words) -> Integers:
+def places(ascending: Keys | Words, wanted: Keys | Words) -> Integers:
     """Return the index of each wanted number in an ascending array, or -1."""
     if not len(ascending):
         return np.full(len(wanted), -1, np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.base.arrays import Keys, Words
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import DeadlineError, QueryError, RecipeError, SamplerError
@@ -38,7 +38,7 @@ class Families:
         self._keys = rows["record_key"].to_numpy()  # ascending
         self._words = rows["family"].to_numpy()
 
-    def of(self, records: Integers) -> Words:
+    def of(self, records: Keys) -> Words:
         """Return the hash of the family of each record; one without a value is its own."""
         own = mix(records.astype(np.uint64))
         if not len(self._keys):  # a split without records

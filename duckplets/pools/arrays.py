@@ -1,7 +1,7 @@
 """A pool in memory: the rows of its statement as flat arrays of keys and text hashes.
 
-Chunks are indexed by ranges, so that planning is arithmetic: about 37 bytes a chunk, no text.
-Mined negatives add 24 to 40 bytes a chunk for the guards.
+Chunks are indexed by ranges, so that planning is arithmetic: 12 bytes a chunk and 4 a
+record, no text. Mined negatives add 24 to 40 bytes a chunk for the guards.
 
 SQL has ensured that every anchor has enough legal negatives; a negative drawn for it, at random,
 mined or from its own record, is judged here by the same law (``sql/pools/parts``). A negative is of
@@ -20,16 +20,22 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, Integers, Sketch, Words, places
+from duckplets.base.arrays import Flags, Floats, Integers, Keys, Sketch, Words, places
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
-Rows: TypeAlias = Mapping[str, Any]  # an array per column: keys are int64, hashes uint64
+Rows: TypeAlias = Mapping[str, Any]  # an array per column: keys are uint32 or int64, hashes uint64
+_NARROW = np.iinfo(np.uint32).max
 
 
 def rows_of(table: pa.Table) -> Rows:
-    """Return the rows of a table."""
-    return {name: table[name].to_numpy() for name in table.column_names}
+    """Return the rows of a table, keys in four bytes where these hold them."""
+    rows = {}
+    for name in table.column_names:
+        rows[name] = column = table[name].to_numpy()
+        if name in ("chunk_key", "record_key") and column.max(initial=0) <= _NARROW:
+            rows[name] = column.astype(np.uint32)
+    return rows
 
 
 def some_rows(rows: Rows, which: Flags | slice) -> Rows:
@@ -41,10 +47,10 @@ def some_rows(rows: Rows, which: Flags | slice) -> Rows:
 class Anchors:
     """The chunks of a pool, grouped into its anchors."""
 
-    chunks: Integers  # key of every chunk, by record and chunk
+    chunks: Keys  # of every chunk, by record and chunk
     hashes: Words  # text hash of every chunk
     classes: Integers  # row of ``Negatives.firsts`` of every chunk
-    records: Integers  # record key of every anchor
+    records: Keys  # of the record of every anchor
     starts: Integers  # first chunk of every anchor, and the end of the last
 
     def __len__(self) -> int:
@@ -74,7 +80,7 @@ class Banned:
 class Positives:
     """The chunks of positives, and which of them each anchor chunk must not take."""
 
-    chunks: Integers  # key of every chunk, by the anchor's record and chunk
+    chunks: Keys  # of every chunk, by the anchor's record and chunk
     hashes: Words  # text hash of every chunk
     starts: Integers  # first chunk for every anchor
     counts: Integers  # number of chunks for every anchor
@@ -88,7 +94,7 @@ class NegativeRequests:
     index: Integers  # number of the sample in its stream
     classes: Integers  # class of the anchor: row of ``Negatives.firsts``
     records: Integers  # record key of the anchor
-    kins: Integers  # the anchor's record, or its family if negatives are mined
+    kins: Keys  # the anchor's record, or its family if negatives are mined
     normalised_hashes: Words | None  # hash of the text of the anchor's section, if they are mined
     hashes: tuple[Words, ...]  # text hashes of the samples so far, a column per slot
     anchor_at: Integers  # index of the anchor chunk in the pool
@@ -115,9 +121,9 @@ _OF_REQUESTS = [field.name for field in fields(NegativeRequests) if field.name !
 class Negatives:
     """The chunks of negatives, by unit (the chunks of a record in a bin) and class."""
 
-    chunks: Integers  # key of every chunk, by bin, record and chunk
+    chunks: Keys  # of every chunk, by bin, record and chunk
     hashes: Words  # text hash of every chunk
-    kins: Integers  # record or family of every unit
+    kins: Keys  # record or family of every unit
     starts: Integers  # first chunk of every unit, and the end of the last
     firsts: Integers  # for every class its first range, and the end of the last
     lows: Integers  # first unit of every range
@@ -136,7 +142,7 @@ class Negatives:
         before = np.concatenate([[0], np.cumsum(chunks)])
         return np.asarray(before[self.firsts[1:]] - before[self.firsts[:-1]], np.int64)
 
-    def is_legal(self, at: Integers, kins: Integers, requests: NegativeRequests) -> Flags:
+    def is_legal(self, at: Integers, kins: Keys, requests: NegativeRequests) -> Flags:
         """Return whether chunks, with their records or families, may be negatives by text."""
         hashes = self.hashes[at]
         legal: Flags = kins != requests.kins
@@ -202,7 +208,7 @@ class Pool:
     labels: Floats | None = None  # label of every anchor, if pairs come labelled
 
 
-def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:
+def pair_hashes(owners: Keys | Words, hashes: Words) -> Words:
     """Return one word per (owner, text), as in ``Negatives.illegal``."""
     return mix(hashes ^ mix(owners.astype(np.uint64)))
 
@@ -232,7 +238,7 @@ def positives_of(anchors: Anchors, rows: Rows, *, distinct: bool) -> Positives:
     return Positives(rows["chunk_key"], hashes, starts, counts, banned)
 
 
-def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words) -> Banned | None:
+def _banned(anchors: Anchors, counts: Integers, owners: Keys, hashes: Words) -> Banned | None:
     # the pool ensures that a single positive differs from the anchor
     several = np.flatnonzero(np.repeat(counts > 1, np.diff(anchors.starts)))
     if len(several) == 0:
@@ -340,7 +346,7 @@ def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
     return some_rows(negatives, first & ~np.isin(texts, np.concatenate([mine, theirs])))
 
 
-def _among(sketch: Sketch, pairs: Words, owners: Integers | Words, hashes: Words) -> Integers:
+def _among(sketch: Sketch, pairs: Words, owners: Keys | Words, hashes: Words) -> Integers:
     """Return which (owner, text) pairs are in a sorted array."""
     words = pair_hashes(owners, hashes)
     some = sketch.among(words)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from duckplets.base.arrays import Floats, Integers, Integers32, places
+from duckplets.base.arrays import Floats, Integers, Integers32, Keys, places
 from duckplets.db.database import Database
 from duckplets.mining import policy as policies
 from duckplets.mining.store import Mining
@@ -30,7 +30,7 @@ class Documents:
     """The sections that the chunks of a pool's negatives belong to."""
 
     keys: Integers  # section key of every document, ascending
-    kins: Integers  # family of every document
+    kins: Keys  # family of every document
     firsts: Integers  # its first index in ``chunks``, and the end of the last
     chunks: Integers | None  # the pool's negatives by document; None if in that order already
 

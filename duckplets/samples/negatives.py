@@ -54,7 +54,7 @@ class FoundNegatives:
     def at(cls, pool: Negatives, at: Integers, origins: Integers | int) -> FoundNegatives:
         """Return negatives by their index in a pool."""
         where_from = np.broadcast_to(origins, at.shape).astype(np.int64)
-        return cls(pool.chunks[at], pool.hashes[at], where_from)
+        return cls(pool.chunks[at].astype(np.int64, copy=False), pool.hashes[at], where_from)
 
     def part(self, rows: Integers | Flags | slice) -> FoundNegatives:
         """Return some of them."""

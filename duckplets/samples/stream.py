@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Flags, Floats, Integers, Keys, Words
 from duckplets.mining.near import NearTexts
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import KeyedOrder
@@ -121,13 +121,14 @@ class Stream:
             units, visits = self.keyed.at(index)
         keys = None if self.keyed is None else [self.keyed.keys[units]]
         anchor_at = self._anchor_at(units, visits)
-        chunks, hashes = [anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]]
+        chunks = [anchors.chunks[anchor_at].astype(np.int64, copy=False)]
+        hashes = [anchors.hashes[anchor_at]]
         if pool.positives is not None:
             of: Anchors | Positives = anchors
             at = anchor_at
             if not pool.compiled.own_positive:
                 of, at = pool.positives, self._positive_at(pool.positives, units, at, visits)
-            chunks.append(of.chunks[at])
+            chunks.append(of.chunks[at].astype(np.int64, copy=False))
             hashes.append(of.hashes[at])
         families = [] if self.families is None else [self.families[units]]
         if pool.negatives is None:
@@ -207,7 +208,7 @@ class Stream:
         return NegativeRequests(
             index,
             anchors.classes[anchor_at],
-            anchors.records[units],
+            anchors.records[units].astype(np.int64, copy=False),
             (anchors.records if guarded is None else guarded.families)[units],
             None if guarded is None else guarded.normalised_hashes[anchor_at],
             tuple(hashes),
@@ -323,7 +324,7 @@ class Stream:
         )
 
     def mean_tokens(
-        self, tokens_of: Callable[[Integers], Integers], per_draw: int, *, swaps: bool
+        self, tokens_of: Callable[[Keys], Integers], per_draw: int, *, swaps: bool
     ) -> float:
         """Return the mean tokens of a sample, from the means of what its slots draw."""
         pool = self.pool

@@ -37,7 +37,7 @@ from duckplets.serving.texts import ChunkTexts, Contents, ManifestEntry, StoredT
 LARGE = 200_000  # chunks above which a corpus is served from a snapshot
 _HELD = 100_000_000  # characters above which a smaller corpus is, too
 BUILDING = "500MB"  # memory of DuckDB, besides some 300 MB
-_FORMAT = 4
+_FORMAT = 5
 MANIFEST, VECTORS = "manifest.json", "vectors"
 
 

@@ -3,9 +3,11 @@
 sections, chunks ─by spans of some characters→ a segment: columns, bytes of texts
 chunk or record keys ─columns→ spans of bytes ─within bounds→ one copy → Arrow texts
 
-Sizes are counted first, so each column has its place from the start and memory is bounded by one
-span. Conversations are served alike: in a run of messages a chunk is a whole conversation, its key
-is that of its record, and its text is JSON.
+Columns follow the texts in the file, in as few bytes as hold them: with its pool, a record of two
+texts takes at most 40 bytes, which stay in memory where the texts do not fit. Sizes are counted
+first and columns are filled on disk, so memory is bounded by one span. Conversations are served
+alike: in a run of messages a chunk is a whole conversation, its key is that of its record, and its
+text is JSON.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, repeated
+from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import FileEntry, damaged
 from duckplets.artifacts.read_ahead import ReadAhead
-from duckplets.base.arrays import Bytes, Integers
+from duckplets.base.arrays import Bytes, Integers, Keys
 from duckplets.base.columns import byte_spans, column
 from duckplets.base.prefetch import IsStopped, never
 from duckplets.db.database import Database
@@ -40,6 +42,8 @@ _FROM = {"chunks": "serving/chunks/", "conversations": "serving/conversations/"}
 _CHARACTERS = 16_000_000  # characters of the texts of a span
 _SECTIONS = 65_536  # sections of a span
 _DENSE = "dense"  # keys without gaps
+_OFFSETS = "offsets"  # places as offsets from that of the first of so many
+_TOGETHER = 64
 _CHANGED = "the corpus was changed while its texts were read; open the run again"
 _COLUMNS: dict[str, dict[str, Any]] = {
     "chunks": {
@@ -55,7 +59,23 @@ _COLUMNS: dict[str, dict[str, Any]] = {
     "sections": {"record_key": np.int64, "role": np.int8, "span": np.int64, "bytes": np.int32},
 }
 
-Columns = Mapping[str, Any]  # arrays; keys without gaps may be a range
+# Arrays, possibly of narrower types; keys without gaps may be a range, places may be ``Offsets``.
+Columns = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Places in a file of any size, in four bytes each."""
+
+    bases: Integers  # the least place of each ``_TOGETHER`` rows
+    within: Any  # uint32: what a place lies beyond its base
+
+    def __len__(self) -> int:
+        return len(self.within)
+
+    def __getitem__(self, rows: Integers) -> Integers:
+        found: Integers = self.bases[rows // _TOGETHER] + self.within[rows]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +134,7 @@ class Segment:
         self.first, self.last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, -1)
         self._keys = None if self.last - self.first + 1 == len(keys) else keys
 
-    def rows(self, keys: Integers) -> Integers:
+    def rows(self, keys: Keys) -> Keys:
         """Return the row of each chunk."""
         return keys - self.first if self._keys is None else np.searchsorted(self._keys, keys)
 
@@ -127,16 +147,16 @@ class ChunkTexts:
         self._data = [segment.data for segment in self._segments]
         self._firsts = np.array([segment.first for segment in self._segments], np.int64)
 
-    def columns(self, names: Sequence[str], keys: Integers) -> dict[str, np.ndarray[Any, Any]]:
+    def columns(self, names: Sequence[str], keys: Keys) -> dict[str, np.ndarray[Any, Any]]:
         """Return columns of some chunks: shape (keys,) each."""
         if not self._segments:
             return {name: np.zeros(0, np.int64) for name in names}
         numbers = self._numbers(keys)
         if numbers is None:
             of, rows = self._segments[0].columns, self._segments[0].rows(keys)
-            return {name: of[name][rows] for name in names}
-        kinds = {name: self._segments[0].columns[name].dtype for name in names}
-        found = {name: np.empty(len(keys), kind) for name, kind in kinds.items()}
+            kinds = _COLUMNS["chunks"]
+            return {name: of[name][rows].astype(kinds[name], copy=False) for name in names}
+        found = {name: np.empty(len(keys), _COLUMNS["chunks"][name]) for name in names}
         for number, segment in enumerate(self._segments):
             at = np.flatnonzero(numbers == number)
             if len(at):
@@ -145,16 +165,16 @@ class ChunkTexts:
                     found[name][at] = segment.columns[name][rows]
         return found
 
-    def tokens(self, keys: Integers) -> Integers:
+    def tokens(self, keys: Keys) -> Integers:
         """Return the number of tokens of each chunk."""
         return np.asarray(self.columns(["tokens"], keys)["tokens"], np.int64)
 
-    def spans(self, keys: Integers) -> TextSpans:
+    def spans(self, keys: Keys) -> TextSpans:
         """Return the texts of chunks, gathered on demand."""
         starts, lengths = self.columns(["span", "bytes"], keys).values()
         return TextSpans(self._data, self._numbers(keys), starts, lengths.astype(np.int64))
 
-    def _numbers(self, keys: Integers) -> Integers | None:
+    def _numbers(self, keys: Keys) -> Integers | None:
         """Return the segment of each key; None if there is only one."""
         if len(self._segments) < 2:
             return None
@@ -225,14 +245,14 @@ class TextSpans:
 
 
 class _InMemory:
-    """Hold the arrays of a segment, with the interface of ``ArrayWriter``."""
+    """Hold the bytes and columns of a segment, with the interface of ``ArrayWriter``."""
 
     def __init__(self) -> None:
         self.parts: list[Bytes] = []
         self._size = 0
 
-    def reserve(self, dtype: Any, count: int) -> tuple[list[Any], Array]:
-        return [], np.empty(count, dtype)
+    def scratch(self, dtype: Any, count: int) -> Array:
+        return np.empty(count, dtype)
 
     def append(self, data: Bytes) -> int:
         self.parts.append(data)
@@ -267,20 +287,17 @@ class StoredTexts:
         made = _InMemory()
         laid = self._laid(made, 0, 1 << 62, QUIET)
         data = np.concatenate([np.zeros(0, np.uint8), *made.parts])
-        arrays = [{name: array for name, (_, array) in of.items()} for of in laid.values()]
-        return Segment(arrays[0], arrays[1], TextBytes(pa.py_buffer(data)))
+        return Segment(laid["chunks"], laid["sections"], TextBytes(pa.py_buffer(data)))
 
     def written(self, folder: Path, low: int, high: int, work: Work) -> ManifestEntry:
         """Write a range of section keys to a new file; return its entry for ``opened``."""
         with ArrayWriter(folder, "texts") as writer:
             laid = self._laid(writer, low, high, work)
-            entry: ManifestEntry = {"low": low, "high": high}
+            entry: ManifestEntry = {"low": low, "high": high, "end": writer.size}
             for what, columns in laid.items():
-                entry[what] = len(columns["span"][1])
-                entry[f"of_{what}"] = {n: repeated(a) or at for n, (at, a) in columns.items()}
-            keys = laid["chunks"]["chunk_key"][1]
-            if len(keys) and keys[-1] - keys[0] == len(keys) - 1:
-                entry["of_chunks"]["chunk_key"] = [_DENSE, int(keys[0])]
+                entry[what] = len(columns["span"])
+                added = {name: _added(writer, name, array) for name, array in columns.items()}
+                entry[f"of_{what}"] = added
             return entry | {"file": asdict(writer.finish())}
 
     def _run(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
@@ -288,11 +305,11 @@ class StoredTexts:
 
     def _laid(
         self, made: ArrayWriter | _InMemory, low: int, high: int, work: Work
-    ) -> dict[str, dict[str, tuple[list[Any], Array]]]:
+    ) -> dict[str, dict[str, Array]]:
         sections, chunks = self.count(low, high)
         sizes, at = {"chunks": chunks, "sections": sections}, {"chunks": 0, "sections": 0}
         laid = {
-            what: {name: made.reserve(dtype, sizes[what]) for name, dtype in kinds.items()}
+            what: {name: made.scratch(dtype, sizes[what]) for name, dtype in kinds.items()}
             for what, kinds in _COLUMNS.items()
         }
         parts = mapped(work.engine, spans_part, None, self._stretches(low, high), _part_of)
@@ -309,7 +326,7 @@ class StoredTexts:
                 first, stop = at[what], at[what] + len(values["span"])
                 if stop > sizes[what]:
                     raise StateMismatchError(_CHANGED)
-                for name, (_, array) in laid[what].items():
+                for name, array in laid[what].items():
                     array[first:stop] = values[name]
                 at[what] = stop
             work.tell(at["sections"], sections)
@@ -358,16 +375,34 @@ def opened(folder: Path, entry: ManifestEntry) -> Segment:
         columns: dict[str, Any] = {}
         for name in kinds:
             kind, begin, *_ = at = entry[f"of_{what}"][name]
-            dense = range(begin, begin + entry[what]) if kind == _DENSE else None
-            columns[name] = dense or file.array(at)
+            if kind == _DENSE:
+                columns[name] = range(begin, begin + entry[what])
+            elif kind == _OFFSETS:
+                columns[name] = Offsets(*map(file.array, at[1:]))
+            else:
+                columns[name] = file.array(at)
         if {len(values) for values in columns.values()} != {entry[what]}:
             raise damaged(file.path, f"columns of {what} have other lengths than {entry[what]:,}")
         found.append(columns)
-    if entry["sections"]:
-        begin = int(found[1]["span"][0])
-        file.expect(0, begin)
-        file.expect_random(begin)
+    file.expect(entry["end"], file.buffer.size)
+    file.expect_random(entry["end"])
     return Segment(found[0], found[1], TextBytes(file.buffer, file, file.path))
+
+
+def _added(writer: ArrayWriter, name: str, column: Array) -> list[Any]:
+    """Write a column in as few bytes as hold it; return its entry."""
+    if name == "chunk_key" and len(column) and column[-1] - column[0] == len(column) - 1:
+        return [_DENSE, int(column[0])]
+    if name == "span" and len(column):
+        firsts = np.arange(0, len(column), _TOGETHER)
+        bases = np.minimum.reduceat(column, firsts)
+        if (np.maximum.reduceat(column, firsts) - bases).max() <= np.iinfo(np.uint32).max:
+            whole = len(column) // _TOGETHER
+            blocks = column[: whole * _TOGETHER].reshape(whole, _TOGETHER)
+            blocks -= bases[:whole, None]
+            column[whole * _TOGETHER :] -= bases[-1]
+            return [_OFFSETS, writer.add(bases), writer.add_column(column)]
+    return writer.add_column(column)
 
 
 def _part_of(stretch: tuple[pa.Table, pa.Table]) -> Part:

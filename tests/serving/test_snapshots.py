@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli
 from corpora import ODD_MAPPING, odd_corpus, odd_records
 from effort import often, some, thorough
+from hypothesis import given
+from hypothesis import strategies as st
 from prebuilt import copied, toy_corpus
 from programs import python, ran
 
 import duckplets as dp
+from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import files_of
 from duckplets.ingest.chunks import fingerprint
-from duckplets.serving import snapshot
+from duckplets.serving import snapshot, texts
 
 
 def served(corpus: dp.Corpus, steps: int = 4, **arguments: Any) -> pa.Table:
@@ -226,6 +233,52 @@ def test_several_processes_make_one(tmp_path: Path) -> None:
     assert not list(snapshot.verify(folder))
 
 
+def entries(described: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield type, offset and length of the arrays in a file that a manifest names."""
+    if isinstance(described, dict):
+        described = list(described.values())
+    if isinstance(described, list):
+        if len(described) == 3 and isinstance(described[0], str) and described[0][0] in "<|":
+            yield tuple(described)
+        else:
+            for part in described:
+                yield from entries(part)
+
+
+def test_what_planning_reads_takes_at_most_40_bytes_a_record(tmp_path: Path) -> None:
+    rows = [
+        {"id": str(i), "title": f"title {i}", "body": f"body {i} " * (i % 97)} for i in range(3000)
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, id="id", anchor="title", positive="body"), name="rows")
+        corpus.split(1, 0, 0)
+        prepare(corpus)
+        served(corpus)
+        folder = snapshot.folder_of(corpus.path)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["content"]
+    (pools,), (texts,) = manifest["bundles"], manifest["segments"]["chunks"]
+    read = {*entries(json.loads((folder / pools["index"]["name"]).read_text(encoding="utf-8")))}
+    read |= {*entries([texts["of_chunks"][name] for name in ("chunk_key", "span", "bytes")])}
+    size = sum(np.dtype(kind).itemsize * count for kind, _, count in read)
+    assert 24 * len(rows) < size < 40 * len(rows)
+
+
+@given(st.lists(st.integers(0, 2**33), min_size=1, max_size=200), st.integers(1, 2**40))
+def test_places_in_a_file_of_any_size_are_as_they_were(steps: list[int], first: int) -> None:
+    spans = np.cumsum([first, *steps])
+    with TemporaryDirectory() as folder:
+        with ArrayWriter(Path(folder), "texts") as writer:
+            kind, *entry = texts._added(writer, "span", spans.copy())
+            file = ArrayFile(Path(folder), writer.finish())
+        if kind == "offsets":
+            found = texts.Offsets(*map(file.array, entry))
+        else:
+            found = file.array([kind, *entry])
+        rows = np.random.default_rng(first).integers(0, len(spans), 50)
+        assert len(found) == len(spans)
+        assert np.array_equal(found[rows], spans[rows])
+
+
 KILLED = """
 import os, signal, sys, threading, time
 import duckplets as dp
@@ -239,7 +292,7 @@ def counted(function):
         return function(*arguments, **named)
     return call
 writer = arrays.ArrayWriter
-for where, name in [(writer, "append"), (writer, "reserve"), (writer, "finish"), (os, "replace"),
+for where, name in [(writer, "append"), (writer, "scratch"), (writer, "finish"), (os, "replace"),
                     (os, "fsync"), (folder, "digest_of")]:
     setattr(where, name, counted(getattr(where, name)))
 with dp.Corpus(sys.argv[1], read_only=True) as corpus:
@@ -271,7 +324,7 @@ def test_a_build_that_is_killed_leaves_a_whole_one_or_none(tmp_path: Path, at: i
 FULL = """
 import resource, signal, sys
 import duckplets as dp
-from duckplets.serving import snapshot
+from duckplets.serving import snapshot, texts
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 snapshot.LARGE = 10
 with dp.Corpus(sys.argv[1], read_only=True) as corpus:
