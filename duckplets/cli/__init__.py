@@ -32,12 +32,11 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "decontaminate": ("quality", "Find records that an evaluation set shares text with."),
     },
     "Look": {
-        "status": ("maintenance", "Show what is in a corpus, or watch where a run stands."),
+        "status": ("maintenance", "Show what is in a corpus, as a page too, or watch a run."),
         "show": ("show", "Show records, samples, or mined negatives and what cut them."),
         "search": ("mining", "Show the sections that fit a text best."),
         "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),
         "capacity": ("maintenance", "Estimate how many samples each source and split has."),
-        "report": ("report", "Make one HTML page of a corpus to look at."),
         "ui": ("ui", "Open DuckDB's own page on a corpus, with saved questions."),
         "mcp": ("mcp", "Let an assistant look into a corpus, over stdin and stdout."),
     },
@@ -77,7 +76,7 @@ _GROUPS = {
 # Long commands, which have --log-file.
 _LONG = {
     *("demo", "ingest", "split", "chunk", "deduplicate", "decontaminate", "mine", "embed"),
-    *("export", "shard", "verify", "sample", "report", "quality", "remove", "compact"),
+    *("export", "shard", "verify", "sample", "status", "quality", "remove", "compact"),
     *("prepare", "tokenizer train"),
 }
 _HELP = (

@@ -31,12 +31,24 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", help="Show where a saved run stands, once a second, instead.")
     ] = False,
+    html: Annotated[
+        Path | None, option("Make one HTML page to look at, instead.", "FILE.html")
+    ] = None,
     run: Annotated[
         str | None,
         option(
-            "With --watch: which run. [default: default]", "NAME", autocompletion=completion.runs
+            "With --watch or --html: which run. [default: default; for --html what a new one "
+            "would draw]",
+            "NAME",
+            autocompletion=completion.runs,
         ),
     ] = None,
+    mixture: Annotated[
+        Path | None, option("With --html: this mixture, not the declared one.", "FILE.toml")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--force", help="With --html: replace the page.")
+    ] = False,
     state: STATE = None,
     once: Annotated[
         bool, typer.Option("--once", help="With --watch: print one page, in plain text, and end.")
@@ -44,7 +56,7 @@ def status(
     json: JSON = False,
     **given: Any,
 ) -> None:
-    """Show what is in a corpus, or watch where a run stands.
+    """Show what is in a corpus, as a page too, or watch a run.
 
     Sources, splits, runs; pools with what they leave out and why, mined negatives with why they
     are stale. What large pools have is counted once a version and kept in the corpus, if nobody
@@ -54,18 +66,32 @@ def status(
     goes, once there were two. The state file is copied to be read: the run waits for nobody. A run
     that is not saved yet is waited for. CORPUS may then be a folder of token shards.
 
+    The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
+    mined negatives, the mixture over steps and what was served, gates with examples; each table
+    with the SQL that made it.
+
     Example:
         duckplets status faq.duckdb
         duckplets status faq.duckdb --watch
         duckplets status faq.duckdb --watch --once
+        duckplets status faq.duckdb --html faq.html --run default
     """
     if watch:
         from duckplets.cli.watch import watch as watched
 
         watched(corpus, run or "default", state, once=once)
         return
-    if once or run is not None or state is not None:
-        raise typer.BadParameter("--run, --state and --once are of a run: give --watch with them")
+    if html is not None:
+        with corpus_at(corpus, read_only=True) as opened:
+            page = opened.report(html, run=run, mixture=mixture, overwrite=overwrite)
+        tables = sum(len(section["tables"]) for section in page.data["sections"])
+        tell(f"{html}: {counted(tables, 'table')}, {html.stat().st_size:,} bytes")
+        return
+    if once or overwrite or any(given is not None for given in (run, mixture, state)):
+        raise typer.BadParameter(
+            "--run, --state and --once are of a run: give --watch with them; --run, --mixture and "
+            "--force are of a page: give --html"
+        )
     counts: dict[str, Any] = {}
     with corpus_at(corpus, read_only=True) as opened:
         found = opened.status(counts=counts, **given)

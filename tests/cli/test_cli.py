@@ -394,7 +394,7 @@ def test_migrate_says_what_it_did(toy: str, monkeypatch: pytest.MonkeyPatch) -> 
 EXAMPLES = {  # the commands of each part; a part begins with what fills the corpus
     "rows": "ingest deduplicate decontaminate quality chunk remove tokenizer shard verify split "
     "recipe sql compact prepare migrate doctor capacity ui",
-    "runs": "mine export embed search forecast sample served status show report cursor",
+    "runs": "mine export embed search forecast sample served status show cursor",
 }
 FILL = (
     "duckplets ingest faq.duckdb faq.csv",
@@ -403,7 +403,6 @@ FILL = (
 )
 SLOW = (
     "mine",
-    "report",
     "embed",
     "quality",
 )  # one of theirs, two of others

@@ -132,7 +132,7 @@ STAGES = {
     "deduplicate c.duckdb --dry-run": r"deduplicate c\.duckdb: .*clusters 3",
     "decontaminate c.duckdb more.jsonl --text t --ngram 3": r"decontaminate c\.duckdb: ",
     "quality c.duckdb --apply c4 --dry-run": r"judge the texts of c\.duckdb: ",
-    "report c.duckdb --html page.html": r"report on c\.duckdb: ",
+    "status c.duckdb --html page.html": r"report on c\.duckdb: ",
     "remove c.duckdb toy --yes": r"remove a source from c\.duckdb: : 12$",
     "compact c.duckdb": r"compact c\.duckdb: .*before [\d,]+, after ",
 }

@@ -454,11 +454,12 @@ def test_what_is_there_is_not_replaced_unasked(
                 corpus.report(out)
         assert corpus.report(there, overwrite=True).path == there
     page = tmp_path / "empty.html"
-    told = ok("report", corpus.path)
+    made = ("status", corpus.path, "--html", page)
+    told = ok(*made)
     assert f"{page.stat().st_size:,} bytes" in told
-    assert "overwrite=True" in error("report", corpus.path)
-    ok("report", corpus.path, "--force")
-    assert "no run is saved" in error("report", corpus.path, "--run", "never", "--force")
+    assert "overwrite=True" in error(*made)
+    ok(*made, "--force")
+    assert "no run is saved" in error(*made, "--run", "never", "--force")
     page.unlink()
     assert there.read_text().startswith("<!DOCTYPE html>")
     assert {file.name for file in tmp_path.iterdir()} == {"there.html", "empty.duckdb"}
