@@ -1,14 +1,14 @@
 """Measures what is served with memory for a tenth of the snapshot, in turns with the disk itself.
 
     python benchmarks/larger_than_memory.py [--records 10000000] [--turns 3] [--seconds 60]
-        [--long 600] [--folder FOLDER]
+        [--long 600] [--in-place] [--folder FOLDER]
 
 Needs a control group of its own, so root on Linux. A turn measures, each in a process of its own and
 with no page of the snapshot in memory: the disk's random reads of 4 kB by 32 threads; the sampler
 within a tenth of the snapshot and 300 MB, its first batch with ``no_duplicates`` too; ``datasets`` at
 random within the same. Once besides: the sampler with all in memory, and a long turn. What a host
-keeps of a file that was read cannot be seen from inside, so compare within a turn. Prints one JSON
-object.
+keeps of a file that was read cannot be seen from inside, so compare within a turn. With --in-place
+records are sections of 600 bytes whose text stays in a Parquet file. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import scale
 import serving_corpora
 import serving_memory
 import serving_peers
@@ -105,6 +106,7 @@ def apart(what: str, arguments: argparse.Namespace, **how: Any) -> dict[str, Any
     told = json.dumps({"what": what, **how})
     command = [sys.executable, __file__, "--folder", str(arguments.folder), "--one", told]
     command += ["--records", str(arguments.records)]
+    command += ["--in-place"] * arguments.in_place
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         return {"failed": (done.stderr.strip().splitlines() or [str(done.returncode)])[-1][:200]}
@@ -136,12 +138,26 @@ def one(told: dict[str, Any], corpus: Path, folder: Path, parquet: Path) -> dict
 
 def made(arguments: argparse.Namespace) -> tuple[Path, Path, Path]:
     """Return the corpus, its snapshot and the text that it was made from; they are made once."""
-    corpus = serving_corpora.plain(arguments.folder, arguments.records)
-    return (
-        corpus,
-        corpus.with_suffix(".snapshot"),
-        serving_corpora.parquet(arguments.folder, arguments.records),
-    )
+    if arguments.in_place:
+        corpus, parquet = _left_in_place(arguments.folder, arguments.records)
+    else:
+        corpus = serving_corpora.plain(arguments.folder, arguments.records)
+        parquet = serving_corpora.parquet(arguments.folder, arguments.records)
+    return corpus, corpus.with_suffix(".snapshot"), parquet
+
+
+def _left_in_place(folder: Path, records: int) -> tuple[Path, Path]:
+    parquet, corpus = scale.write(folder, records), folder / f"{records}.duckdb"
+    if not corpus.with_suffix(".snapshot").exists():
+        import duckplets as dp
+
+        corpus.unlink(missing_ok=True)
+        with dp.Corpus(corpus) as made:
+            source = dp.ParquetSource(parquet, text="text", id="id")
+            made.ingest(source, name="text", in_place=True, progress=False)
+            made.split(0.99, 0.005, 0.005)
+            made.prepare(progress=False)
+    return corpus, parquet
 
 
 def middle(turns: list[dict[str, Any]], value: Callable[[dict[str, Any]], float]) -> float:
@@ -154,6 +170,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--long", type=float, default=600)
+    parser.add_argument("--in-place", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--one", type=json.loads)
     arguments = parser.parse_args()
@@ -170,11 +187,14 @@ def main() -> None:
         turn = {"disk": apart("disk", arguments, seconds=min(20, arguments.seconds))}
         turn["held"] = apart("held", arguments, **timed)
         turn["no_duplicates"] = apart("no_duplicates", arguments, seed=number)
-        turn["datasets"] = apart("datasets", arguments, seconds=min(20, arguments.seconds))
+        if not arguments.in_place:
+            turn["datasets"] = apart("datasets", arguments, seconds=min(20, arguments.seconds))
         turns.append(turn)
         print(json.dumps(turn), file=sys.stderr, flush=True)
     found = {
         "records": arguments.records,
+        "corpus_bytes": corpus.stat().st_size,
+        "parquet_bytes": parquet.stat().st_size,
         "snapshot_bytes": sum(path.stat().st_size for path in folder.iterdir()),
         "load_before": load,
         "turns": turns,

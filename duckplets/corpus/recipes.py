@@ -97,7 +97,8 @@ def pool(
     """Return the pool of a recipe: one row an anchor.
 
     Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
-    recipes, ``positives`` (chunks its positive is taken from).
+    recipes, ``positives`` (chunks its positive is taken from). Anchors that a policy drops
+    (``when_short="drop"``) are still among them.
 
     Args:
         name: Name of a recipe.
