@@ -244,40 +244,59 @@ def machine(model: Model) -> str:
 
 
 def larger(_: Model) -> str:
-    told = found("larger_than_memory")
+    slow = found("delayed_disk")
+    return "\n\n".join(
+        [
+            _larger("larger_than_memory"),
+            _larger("larger_in_place"),
+            f"On a file system that answers each read after {slow['delay_ms']:g} ms (FUSE, "
+            f"delayed_disk.json) {slow['touched']:,.0f} pages a second came by touching them, "
+            f"{slow['read']:,.0f} by reading one after the other, {slow['read_ahead']:,.0f} by "
+            f"reading ahead.",
+        ]
+    )
+
+
+def _larger(name: str) -> str:
+    told = found(name)
     head = ["turn", "random reads of 4 kB a second, 32 threads", "triplets a second",
-            "part of reads ÷ 3.5", "processor time a triplet", "private memory", "first batch",
-            "with `no_duplicates`", "`datasets` at random"]  # fmt: skip
+            "part of reads ÷ 3.5", "processor time a triplet", "of 3.5 such reads",
+            "private memory", "first batch", "with `no_duplicates`",
+            "`datasets` at random"]  # fmt: skip
     turns = [(str(n + 1), turn) for n, turn in enumerate(told["turns"])]
     if "long" in told:
         turns.append(("a long one", {"held": told["long"]}))
 
-    def row(name: str, turn: dict[str, Any]) -> list[str]:
-        held, disk = turn["held"], turn.get("disk", {}).get("reads_per_s")
+    def row(number: str, turn: dict[str, Any]) -> list[str]:
+        held, disk = turn["held"], turn.get("disk", {})
         distinct, peer = turn.get("no_duplicates"), turn.get("datasets", {})
         return [
-            name,
-            f"{disk:,.0f}" if disk else "–",
+            number,
+            f"{disk['reads_per_s']:,.0f}" if disk else "–",
             f"{held['per_s']:,.0f}",
-            f"{held['per_s'] * 3.5 / disk:.2f}" if disk else "–",
+            f"{held['per_s'] * 3.5 / disk['reads_per_s']:.2f}" if disk else "–",
             f"{held['cpu_us']:.1f} µs",
+            f"{disk['cpu_us'] * 3.5:.1f} µs" if disk else "–",
             f"{held['private_mb']:,.0f} MB",
             f"{held['first_batch_s']:.2f} s",
             f"{distinct['first_batch_s']:.2f} s" if distinct else "–",
             f"{peer['per_s']:,.1f}" if "per_s" in peer else ("killed" if peer else "–"),
         ]
 
-    warm, slow = told["warm"], found("delayed_disk")
-    return (
-        f"A snapshot of {told['records']:,} records, {size(told['snapshot_bytes'] / 1e6)}, in a "
-        f"control group with a tenth of that and 300 MB, no page of it in memory at first "
-        f"(larger_than_memory.json):\n\n{table(head, *(row(*turn) for turn in turns))}\n\n"
-        f"With all in memory {warm['per_s']:,.0f} triplets a second, {warm['cpu_us']:.1f} µs each, "
-        f"in the same run.\n\nOn a file system that answers each read after "
-        f"{slow['delay_ms']:g} ms (FUSE, delayed_disk.json) {slow['touched']:,.0f} pages a second "
-        f"came by touching them, {slow['read']:,.0f} by reading one after the other, "
-        f"{slow['read_ahead']:,.0f} by reading ahead."
+    parquet, corpus, snapshot = (
+        size(told[f"{of}_bytes"] / 1e6) for of in ("parquet", "corpus", "snapshot")
     )
+    text = (
+        f"{told['records']:,} records: {parquet} of Parquet, a corpus of {corpus}, a snapshot of "
+        f"{snapshot}. In a control group with a tenth of the snapshot and 300 MB, no page of it in "
+        f"memory at first ({name}.json):\n\n{table(head, *(row(*turn) for turn in turns))}"
+    )
+    if warm := told.get("warm"):
+        text += (
+            f"\n\nWith all in memory {warm['per_s']:,.0f} triplets a second, "
+            f"{warm['cpu_us']:.1f} µs each, in the same run."
+        )
+    return text
 
 
 def simulation(model: Model) -> str:

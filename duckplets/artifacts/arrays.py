@@ -9,6 +9,7 @@ recorded outside the file and checked against its size, so a damaged record cann
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import mmap
@@ -81,8 +82,13 @@ class ArrayWriter:
         if count == 0:
             return np.zeros(0, dtype)
         with tempfile.TemporaryFile(dir=self._path.parent) as file:
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, not a signal later
+            try:  # a full disk is an error here, not a signal later
                 os.posix_fallocate(file.fileno(), 0, count * np.dtype(dtype).itemsize)
+            except AttributeError:
+                pass  # macOS, Windows
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
             return np.memmap(file, dtype, "r+", shape=(count,))
 
     def add_column(self, array: Array) -> list[Any]:
