@@ -141,25 +141,31 @@ def one(told: dict[str, Any], corpus: Path, folder: Path, parquet: Path) -> dict
 
 def made(arguments: argparse.Namespace) -> tuple[Path, Path, Path]:
     """Return the corpus, its snapshot and the text that it was made from; they are made once."""
+    import duckplets as dp
+
     if arguments.in_place:
         corpus, parquet = _left_in_place(arguments.folder, arguments.records)
     else:
         corpus = serving_corpora.plain(arguments.folder, arguments.records)
         parquet = serving_corpora.parquet(arguments.folder, arguments.records)
-    return corpus, corpus.with_suffix(".snapshot"), parquet
+    if not (snapshot := serving_corpora.snapshot_of(corpus)).exists():
+        with dp.Corpus(corpus, read_only=True) as opened:
+            opened.prepare(progress=False)
+    return corpus, snapshot, parquet
 
 
 def _left_in_place(folder: Path, records: int) -> tuple[Path, Path]:
-    parquet, corpus = scale.write(folder, records), folder / f"{records}.duckdb"
-    if not corpus.with_suffix(".snapshot").exists():
-        import duckplets as dp
+    import duckplets as dp
 
-        corpus.unlink(missing_ok=True)
-        with dp.Corpus(corpus) as made:
+    parquet, corpus = scale.write(folder, records), folder / f"{records}.duckdb"
+    if not corpus.exists():
+        making = corpus.with_suffix(".making")
+        making.unlink(missing_ok=True)
+        with dp.Corpus(making) as made:
             source = dp.ParquetSource(parquet, text="text", id="id")
             made.ingest(source, name="text", in_place=True, progress=False)
             made.split(0.99, 0.005, 0.005)
-            made.prepare(progress=False)
+        making.rename(corpus)
     return corpus, parquet
 
 
