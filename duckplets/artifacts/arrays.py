@@ -24,10 +24,10 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from duckplets.artifacts.folder import FileEntry, damaged, new_path
 from duckplets.artifacts.read_ahead import CAN_ADVISE
-from duckplets.base.arrays import Integers
 from duckplets.base.names import inside
 from duckplets.errors import DamagedFileError
 
@@ -38,7 +38,6 @@ _HEAD = 128  # bytes of the file's header
 _WORD = 8  # alignment of arrays in the file
 _STEP = 1 << 20  # values compared at a time
 _SAME, _COUNTED = "same", "counted"
-_counted: Integers = np.arange(0)
 
 
 class ArrayWriter:
@@ -175,13 +174,13 @@ class ArrayFile:
         if hasattr(mmap, "MADV_RANDOM"):
             self._map.madvise(mmap.MADV_RANDOM, 0, end)
 
-    def array(self, entry: list[Any]) -> Array:
-        """Return the array of an entry, read-only."""
+    def array(self, entry: list[Any]) -> Any:
+        """Return the array of an entry, read-only; of a range what is indexed like one."""
         if entry[0] == _SAME:
             _, kind, value, count = entry
             return np.broadcast_to(np.array(value, np.dtype(kind)), count)
         if entry[0] == _COUNTED:
-            return _counting(entry[1])
+            return _Counting(entry[1])
         kind, begin, count = entry
         dtype = np.dtype(kind)
         if count == 0:
@@ -193,13 +192,27 @@ class ArrayFile:
         return np.frombuffer(self.buffer, dtype, count, begin)
 
 
-def _counting(count: int) -> Integers:
-    """Return the integers from 0 on, one shared array per process."""
-    global _counted
-    if count > len(_counted):
-        _counted = np.arange(max(count, 2 * len(_counted)))
-        _counted.flags.writeable = False
-    return _counted[:count]
+class _Counting(NDArrayOperatorsMixin):
+    """The integers from a first one on; as an array they would take eight bytes each."""
+
+    def __init__(self, count: int, first: int = 0) -> None:
+        self._each = range(first, first + count)
+
+    def __len__(self) -> int:
+        return len(self._each)
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, slice):
+            part = self._each[rows]
+            return _Counting(len(part), part.start)
+        return np.asarray(rows, np.int64) + self._each.start
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.arange(self._each.start, self._each.stop, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        given = (np.asarray(each) if isinstance(each, _Counting) else each for each in inputs)
+        return getattr(ufunc, method)(*given, **named)
 
 
 # -- objects by keys ----------------------------------------------------------------------------

@@ -165,7 +165,9 @@ class Negatives:
         if self._ranges is None:
             return np.ones(len(at), dtype=bool)
         begins, ends = self._ranges
-        unit = np.searchsorted(self.starts, at, side="right") - 1
+        unit = at
+        if len(self.kins) < len(self.chunks):
+            unit = np.searchsorted(self.starts, at, side="right") - 1
         place = classes * len(self.kins) + unit
         before = np.searchsorted(begins, place, side="right") - 1
         suited: Flags = (before >= 0) & (place < ends[before])

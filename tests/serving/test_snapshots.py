@@ -19,7 +19,7 @@ import pytest
 from commands import cli
 from corpora import ODD_MAPPING, odd_corpus, odd_records
 from effort import often, some, thorough
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prebuilt import copied, toy_corpus
 from programs import python, ran
@@ -263,6 +263,7 @@ def test_what_planning_reads_takes_at_most_40_bytes_a_record(tmp_path: Path) -> 
     assert 24 * len(rows) < size < 40 * len(rows)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**33), min_size=1, max_size=200), st.integers(1, 2**40))
 def test_places_in_a_file_of_any_size_are_as_they_were(steps: list[int], first: int) -> None:
     spans = np.cumsum([first, *steps])
