@@ -4,20 +4,23 @@
         [--seconds 10] [--only NAME …] > benchmarks/peers.json
 
 Makes a virtual environment for each peer under the folder, with pip, and a copy of the rows in its
-format; peers.json says which versions. What a peer cannot do is missing, what fails says why. Each
-rank, and each measurement of speed, is a process of its own, without worker processes; all ranks run
-at the same time. Prints one JSON object; the machine may be shared, so compare within one run.
+format, which is removed when its speed was measured; peers.json says which versions. What a peer
+cannot do is missing, what fails says why. Each rank, and each measurement of speed, is a process of
+its own, without worker processes; all ranks run at the same time. Without rows to count (0) only
+speed is measured. Prints one JSON object; the machine may be shared, so compare within one run.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
 import json
 import os
 import pickle
 import platform
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +33,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from peers_loaders import PEERS, SHARDS, WEIGHTS, Part, Peer
+from peers_loaders import NAMES, PEERS, SHARDS, WEIGHTS, Part, Peer, blocks_of
 
 HERE = Path(__file__).parent
 GLOBAL = 64 * SHARDS  # samples of a step of all ranks, where rows are counted
@@ -41,7 +44,7 @@ SAMPLES = (100, 10_000)  # after which a mixture is looked at
 SEEDS = 5
 WARM = 2.0  # seconds
 BESIDE_MB = 300  # what a process may have besides a tenth of the text
-LIMIT_S = 900
+LIMIT_S, MAKE_LIMIT_S = 900, 3600
 Found = dict[str, Any]
 
 
@@ -75,10 +78,8 @@ def speed(peer: Peer, told: Found) -> Found:
     """Take triplets as lists for some time, and look at memory meanwhile."""
     import serving_memory
 
+    load = os.getloadavg()[0]
     if told["held"]:  # whoever started this removes the group
-        place = Path(told["place"])
-        files = [path for path in place.rglob("*") if path.is_file()]
-        serving_memory.evict([*files, *place.parent.glob("*.parquet")])
         serving_memory.Held(told["held"]).__enter__()
     with serving_memory.Peak() as peak:
         batches = getattr(peer, told["negatives"])(Path(told["place"]), Part())
@@ -93,12 +94,9 @@ def speed(peer: Peer, told: Found) -> Found:
             assert isinstance(found["anchor"], list)
             count += len(found["anchor"])
         used = _cpu() - before
-    return {
-        "per_cpu_s": count / used,
-        "per_s": count / took,
-        "private_mb": peak.mb,
-        "first_batch_s": first,
-    }
+    found = {"per_cpu_s": count / used, "per_s": count / took, "load": load}
+    found |= {"private_mb": peak.mb, "first_batch_s": first}
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def mixed(peer: Peer, told: Found) -> Found:
@@ -162,19 +160,21 @@ class Bench:
 
     def made(self, file: Path) -> Path:
         """Return where this peer's copy of a Parquet file lies."""
+        self.install()
         place = file.parent / (self.peer.format or self.name)
         if not (place / "made.json").exists():
             place.mkdir(exist_ok=True)
             begun = time.monotonic()
-            found = self.apart(self._start("make", {"file": str(file), "place": str(place)}))
+            making = self._start("make", {"file": str(file), "place": str(place)})
+            found = self.apart(making, MAKE_LIMIT_S)
             found["make_s"] = time.monotonic() - begun
             found["mb"] = sum(p.stat().st_size for p in place.rglob("*") if p.is_file()) / 1e6
             (place / "made.json").write_text(json.dumps(found))
         return place
 
-    def apart(self, process: subprocess.Popen[str]) -> Found:
+    def apart(self, process: subprocess.Popen[str], limit_s: float = LIMIT_S) -> Found:
         """Return what a process printed."""
-        found: Found = json.loads(self._ended(process).splitlines()[-1])
+        found: Found = json.loads(self._ended(process, limit_s).splitlines()[-1])
         return found
 
     def read(self, place: Path, world: int, tag: str, **how: Any) -> list[list[list[str]]]:
@@ -214,11 +214,11 @@ class Bench:
         given = os.environ | plain | {name: str(value) for name, value in (env or {}).items()}
         return subprocess.Popen(command, env=given, **_PIPES)
 
-    def _ended(self, process: subprocess.Popen[str]) -> str:
+    def _ended(self, process: subprocess.Popen[str], limit_s: float = LIMIT_S) -> str:
         try:
-            out, err = process.communicate(timeout=LIMIT_S)
+            out, err = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as error:
-            raise FailedError(f"not done after {LIMIT_S} s") from error
+            raise FailedError(f"not done after {limit_s} s") from error
         finally:
             _end(process)
         if process.returncode:
@@ -249,7 +249,12 @@ class Bench:
         return sums([*before, *rest], records)
 
     def speed(self, place: Path, negatives: str, seconds: float, held: int = 0) -> Found:
-        """Measure one way to get negatives, with limited memory or not."""
+        """Measure one way to get negatives: with files in memory, or without and with a limit."""
+        import serving_memory
+
+        files = [path for path in sorted(place.rglob("*")) if path.is_file()]
+        ready = serving_memory.evict if held else serving_memory.warm
+        ready([*place.parent.glob("*.parquet"), *files])
         told = {"place": str(place), "negatives": negatives, "seconds": seconds, "held": held}
         return self.apart(self._start("speed", told))
 
@@ -326,11 +331,9 @@ def counted(bench: Bench, files: dict[str, Path], records: int) -> Found:
     peer, name = bench.peer, bench.name
     found: Found = {}
     try:
-        bench.install()
         place = bench.made(files["counted"])
     except FailedError as error:
         return {"failed": str(error)}
-    found["version"] = json.loads((place / "made.json").read_text())["version"]
     if peer.run:
         found["epochs"] = tried(f"{name} epochs", bench.epochs, place, records)
         for what, after, can in (
@@ -353,8 +356,7 @@ def timed(bench: Bench, file: Path, seconds: float, held: int) -> Found:
         place = bench.made(file)
     except FailedError as error:
         return {"failed": str(error)}
-    made = json.loads((place / "made.json").read_text())
-    found |= {"make_s": made["make_s"], "mb": made["mb"]}
+    found |= json.loads((place / "made.json").read_text())
     for negatives in bench.peer.negatives:
         how = (bench.speed, place, negatives, seconds)
         found["speed"][negatives] = tried(f"{bench.name} speed {negatives}", *how)
@@ -391,17 +393,21 @@ def main() -> None:
     files = {
         name: written(told.folder, f"{name}{size}", size, letter)
         for name, (size, letter) in sizes.items()
+        if size
     }
-    import pyarrow.parquet as pq
-
-    texts = pq.read_table(files["rows"], columns=["title", "body"]).nbytes
+    texts = sum(block.select(NAMES[1:]).nbytes for block in blocks_of(files["rows"]))
     held = texts // 10 + (BESIDE_MB << 20) if may_hold() else 0
     benches = {name: Bench(told.folder, name) for name in told.only}
-    peers = {name: counted(bench, files, told.counted) for name, bench in benches.items()}
+    peers = {
+        name: counted(bench, files, told.counted) if told.counted else {}
+        for name, bench in benches.items()
+    }
     load = os.getloadavg()[0]
-    for name, found in peers.items():
-        if "failed" not in found:
-            found |= timed(benches[name], files["rows"], told.seconds, held)
+    for copy, names in itertools.groupby(peers, lambda name: PEERS[name].format or name):
+        for name in names:
+            if "failed" not in peers[name]:
+                peers[name] |= timed(benches[name], files["rows"], told.seconds, held)
+        shutil.rmtree(files["rows"].parent / copy, ignore_errors=True)  # not all may fit on a disk
     printed = {
         "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),

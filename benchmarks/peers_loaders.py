@@ -24,6 +24,8 @@ Columns = dict[str, list[Any]]
 NAMES = ("id", "title", "body")
 BUFFER = 10_000  # rows of a shuffle buffer
 SHARDS = 6  # of peers that give whole shards to ranks: any of 1, 2, 3 ranks has as many
+RECORDS = 1_000_000  # of an ArrayRecord file: each read takes time by how many a file has
+SORTING = 1 << 30  # bytes: with the 100 MB of its default lancedb shuffles no ten million rows
 WEIGHTS = (0.7, 0.3)
 
 
@@ -114,12 +116,19 @@ def file_of(place: Path) -> Path:
     return place.parent / f"{place.parent.name}.parquet"
 
 
-def rows_of(file: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a Parquet file."""
+def blocks_of(file: Path) -> Iterator[Any]:
+    """Yield the rows of a Parquet file as Arrow, without keeping them as `iter_batches` does."""
     import pyarrow.parquet as pq
 
-    for batch in pq.ParquetFile(file).iter_batches(10_000):
-        yield from batch.to_pylist()
+    opened = pq.ParquetFile(file)
+    for number in range(opened.num_row_groups):
+        yield from opened.read_row_group(number).to_batches()
+
+
+def rows_of(file: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a Parquet file."""
+    for block in blocks_of(file):
+        yield from block.to_pylist()
 
 
 def others(rows: Sequence[int], records: int, draw: Any) -> Any:
@@ -299,23 +308,29 @@ class GrainLists(Peer):
 
 class GrainRecords(GrainLists):
     title = "Grain, from ArrayRecord"
-    note = "JSON a record, read a batch at once; another number of ranks by its `ElasticIterator`"
+    note = (
+        f"JSON a record, {RECORDS:,} a file, read a batch at once; another number of ranks by its "
+        "`ElasticIterator`"
+    )
     mixed, format = None, "grain_records"
 
     def make(self, file: Path, place: Path) -> None:
-        from array_record.python import array_record_module
+        import pyarrow.parquet as pq
+        from array_record.python.array_record_module import ArrayRecordWriter
 
-        writer = array_record_module.ArrayRecordWriter(
-            str(place / "rows.array_record"), "group_size:1"
-        )
-        for row in rows_of(file):
-            writer.write(json.dumps(row).encode())
-        writer.close()
+        names = range(-(-pq.read_metadata(file).num_rows // RECORDS))
+        writers = [
+            ArrayRecordWriter(f"{place}/{name:05}.array_record", "group_size:1") for name in names
+        ]
+        for number, row in enumerate(rows_of(file)):
+            writers[number // RECORDS].write(json.dumps(row).encode())
+        for writer in writers:
+            writer.close()
 
     def source(self, place: Path) -> Any:
         import grain
 
-        return grain.sources.ArrayRecordDataSource([str(place / "rows.array_record")])
+        return grain.sources.ArrayRecordDataSource(sorted(map(str, place.glob("*.array_record"))))
 
     def other(self, place: Path, part: Part) -> Iterator[Columns]:
         """Read the records of a batch at once: one by one they take fifty times as long."""
@@ -493,6 +508,7 @@ class Web(Peer):
 def lance_table(place: Path) -> Any:
     import lancedb
 
+    os.environ["LANCEDB_PERM_BUILDER_MEMORY_LIMIT"] = str(SORTING)
     return lancedb.connect(str(place)).open_table("rows")
 
 
@@ -538,9 +554,8 @@ class Lance(Peer):
         import lancedb
         import pyarrow.parquet as pq
 
-        batches = pq.ParquetFile(file)
-        reader = batches.iter_batches(50_000)
-        lancedb.connect(str(place)).create_table("rows", reader, schema=batches.schema_arrow)
+        schema = pq.read_schema(file)
+        lancedb.connect(str(place)).create_table("rows", blocks_of(file), schema=schema)
 
 
 class PermutationRun(Run):

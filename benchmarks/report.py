@@ -16,6 +16,8 @@ python benchmarks/larger_than_memory.py --records 50000000 --in-place > benchmar
 python benchmarks/delayed_disk.py > benchmarks/delayed_disk.json  # as root
 python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 python benchmarks/peers.py > benchmarks/peers.json  # makes environments; half an hour
+python benchmarks/peers.py --records 10000000 --counted 0 --only ours grain_lists grain_records \
+    grain_single lancedb lancedb_permutation > benchmarks/peers_large.json
 python benchmarks/report.py
 """
 

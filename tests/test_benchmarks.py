@@ -27,7 +27,7 @@ def test_the_page_is_written_from_the_results() -> None:
 def test_the_page_of_peers_is_written_from_its_results() -> None:
     report = load("peers_report")
     assert report.PAGE.read_text(encoding="utf-8") == report.page(), (
-        "docs/peers.md is not from benchmarks/peers.json: python benchmarks/report.py"
+        "docs/peers.md is not from benchmarks/peers*.json: python benchmarks/report.py"
     )
 
 
@@ -38,7 +38,10 @@ def test_rows_that_ranks_of_a_peer_lose_or_repeat_are_counted_by_epoch() -> None
     assert sums([[["a", "b", "c"]]], 3) == {"lost": 0, "repeated": 0}
 
 
-def test_a_peer_that_fails_is_a_row_that_says_why(tmp_path: Path) -> None:
+def test_a_peer_that_fails_is_a_row_that_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
     peers = load("peers")
     bench = peers.Bench(tmp_path, "webdataset")
     bench.python = tmp_path / "python"

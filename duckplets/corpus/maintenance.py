@@ -132,8 +132,7 @@ def _prepare(
         if clean and folder.exists():
             snapshot.clean(database, None)
         snapshot.prepare(database, version, chunking, progress=progress, engine=engine)
-        with database.frugal(snapshot.BUILDING):
-            kept, left_out = _pools(corpus, database)
+        kept, left_out = _pools(corpus, database)
         pinned = {
             version for path in states for run in states_of.runs(path) for version in run.versions
         }
