@@ -173,7 +173,7 @@ def _readers_share_an_instance() -> Iterator[None]:
     To make an instance takes DuckDB 15 ms, a seventh of a small ingest.
     """
     kept: dict[tuple[Any, ...], Database] = {}
-    made = Database.reader.__func__  # type: ignore[attr-defined]
+    made = Database.reader.__func__
 
     def reader(cls: type[Database], memory_limit: str | None = None) -> Database:
         which = (os.getpid(), os.getcwd(), memory_limit)

@@ -6,7 +6,6 @@ import random
 import resource
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +47,7 @@ def tables(corpus: dp.Corpus) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("seed", range(often(10, less=1)))
-def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int) -> None:
+def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
     draw, path, elsewhere = random.Random(seed), tmp_path / "c.duckdb", tmp_path / "other.duckdb"
     before: dict[str, list[Any]] = {}
     with toy_corpus(path, often(60, less=30), sources=("toy", "gone")) as corpus:
@@ -104,7 +103,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
     }
 
 
-def test_nothing_goes_where_nothing_was_removed(tmp_path: Path) -> None:
+def test_nothing_goes_where_nothing_was_removed(tmp_path):
     prefix = "topic, source"
     with toy_corpus(tmp_path / "c.duckdb", 40) as corpus:
         chats = [
@@ -156,9 +155,7 @@ class Pages:
             yield [{"id": f"{page}-{i}", "text": f"{page} {i}"} for i in range(PAGE)], page + 1
 
 
-def test_an_unfinished_ingest_goes_on_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unfinished_ingest_goes_on_after_it(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 30)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 100)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
@@ -175,7 +172,7 @@ def test_an_unfinished_ingest_goes_on_after_it(
 
 
 @thorough
-def test_it_is_refused_where_others_have_the_file(tmp_path: Path) -> None:
+def test_it_is_refused_where_others_have_the_file(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 30, sources=("a", "b")) as corpus:
         corpus.remove("b")
@@ -198,7 +195,7 @@ def test_it_is_refused_where_others_have_the_file(tmp_path: Path) -> None:
         assert corpus.count() == 30
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "c.duckdb"
     texts = [{"id": str(i), "text": random.Random(i).randbytes(400).hex()} for i in range(1_500)]
     with toy_corpus(path, 30) as corpus:
@@ -230,7 +227,7 @@ KEYS = {
 
 
 @thorough
-def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
+def test_keys_are_not_given_out_again(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=("a", "b")) as corpus:
         corpus.add_recipe(MINED)
         corpus.index(dp.Terms(stemmer="none"), source="b", split="test", progress=False)
@@ -251,9 +248,7 @@ def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
         assert corpus.version == 4
 
 
-def test_another_process_that_opens_the_file_first_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_process_that_opens_the_file_first_is_named(tmp_path, monkeypatch):
     def taken(**_: Any) -> Any:
         raise dp.CorpusLockedError("open in process 7")
 

@@ -110,7 +110,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_mutant_of_a_document_is_read_or_refused(name: str, tmp_path: Path) -> None:
+def test_a_mutant_of_a_document_is_read_or_refused(name, tmp_path):
     file_name, seeds, load = DOCUMENTS[name]
     (tmp_path / "a.json").write_text('[{"instruction": "i", "output": "o"}]')
     (tmp_path / "b.txt").write_text("line\n")
@@ -209,7 +209,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) -> None:
+def test_a_mutant_of_stored_json_is_read_or_refused(name, full):
     table, column, given, read = STORED[name]
     where = f"WHERE name = '{name}'" if table == "settings" else ""
 
@@ -226,7 +226,7 @@ def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) 
 
 @thorough
 @pytest.mark.parametrize("part", ["settings", "fingerprint", "counts", "events"])
-def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path) -> None:
+def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part, tmp_path):
     path = tmp_path / "c.duckdb"
     shutil.copyfile(kept(testing.toy_corpus, 20), path)
     with dp.Corpus(path) as corpus:
@@ -248,7 +248,7 @@ def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path
             tried(name, seed, lambda: next(corpus.resume("default")))
 
 
-def test_what_is_damaged_can_be_put_right_as_the_error_says(full: dp.Corpus) -> None:
+def test_what_is_damaged_can_be_put_right_as_the_error_says(full):
     run = full.database.rows
     run("UPDATE recipes SET definition = '['")
     with pytest.raises(dp.DamagedFileError, match=r"table recipes, recipe 't': .* recipe remove"):

@@ -21,7 +21,7 @@ def of(name: str) -> list[str]:
     return [rest for instruction, rest in instructions() if instruction == name]
 
 
-def test_the_command_is_run_by_somebody_who_is_not_root() -> None:
+def test_the_command_is_run_by_somebody_who_is_not_root():
     names = [name for name, _ in instructions()]
     assert of("ENTRYPOINT") == ['["duckplets"]']
     (user,) = of("USER")
@@ -30,7 +30,7 @@ def test_the_command_is_run_by_somebody_who_is_not_root() -> None:
     assert f"--uid {user.partition(':')[0]}" in of("RUN")[-1]
 
 
-def test_what_the_build_needs_is_copied_and_no_more_is_sent() -> None:
+def test_what_the_build_needs_is_copied_and_no_more_is_sent():
     taken = [rest.split()[:-1] for rest in of("COPY") if not rest.startswith("--from=")]
     copied = {source for sources in taken for source in sources}
     assert all((ROOT / source).exists() for source in copied)

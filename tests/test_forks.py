@@ -111,7 +111,7 @@ JOBS: dict[str, tuple[Callable[[dp.Corpus, dp.Sampler, Any], object], str, str]]
 
 @inside
 @pytest.mark.parametrize("read_only", [True, False])
-def test_a_forked_child_reads_rightly_or_says_why_not(path: Path, read_only: bool) -> None:
+def test_a_forked_child_reads_rightly_or_says_why_not(path, read_only):
     with at_work(path, read_only=read_only) as (corpus, sampler, records):
         expected = sampler.batch_at(1).to_pydict()
         for name, (job, *outcomes) in some(JOBS.items(), less=6):
@@ -130,7 +130,7 @@ def test_a_forked_child_reads_rightly_or_says_why_not(path: Path, read_only: boo
 
 
 @inside
-def test_forks_while_threads_read_and_open(path: Path) -> None:
+def test_forks_while_threads_read_and_open(path):
     """Locks that other threads hold at that moment are of no matter to the child."""
     done = threading.Event()
 
@@ -164,7 +164,7 @@ def _counted(path: Path, answers: Any) -> None:
 
 @inside
 @pytest.mark.parametrize("method", METHODS)
-def test_processes_of_every_kind_read(path: Path, method: str) -> None:
+def test_processes_of_every_kind_read(path, method):
     context = multiprocessing.get_context(method)
     answers = context.SimpleQueue()
     with at_work(path, read_only=True) as (corpus, sampler, _):
@@ -179,7 +179,7 @@ def test_processes_of_every_kind_read(path: Path, method: str) -> None:
 
 
 @pytest.mark.skipif(INSIDE in os.environ, reason="is what the others run in")
-def test_in_a_small_process(path: Path) -> None:
+def test_in_a_small_process(path):
     if THOROUGH:
         told = said("-m", "pytest", "-q", "-n", "0", __file__, env={INSIDE: "1"})
         assert told.startswith("." * (3 + len(METHODS)))

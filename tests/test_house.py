@@ -78,7 +78,7 @@ def nodes(tree: ast.AST, *, typed: bool) -> Iterator[ast.AST]:
         if isinstance(child, ast.expr):
             continue
         if not typed and is_type_checking(child):
-            for other in child.orelse:  # type: ignore[attr-defined]
+            for other in child.orelse:
                 yield from nodes(other, typed=typed)
         else:
             yield from nodes(child, typed=typed)
@@ -153,13 +153,13 @@ def is_below(name: str, other: str) -> bool:
 
 
 @each(MODULES)
-def test_rooms_import_from_the_floors_below_them(name: str) -> None:
+def test_rooms_import_from_the_floors_below_them(name):
     wrong = {other for other in needs(name, typed=True) if not is_below(name, other)}
     assert not {(name, other) for other in wrong} - LAZY
     assert room_of(name) in FLOOR_OF
 
 
-def test_no_two_classes_have_one_name() -> None:
+def test_no_two_classes_have_one_name():
     classes = [n.name for f in FILES for n in tree_of(f).body if isinstance(n, ast.ClassDef)]
     assert [name for name, times in Counter(classes).items() if times > 1] == []
 
@@ -186,18 +186,18 @@ def reached(name: str) -> set[str]:
 
 
 @each([n for n in MODULES if n in PURE or n.rpartition(".")[0] in PURE])
-def test_pure_modules_reach_no_connection(name: str) -> None:
+def test_pure_modules_reach_no_connection(name):
     assert "duckplets.db.database" not in reached(name)
 
 
-def test_imports_go_round_nowhere() -> None:
+def test_imports_go_round_nowhere():
     below = {name: needs(name) - {"duckplets"} for name in MODULES}
     while leaves := {name for name, other in below.items() if not other}:
         below = {name: other - leaves for name, other in below.items() if name not in leaves}
     assert not below, "modules that import each other, or are imported by such ones"
 
 
-def test_torch_is_imported_in_its_own_package_only() -> None:
+def test_torch_is_imported_in_its_own_package_only():
     def of(names: Iterable[str], package: str) -> set[str]:
         return {name for name in names if f"{name}.".startswith(f"{package}.")}
 
@@ -206,14 +206,14 @@ def test_torch_is_imported_in_its_own_package_only() -> None:
     assert users == of(MODULES, room) | {"duckplets.torch"}
 
 
-def test_the_package_itself_is_imported_by_the_top_only() -> None:
+def test_the_package_itself_is_imported_by_the_top_only():
     users = {name for name in MODULES if "duckplets" in needs(name)}
     tops = {"duckplets.testing", "duckplets.adapters.torch", "duckplets.cli"}
     assert all(any(f"{name}.".startswith(f"{top}.") for top in tops) for name in users)
 
 
 @EVERY_FILE
-def test_only_the_room_of_the_database_imports_duckdb(file: Path) -> None:
+def test_only_the_room_of_the_database_imports_duckdb(file):
     foreign = {name.split(".")[0] for name in imports(file)}
     assert "duckdb" not in foreign or module_of(file).startswith("db.")
 
@@ -237,7 +237,7 @@ def trees(statement: str) -> list[exp.Expr]:
 
 
 @EVERY_STATEMENT
-def test_a_statement_parses_and_its_header_is_right(statement: str) -> None:
+def test_a_statement_parses_and_its_header_is_right(statement):
     assert trees(statement)
     assert not any(isinstance(tree, exp.Command) for tree in trees(statement)), "sqlglot gave up"
     header = header_of(statement)
@@ -282,7 +282,7 @@ def named_statements() -> frozenset[str]:
     return frozenset(found)
 
 
-def test_statements_are_named_and_those_that_are_named_exist() -> None:
+def test_statements_are_named_and_those_that_are_named_exist():
     assert set(STATEMENTS) <= named_statements()
     folders = "|".join(sorted({name.split("/")[0] for name in STATEMENTS}))
     for file in FILES:
@@ -298,7 +298,7 @@ SQL_TEXT = re.compile(
 
 
 @EVERY_FILE
-def test_python_holds_no_sql(file: Path) -> None:
+def test_python_holds_no_sql(file):
     found = [(node.lineno, text) for node, text in constants(file) if SQL_TEXT.match(text)]
     if module_of(file) == "db.database":
         found = [
@@ -312,12 +312,12 @@ def test_python_holds_no_sql(file: Path) -> None:
 HEAVY = ["sqlglot", "typer", "rich", "tokenizers", "torch", "datasets", "huggingface_hub", "click"]
 
 
-def test_import_leaves_heavy_modules_alone() -> None:
+def test_import_leaves_heavy_modules_alone():
     code = f"import sys, duckplets; print([m for m in {HEAVY} if m in sys.modules])"
     assert said("-c", code).strip() == "[]"
 
 
-def test_public_names_are_sorted_resolve_and_are_documented() -> None:
+def test_public_names_are_sorted_resolve_and_are_documented():
     names = duckplets.__all__
     assert names == sorted(set(names))
     for name in names:
@@ -326,19 +326,15 @@ def test_public_names_are_sorted_resolve_and_are_documented() -> None:
             assert (value.__doc__ or "").strip(), name
 
 
-def test_a_type_checker_sees_the_public_names_where_they_are_found() -> None:
+def test_a_type_checker_sees_the_public_names_where_they_are_found():
     (block,) = [node for node in tree_of(PACKAGE / "__init__.py").body if is_type_checking(node)]
-    seen = [
-        (alias.name, alias.asname, node.module)
-        for node in block.body  # type: ignore[attr-defined]
-        for alias in node.names
-    ]
+    seen = [(alias.name, alias.asname, node.module) for node in block.body for alias in node.names]
     homes = duckplets._HOME_OF
     assert sorted(seen) == [(name, name, f"duckplets.{homes[name]}") for name in sorted(homes)]
     assert sum(len(names.split()) for names in duckplets._HOMES.values()) == len(homes)
 
 
-def test_errors_are_public() -> None:
+def test_errors_are_public():
     errors = importlib.import_module("duckplets.errors")
     classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
     assert classes <= set(duckplets.__all__)
@@ -351,7 +347,7 @@ def test_errors_are_public() -> None:
 
 
 @EVERY_FILE
-def test_a_file_is_short_documented_and_named_for_what_is_in_it(file: Path) -> None:
+def test_a_file_is_short_documented_and_named_for_what_is_in_it(file):
     text = file.read_text(encoding="utf-8")
     assert text.count("\n") <= 600
     assert not text or ast.get_docstring(tree_of(file))
@@ -383,7 +379,7 @@ print("works")
 
 @thorough
 @pytest.mark.network
-def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path: Path) -> None:
+def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path):
     folder = tmp_path / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "-w", str(folder)]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_RETRIES": "1", "PIP_TIMEOUT": "15"}
@@ -418,7 +414,7 @@ def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path: Pat
     assert (run.stdout.strip(), run.returncode) == ("works", 0), run.stderr
 
 
-def test_what_goes_into_the_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
+def test_what_goes_into_the_wheel_works_away_from_the_checkout(tmp_path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     places = {name: name for name in wheel["packages"]} | wheel["force-include"]

@@ -168,7 +168,7 @@ def check(path: Path, told: list[str], is_in_form: bool) -> None:
         assert all(json.loads(line) and line.endswith("\n") for line in lines), "it is whole"
 
 
-def test_killed_in_any_verb_nothing_done_is_lost(nurseries: list[Any], tmp_path: Path) -> None:
+def test_killed_in_any_verb_nothing_done_is_lost(nurseries, tmp_path):
     draw = random.Random(7)
     seen: Counter[str] = Counter()
     done: set[str] = set()

@@ -247,7 +247,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @thorough
-def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path: Path) -> None:
+def test_a_killed_ingest_is_whole_or_absent(start, empty, tmp_path):
     draw = random.Random(1)
     path = tmp_path / "first.duckdb"
     shutil.copy(empty, path)
@@ -292,7 +292,7 @@ def toy(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(made, tmp_path))
 
 
-def test_a_killed_save_leaves_the_last_one(start: Start, toy: Path) -> None:
+def test_a_killed_save_leaves_the_last_one(start, toy):
     draw = random.Random(2)
     longest = seconds_of(start, "save", toy, 3)
     state_path = state.state_path(toy)
@@ -334,7 +334,7 @@ def test_a_killed_save_leaves_the_last_one(start: Start, toy: Path) -> None:
 
 
 @thorough
-def test_a_killed_creation_leaves_no_file_or_a_whole_one(start: Start, tmp_path: Path) -> None:
+def test_a_killed_creation_leaves_no_file_or_a_whole_one(start, tmp_path):
     draw = random.Random(3)
     longest = seconds_of(start, "create", tmp_path / "first.duckdb")
     for number in range(ROUNDS):
@@ -356,7 +356,7 @@ def test_a_killed_creation_leaves_no_file_or_a_whole_one(start: Start, tmp_path:
 # ---- several processes at once
 
 
-def test_the_file_of_a_writer_is_locked(start: Start, toy: Path) -> None:
+def test_the_file_of_a_writer_is_locked(start, toy):
     child = start("hold", toy, "write")
     assert child.first() == "ready"
     for read_only in (False, True):
@@ -367,7 +367,7 @@ def test_the_file_of_a_writer_is_locked(start: Start, toy: Path) -> None:
     dp.Corpus(toy).close()
 
 
-def test_readers_share_a_file(start: Start, toy: Path) -> None:
+def test_readers_share_a_file(start, toy):
     child = start("hold", toy, "read")
     assert child.first() == "ready"
     with dp.Corpus(toy, read_only=True) as corpus, dp.Corpus(toy, read_only=True) as other:
@@ -379,9 +379,7 @@ def test_readers_share_a_file(start: Start, toy: Path) -> None:
     child.kill()
 
 
-def test_a_save_waits_for_who_looks_at_the_state_file(
-    start: Start, toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_waits_for_who_looks_at_the_state_file(start, toy, monkeypatch):
     with dp.Corpus(toy, read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=BATCH)
         path = sampler.save()
@@ -409,9 +407,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
     ("records", "room"),
     some([(1_000, 200_000), (10, 0), (1_000, 20_000), (60_000, 2_000_000)], less=1),
 )
-def test_a_full_disk_leaves_the_corpus_as_it_was(
-    start: Start, toy: Path, records: int, room: int
-) -> None:
+def test_a_full_disk_leaves_the_corpus_as_it_was(start, toy, records, room):
     """A file that may not grow fails as one on a full disk does: in a write."""
     lines = [f'"text {i} {"word " * 40}"' for i in range(records)]
     toy.with_name("more.csv").write_text("\n".join(["text", *lines]) + "\n")

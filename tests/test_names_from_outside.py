@@ -17,7 +17,7 @@ from corpora import odd_corpus
 from effort import often, some, thorough
 from hub_data import jsonl, point_to, read, rows
 from hub_server import Hub
-from object_server import Proxy, client
+from object_server import client
 from object_server import point_to as point_to_store
 from prebuilt import copied, empty_corpus
 from token_shards import lengths_of, numbered, write_shards
@@ -88,7 +88,7 @@ def watched(around: Path, *allowed: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", range(often(20, less=2)))
-def test_a_name_is_below_its_folder_or_an_error(tmp_path: Path, seed: int) -> None:
+def test_a_name_is_below_its_folder_or_an_error(tmp_path, seed):
     folder = tmp_path / "in"
     (folder / "real").mkdir(parents=True)
     (tmp_path / "out").mkdir()
@@ -155,7 +155,7 @@ def hostile(folder: Path, field: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_manifest_leads_nowhere_else(shards: Path, tmp_path: Path, field: str) -> None:
+def test_a_manifest_leads_nowhere_else(shards, tmp_path, field):
     folder = tmp_path / "a" / "b" / "c" / "d" / "evil"
     shutil.copytree(shards, folder)
     one = next(shards.rglob("*.parquet"))
@@ -175,9 +175,7 @@ def test_a_manifest_leads_nowhere_else(shards: Path, tmp_path: Path, field: str)
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "split"])
-def test_links_in_a_folder_of_shards_lead_nowhere_else(
-    shards: Path, tmp_path: Path, what: str
-) -> None:
+def test_links_in_a_folder_of_shards_lead_nowhere_else(shards, tmp_path, what):
     folder, outside = tmp_path / "evil", tmp_path / "outside"
     shutil.copytree(shards, folder)
     file = next(folder.rglob("*.parquet"))
@@ -197,8 +195,8 @@ def test_links_in_a_folder_of_shards_lead_nowhere_else(
 @thorough
 @pytest.mark.parametrize("field", FIELDS)
 def test_nothing_of_a_store_is_written_outside_of_the_cache(
-    shards: Path, object_store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, field: str
-) -> None:
+    shards, object_store, monkeypatch, tmp_path, field
+):
     pytest.importorskip("boto3")
     point_to_store(monkeypatch, object_store.behind, tmp_path)
     monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "hub"))
@@ -224,7 +222,7 @@ def test_nothing_of_a_store_is_written_outside_of_the_cache(
 # ---- what an export notes of itself
 
 
-def test_the_notes_of_an_export_lead_nowhere_else(tmp_path: Path) -> None:
+def test_the_notes_of_an_export_lead_nowhere_else(tmp_path):
     pytest.importorskip("tokenizers")
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource([{"t": f"text {n}"} for n in range(9)], text="t"), name="toy")
@@ -277,7 +275,7 @@ def looked_through(corpus: dp.Corpus) -> None:
     found.find(["a pool that is not there"])
 
 
-def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
+def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path):
     path = tmp_path / "x" / "c.duckdb"
     path.parent.mkdir()
     copied(path, odd_corpus, 30, 1, sources=1)
@@ -314,7 +312,7 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
 # ---- hubs and object stores: what lies there becomes no path here
 
 
-def test_files_of_a_hub_lead_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_a_hub_lead_nowhere_else(monkeypatch, tmp_path):
     cache = tmp_path / "a" / "cache"
     names = ["../../x", "/etc/x", "data/..", "a\\..\\b", "C:/x", "%2e%2e/x", "train "]
     with Hub(page=500) as hub:

@@ -80,7 +80,7 @@ def corpus(tmp_path: Path, made: Path) -> Iterator[dp.Corpus]:
 
 
 @pytest.mark.parametrize("read_only", some([True, False], less=1))
-def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -> None:
+def test_threads_read_what_one_reads_alone(corpus, read_only):
     if read_only:
         path = corpus.path
         corpus.close()
@@ -99,7 +99,7 @@ def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_each_batch_goes_to_one_thread(corpus: dp.Corpus, prefetch: int) -> None:
+def test_each_batch_goes_to_one_thread(corpus, prefetch):
     steps = 200
     options: dict[str, Any] = {"batch_size": 16, "steps": steps}
     with corpus.sampler(**options) as alone:
@@ -112,7 +112,7 @@ def test_each_batch_goes_to_one_thread(corpus: dp.Corpus, prefetch: int) -> None
     assert {batch.step: batch["anchor"] for batch in batches} == expected
 
 
-def test_threads_change_a_corpus_one_after_the_other(corpus: dp.Corpus) -> None:
+def test_threads_change_a_corpus_one_after_the_other(corpus):
     before, rounds = corpus.count(), often(12, less=4)
 
     def ingest(number: int) -> int:
@@ -143,7 +143,7 @@ class Reading:
             yield [{"id": str(number), "text": f"{number}: {self.look()}"}], str(number)
 
 
-def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus: dp.Corpus) -> None:
+def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus):
     """It gives back what DuckDB holds at each commit, by a limit that holds for all connections."""
     with ThreadPoolExecutor(1) as pool, closing(corpus.database.cursor()) as other:
         much = "SELECT count(DISTINCT i) AS n FROM range($n) AS t(i)"
@@ -153,7 +153,7 @@ def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus: dp.Co
         assert [t["n"].to_pylist() for t in found.result()] == [[300_000 + i] for i in range(12)]
 
 
-def test_a_source_reads_its_own_corpus_and_does_not_change_it(corpus: dp.Corpus) -> None:
+def test_a_source_reads_its_own_corpus_and_does_not_change_it(corpus):
     before = corpus.count()
     reading = ("count", "search", "read", "resume")
     report = corpus.ingest(Reading(lambda: [bool(READING[name](corpus)) for name in reading]))
@@ -164,7 +164,7 @@ def test_a_source_reads_its_own_corpus_and_does_not_change_it(corpus: dp.Corpus)
 
 
 @thorough
-def test_threads_save_and_look_at_the_same_state_file(corpus: dp.Corpus) -> None:
+def test_threads_save_and_look_at_the_same_state_file(corpus):
     """Whoever finds the file open for a save waits for the moment that it takes."""
     saves, writers = often(40, less=2), often(4, less=2)
 

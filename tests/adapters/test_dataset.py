@@ -75,7 +75,7 @@ def test_workers_refuse_what_their_parent_writes(corpus_path, tmp_path):
 # ---- batches
 
 
-class Inherited(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class Inherited(torch.utils.data.IterableDataset):
     """What comes to mind first: iterate what was opened in the main process."""
 
     def __init__(self, batches: Any) -> None:

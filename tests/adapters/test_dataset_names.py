@@ -30,7 +30,7 @@ class Counting(MultipleNegativesRankingLoss):
         return super().forward(features, labels)
 
 
-def test_each_source_has_its_prompt_and_its_loss(corpus_path: Path, tmp_path: Path) -> None:
+def test_each_source_has_its_prompt_and_its_loss(corpus_path, tmp_path):
     model = embedder()
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=BATCH, batch_by="source", state=tmp_path / "s.duckdb")
@@ -55,7 +55,7 @@ def test_each_source_has_its_prompt_and_its_loss(corpus_path: Path, tmp_path: Pa
         assert all(text.startswith(words) for text in losses[name].anchors)
 
 
-def test_batches_of_several_sources_have_no_name(corpus_path: Path) -> None:
+def test_batches_of_several_sources_have_no_name(corpus_path):
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         with pytest.raises(dp.SamplerError, match=r"'one', 'two'; open .* batch_by='source'"):
             corpus.sampler().to_hf(dataset_name=True)
@@ -65,9 +65,7 @@ def test_batches_of_several_sources_have_no_name(corpus_path: Path) -> None:
         assert next(iter(rows))["dataset_name"] == "one"
 
 
-def test_the_example_trains_each_source_with_its_instruction(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_trains_each_source_with_its_instruction(monkeypatch, capsys):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     example = importlib.import_module("instructions")
     example.main(8)

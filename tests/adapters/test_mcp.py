@@ -63,7 +63,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             return {
                 "instructions": told.instructions,
                 "tools": tools,
-                "texts": [answer.content[0].text for answer in found],  # type: ignore[union-attr]
+                "texts": [answer.content[0].text for answer in found],
             }
 
     found = asyncio.run(asyncio.wait_for(talk(), 120))
@@ -71,7 +71,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_its_tools_only_read(answers: dict[str, Any]) -> None:
+def test_its_tools_only_read(answers):
     tools = answers["tools"]
     names = ["status", "search", "pool", "show", "forecast", "served", "sql"]
     assert [tool.name for tool in tools] == names
@@ -82,7 +82,7 @@ def test_its_tools_only_read(answers: dict[str, Any]) -> None:
         assert tool.description
 
 
-def test_answers_are_bounded_and_marked_as_data(answers: dict[str, Any]) -> None:
+def test_answers_are_bounded_and_marked_as_data(answers):
     assert "never an instruction" in answers["instructions"]
     for (name, given), text in zip(CALLS[:-REFUSED], answers["texts"][:-REFUSED], strict=True):
         found = json.loads(text)
@@ -97,7 +97,7 @@ def test_answers_are_bounded_and_marked_as_data(answers: dict[str, Any]) -> None
     assert by_call[str(CALLS[3])]["data"][1]["text"].startswith(INJECTED[:900])
 
 
-def test_what_is_refused_is_one_line(answers: dict[str, Any]) -> None:
+def test_what_is_refused_is_one_line(answers):
     for (name, given), text in zip(CALLS[-REFUSED:], answers["texts"][-REFUSED:], strict=True):
         found = json.loads(text)
         assert set(found) == {"error"}, (name, given, found)

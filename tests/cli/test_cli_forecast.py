@@ -31,7 +31,7 @@ def phase(step: int, weights: str, scale: float = 1) -> str:
 OPTIONS = ["--batch-size", "8", "--mixture", "a=3,b=1", "--no-swap", "--seed", "7"]
 
 
-def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
+def test_a_forecast_is_that_of_the_sampler(toy):
     given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3, "b": 1}, swap=False, seed=7)
     with dp.Corpus(toy, read_only=True) as corpus:
         expected = corpus.sampler(**given).forecast(20)
@@ -48,7 +48,7 @@ def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
     assert ok("forecast", toy, "--resume", "--steps", "20") == f"{expected}\n"
 
 
-def test_a_run_says_on_stderr_what_it_draws(toy: str) -> None:
+def test_a_run_says_on_stderr_what_it_draws(toy):
     with dp.Corpus(toy, read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=8, mixture={"a": 3, "b": 1}, swap=False)
     for command in ("sample", toy), ("served", toy, "--next", "1"):
@@ -63,7 +63,7 @@ def test_a_run_says_on_stderr_what_it_draws(toy: str) -> None:
 # -- another mixture --------------------------------------------------------------------------
 
 
-def test_what_another_mixture_alters(toy: str) -> None:
+def test_what_another_mixture_alters(toy):
     how = ("--mixture", "a=3,b=1", "--batch-size", "10")
     new = mixture("new.toml", {"a": 6, "b": 2}, phase(40, "{ b = 18 }", 0.5))
     said = ok("forecast", toy, *how, "--against", new)
@@ -88,7 +88,7 @@ def test_what_another_mixture_alters(toy: str) -> None:
         assert ok("forecast", toy, *how, "--against", mixture("m.toml", weights)).endswith(said)
 
 
-def test_a_mixture_against_a_saved_run(toy: str) -> None:
+def test_a_mixture_against_a_saved_run(toy):
     old, new = {"a": 3.0, "b": 1.0}, mixture("new.toml", {"a": 3, "b": 1}, phase(6, "{ a = 0 }"))
     with dp.Corpus(toy, read_only=True) as corpus:
         sampler = corpus.sampler("pairs", mixture=old, batch_size=9, seed=5, run="r")
@@ -109,7 +109,7 @@ def test_a_mixture_against_a_saved_run(toy: str) -> None:
     ("apart", "bounds"),
     some([(True, {"epochs": 40}), ("negatives", {}), (False, {"epochs": 4}), (True, {})], less=1),
 )
-def test_an_end_that_may_move_is_said(toy: str, apart: Any, bounds: dict[str, int]) -> None:
+def test_an_end_that_may_move_is_said(toy, apart, bounds):
     less = mixture("less.toml", {"a": 3, "b": 1}, phase(100, "{ b = 0 }"))
     more = mixture("more.toml", {"a": 3, "b": 0}, phase(100, "{ b = 2 }"))
     with dp.Corpus(toy, read_only=True) as corpus:

@@ -77,7 +77,7 @@ OFFERED = {
 }
 
 
-def test_names_are_offered(made: Path) -> None:
+def test_names_are_offered(made):
     state = made.with_name("c.state.duckdb")
     before = {file: sha256(file.read_bytes()).digest() for file in (made, state)}
     places = {"C": str(made), "S": str(state)}
@@ -88,7 +88,7 @@ def test_names_are_offered(made: Path) -> None:
     assert {file.name for file in made.parent.iterdir()} == {made.name, state.name}
 
 
-def test_nothing_is_offered_where_a_file_cannot_be_read(made: Path, tmp_path: Path) -> None:
+def test_nothing_is_offered_where_a_file_cannot_be_read(made, tmp_path):
     cases = ("absent", "folder", "text", "cut", "other", "newer", "locked")
     paths = {what: tmp_path / f"{what}.duckdb" for what in cases}
     paths["folder"].mkdir()
@@ -105,7 +105,7 @@ def test_nothing_is_offered_where_a_file_cannot_be_read(made: Path, tmp_path: Pa
     assert not paths["absent"].exists()
 
 
-def test_each_shell_has_its_script() -> None:
+def test_each_shell_has_its_script():
     for shell in ("bash", "zsh", "fish"):
         script = CliRunner().invoke(
             app, [], prog_name="duckplets", env={"_DUCKPLETS_COMPLETE": f"source_{shell}"}
@@ -115,7 +115,7 @@ def test_each_shell_has_its_script() -> None:
 
 
 @thorough
-def test_the_program_itself_offers_names(made: Path) -> None:
+def test_the_program_itself_offers_names(made):
     asked = {"COMP_WORDS": f"duckplets show {made} fab", "COMP_CWORD": "3"}
     done = ran(
         sys.executable,
@@ -127,7 +127,7 @@ def test_the_program_itself_offers_names(made: Path) -> None:
 
 
 @thorough  # see test_help_is_quick_and_imports_nothing_heavy
-def test_a_command_loads_only_what_it_uses(made: Path) -> None:
+def test_a_command_loads_only_what_it_uses(made):
     spared = ["sqlglot", "duckplets.runs.sampler", "duckplets.sources.formats.csv_file"]
     spared += ["duckplets.cli.ingest", "duckplets.ingest.ingest"]
     code = (

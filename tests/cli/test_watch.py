@@ -24,7 +24,6 @@ from typing import Any
 
 import pytest
 from commands import error, ok, usage
-from conftest import Golden
 from effort import often, some, thorough
 from prebuilt import toy_corpus
 from programs import PATHS, python
@@ -74,7 +73,7 @@ def seen(path: Path, run: str = "default", tag: str | None = None) -> RunStatus:
 
 
 @pytest.mark.parametrize("kind", some(["triplets", "pairs", "texts"], less=1))
-def test_samples_of_sources_are_those_that_were_served(corpus: dp.Corpus, kind: str) -> None:
+def test_samples_of_sources_are_those_that_were_served(corpus, kind):
     sampler = corpus.sampler(kind, mixture=MIXTURE, batch_size=7)
     for steps in (0, 1, 39, 20):
         for _ in islice(sampler, steps):
@@ -94,7 +93,7 @@ def test_samples_of_sources_are_those_that_were_served(corpus: dp.Corpus, kind: 
     assert (found.since, found.until, found.mixture.lr_scale(found.saved.step)) == (40, None, 0.5)
 
 
-def test_a_run_of_many_sources_without_an_end_in_sight(corpus: dp.Corpus) -> None:
+def test_a_run_of_many_sources_without_an_end_in_sight(corpus):
     trained(corpus, steps=1 << 50)
     found = seen(state.state_path(corpus.path), tag="half")
     assert {of.name: of.loss for of in found.sources} == {"a": 2.5 - 0.23, "b": None, "c": 1.0}
@@ -108,7 +107,7 @@ def test_a_run_of_many_sources_without_an_end_in_sight(corpus: dp.Corpus) -> Non
     assert len(printed.get().splitlines()) <= 32
 
 
-def test_tokens_go_on_as_they_were_counted_last(corpus: dp.Corpus) -> None:
+def test_tokens_go_on_as_they_were_counted_last(corpus):
     sampler = corpus.sampler(batch_size=8)
     sampler.move(80)
     found = seen(sampler.save())
@@ -124,9 +123,7 @@ def test_tokens_go_on_as_they_were_counted_last(corpus: dp.Corpus) -> None:
 # ---- the page
 
 
-def test_a_page_for_a_log(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, golden: Golden
-) -> None:
+def test_a_page_for_a_log(corpus, monkeypatch, golden):
     trained(corpus, steps=1000)
     for columns in (50, 80, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -139,7 +136,7 @@ def test_a_page_for_a_log(
         golden(f"watch_{columns}.txt", text)
 
 
-def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
+def test_names_are_not_taken_for_markup(tmp_path):
     with toy_corpus(tmp_path / "toy.duckdb", 12, sources=("[red]x", ":smile:")) as corpus:
         sampler = corpus.sampler(batch_size=8, run="[bold]r")
         next(sampler)
@@ -152,9 +149,7 @@ def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
 # ---- what is not there, or of something else
 
 
-def test_what_cannot_be_watched_is_said(
-    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_watched_is_said(corpus, tmp_path, monkeypatch):
     assert "does not exist" in error("status", "--watch", corpus.path, "--once")
     assert "does not exist" in error("status", "--watch", tmp_path / "no.duckdb", "--once")
     path = trained(corpus).save()
@@ -177,9 +172,7 @@ def test_what_cannot_be_watched_is_said(
     assert "is not a DuckDB file" in error("status", "--watch", corpus.path, "--once")
 
 
-def test_runs_over_token_shards_are_watched_by_their_folder(
-    tmp_path: Path, corpus: dp.Corpus
-) -> None:
+def test_runs_over_token_shards_are_watched_by_their_folder(tmp_path, corpus):
     texts = {name: numbered(lengths_of(30, seed)) for seed, name in enumerate(("web", "code"))}
     folder = write_shards(tmp_path / "shards", {"train": texts})
     for by_bucket in (False, True):
@@ -214,9 +207,7 @@ def test_runs_over_token_shards_are_watched_by_their_folder(
 # ---- beside a run
 
 
-def test_what_is_written_meanwhile_is_not_taken_for_a_copy(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_written_meanwhile_is_not_taken_for_a_copy(corpus, monkeypatch):
     sampler = trained(corpus)
     path, copyfile, writes = sampler.save(), shutil.copyfile, [2]
 
@@ -301,7 +292,7 @@ print(json.dumps([sampler.step, max(saves)]))
 
 
 @thorough
-def test_a_run_is_watched_while_it_trains(corpus: dp.Corpus) -> None:
+def test_a_run_is_watched_while_it_trains(corpus):
     """From before its first save to Ctrl-C, in 80 and in 200 columns; its saves wait for nobody."""
     corpus.close()
     seconds = often(60, less=2)

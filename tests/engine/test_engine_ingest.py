@@ -220,9 +220,7 @@ BY_WORKERS = [(case, case != "in place", by) for case in CASES for by in ("proce
 @pytest.mark.parametrize(
     ("case", "clean", "by"), [*some(HOW, less=3), *(BY_WORKERS if THOROUGH else [])]
 )
-def test_tables_are_the_same(
-    case: str, clean: bool, by: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_tables_are_the_same(case, clean, by, request, tmp_path):
     make, asked = CASES[case]
     source = make(tmp_path / "in")
     alone = ingested(tmp_path / "a.duckdb", source, None, clean=clean, **asked)
@@ -272,7 +270,7 @@ def blank(folder: Path) -> Path:
 
 @thorough
 @pytest.mark.parametrize("case", WRONG)
-def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_the_same(case, tmp_path, monkeypatch):
     make, asked = WRONG[case]
     make(tmp_path / "in")
     monkeypatch.chdir(tmp_path)  # paths are told as they were given
@@ -285,7 +283,7 @@ def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 @thorough
 @pytest.mark.parametrize("form", some(["parquet", "jsonl", "csv"], less=1))
-def test_what_stopped_goes_on_where_it_was(form: str, tmp_path: Path) -> None:
+def test_what_stopped_goes_on_where_it_was(form, tmp_path):
     given: dict[str, Any] = {"name": "s", "quality": QUALITY, "where": "text <> ''"}
     kinds: Any = {"jsonl": dp.JsonSource, "parquet": dp.ParquetSource, "csv": dp.CsvSource}
     source = kinds[form](files_of(tmp_path / "in", form, 31, 120), text="body", id="id")
@@ -328,7 +326,7 @@ def _stop_at(row: int) -> Callable[[int, int | None], None]:
 
 
 @thorough
-def test_several_sources_are_as_by_one_process(tmp_path: Path) -> None:
+def test_several_sources_are_as_by_one_process(tmp_path):
     refused = r"1 source of 5 failed\n.*no column 'gone'"
     for seed in range(often(10, less=1)):
         found = []
@@ -356,7 +354,7 @@ def test_several_sources_are_as_by_one_process(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*.parts"))
 
 
-def test_what_an_engine_did_not_do_is_said(tmp_path: Path) -> None:
+def test_what_an_engine_did_not_do_is_said(tmp_path):
     def changed(given: Any) -> None:
         for file in given.cut.files:
             file.write_text(file.read_text().rstrip() + "\n\n")
@@ -396,7 +394,7 @@ with dp.Corpus({corpus!r}) as corpus:
 """
 
 
-def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
+def test_a_killed_driver_goes_on(tmp_path):
     count, several = often(20_000, less=80), often(12, less=4)
     files = files_of(tmp_path / "in", "jsonl", 7, count, several)
     source = dp.JsonSource(files, **COLUMNS)
@@ -416,7 +414,7 @@ def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
 
 @thorough
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_worker_killed_while_parts_are_made_changes_nothing(workers: int, tmp_path: Path) -> None:
+def test_a_worker_killed_while_parts_are_made_changes_nothing(workers, tmp_path):
     source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, 1_000, 10), **COLUMNS)
     alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
     gone: list[int] = []

@@ -78,9 +78,7 @@ TABLES = [(40, 1, "processes"), (3, 2, "processes"), (2000, 3, "processes"), (40
 
 
 @pytest.mark.parametrize(("count", "seed", "by"), some(TABLES, less=1))
-def test_tables_are_the_same(
-    count: int, seed: int, by: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_tables_are_the_same(count, seed, by, request, tmp_path):
     found = []
     for name, engine in (("alone", None), ("engine", request.getfixturevalue(by))):
         with corpus_of(tmp_path / f"{name}.duckdb", count, seed) as corpus:
@@ -101,9 +99,7 @@ def told(corpus: dp.Corpus) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("buckets", some([(8, 16), (64,)], less=1))
-def test_shards_are_the_same(
-    processes: Any, tmp_path: Path, buckets: tuple[int, ...], tokenizer: Path
-) -> None:
+def test_shards_are_the_same(processes, tmp_path, buckets, tokenizer):
     found = []
     settings: dict[str, Any] = {"buckets": buckets, "shard_mb": 0.005, "offsets": True}
     with corpus_of(tmp_path / "c.duckdb", often(2000, less=40), 1) as corpus:
@@ -136,9 +132,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @thorough
 @pytest.mark.parametrize("workers", [1, 3])
-def test_workers_killed_all_the_time_change_nothing(
-    workers: int, tmp_path: Path, tokenizer: Path
-) -> None:
+def test_workers_killed_all_the_time_change_nothing(workers, tmp_path, tokenizer):
     found = []
     for name in ("alone", "engine"):
         with (
@@ -157,7 +151,7 @@ def test_workers_killed_all_the_time_change_nothing(
 
 
 @thorough
-def test_snapshots_are_the_same(processes: Any, tmp_path: Path) -> None:
+def test_snapshots_are_the_same(processes, tmp_path):
     found = []
     for name, engine in (("alone", None), ("engine", processes)):
         with corpus_of(tmp_path / f"{name}.duckdb", 60, 9) as corpus:
@@ -180,7 +174,7 @@ with dp.Corpus(sys.argv[1]) as corpus:
 
 
 @thorough
-def test_a_driver_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_a_driver_that_was_killed_goes_on(tmp_path):
     with corpus_of(tmp_path / "whole.duckdb", 8_000, 8) as corpus:
         mine(corpus, None)
         wanted = told(corpus)
@@ -196,7 +190,7 @@ def test_a_driver_that_was_killed_goes_on(tmp_path: Path) -> None:
         assert told(corpus) == wanted
 
 
-def test_the_command_line_takes_an_engine(tmp_path: Path) -> None:
+def test_the_command_line_takes_an_engine(tmp_path):
     corpus_of(tmp_path / "c.duckdb", 40, 1).close()
     path = str(tmp_path / "c.duckdb")
     for command in (["mine", path], ["quality", path, "--apply", "c4"], ["deduplicate", path]):

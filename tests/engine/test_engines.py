@@ -22,7 +22,7 @@ from duckplets.engine import dask, opened
 from duckplets.engine import local as of_processes
 from duckplets.engine.dask import DaskEngine
 from duckplets.engine.inline import INLINE, InlineEngine
-from duckplets.engine.local import LocalEngine, local
+from duckplets.engine.local import local
 from duckplets.engine.protocol import Engine, Part, versions
 
 HERE = Path(__file__).parent
@@ -53,7 +53,7 @@ class Doubled:
         return (function(job, part.input) for part in parts)
 
 
-def test_what_an_engine_is_and_what_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_engine_is_and_what_is_none(monkeypatch):
     own = Doubled()
     assert isinstance(own, Engine)
     for given, wanted in ((own, own), (None, INLINE)):
@@ -89,8 +89,8 @@ def in_order(engine: Engine, count: int, modulus: int) -> None:
 # One test an engine, so that one process of a suite starts a cluster.
 @pytest.mark.parametrize("kind", ["inline", "threads", "local", "dask"])
 def test_results_are_in_order_whatever_is_lost_and_what_fails_thrice_is_named(
-    kind: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kind, engine, tmp_path, monkeypatch
+):
     for count, modulus in [(0, 1), (1, 1), (5, 7), (6, 1), (7, 7), (60, 7)]:
         in_order(engine, count, modulus)
     with pytest.raises(dp.SourceError, match=r"^row 3 is wrong$"):  # ours come as they are
@@ -115,7 +115,7 @@ def test_results_are_in_order_whatever_is_lost_and_what_fails_thrice_is_named(
         list(engine.map(parts_of_tests.waited, {}, parts(3)))
 
 
-def test_who_takes_no_more_leaves_no_part_running(processes: LocalEngine, tmp_path: Path) -> None:
+def test_who_takes_no_more_leaves_no_part_running(processes, tmp_path):
     other = processes.map(parts_of_tests.waited, {}, parts(20))
     assert next(other) == 0
 
@@ -138,7 +138,7 @@ LETHAL = r"part 5: {} workers ended while they worked at it, so it is likely wha
 
 
 @thorough
-def test_what_ends_twenty_workers_is_named(tmp_path: Path) -> None:
+def test_what_ends_twenty_workers_is_named(tmp_path):
     most = often(20, less=1)
     job = {"at": 5, "times": 99, "folder": str(tmp_path)}
     with local(2, most_losses=most) as engine:
@@ -169,9 +169,7 @@ def _sockets(pid: int) -> set[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
-def test_nothing_listens_and_work_too_small_is_said(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_listens_and_work_too_small_is_said(caplog, monkeypatch):
     """A socket would be open to every user of the machine, and what runs there runs as this one."""
     monkeypatch.setattr(of_processes, "_WORTH", 600.0)  # seconds: on a busy machine all takes long
     before, others = workers_of(), _sockets(os.getpid()) & _listening()
@@ -188,9 +186,7 @@ def test_nothing_listens_and_work_too_small_is_said(
     assert said.startswith("engine='local:1': 1 process worked for ")
 
 
-def test_no_package_is_needed_but_for_functions_of_a_script(
-    processes: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_package_is_needed_but_for_functions_of_a_script(processes, monkeypatch):
     script: dict[str, Any] = {"__name__": "__main__"}
     exec("def gate(number):\n    return 3 * number", script)
     refused = {
@@ -220,7 +216,7 @@ NOTHING_TO_DO: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-def test_what_is_refused_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_starts_no_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("body\na text\n")
     rows = [{"q": f"question {n}", "a": f"answer {n}"} for n in range(20)]
@@ -249,7 +245,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_whoever_started_them(sent: signal.Signals, tmp_path: Path) -> None:
+def test_workers_end_with_whoever_started_them(sent, tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "out"
     script.write_text(SCRIPT, encoding="utf-8")
     folder.mkdir()

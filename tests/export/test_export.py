@@ -124,8 +124,8 @@ def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list
     some(product(SHAPES, [False, True], [".parquet", ".jsonl"]), less=4),
 )
 def test_sentence_transformers_rows_are_those_of_the_tables(
-    corpus: dp.Corpus, tmp_path: Path, shape: Any, scores: bool, suffix: str
-) -> None:
+    corpus, tmp_path, shape, scores, suffix
+):
     path = tmp_path / f"out{suffix}"
     report = written(corpus, path, format=ST, shape=shape, scores=scores, negatives=3)
     exactly = 3 if shape == "n-tuple" else None
@@ -155,9 +155,7 @@ def test_sentence_transformers_rows_are_those_of_the_tables(
     ("scores", "instruction"),
     some(product([False, True], [None, "Find the body – «von» diesem Titel"]), less=2),
 )
-def test_flagembedding_rows_are_those_of_the_tables(
-    corpus: dp.Corpus, tmp_path: Path, scores: bool, instruction: str | None
-) -> None:
+def test_flagembedding_rows_are_those_of_the_tables(corpus, tmp_path, scores, instruction):
     path = tmp_path / "out.jsonl"
     recipe = replace(RECIPE, instruction=instruction)
     report = written(corpus, path, format="flagembedding", scores=scores, recipe=recipe)
@@ -176,7 +174,7 @@ def test_flagembedding_rows_are_those_of_the_tables(
     assert (report.rows, report.left_out) == (len(rows), left_out)
 
 
-def test_ms_swift_rows_are_messages_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_ms_swift_rows_are_messages_of_the_tables(corpus, tmp_path):
     path, recipe = tmp_path / "out.jsonl", replace(RECIPE, instruction="Find the body")
     report = written(corpus, path, format="ms-swift", recipe=recipe)
     anchors, left_out = kept(expected(corpus))
@@ -196,7 +194,7 @@ def test_ms_swift_rows_are_messages_of_the_tables(corpus: dp.Corpus, tmp_path: P
     assert (report.rows, report.left_out) == (len(wanted), left_out)
 
 
-def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus, tmp_path):
     out = tmp_path / "out"
     report = written(corpus, out, format="tevatron", negatives=4)
     assert report.files == ["corpus.jsonl", "train.jsonl"]
@@ -218,7 +216,7 @@ def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_pat
     assert len({row["query_id"] for row in rows}) == len(rows)
 
 
-def test_ids_with_scores_lead_to_queries_and_documents(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_ids_with_scores_lead_to_queries_and_documents(corpus, tmp_path):
     report = written(corpus, tmp_path / "out", format="pylate", negatives=4)
     anchors, left_out = kept(expected(corpus, negatives=4), scores=True)
     assert report.left_out == left_out
@@ -235,7 +233,7 @@ def test_ids_with_scores_lead_to_queries_and_documents(corpus: dp.Corpus, tmp_pa
 
 
 @pytest.mark.parametrize("scores", some([True, False], less=1))
-def test_passages_carry_their_texts(corpus: dp.Corpus, tmp_path: Path, scores: bool) -> None:
+def test_passages_carry_their_texts(corpus, tmp_path, scores):
     path = tmp_path / "out.jsonl"
     written(corpus, path, format="tevatron", shape="passages", scores=scores)
     anchors, _ = kept(expected(corpus), scores=scores)
@@ -264,7 +262,7 @@ def judgements(path: Path) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows]
 
 
-def test_beir_judges_the_positives_of_every_anchor(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_beir_judges_the_positives_of_every_anchor(corpus, tmp_path):
     report = written(corpus, tmp_path / "out", format="beir", split="train")
     assert report.files == ["corpus.jsonl", "qrels/train.tsv", "queries.jsonl"]
     documents, queries = (json_rows(tmp_path / f"out/{n}.jsonl") for n in ("corpus", "queries"))
@@ -283,7 +281,7 @@ def test_beir_judges_the_positives_of_every_anchor(corpus: dp.Corpus, tmp_path: 
     assert report.left_out == {}
 
 
-def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path: Path) -> None:
+def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path):
     records = [
         {"id": f"r{i}", "title": "which?" if i % 3 else f"title {i}", "body": f"answer {i}"}
         for i in range(30)
@@ -326,9 +324,7 @@ def everything(corpus: dp.Corpus, folder: Path) -> dict[str, str]:
 
 
 @thorough
-def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_do_not_depend_on_threads_blocks_or_the_process(tmp_path, monkeypatch):
     path = tmp_path / "c.duckdb"
     with odd_text_corpus(path, 15) as corpus:
         mine_by_hand(corpus)
@@ -341,9 +337,7 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
             assert everything(corpus, tmp_path / f"{threads}") == first
 
 
-def test_short_anchors_are_filled_up_at_random_and_marked(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_short_anchors_are_filled_up_at_random_and_marked(corpus, tmp_path):
     out = tmp_path / "out"
     how: dict[str, Any] = {"format": "tevatron", "negatives": 7}
     report = written(corpus, out, when_short="random", **how)
@@ -367,9 +361,7 @@ def test_short_anchors_are_filled_up_at_random_and_marked(
     assert len(rows) > some_mined, "anchors without any negative are filled up too"
 
 
-def test_an_evaluation_set_may_have_the_documents_of_all_splits(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_an_evaluation_set_may_have_the_documents_of_all_splits(corpus, tmp_path):
     for name in ("split", "all"):
         written(corpus, tmp_path / name, format="beir", split="validation", corpus=name)
     every = {

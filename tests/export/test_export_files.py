@@ -70,15 +70,7 @@ class Stop:
     ("form", "name", "files", "after"),
     some([(*each, after) for each in FORMATS for after in (1, 5)], less=2),
 )
-def test_ctrl_c_leaves_nothing(
-    corpus: dp.Corpus,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    form: str,
-    name: str,
-    files: list[str],
-    after: int,
-) -> None:
+def test_ctrl_c_leaves_nothing(corpus, tmp_path, monkeypatch, form, name, files, after):
     monkeypatch.setattr(formats, "_TOLD", 1)
     stop = Stop(KeyboardInterrupt(), after)
     with pytest.raises(KeyboardInterrupt):
@@ -89,9 +81,7 @@ def test_ctrl_c_leaves_nothing(
 
 
 @pytest.mark.parametrize(("form", "name", "files"), some(FORMATS, less=2))
-def test_an_existing_path_stays_unless_it_is_to_be_overwritten(
-    corpus: dp.Corpus, tmp_path: Path, form: str, name: str, files: list[str]
-) -> None:
+def test_an_existing_path_stays_unless_it_is_to_be_overwritten(corpus, tmp_path, form, name, files):
     def contents() -> dict[str, bytes]:
         return {f: (tmp_path / f).read_bytes() for f in files if (tmp_path / f).is_file()}
 
@@ -110,7 +100,7 @@ def test_an_existing_path_stays_unless_it_is_to_be_overwritten(
     assert all(now != before[file] for file, now in contents().items())
 
 
-def test_only_what_an_export_wrote_is_replaced(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_only_what_an_export_wrote_is_replaced(corpus, tmp_path):
     (tmp_path / "a.jsonl").mkdir()
     with pytest.raises(dp.SamplerError, match="is no file, so it is not replaced"):
         written(corpus, tmp_path / "a.jsonl", format="flagembedding", overwrite=True)
@@ -163,9 +153,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_wrong_argument_is_an_error_that_says_what_is_right(
-    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_argument_is_an_error_that_says_what_is_right(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for options, message in WRONG:
         given = {"format": "flagembedding", **options}
@@ -176,7 +164,7 @@ def test_a_wrong_argument_is_an_error_that_says_what_is_right(
     assert names(tmp_path) == []
 
 
-def test_nothing_to_write_is_an_error_with_the_counts(own: dp.Corpus, tmp_path: Path) -> None:
+def test_nothing_to_write_is_an_error_with_the_counts(own, tmp_path):
     mine_by_hand(own, left=("none",))
     with pytest.raises(
         dp.EmptyPoolError, match=r"recipe 'title_body', split 'train': nothing to write: \d+ no neg"
@@ -190,7 +178,7 @@ def test_nothing_to_write_is_an_error_with_the_counts(own: dp.Corpus, tmp_path: 
     assert names(tmp_path) == sorted(["own", *(f"own/{n}" for n in names(tmp_path / "own"))])
 
 
-def test_stale_minings_are_exported_only_when_told(own: dp.Corpus, tmp_path: Path) -> None:
+def test_stale_minings_are_exported_only_when_told(own, tmp_path):
     mine_by_hand(own)
     before = written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
     rows = [{"id": f"r{i}", "title": f"new {i}", "bodies": [f"changed {i}"]} for i in range(1, 6)]

@@ -113,7 +113,7 @@ def digests(tables: Iterable[pa.Table], groups: Mapping[str, Sequence[str]]) -> 
 
 
 @pytest.mark.parametrize("name", some(RUNS, less=7))
-def test_samples_stay(name: str, opened: Opened, frozen: Frozen) -> None:
+def test_samples_stay(name, opened, frozen):
     run = {"batch_size": 250, **RUNS[name]}
     of = opened(run.pop("of", "toy"))
     if isinstance(of, dp.TokenShards):
@@ -151,7 +151,7 @@ def contents(corpus: dp.Corpus, *tables: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", some(INGESTS, less=8))
-def test_records_and_reports_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_records_and_reports_stay(name, tmp_path, frozen):
     if name.startswith("wordnet") and not WORDNET.exists():
         pytest.skip("the WordNet file is not here")
     if name == "wordnet_whole" and not THOROUGH:
@@ -173,9 +173,7 @@ def test_records_and_reports_stay(name: str, tmp_path: Path, frozen: Frozen) -> 
     frozen("ingests", name, found)
 
 
-def test_what_a_list_names_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frozen: Frozen
-) -> None:
+def test_what_a_list_names_stays(tmp_path, monkeypatch, frozen):
     pytest.importorskip("huggingface_hub")
     with Hub() as hub, dp.Corpus(tmp_path / "c.duckdb") as corpus:
         point_to(hub, monkeypatch, tmp_path / "cache")
@@ -191,7 +189,7 @@ def test_what_a_list_names_stays(
 
 
 @pytest.mark.parametrize("name", some(CHUNKINGS, less=3))
-def test_chunks_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_chunks_stay(name, tmp_path, frozen):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource([{"t": LONG}, {"t": "short"}], text="t"), progress=False)
         corpus.chunk(CHUNKINGS[name])
@@ -202,7 +200,7 @@ def test_chunks_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
 
 
 @pytest.mark.parametrize("name", some(["odd", "toy"], less=1))
-def test_what_is_mined_stays(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_what_is_mined_stays(name, tmp_path, frozen):
     copied(tmp_path / "c.duckdb", CORPORA[name])
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         report = corpus.mine(split="test", progress=False)
@@ -221,7 +219,7 @@ POOLS: dict[str, Sequence[str | dp.TripletRecipe]] = {
 
 
 @pytest.mark.parametrize("name", some(POOLS, less=3))
-def test_pools_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_pools_stay(name, tmp_path, frozen):
     copied(tmp_path / "c.duckdb", CORPORA["dated" if name == "alone" else name])
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         source = name if name in ("alone", "dated") else min(corpus.sources()["name"].to_pylist())

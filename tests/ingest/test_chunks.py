@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -93,7 +92,7 @@ def check(corpus: dp.Corpus, chunking: dp.Chunking) -> None:
     assert not any(map(any, solid.values()))
 
 
-def test_defaults_before_any_word_about_chunks(corpus: dp.Corpus) -> None:
+def test_defaults_before_any_word_about_chunks(corpus):
     words = " ".join(f"w{i}" for i in range(2_000))
     corpus.ingest(records([*TEXTS, words]))
     check(corpus, dp.Chunking())
@@ -113,7 +112,7 @@ def test_defaults_before_any_word_about_chunks(corpus: dp.Corpus) -> None:
     assert rows(corpus, "chunks") == before
 
 
-def test_ingest_and_chunk_give_the_same(tmp_path: Path) -> None:
+def test_ingest_and_chunk_give_the_same(tmp_path):
     path = tmp_path / "after.duckdb"
     with empty_corpus(path) as corpus:
         corpus.ingest(records(TEXTS))
@@ -145,12 +144,8 @@ def test_ingest_and_chunk_give_the_same(tmp_path: Path) -> None:
     summary_tokens=st.sampled_from([0, 1, 4, 100]),
 )
 def test_any_text_gives_the_rows_of_windows(
-    tmp_path_factory: pytest.TempPathFactory,
-    texts: list[str],
-    max_tokens: int,
-    overlap: tuple[int, ...],
-    summary_tokens: int,
-) -> None:
+    tmp_path_factory, texts, max_tokens, overlap, summary_tokens
+):
     chunking = dp.Chunking(max_tokens=max_tokens, overlap=overlap, summary_tokens=summary_tokens)
     with empty_corpus(tmp_path_factory.mktemp("any") / "c.duckdb") as corpus:
         corpus.chunk(chunking)
@@ -158,9 +153,7 @@ def test_any_text_gives_the_rows_of_windows(
         check(corpus, chunking)
 
 
-def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(corpus, monkeypatch):
     corpus.ingest(records(TEXTS))
     for size in some((1, 5, 24, 25), less=2):
         monkeypatch.setattr("duckplets.ingest.chunks._SECTIONS", size)
@@ -183,9 +176,7 @@ def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(
     assert corpus.chunk(dp.Chunking(max_tokens=4)) == 2 * len(TEXTS)
 
 
-def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_others(
-    tmp_path: Path,
-) -> None:
+def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_others(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 60, 1) as corpus:
         sampler, other = (corpus.sampler(batch_size=8, prefetch=0) for _ in range(2))
         expected = [batch.table for batch in itertools.islice(other, 5)]
@@ -211,9 +202,7 @@ def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_other
             assert next(resumed).step == 1
 
 
-def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(corpus, tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     found = tokenizers.models.WordLevel({"[UNK]": 0, "w1": 1}, unk_token="[UNK]")
     tokenizer = tokenizers.Tokenizer(found)
@@ -250,7 +239,7 @@ def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(
     check(corpus, dp.Chunking())
 
 
-def test_views_show_the_newest_version(tmp_path: Path) -> None:
+def test_views_show_the_newest_version(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 40, sources=("a", "b", "gone")) as corpus:
         given = [{"id": f"r{i}", "title": text, "body": f"word{i}"} for i, text in enumerate(TEXTS)]
         source = dp.MemorySource(given, id="id", anchor="title", positive="body")

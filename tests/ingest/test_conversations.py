@@ -99,7 +99,7 @@ def pairs_of(corpus: dp.Corpus) -> list[tuple[str, str, str, str]]:
     return [(row["record_id"], row["group_key"], *row["texts"]) for row in rows]
 
 
-def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus: dp.Corpus) -> None:
+def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus):
     rows = [{"id": "a", "messages": TALK}, {"id": "b", "messages": PLAIN}]
     source = dp.MemorySource(rows, id="id", converter="openai", turns="each")
     report = corpus.ingest(source, name="chat", progress=False)
@@ -128,7 +128,7 @@ def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus: dp.Corp
         corpus.ingest(source, name="gated", limit=3, progress=False)
 
 
-def test_turns_are_of_conversations() -> None:
+def test_turns_are_of_conversations():
     cases: list[tuple[dict[str, Any], str]] = [
         ({"converter": "openai", "turns": "all"}, "turns='all': give 'last' or 'each'"),
         ({"converter": "alpaca", "turns": "each"}, "'alpaca' makes one pair of a row"),

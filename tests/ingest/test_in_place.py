@@ -97,13 +97,7 @@ MAPPINGS = [
     mapping=st.sampled_from(MAPPINGS),
     chunking=st.sampled_from([None, dp.Chunking(max_tokens=12, overlap=(3,))]),
 )
-def test_everything_is_as_with_the_texts_inside(
-    tmp_path_factory: pytest.TempPathFactory,
-    seed: int,
-    counts: list[int],
-    mapping: dict[str, Any],
-    chunking: dp.Chunking | None,
-) -> None:
+def test_everything_is_as_with_the_texts_inside(tmp_path_factory, seed, counts, mapping, chunking):
     folder = tmp_path_factory.mktemp("both")
     rows = [*rows_of(seed, sum(counts)), {**rows_of(seed, 1)[0], "id": "last", "body": "whole"}]
     parts = [rows[sum(counts[:i]) : sum(counts[: i + 1])] for i in range(len(counts))]
@@ -127,7 +121,7 @@ def drawn(corpus: dp.Corpus, kind: Any = "triplets", **asked: Any) -> list[dict[
 
 
 @thorough
-def test_verbs_give_what_they_give_with_the_texts_inside(tmp_path: Path) -> None:
+def test_verbs_give_what_they_give_with_the_texts_inside(tmp_path):
     most = often(70, less=40)
     files = [write(tmp_path / f"{i}.parquet", rows_of(i, most, i * most)) for i in range(2)]
     how: dict[str, Any] = {"on_conflict": "skip"}
@@ -205,9 +199,7 @@ WRITING: list[Callable[[dp.Corpus], Any]] = [
 ]
 
 
-def test_a_file_that_changed_is_named_and_status_still_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changed_is_named_and_status_still_tells(tmp_path, monkeypatch):
     made = write(tmp_path / "made" / "a.parquet", rows_of(1, 60)).parent
     monkeypatch.chdir(made)
     taken_in(made / "notes.duckdb", "a.parquet", in_place=True).close()
@@ -231,9 +223,7 @@ def test_a_file_that_changed_is_named_and_status_still_tells(
             assert corpus.count() == len(corpus.sql("FROM records"))
 
 
-def test_texts_that_were_inside_move_out_and_a_file_written_anew_is_read_again(
-    tmp_path: Path,
-) -> None:
+def test_texts_that_were_inside_move_out_and_a_file_written_anew_is_read_again(tmp_path):
     rows = rows_of(2, 30)
     file = write(tmp_path / "a.parquet", rows)
     source = dp.ParquetSource(file, **MAPPING)
@@ -256,7 +246,7 @@ def test_texts_that_were_inside_move_out_and_a_file_written_anew_is_read_again(
         )
 
 
-def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path: Path) -> None:
+def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path):
     rows = [{**row, "body": f"body {i}"} for i, row in enumerate(rows_of(2, 40))]
     file = write(tmp_path / "a.parquet", rows)
     source = dp.ParquetSource(file, **MAPPING)
@@ -291,9 +281,7 @@ def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path: Path) -
 
 
 @thorough
-def test_folders_grow_move_and_are_compacted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_grow_move_and_are_compacted(tmp_path, monkeypatch):
     home = tmp_path / "home"
     for i in range(3):
         write(home / "data" / f"{i}.parquet", rows_of(i, 30, 30 * i))
@@ -355,7 +343,7 @@ REFUSED: list[tuple[Callable[[str], Any], str]] = [
 ]
 
 
-def test_what_cannot_stay_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_stay_is_refused(tmp_path):
     file = str(tmp_path / "a.parquet")
     columns = {"id": ["a"], "number": [1], "nested": [{"text": "x"}], "l": [["y"]]}
     pq.write_table(pa.table(columns), file)
@@ -367,7 +355,7 @@ def test_what_cannot_stay_is_refused(tmp_path: Path) -> None:
         corpus.ingest(dp.ParquetSource(file, text="id"), in_place=True, progress=False)
 
 
-def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path: Path) -> None:
+def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path):
     grown = []
     for length in (1, 40):  # words of a text
         rows = [{"q": f"q {i}", "a": f"{i} word" * length} for i in range(2_000)]

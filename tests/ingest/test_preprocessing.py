@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ def shout(text: str) -> str | None:
     return text.upper()
 
 
-def test_settings_name_their_preprocessors_in_order() -> None:
+def test_settings_name_their_preprocessors_in_order():
     register_preprocessor("shout", shout, version="7")
     chunking = Chunking(preprocessors=[shout, Denoiser(max_digit_ratio=0.5)])
     stored = chunking.to_json()
@@ -85,7 +84,7 @@ REGISTERED: list[tuple[tuple[Any, ...], str]] = [
 ]
 
 
-def test_wrong_preprocessors_are_refused() -> None:
+def test_wrong_preprocessors_are_refused():
     for given, told in GIVEN:
         with pytest.raises(ChunkingError, match=told):
             Chunking(preprocessors=given)
@@ -174,7 +173,7 @@ DENOISED = Chunking(max_tokens=6, overlap=(2,), summary_tokens=3, preprocessors=
 PLAIN = Chunking(max_tokens=6, overlap=(2,), summary_tokens=3)
 
 
-def test_ingest_stores_clean_text_and_what_came(corpus: dp.Corpus) -> None:
+def test_ingest_stores_clean_text_and_what_came(corpus):
     rows = rows_of(60, 1)
     corpus.chunk(DENOISED)
     report = corpus.ingest(source_of(rows), name="s", progress=False)
@@ -196,7 +195,7 @@ def test_ingest_stores_clean_text_and_what_came(corpus: dp.Corpus) -> None:
     assert again.reasons == {"duplicate id, same content": report.added, **report.reasons}
 
 
-def test_ids_and_hashes_are_those_of_the_original(tmp_path: Path) -> None:
+def test_ids_and_hashes_are_those_of_the_original(tmp_path):
     rows = [{k: v for k, v in row.items() if k != "id"} for row in rows_of(30, 2)]
     source = {"anchor": "anchor", "positive": "positive", "context": "context"}
     found = []
@@ -211,8 +210,8 @@ def test_ids_and_hashes_are_those_of_the_original(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("batch", "count"), some([(7, 40), (1, 12), (4096, 90)], less=1))
 def test_there_and_back_gives_the_same_corpus_and_changes_are_counted(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, batch: int, count: int
-) -> None:
+    corpus, monkeypatch, batch, count
+):
     monkeypatch.setattr(chunks, "_RECORDS", batch)
     rows = rows_of(count, 3)
     register_preprocessor("shout", shout)
@@ -257,7 +256,7 @@ def test_there_and_back_gives_the_same_corpus_and_changes_are_counted(
     ]
 
 
-def test_a_function_that_is_not_registered_is_asked_for(tmp_path: Path) -> None:
+def test_a_function_that_is_not_registered_is_asked_for(tmp_path):
     rows = rows_of(40, 7)
     register_preprocessor("shout", shout, version="2")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -299,7 +298,7 @@ FAULTS: list[tuple[Any, str]] = [
 ]
 
 
-def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus: dp.Corpus) -> None:
+def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus):
     rows = rows_of(40, 9)
     rows[33]["context"] = ["fine", "a bad one"]
     corpus.ingest(source_of(rows), name="s", progress=False)
@@ -320,9 +319,7 @@ def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus: dp.
     check_faults(lambda: corpus.ingest(source_of(rows), name="t"), r"r33 \(row 34\)")
 
 
-def test_preprocessors_are_called_in_order_and_keys_of_what_they_drop_stay_free(
-    corpus: dp.Corpus,
-) -> None:
+def test_preprocessors_are_called_in_order_and_keys_of_what_they_drop_stay_free(corpus):
     seen: list[str] = []
 
     def note(text: str) -> str | None:

@@ -9,7 +9,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -105,9 +104,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize("batch", [2, 65_536])
-def test_every_row_is_counted(
-    corpus: dp.Corpus, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_row_is_counted(corpus, batch, tmp_path, monkeypatch):
     kind = "records" if batch == 2 else "csv"
     small_batches(monkeypatch, batch)
     mapping = {"anchor": "title", "positive": "body", "id": "id", "date": "day", "trust": "trust"}
@@ -156,7 +153,7 @@ class Wrapped:
         return Rows(self.batches(rows.batches), rows.defaults, rejected=lambda: self.rejected)
 
 
-def test_progress_rises_to_the_end(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_rises_to_the_end(corpus, monkeypatch):
     small_batches(monkeypatch, 10)
     told: list[tuple[int, int | None]] = []
     corpus.ingest(plain([(f"r{i}", "x") for i in range(35)]), progress=lambda *n: told.append(n))
@@ -166,7 +163,7 @@ def test_progress_rises_to_the_end(corpus: dp.Corpus, monkeypatch: pytest.Monkey
     assert told[4:] == [(1, None)]
 
 
-def test_ids_are_source_and_key(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_ids_are_source_and_key(corpus, tmp_path):
     ingest(corpus, plain([("7", "x"), ("a/b", "y"), (" é\U0001f600", "z")]), name="my source")
     assert set(live(corpus)) == {"my source/7", "my source/a/b", "my source/ é\U0001f600"}
     parquet = every_source(tmp_path, [{"body": "x", "id": "7"}], ("parquet",), text="body", id="id")
@@ -175,7 +172,7 @@ def test_ids_are_source_and_key(corpus: dp.Corpus, tmp_path: Path) -> None:
     assert corpus.sources()["kind"].to_pylist() == ["memory", "parquet"]
 
 
-def test_ids_of_content_are_its_sha256(corpus: dp.Corpus) -> None:
+def test_ids_of_content_are_its_sha256(corpus):
     ingest(corpus, texts("hello"), name="s")
     digest = hashlib.sha256(b"hello").hexdigest()
     # As sql/sources/rows.sql says: such ids must never change.
@@ -185,7 +182,7 @@ def test_ids_of_content_are_its_sha256(corpus: dp.Corpus) -> None:
     assert set(live(corpus)) == {f"s/{hashed:016x}"}
 
 
-def test_a_row_in_front_relabels_nothing(corpus: dp.Corpus) -> None:
+def test_a_row_in_front_relabels_nothing(corpus):
     ingest(corpus, texts("one", "two"), name="s")
     before = dump(corpus)
     report = ingest(corpus, texts("zero", "one", "two"), name="s")
@@ -197,9 +194,7 @@ def test_a_row_in_front_relabels_nothing(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("policy", some(POLICIES, less=2))
-def test_a_second_ingest_touches_only_what_is_new(
-    corpus: dp.Corpus, policy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_ingest_touches_only_what_is_new(corpus, policy, monkeypatch):
     small_batches(monkeypatch, 7)
     records = toy_records(30)
     mapping = {"anchor": "title", "positive": "body", "id": "id", "date": "date", "meta": ["topic"]}
@@ -220,9 +215,7 @@ def test_a_second_ingest_touches_only_what_is_new(
         assert found == list(range(found[0], found[0] + len(found)))
 
 
-def test_an_error_names_the_id_and_changes_nothing(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_names_the_id_and_changes_nothing(corpus, monkeypatch):
     corpus.split()
     ingest(corpus, plain([("a", "x"), ("b", "y")]), name="s")
     before = dump(corpus)
@@ -300,12 +293,8 @@ rows_of = st.lists(
     rows_at_once=st.sampled_from([0, 3, 10**9]),
 )
 def test_policies_are_those_of_the_reference(
-    tmp_path_factory: pytest.TempPathFactory,
-    policy: Any,
-    ingests: list[list[Row]],
-    batch: int,
-    rows_at_once: int,
-) -> None:
+    tmp_path_factory, policy, ingests, batch, rows_at_once
+):
     expected = Expected(policy)
     with (
         empty_corpus(tmp_path_factory.mktemp("c") / "c.duckdb") as corpus,
@@ -329,7 +318,7 @@ def test_policies_are_those_of_the_reference(
         assert live(corpus) == {f"s/{key}": text for key, text in expected.live.items()}
 
 
-def test_a_source_without_records_is_refused(corpus: dp.Corpus) -> None:
+def test_a_source_without_records_is_refused(corpus):
     before = dump(corpus)
     for source, message in (
         (texts(), "no rows"),
@@ -349,14 +338,10 @@ def test_a_source_without_records_is_refused(corpus: dp.Corpus) -> None:
 ERRORS = (KeyboardInterrupt, dp.SourceError("the disk is gone"), OSError("x"), MemoryError)
 
 
-def test_an_error_half_way_changes_nothing(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_half_way_changes_nothing(corpus, monkeypatch):
     small_batches(monkeypatch, 2)
 
-    def breaking(
-        batches: Iterator[pa.RecordBatch], error: Any, after: int
-    ) -> Iterator[pa.RecordBatch]:
+    def breaking(batches, error, after):
         yield from itertools.islice(batches, after)
         raise error
 
@@ -379,7 +364,7 @@ WRONG: dict[str, tuple[list[Any], str]] = {
 }
 
 
-def test_trust_is_the_row_s_else_the_source_s_else_a_half(corpus: dp.Corpus) -> None:
+def test_trust_is_the_row_s_else_the_source_s_else_a_half(corpus):
     def trusts(corpus: dp.Corpus) -> tuple[list[float], list[float]]:
         return (
             column(corpus, "SELECT trust FROM live_records ORDER BY record_key"),
@@ -403,7 +388,7 @@ def test_trust_is_the_row_s_else_the_source_s_else_a_half(corpus: dp.Corpus) -> 
 SPLITS = "SELECT record_id, split FROM live_records"
 
 
-def test_remove_leaves_the_rows_for_pinned_runs(tmp_path: Path) -> None:
+def test_remove_leaves_the_rows_for_pinned_runs(tmp_path):
     with toy_corpus(tmp_path / "toy.duckdb", 60, sources=("a", "b")) as corpus:
         sampler = corpus.sampler(batch_size=16)
         expected = [batch.table for batch in itertools.islice(corpus.sampler(batch_size=16), 8)]
@@ -440,7 +425,7 @@ def test_remove_leaves_the_rows_for_pinned_runs(tmp_path: Path) -> None:
         }
 
 
-def test_a_read_only_corpus_refuses_to_change(tmp_path: Path) -> None:
+def test_a_read_only_corpus_refuses_to_change(tmp_path):
     toy_corpus(tmp_path / "toy.duckdb", 20).close()
     recipe = dp.TripletRecipe("r", *[dp.any_section()] * 3)
     attempts: list[tuple[str, Callable[[dp.Corpus], Any]]] = [
@@ -480,7 +465,7 @@ ODD = [
 ]
 
 
-def test_odd_texts_come_back_exactly(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_odd_texts_come_back_exactly(corpus, tmp_path):
     records = [{"id": f"{i}", "text": text, "m": text[:99]} for i, text in enumerate(ODD)]
     mapping = {"id": "id", "text": "text", "group": "m", "taxonomy": "m", "meta": "m"}
     kinds = tuple(some(("records", "csv", "parquet"), less=2))
@@ -500,8 +485,8 @@ def test_odd_texts_come_back_exactly(corpus: dp.Corpus, tmp_path: Path) -> None:
     data=st.data(),
 )
 def test_any_text_comes_back_exactly_whatever_the_order_of_rows(
-    tmp_path_factory: pytest.TempPathFactory, given_texts: list[str], data: st.DataObject
-) -> None:
+    tmp_path_factory, given_texts, data
+):
     rows = [*given_texts, "one for sure"]
     shuffled = data.draw(st.permutations(rows))
     cut = data.draw(st.integers(0, len(rows)))

@@ -7,7 +7,6 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,7 +101,7 @@ any_ratios = st.one_of(
 
 @settings(max_examples=often(80, less=8), deadline=None)
 @given(ratios=any_ratios, seed=st.integers(-(2**70), 2**70))
-def test_splits_are_those_of_the_formula(filled: dp.Corpus, ratios: Ratios, seed: int) -> None:
+def test_splits_are_those_of_the_formula(filled, ratios, seed):
     counts = filled.split(*ratios, seed=seed, reassign=True)
     check(filled, seed, ratios)
     assert counts == Counter(assignment(filled).values())
@@ -111,7 +110,7 @@ def test_splits_are_those_of_the_formula(filled: dp.Corpus, ratios: Ratios, seed
         assert ratio > 0 or not counts.get(name)
 
 
-def test_the_limits_are_exact(filled: dp.Corpus) -> None:
+def test_the_limits_are_exact(filled):
     key = "s/é1\U0001f600"
     u = fraction(42, key)
     above = math.nextafter(u, 1)
@@ -126,7 +125,7 @@ def test_the_limits_are_exact(filled: dp.Corpus) -> None:
         assert split in (None, assignment(filled)[key])
 
 
-def test_later_ingests_move_nothing(corpus: dp.Corpus) -> None:
+def test_later_ingests_move_nothing(corpus):
     ratios = (0.5, 0.3, 0.2)
     assert corpus.split(*ratios, seed=5) == {}
     for start in (0, 60, 120):
@@ -145,7 +144,7 @@ def test_later_ingests_move_nothing(corpus: dp.Corpus) -> None:
     assert sum(corpus.split(*ratios, seed=5).values()) == 120
 
 
-def test_other_settings_need_a_word(corpus: dp.Corpus) -> None:
+def test_other_settings_need_a_word(corpus):
     corpus.ingest(source(records(80)), name="s")
     corpus.split(0.8, 0.1, 0.1, seed=42)
     before = stored(corpus)
@@ -184,7 +183,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_settings_are_refused(filled: dp.Corpus) -> None:
+def test_wrong_settings_are_refused(filled):
     filled.split(seed=1, reassign=True)
     before = stored(filled)
     for wrong, message in WRONG:
@@ -194,7 +193,7 @@ def test_wrong_settings_are_refused(filled: dp.Corpus) -> None:
     assert stored(filled) == before
     for name in ("dev", "", "Train", None, ["train"]):
         with pytest.raises(dp.SplitError, match="train, validation, test"):
-            filled.sampler(split=name)  # type: ignore[arg-type]
+            filled.sampler(split=name)
 
 
 # ---- families: what groups and equal anchors connect
@@ -219,7 +218,7 @@ def least(edges: list[tuple[int, int]]) -> dict[int, int]:
     return found
 
 
-def test_families_are_what_is_connected() -> None:
+def test_families_are_what_is_connected():
     def families(edges: list[tuple[int, int]]) -> dict[int, int]:
         table = np.array(edges, dtype=np.int64).reshape(-1, 2)
         records, found = connected(table[:, 0], table[:, 1].astype(np.uint64))
@@ -279,9 +278,7 @@ def family_of(given: list[Row]) -> dict[str, list[Row]]:
 
 
 @pytest.mark.parametrize("seed", range(often(12, less=1)))
-def test_a_family_has_the_split_of_its_least_group_or_of_its_text(
-    tmp_path: Path, seed: int
-) -> None:
+def test_a_family_has_the_split_of_its_least_group_or_of_its_text(tmp_path, seed):
     given = pair_rows(60, seed)
     members = family_of(given)
     found = []
@@ -305,7 +302,7 @@ def test_a_family_has_the_split_of_its_least_group_or_of_its_text(
     assert found[0] == found[1]
 
 
-def test_later_records_take_the_split_of_their_family(corpus: dp.Corpus) -> None:
+def test_later_records_take_the_split_of_their_family(corpus):
     corpus.split(*RATIOS, keep_together="text")
     first = [{"id": f"r{i}", "q": f"text {i}", "a": "a", "group": None} for i in range(40)]
     corpus.ingest(pairs(first), name="s")
@@ -325,7 +322,7 @@ def test_later_records_take_the_split_of_their_family(corpus: dp.Corpus) -> None
     assert len({splits[f"s/{id_}"] for id_ in ("r0", f"r{other}", "n0", "n1")}) == 1
 
 
-def test_records_without_anchor_are_told_by_their_first_section(corpus: dp.Corpus) -> None:
+def test_records_without_anchor_are_told_by_their_first_section(corpus):
     texts = [{"text": f"only {i % 30}"} for i in range(60)] + [
         {"text": f"ONLY {i}"} for i in range(30)
     ]
@@ -359,7 +356,7 @@ SHARES: list[tuple[dict[str, float], tuple[float, float, float]]] = [
 ]
 
 
-def test_a_split_says_which_shares_were_asked_for_and_which_came_out(corpus: dp.Corpus) -> None:
+def test_a_split_says_which_shares_were_asked_for_and_which_came_out(corpus):
     rows = [
         {"id": f"r{i}", "q": f"q {i % 50}", "a": f"a {i}", "group": "large" if i < 40 else None}
         for i in range(60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -297,9 +296,7 @@ WITH_VALUES = {"Tools/~'s": 4, "history": 4}
 FIELD_KINDS = ("records", "parquet", "jsonl", "csv", "feather", "table", "json", "sql")
 
 
-def test_fields_that_no_converter_reads_are_counted_in_every_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fields_that_no_converter_reads_are_counted_in_every_format(tmp_path, monkeypatch):
     def mine(row: dict[str, Any]) -> dict[str, Any]:
         said = [("user", row["instruction"]), ("assistant", row["output"])]
         return {"messages": [{"role": role, "content": text} for role, text in said]}
@@ -333,7 +330,7 @@ def test_fields_that_no_converter_reads_are_counted_in_every_format(
             assert "left out" not in str(report)
 
 
-def test_an_ingest_in_pieces_counts_over_all_of_them(tmp_path: Path) -> None:
+def test_an_ingest_in_pieces_counts_over_all_of_them(tmp_path):
     pq.write_table(pa.Table.from_pylist(ROWS * 4), tmp_path / "r.parquet", row_group_size=5)
     (tmp_path / "sets.yaml").write_text(
         "faq: {file_name: r.parquet, converter: alpaca, streaming: true}"

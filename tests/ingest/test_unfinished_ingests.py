@@ -134,9 +134,7 @@ def comparable(report: dp.IngestReport) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(often(12, less=2)))
-def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
-    opened: Callable[[str], dp.Corpus], seed: int
-) -> None:
+def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(opened, seed):
     chance = random.Random(seed)
     most = often(60, less=15)
     records, page = made(chance.randrange(1, most), seed), chance.randrange(1, 9)
@@ -157,9 +155,7 @@ def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
     assert all(check.ok for check in doctor.corpus(broken.path))
 
 
-def test_a_stop_leaves_what_was_stored_and_it_goes_on_after_the_last_mark(
-    opened: Callable[[str], dp.Corpus],
-) -> None:
+def test_a_stop_leaves_what_was_stored_and_it_goes_on_after_the_last_mark(opened):
     corpus = opened("c.duckdb")
     before = visible(corpus)
     blank = [{"id": str(i), "title": "t", "body": ""} for i in range(9)]
@@ -185,7 +181,7 @@ def test_a_stop_leaves_what_was_stored_and_it_goes_on_after_the_last_mark(
     assert source.opened_at == [None, 5]
 
 
-def test_others_come_and_go_meanwhile(opened: Callable[[str], dp.Corpus]) -> None:
+def test_others_come_and_go_meanwhile(opened):
     corpus, records = opened("c.duckdb"), made(often(40, less=24))
     with pytest.raises(TornError):
         ingest(corpus, Pages(records, tears=6))
@@ -207,9 +203,7 @@ TEARS = list(itertools.product([2, 1, 5], [3, 2, 1, None]))
 
 
 @pytest.mark.parametrize(("page", "tears"), some(TEARS, less=2))
-def test_replacing_takes_the_last_of_several(
-    opened: Callable[[str], dp.Corpus], page: int, tears: int | None
-) -> None:
+def test_replacing_takes_the_last_of_several(opened, page, tears):
     corpus = opened("c.duckdb")
     old = [{"id": i, "title": f"old {i}", "body": f"old body {i}"} for i in "abc"]
     ingest(corpus, Pages(old))
@@ -244,8 +238,8 @@ def test_replacing_takes_the_last_of_several(
 
 
 def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
-    opened: Callable[[str], dp.Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    opened, tmp_path, monkeypatch
+):
     monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 4)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_AT_ONCE", 0)
     rows = made(MANY)
@@ -282,14 +276,12 @@ def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
     return corpus
 
 
-def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_stored(
-    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
-) -> None:
+def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_stored(half, opened):
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (Pages(made(MANY), version=2), {}, "with another source, stopped at"),
         (Pages(made(MANY)), {"trust": 0.9}, "with another trust, stopped at"),
         (dp.MemorySource(made(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
-        (Pages(made(3), version={1}), {}, r"its settings\(\) are not plain JSON values"),  # type: ignore[arg-type]
+        (Pages(made(3), version={1}), {}, r"its settings\(\) are not plain JSON values"),
     ]
     for source, arguments, message in cases:
         with pytest.raises(dp.SourceError, match=message) as caught:
@@ -303,9 +295,7 @@ def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_st
     assert contents(half) == contents(unbroken)
 
 
-def test_it_is_shown_and_texts_are_not_cleaned_otherwise_until_it_is_removed(
-    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
-) -> None:
+def test_it_is_shown_and_texts_are_not_cleaned_otherwise_until_it_is_removed(half, opened):
     (found,) = half.unfinished()
     assert half.status()["unfinished"] == [found]
     assert (found["source"], found["uri"], found["rows"]) == ("pages", "pages://here", 12)

@@ -8,7 +8,6 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -62,7 +61,7 @@ def rows(corpus: dp.Corpus) -> Rows:
 @pytest.mark.parametrize(
     ("name", "seed"), some(itertools.product(RECIPES, range(len(KNOBS))), less=2)
 )
-def test_rows_are_guarded_counted_and_kept(name: str, seed: int, tmp_path: Path) -> None:
+def test_rows_are_guarded_counted_and_kept(name, seed, tmp_path):
     plain, knobs = RECIPES[name], KNOBS[seed]
     with build(tmp_path / "c.duckdb", seed) as corpus:
         # With fewer rows some topics have no anchor of a source and split.
@@ -87,7 +86,7 @@ def test_rows_are_guarded_counted_and_kept(name: str, seed: int, tmp_path: Path)
     assert reasons <= found.keys()
 
 
-def test_section_keys_name_single_sections(corpus: dp.Corpus, rows: Rows) -> None:
+def test_section_keys_name_single_sections(corpus, rows):
     records = records_of(corpus)
     by_id = corpus.add_negatives(rows, name=RECIPE)
     expected = stored(corpus)
@@ -110,7 +109,7 @@ def test_section_keys_name_single_sections(corpus: dp.Corpus, rows: Rows) -> Non
     assert stored(corpus) == expected
 
 
-def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
+def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
     records = [
         {"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}", "b": f"another answer {i}"}
         for i in range(8)
@@ -136,9 +135,7 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
         assert found["negative"].to_pylist() == texts
 
 
-def test_an_interrupted_one_changes_nothing(
-    corpus: dp.Corpus, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_one_changes_nothing(corpus, rows, monkeypatch):
     corpus.add_negatives(rows, name=RECIPE)
     before = corpus.sql("SELECT * FROM negatives ORDER BY ALL")
 
@@ -203,9 +200,7 @@ FORMS: dict[str, Callable[[pa.Table], Any]] = {
 }
 
 
-def test_the_form_of_a_table_changes_nothing(
-    corpus: dp.Corpus, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_form_of_a_table_changes_nothing(corpus, rows, monkeypatch):
     expected, _ = Expected(corpus, RECIPE).kept(rows, Mined())
     for form, size in zip(some(FORMS, less=3), itertools.cycle((1 << 20, 97, 9)), strict=False):
         monkeypatch.setattr(given, "_ROWS", 16 * size)
@@ -254,7 +249,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_a_wrong_table_is_refused(corpus: dp.Corpus, rows: Rows) -> None:
+def test_a_wrong_table_is_refused(corpus, rows):
     before = corpus.sql("FROM minings")
     for table, message in WRONG:
         with pytest.raises(dp.RecipeError, match=re.escape(message)):

@@ -23,9 +23,7 @@ def recipe(**options: Any) -> dp.TripletRecipe:
 
 
 @pytest.mark.parametrize(("seed", "strategy"), some(enumerate(STRATEGIES), less=2))
-def test_negatives_are_the_best_legal_documents(
-    tmp_path: Path, strategy: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_negatives_are_the_best_legal_documents(tmp_path, strategy, seed, monkeypatch):
     how, allowed = STRATEGIES[strategy]
     monkeypatch.setattr(guards, "_BLOCK_PAIRS", often(700, less=100))  # several blocks
     count, sources = often(110, less=30), often(2, less=1)
@@ -59,13 +57,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]
     some([(2, often(16, less=8), 7), (1, 5, 50), (8, 3000, 1000)], less=1),
 )
 def test_threads_blocks_shards_and_interruptions_change_nothing(
-    tmp_path: Path,
-    reference: list[tuple[Any, ...]],
-    threads: int,
-    block: int,
-    shard: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path, reference, threads, block, shard, monkeypatch
+):
     if THOROUGH:  # tests of engines mine by processes, too
         monkeypatch.setattr(mining, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr(guards, "BLOCK_ANCHORS", block)
@@ -98,7 +91,7 @@ def test_threads_blocks_shards_and_interruptions_change_nothing(
             assert len(named) > 2
 
 
-def test_scope_shard_searches_the_anchors_own_shard(tmp_path: Path) -> None:
+def test_scope_shard_searches_the_anchors_own_shard(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", often(240, less=100), 9) as corpus:
         corpus.mine(recipe(), split="train", depth=500)
         whole = {row[4:7:2]: row[7] for row in mined(corpus)}
@@ -110,9 +103,7 @@ def test_scope_shard_searches_the_anchors_own_shard(tmp_path: Path) -> None:
         assert len(kept) < 2 * len(whole) / shards
 
 
-def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(
-    tmp_path: Path, reference: list[tuple[Any, ...]]
-) -> None:
+def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(tmp_path, reference):
     path = tmp_path / "c.duckdb"
     odd_corpus(path, RECORDS, 9).close()
     before = path.read_bytes()
@@ -147,7 +138,7 @@ def more() -> dp.MemorySource:
     return source_of([row | {"id": f"new{i}"} for i, row in enumerate(records(40, 101))])
 
 
-def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
+def test_only_what_is_stale_is_mined_again(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", often(120, less=40), 5, sources=2) as corpus:
         corpus.add_recipe(recipe())
         first = corpus.mine(split="train")
@@ -170,7 +161,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
         assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 100
 
 
-def test_counts_add_up(tmp_path: Path) -> None:
+def test_counts_add_up(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", often(200, less=100), 6) as corpus:
         by = dp.bm25(range_min=1, range_max=7, relative_margin=0.05, min_score=0.6)
         corpus.add_recipe(recipe(by=by))
@@ -202,7 +193,7 @@ MISTAKES: list[tuple[type[Exception], str, dict[str, Any]]] = [
 ]
 
 
-def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
+def test_mistakes_say_what_to_do(tmp_path):
     path = tmp_path / "c.duckdb"
     with odd_corpus(path, 40, 5) as corpus:
         for kind, message, wrong in MISTAKES:
@@ -227,7 +218,7 @@ WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
 
 @thorough
 @pytest.mark.skipif(not WORDNET.exists(), reason="the WordNet file is not here")
-def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
+def test_scores_are_match_bm25s_on_wordnet(tmp_path):
     part = pq.read_table(WORDNET).slice(40_000, often(8_000, less=1_000))
     pq.write_table(part, tmp_path / "some.parquet")
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:

@@ -103,7 +103,7 @@ CASES: list[tuple[str, dict[str, Any], list[float], float | None, list[float]]] 
 ]  # fmt: skip
 
 
-def test_the_rules_of_sentence_transformers_case_by_case(corpus: dp.Corpus) -> None:
+def test_the_rules_of_sentence_transformers_case_by_case(corpus):
     anchors = mine(corpus, [case[2] for case in CASES], [case[3] for case in CASES])
     for number, (what, settings, _, _, kept) in enumerate(CASES):
         assert left(corpus, Mined(**settings), anchors)[number] == kept, what
@@ -133,7 +133,7 @@ def random_policy(draw: random.Random, score: Any) -> Mined:
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-def test_policies_leave_what_plain_python_does(grid: str, corpus: dp.Corpus) -> None:
+def test_policies_leave_what_plain_python_does(grid, corpus):
     score, draw = GRIDS[grid], random.Random(grid)
     lists = [
         sorted((score(draw) for _ in range(draw.randrange(0, 35))), reverse=True)
@@ -172,7 +172,7 @@ def test_policies_leave_what_plain_python_does(grid: str, corpus: dp.Corpus) -> 
             assert [row["cut"] or "kept" for row in why] == fates[number]
 
 
-def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus: dp.Corpus) -> None:
+def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus):
     anchors, documents = sections(corpus, "anchor"), sections(corpus, "context")
     corpus.remove_recipe("scored")
     corpus.add_recipe(RECIPE)
@@ -205,7 +205,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_policies_are_refused() -> None:
+def test_wrong_policies_are_refused():
     for settings, message in WRONG:
         with pytest.raises(dp.RecipeError, match=message):
             dp.mined(**settings)

@@ -48,7 +48,7 @@ def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
 
 
 @thorough
-def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> None:
+def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
     whole = made(corpus.mine(progress=False))
     assert whole == {
         (recipe, source, split)
@@ -62,7 +62,7 @@ def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> 
     assert made(corpus.mine(progress=False)) == set(), "it is there and current"
 
 
-def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpus) -> None:
+def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
     roles = (ANCHOR, CONTEXT, CONTEXT)
     for recipe in (
         dp.TripletRecipe("open", *roles),
@@ -86,7 +86,7 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpu
     assert "chance (by='random')" in note
 
 
-def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
+def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path):
     path, out = tmp_path / "c.duckdb", tmp_path / "x.parquet"
     chores(path).close()
     export = ("export", path, out, "--format", "sentence-transformers")
@@ -99,7 +99,7 @@ def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
     assert {row["negative_by"] for row in found} <= {"bm25", "bm25_fallback"}
 
 
-def test_plain_pairs_need_no_mining(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_plain_pairs_need_no_mining(corpus, tmp_path):
     how: dict[str, Any] = {"negatives": 0, "progress": False, "overwrite": True}
     out = tmp_path / "pairs.jsonl"
 
@@ -120,7 +120,7 @@ def test_plain_pairs_need_no_mining(corpus: dp.Corpus, tmp_path: Path) -> None:
             corpus.export_negatives(out, format="flagembedding", **how, **wrong)
 
 
-def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus: dp.Corpus) -> None:
+def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):
     where: dict[str, Any] = {"source": "chores", "split": "train", "progress": False}
     plain = corpus.mine("anchor_context", **where)
     assert not any("margin" in note for note in plain.notes)

@@ -13,7 +13,6 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from conftest import Golden
 from dealing import listed, stretch
 from effort import often, some
 from hypothesis import given, settings
@@ -94,12 +93,12 @@ def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -
 
 @CASES
 @pytest.mark.parametrize("around", [10**9, 10**12, 2**50 + 1])
-def test_every_prefix_around_a_far_position_is_fair(weights: list[float], around: int) -> None:
+def test_every_prefix_around_a_far_position_is_fair(weights, around):
     check_stretch(exact_weights(weights), "around", around - 4000, around + 4000)
 
 
 @CASES
-def test_every_prefix_is_fair(weights: list[float]) -> None:
+def test_every_prefix_is_fair(weights):
     check_stretch(exact_weights(weights), "fair", 0, often(1_000_000, less=20_000))
 
 
@@ -118,9 +117,7 @@ def test_every_prefix_is_fair(weights: list[float]) -> None:
         ([np.float64(1), np.float64(1.009)], (1000, 1009)),
     ],
 )
-def test_weights_keep_the_ratios_they_were_written_in(
-    weights: list[float], integers: tuple[int, ...]
-) -> None:
+def test_weights_keep_the_ratios_they_were_written_in(weights, integers):
     found = exact_weights(weights)
     assert found == integers
     assert all(type(w) is int for w in found)
@@ -136,7 +133,7 @@ DEALT: dict[str, tuple[list[float], int]] = {
 
 
 @pytest.mark.parametrize("name", DEALT)
-def test_the_first_thousand_positions_never_change(name: str, golden: Golden) -> None:
+def test_the_first_thousand_positions_never_change(name, golden):
     weights, start = DEALT[name]
     deal = Apportionment(exact_weights(weights), key(7, "sources"))
     golden(f"order/{name}.txt", listed(stretch(deal, start, start + 1000)[0]))
@@ -173,17 +170,13 @@ SHARES = [
 
 
 @pytest.mark.parametrize(("values", "temperature", "expected"), SHARES)
-def test_shares_are_these_very_integers(
-    values: list[float], temperature: float, expected: tuple[int, ...]
-) -> None:
+def test_shares_are_these_very_integers(values, temperature, expected):
     assert exact_shares(values, temperature) == expected
 
 
 @settings(max_examples=often(300, less=20), deadline=None)
 @given(several, st.one_of(st.sampled_from(TEMPERATURES), st.floats(0.01, 100)))
-def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
-    values: list[float], temperature: float
-) -> None:
+def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(values, temperature):
     shares = exact_shares(values, temperature)
     assert len(shares) == len(values)
     assert [share > 0 for share in shares] == [value > 0 for value in values]
@@ -194,7 +187,7 @@ def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 @pytest.mark.parametrize("values", [[0.0, 0.0], [0.0], []])
-def test_nothing_to_draw_from_is_refused(values: list[float], temperature: float) -> None:
+def test_nothing_to_draw_from_is_refused(values, temperature):
     with pytest.raises(MixtureError, match="every weight is 0; give at least one"):
         exact_shares(values, temperature)
 
@@ -203,7 +196,7 @@ def test_nothing_to_draw_from_is_refused(values: list[float], temperature: float
 
 
 @pytest.mark.parametrize("leaves", range(1, 10))
-def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: int) -> None:
+def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves):
     draw = random.Random(leaves)
     for count, longest in ((1, 500), (3, 7), (40, 90), (300, 2)):  # some stairs are empty
         shares = [[draw.choice([1, 1009, 10 ** draw.randint(0, 9)]) for _ in range(leaves)]]
@@ -221,7 +214,7 @@ def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: i
 
 
 @pytest.mark.parametrize("length", [1, 3, 1023, 1024, 1025, 5000, 10**6, 10**15])
-def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(length: int) -> None:
+def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(length):
     mixture = Mixture({"a": 3, "b": 1, "c": 0}, anneal=Anneal(7, {"a": 0, "c": 2}, 7 + length))
     schedule = Schedule(mixture, ["a", "b", "c"], seed=1, batch=6)
     count = min(1024, length)

@@ -26,8 +26,8 @@ EPOCHS = 5
 )
 @settings(max_examples=often(400, less=120), deadline=None)
 def test_every_anchor_comes_once_an_epoch_in_blocks_of_as_many_keys_as_asked_for(
-    keys: list[int], rows: int, several: int, purpose: int
-) -> None:
+    keys, rows, several, purpose
+):
     size, n = rows * several, len(keys)
     order = KeyedOrder(np.array(keys, np.int64), size, several, purpose)
     index = np.arange(n * EPOCHS)
@@ -49,7 +49,7 @@ def test_every_anchor_comes_once_an_epoch_in_blocks_of_as_many_keys_as_asked_for
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.integers(1, 7), st.integers(0, 99))
 @settings(max_examples=often(200, less=60), deadline=None)
-def test_blocks_are_dealt_whole_and_counted(weights: list[int], size: int, purpose: int) -> None:
+def test_blocks_are_dealt_whole_and_counted(weights, size, purpose):
     weights = weights if any(weights) else [1]
     blocks = Apportionment(weights, purpose)
     dealt, index = InBlocks(blocks, size), np.arange(40 * size)
@@ -66,7 +66,7 @@ def test_blocks_are_dealt_whole_and_counted(weights: list[int], size: int, purpo
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_small_permutations_are_all_as_likely(n: int) -> None:
+def test_small_permutations_are_all_as_likely(n):
     times, which = 6000, np.repeat(np.arange(6000), n)
     items = permuted(7, np.arange(times), np.full(times, n), which, np.tile(np.arange(n), times))
     counts = Counter(map(tuple, items.reshape(times, n).tolist()))
@@ -76,7 +76,7 @@ def test_small_permutations_are_all_as_likely(n: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[5, 1, 300, 4097, 65], [100_003], [2, 2, 2]])
-def test_permutations_of_any_sizes_have_every_item_once(sizes: list[int]) -> None:
+def test_permutations_of_any_sizes_have_every_item_once(sizes):
     which = np.repeat(np.arange(len(sizes)), sizes)
     rank = np.concatenate([np.arange(size) for size in sizes])
     items = permuted(3, np.arange(len(sizes)) * 11, np.array(sizes), which, rank)

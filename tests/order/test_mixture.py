@@ -36,9 +36,7 @@ WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("made", "where"), WRITTEN)
 @pytest.mark.parametrize(("weights", "message"), WRONG_WEIGHTS)
-def test_wrong_weights_fail_where_they_are_written(
-    made: Callable[[Any], Any], where: str, weights: Any, message: str
-) -> None:
+def test_wrong_weights_fail_where_they_are_written(made, where, weights, message):
     with pytest.raises(MixtureError, match=f"^{where}weights{message}"):
         made(weights)
 
@@ -62,7 +60,7 @@ STEPS: list[tuple[Callable[[Any], Any], str]] = [
         (STEPS, [-1, 0.0, True, "1"], "an integer from 0 to "),
     ],
 )
-def test_factors_and_steps_have_bounds(settings_of: Any, values: list[Any], why: str) -> None:
+def test_factors_and_steps_have_bounds(settings_of, values, why):
     for (made, what), value in product(settings_of, values):
         with pytest.raises(MixtureError, match=f"^{what}.*: give {why}") as caught:
             made(value)
@@ -92,9 +90,7 @@ def test_factors_and_steps_have_bounds(settings_of: Any, values: list[Any], why:
         (lambda: Mixture({}).check(SOURCES), "source has weight 0.*left out, unless omitted="),
     ],
 )  # fmt: skip
-def test_names_and_sums_are_checked_against_the_sources(
-    made: Callable[[], Any], message: str
-) -> None:
+def test_names_and_sums_are_checked_against_the_sources(made, message):
     with pytest.raises(MixtureError, match=message):
         made()
 
@@ -120,7 +116,7 @@ MIXTURES = [
 ]
 
 
-def test_plain_values_make_an_equal_mixture() -> None:
+def test_plain_values_make_an_equal_mixture():
     for mixture in MIXTURES:
         plain = mixture.to_dict()
         through = json.loads(json.dumps(plain, sort_keys=True))
@@ -146,6 +142,6 @@ def test_plain_values_make_an_equal_mixture() -> None:
         ({"weights": "all"}, "weights='all': give 'proportional', 'equal' or a weight"),
     ],
 )
-def test_damaged_plain_values_are_refused(d: Any, message: str) -> None:
+def test_damaged_plain_values_are_refused(d, message):
     with pytest.raises(MixtureError, match=message):
         Mixture.from_dict(d)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import Golden
 from dealing import listed
 from effort import often
 from hypothesis import given, settings
@@ -35,21 +34,19 @@ def is_permutation(items: Integers, n: int) -> bool:
 
 
 @BOTH_WAYS
-def test_every_epoch_is_a_bijection_for_every_small_n(
-    sorted_up_to: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_epoch_is_a_bijection_for_every_small_n(sorted_up_to, monkeypatch):
     monkeypatch.setattr(order, "_SMALL", sorted_up_to)
     for n in [*range(1, 300), *range(300, SMALL + 1, often(1, less=19))]:
         assert is_permutation(epoch(key("bijection", n), n, n % 3), n), n
 
 
 @pytest.mark.parametrize("e", [0, 1, 1_000_003])
-def test_every_epoch_is_a_bijection_around_powers_of_two(e: int) -> None:
+def test_every_epoch_is_a_bijection_around_powers_of_two(e):
     for n in sorted({max(1, 2**k + d) for k in range(often(22, less=17)) for d in (-1, 0, 1)}):
         assert is_permutation(epoch(key("powers", n), n, e), n), n
 
 
-def test_an_epoch_is_a_bijection_far_beyond_what_is_held_in_memory() -> None:
+def test_an_epoch_is_a_bijection_far_beyond_what_is_held_in_memory():
     n, start = 10**12 + 39, 7 * (10**12 + 39) - 500
     items, epochs = ranks(key("far"), n, start, start + 1000)
     assert (epochs == np.repeat([6, 7], 500)).all()
@@ -64,7 +61,7 @@ def test_an_epoch_is_a_bijection_far_beyond_what_is_held_in_memory() -> None:
     cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)),
     first=st.sampled_from([0, 1, 5, 10**6]),
 )
-def test_a_part_is_the_slice_of_the_whole(n: int, cuts: tuple[float, float], first: int) -> None:
+def test_a_part_is_the_slice_of_the_whole(n, cuts, first):
     stream, origin, length = key("part", n), first * n, 3 * n
     low, high = sorted(int(c * length) for c in cuts)
     items, epochs = ranks(stream, n, origin, origin + length)
@@ -76,7 +73,7 @@ def test_a_part_is_the_slice_of_the_whole(n: int, cuts: tuple[float, float], fir
 
 
 @pytest.mark.parametrize("n", [20, 300, 4096, 4097, 10_000])
-def test_epochs_and_streams_have_orders_of_their_own(n: int) -> None:
+def test_epochs_and_streams_have_orders_of_their_own(n):
     orders = [epoch(key("stream", s), n, e).tobytes() for s in range(12) for e in range(12)]
     assert len(set(orders)) == 144
 
@@ -86,7 +83,7 @@ ALONE += [0, 1, -1, "1", "1:int", "a:b", 2**64, 2**200, -(2**64)]
 SEVERAL = [("a", "bc"), ("ab", "c"), ("a", "b"), ("b", "a"), ("a", ""), ("", "a"), (12, 3), (1, 23)]
 
 
-def test_keys_tell_their_parts_apart() -> None:
+def test_keys_tell_their_parts_apart():
     parts = [(), ("a",), *((part,) for part in ALONE), *SEVERAL]
     assert len({key(*of) for of in parts}) == len(parts)
     assert all(0 <= key(*of) < 2**64 for of in parts)
@@ -119,11 +116,11 @@ DRAWS: dict[str, Callable[[], Integers]] = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_the_first_thousand_draws_never_change(name: str, golden: Golden) -> None:
+def test_the_first_thousand_draws_never_change(name, golden):
     golden(f"order/{name}.txt", listed(DRAWS[name]()))
 
 
-def test_keys_and_hashes_never_change() -> None:
+def test_keys_and_hashes_never_change():
     assert order.ORDER_VERSION == 3
     purpose = key(7, "faq", "anchor_context", "order")
     assert purpose == 7957304198024520427
@@ -154,14 +151,14 @@ def surviving(items: Integers) -> list[float]:
     return found
 
 
-def test_pairs_do_not_show_that_a_feistel_network_made_them() -> None:
+def test_pairs_do_not_show_that_a_feistel_network_made_them():
     for bits in (14, 16):
         for k in range(4):
             assert np.allclose(surviving(epoch(key("pairs", k), 2**bits)), 1, atol=0.05)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
-def test_every_order_of_a_few_items_is_as_likely(n: int) -> None:
+def test_every_order_of_a_few_items_is_as_likely(n):
     orders = math.factorial(n)
     items = ranks(key("few"), n, 0, 200 * orders * n)[0].reshape(-1, n)
     counts = np.unique(items @ (n ** np.arange(n)), return_counts=True)[1]
@@ -176,7 +173,7 @@ def chi_square(counts: Integers) -> float:
 
 
 @pytest.mark.parametrize("bound", [2, 3, 10, 97, 1000, 4096])
-def test_draws_below_a_bound_are_uniform(bound: int) -> None:
+def test_draws_below_a_bound_are_uniform(bound):
     for attempt in (0, 1, 23):
         draws = below(hashed(key("uniform", bound), np.arange(100 * bound), attempt), bound)
         counts = np.bincount(draws, minlength=bound)

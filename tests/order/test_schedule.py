@@ -7,7 +7,6 @@ every draw of random plans is held to it.
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -133,9 +132,7 @@ EXAMPLES = settings(max_examples=often(150, less=10), deadline=None)
 
 @EXAMPLES
 @given(cases(), st.lists(st.integers(0, 600), max_size=6), st.randoms(use_true_random=False))
-def test_every_source_goes_on_in_its_own_order(
-    case: Case, cuts: list[int], shuffled: random.Random
-) -> None:
+def test_every_source_goes_on_in_its_own_order(case, cuts, shuffled):
     """Whatever pieces it is asked for in, and counts are those of the walk."""
     leaf, index = stretch(case.schedule(), 0, 600)
     runs_on(leaf, index, {})
@@ -154,7 +151,7 @@ def test_every_source_goes_on_in_its_own_order(
 
 @settings(max_examples=often(60, less=6), deadline=None)
 @given(cases(), st.sampled_from([10**9, 10**12, 10**9 + 1, 10**12 + 7]))
-def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
+def test_far_draws_are_dealt_without_walking(case, position):
     # The last changes are far out as well.
     step = case.step_of(position)
     case = replace(
@@ -171,7 +168,7 @@ def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
 
 @EXAMPLES
 @given(cases())
-def test_every_prefix_is_fair_since_the_weights_were_set(case: Case) -> None:
+def test_every_prefix_is_fair_since_the_weights_were_set(case):
     schedule, sources = case.schedule(), len(case.sources)
     steps = case.step_of(np.arange(70 * case.batch // case.samples_per_draw))
     leaf, _ = stretch(schedule, 0, len(steps))
@@ -192,7 +189,7 @@ def bound_of(case: Case, step: int) -> int:
     return 1 if some <= 2 else math.ceil(math.log2(some)) + 1
 
 
-def test_other_weights_at_the_same_step_keep_the_temperature_set_there() -> None:
+def test_other_weights_at_the_same_step_keep_the_temperature_set_there():
     schedule = Schedule(Mixture({"a": 1, "b": 16}), ["a", "b"], seed=1, batch=4)
     schedule = schedule.with_event(5, Event({"a": 16, "b": 1}, 2))
     again = schedule.with_event(5, Event({"a": 1, "b": 16}))

@@ -116,7 +116,7 @@ def test_read_together_as_alone(number, name, seed, tmp_path, monkeypatch):
         found.append("none such")
         others = draw.sample([*RECIPES.values()], 2)
         several = [
-            compile_pool(recipe, source=s, **where)  # type: ignore[arg-type]
+            compile_pool(recipe, source=s, **where)
             for recipe in (RECIPES[name], *others)
             for s in found
         ]

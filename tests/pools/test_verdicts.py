@@ -120,9 +120,7 @@ def table_of(verdicts: Verdicts) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "share", "seed"), some(product(RECIPES, [0.05, 0.3, 0.8], [1, 2]), less=16)
 )
-def test_what_was_said_of_a_pair_holds_in_every_sample(
-    tmp_path: Path, name: str, share: float, seed: int
-) -> None:
+def test_what_was_said_of_a_pair_holds_in_every_sample(tmp_path, name, share, seed):
     with corpus_of(tmp_path / "c.duckdb", seed) as corpus:
         recipe = RECIPES[name]
         corpus.add_recipe(recipe)
@@ -167,7 +165,7 @@ def test_what_was_said_of_a_pair_holds_in_every_sample(
             assert [old.batch_at(step).to_pydict() for step in range(6)] == unchanged
 
 
-def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path: Path) -> None:
+def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 3) as corpus:
         corpus.add_recipe(RECIPES["mined"])
         corpus.mine(progress=False)
@@ -208,7 +206,7 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
         assert "1 negative pairs" in "".join(corpus.status()["verdicts"])
 
 
-def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path: Path) -> None:
+def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 5) as corpus:
         version = corpus.version
         rows = corpus.sql("SELECT role, text, split FROM section_texts").to_pylist()
@@ -254,7 +252,7 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path: Path) -> None:
         ("none.parquet", "relabel: 'none.parquet' is no table"),
     ],
 )
-def test_a_table_that_is_none_is_refused_whole(corpus: dp.Corpus, table: Any, said: str) -> None:
+def test_a_table_that_is_none_is_refused_whole(corpus, table, said):
     version = corpus.version
     with pytest.raises(dp.RecipeError, match=said):
         corpus.relabel(table)
@@ -262,7 +260,7 @@ def test_a_table_that_is_none_is_refused_whole(corpus: dp.Corpus, table: Any, sa
     assert not corpus.sql("SELECT 1 FROM pair_verdicts").num_rows
 
 
-def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path: Path) -> None:
+def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 7) as corpus:
         corpus.add_recipe(RECIPES["mined"])
         corpus.mine(progress=False)

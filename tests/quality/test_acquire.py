@@ -41,9 +41,7 @@ def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
     assert_nothing_is_left(tmp_path)
 
 
-def test_side_by_side_leaves_what_one_after_the_other_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_side_by_side_leaves_what_one_after_the_other_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(40, less=1)):
@@ -71,9 +69,7 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(
     assert_nothing_is_left(tmp_path)
 
 
-def test_a_source_that_fails_now_and_then_gives_each_row_once(
-    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_source_that_fails_now_and_then_gives_each_row_once(corpus, caplog):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(60)]
     fails = (0, 1, 7, 7, 8, 30, 31, 59)
     torn = Pages("torn", rows, page=8, fails=fails)
@@ -91,7 +87,7 @@ def test_a_source_that_fails_now_and_then_gives_each_row_once(
     assert "reading goes on there in 0.001 s (1 of 4 retries)" in caplog.text
 
 
-def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus: dp.Corpus) -> None:
+def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(20)]
     torn = Pages("torn", rows[:12], page=3, fails=(7, 7, 7, 7))
     named = [Pages("first", rows[:2]), torn, Pages("last", rows)]
@@ -111,7 +107,7 @@ def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus: dp.
     assert texts(corpus) == [row["text"] for row in rows]
 
 
-def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp.Corpus) -> None:
+def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
     named: dict[str, Any] = {
         "a": Pages("a", rows, fails=(5,), error=KeyError("no")),
@@ -130,7 +126,7 @@ def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp
     assert len(named["a"].calls) == 1  # what does not pass is not tried again
 
 
-def test_what_may_pass_is_told_from_what_does_not() -> None:
+def test_what_may_pass_is_told_from_what_does_not():
     class Answer(Exception):  # noqa: N818 - as packages name them
         def __init__(self, status: int) -> None:
             self.response = type("R", (), {"status_code": status})()
@@ -160,7 +156,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
     pages = Pages("p", [{"text": GOOD}])
     for given, message in WRONG:
         arguments = {"sources": [pages], "quality": QUALITY, "progress": False} | given
@@ -170,7 +166,7 @@ def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) 
     assert (pages.calls, corpus.version) == ([], 0)
 
 
-def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
+def test_shuffled_streams_are_refused(corpus):
     datasets = pytest.importorskip("datasets")
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
     data = datasets.Dataset.from_list(rows)
@@ -191,9 +187,7 @@ def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
     assert [report.added for report in reports.values()] == [9, 0]
 
 
-def test_what_ends_the_writer_ends_the_readers(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ends_the_writer_ends_the_readers(corpus, monkeypatch):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(1000)]
 
     def endless(name: str) -> Pages:
@@ -222,7 +216,7 @@ def test_what_ends_the_writer_ends_the_readers(
         )
 
 
-def test_no_more_sources_are_read_at_the_same_time_than_are_asked_for(corpus: dp.Corpus) -> None:
+def test_no_more_sources_are_read_at_the_same_time_than_are_asked_for(corpus):
     at_work: set[str] = set()
     most = [0]
 
@@ -261,9 +255,7 @@ for room in sys.stdin:
 
 
 @thorough  # test_kills fills the disk of an ingest without gates, and locks its file
-def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(tmp_path):
     path, file = tmp_path / "c.duckdb", tmp_path / "rows.jsonl"
     draw = random.Random(1)
     hexadecimal = [f"{draw.getrandbits(4000):x}" for _ in range(2000)]  # does not compress
@@ -314,7 +306,7 @@ test_kills.JOBS["beside"] = beside
 
 
 @pytest.mark.timeout(3600 if THOROUGH else 300)
-def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
+def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path):
     draw = random.Random(3)
     path = tmp_path / "c.duckdb"
     for name in "ac":

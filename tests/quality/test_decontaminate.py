@@ -79,7 +79,7 @@ def write(folder: Path, form: str) -> Path:
 
 
 @pytest.mark.parametrize("form", some(["csv", "parquet", "jsonl"], less=1))
-def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> None:
+def test_shared_ngrams_are_found_with_their_place(tmp_path, form):
     path = write(tmp_path, form)
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         report = corpus.decontaminate(path, text=["q", "a"], progress=False)
@@ -101,9 +101,7 @@ def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> 
 
 
 @pytest.mark.parametrize("n", some([2, 1, 4], less=1))
-def test_matches_are_those_of_plain_sets(
-    tmp_path: Path, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_matches_are_those_of_plain_sets(tmp_path, n, monkeypatch):
     monkeypatch.setattr(decontaminate, "_SLICE", 37)  # n-grams: the records are read several times
     draw = random.Random(n)
     texts = [draw.choices("abcdefghijklmnop", k=draw.randint(1, 12)) for _ in range(40)]
@@ -139,7 +137,7 @@ def with_leaks(corpus: dp.Corpus) -> None:
     )
 
 
-def test_the_test_split_and_a_source(tmp_path: Path) -> None:
+def test_the_test_split_and_a_source(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         with_leaks(corpus)
         split = splits_of(corpus)
@@ -164,7 +162,7 @@ def test_the_test_split_and_a_source(tmp_path: Path) -> None:
         assert kinds == {(before, "mark"), (before + 1, "remove")}
 
 
-def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
+def test_wrong_evaluation_sets_are_refused(tmp_path):
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "short.jsonl").write_text('{"q": "three short words"}')
     (tmp_path / "none.jsonl").write_text('{"q": null}')
@@ -200,7 +198,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
         corpus.decontaminate("test")
 
 
-def test_a_folder_of_texts_and_the_command(tmp_path: Path) -> None:
+def test_a_folder_of_texts_and_the_command(tmp_path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "exam.txt").write_text(leak("two", 9))
     path, questions = tmp_path / "c.duckdb", write(tmp_path, "jsonl")

@@ -84,7 +84,7 @@ def processor_time(seconds: float, what: str) -> Iterator[None]:
 @thorough
 @pytest.mark.timeout(3600 if THOROUGH else 300)
 @pytest.mark.parametrize("name", PASSES)
-def test_no_text_takes_more_than_its_length(name: str) -> None:
+def test_no_text_takes_more_than_its_length(name):
     PASSES[name]("a word, and another.")  # what is made once
     for unit in HOSTILE if THOROUGH else HOSTILE[:24]:
         with processor_time(SECONDS, f"{name} of {unit!r}"):
@@ -107,7 +107,7 @@ ADDRESS = re.compile(
 )
 
 
-def test_addresses_are_what_one_pattern_would_find() -> None:
+def test_addresses_are_what_one_pattern_would_find():
     # What joins one address to the next, and no more, may be of neither.
     texts = [t for t in made(PIECES, often(200_000, less=8_000)) if t.count("@") < 2]
     expected = [ADDRESS.sub(lambda m: re.sub("[A-Za-z0-9].*", "[EMAIL]", m[0]), t) for t in texts]
@@ -126,7 +126,7 @@ EMPHASIS = {
 }
 
 
-def test_what_is_counted_is_what_is_taken_out() -> None:
+def test_what_is_counted_is_what_is_taken_out():
     texts = [*EMPHASIS, *made([*PIECES, "_", "__"], often(50_000, less=4_000))]
     assert redacted(*EMPHASIS) == list(EMPHASIS.values())
     found = measured(*texts)

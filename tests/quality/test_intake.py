@@ -62,7 +62,7 @@ MAPPINGS: list[dict[str, Any]] = [
 ]
 
 
-def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path: Path) -> None:
+def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path):
     values = [None, "", " \t", "N/A", "nan", "text"]
     rows: list[Any] = [
         {"id": f"{i}{j}", "q": q, "a": a, "d": "2024-01-01" if i else "some day"}
@@ -92,7 +92,7 @@ def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path: Path) -> No
             assert one.failed if "text" in mapping else one.skipped
 
 
-def test_every_planted_row_ends_where_it_should(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_every_planted_row_ends_where_it_should(corpus, tmp_path):
     path = tmp_path / "planted.jsonl"
     written(path, [{"text": text, **more} for text, more, _, _ in PLANTED])
     with path.open("ab") as file:
@@ -165,7 +165,7 @@ DIRTY: list[tuple[dict[str, Any] | bytes, tuple[str, str | None]]] = [
 ]
 
 
-def test_dirt_of_every_kind_ends_where_it_should(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_dirt_of_every_kind_ends_where_it_should(corpus, tmp_path):
     pytest.importorskip("py3langid")
     (tmp_path / "words.txt").write_text("# mild\ndamn\nson of a gun\n", encoding="utf-8")
     dp.register_gate("quiet", lambda texts: ["SHOUT" not in text for text in texts])
@@ -193,9 +193,7 @@ def test_dirt_of_every_kind_ends_where_it_should(corpus: dp.Corpus, tmp_path: Pa
 
 
 @pytest.mark.parametrize("gate", some([{}, {"quality": None, "where": "true"}], less=1))
-def test_the_same_command_reads_only_what_was_appended(
-    corpus: dp.Corpus, tmp_path: Path, gate: dict[str, Any]
-) -> None:
+def test_the_same_command_reads_only_what_was_appended(corpus, tmp_path, gate):
     path = tmp_path / "a.jsonl"
     source = written(path, [GOOD.format(i) for i in range(5)])
     assert take(corpus, source, **gate).added == 5
@@ -232,9 +230,7 @@ def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("kind", some(["pages", "file", "memory"], less=1))
-def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(tmp_path, kind):
     draw = random.Random(kind)
 
     def text(i: int) -> str:
@@ -283,7 +279,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
     for arguments, message in WRONG:
         with pytest.raises(dp.DuckpletsError) as caught:
             take(corpus, dp.MemorySource([{"text": GOOD}], text="text"), **arguments)
@@ -291,9 +287,7 @@ def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) 
     assert corpus.version == 0
 
 
-def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(
-    corpus: dp.Corpus,
-) -> None:
+def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(corpus):
     def source(*rows: tuple[str, str, str]) -> dp.MemorySource:
         made = [{"id": i, "text": text, "license": of} for i, text, of in rows]
         return dp.MemorySource(made, text="text", id="id", meta=["license"])
@@ -321,9 +315,7 @@ def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(
     assert texts(corpus) == [one, two, three]
 
 
-def test_what_comes_in_while_an_intake_is_unfinished_comes_first(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_in_while_an_intake_is_unfinished_comes_first(corpus, monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
@@ -346,7 +338,7 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(
     check(corpus)
 
 
-def test_redacted_texts_leave_no_original_anywhere(tmp_path: Path) -> None:
+def test_redacted_texts_leave_no_original_anywhere(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.denoise(dp.Denoiser())
         secret = ["bob.secret@example.org", "212-555-0199", "4111 1111 1111 1111"]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from effort import often
 
 from duckplets.db.database import Database
@@ -128,14 +127,14 @@ def metrics() -> tuple[dict[str, list[Any]], list[str]]:
     return found.to_pydict(), texts
 
 
-def test_personal_data() -> None:
+def test_personal_data():
     found, texts = metrics()
     kinds = ("emails", "phones", "ssns", "addresses", "cards")
     for at, text in enumerate(texts[: len(PII)]):
         assert {kind: found[kind][at] for kind in kinds if found[kind][at]} == PII[text], text
 
 
-def test_metrics() -> None:
+def test_metrics():
     found, texts = metrics()
     assert found["sha256"] == [hashlib.sha256(text.encode()).digest() for text in texts]
     for text, metric, value in FOUND:
@@ -174,7 +173,7 @@ def expected(text: str) -> dict[str, int]:
     return found
 
 
-def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch):
     draw = random.Random(5)
     parts = ["a", "b", "dé", "the", "of", ".", "..", "'", "日", "#", "{", ",", " ", "\n", "3", "。"]
     sizes = [0, 1, 2, 3, 7, 30, 150]
@@ -190,7 +189,7 @@ def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch: pytest.Mon
             assert {k: int(found[k][at]) for k in expected(text)} == expected(text), text
 
 
-def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch):
     draw = random.Random(8)
     parts = ["a line that ends here.", "One more {", "", " ", "\t", "x", "- ALL rights"]
     parts += ["é\u3000日", "\u3000"]

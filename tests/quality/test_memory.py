@@ -38,7 +38,7 @@ def grown(folder: Path, texts: list[list[str]]) -> int:
 
 @thorough
 @pytest.mark.parametrize("case", ["lines", "one line", "repeated"])
-def test_a_text_of_many_megabytes_takes_some_hundred(tmp_path: Path, case: str) -> None:
+def test_a_text_of_many_megabytes_takes_some_hundred(tmp_path, case):
     draw, size = random.Random(1), 20_000_000
     numbers = (0,) if case == "repeated" else range(100_000)
     by = " " if case == "one line" else "\n"
@@ -47,7 +47,7 @@ def test_a_text_of_many_megabytes_takes_some_hundred(tmp_path: Path, case: str) 
 
 
 @thorough
-def test_many_files_take_little_more_than_a_few(tmp_path: Path) -> None:
+def test_many_files_take_little_more_than_a_few(tmp_path):
     draw = random.Random(1)
     texts = [
         [" ".join(LINE.format(draw.randrange(10**6)) for _ in range(9)) for _ in range(9_000)]

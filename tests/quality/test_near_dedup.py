@@ -75,7 +75,7 @@ def planted(path: Path) -> dp.Corpus:
     return filled(path, {"s": {key: " ".join(words) for key, words in both.items()}})
 
 
-def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> None:
+def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path):
     with planted(tmp_path / "c.duckdb") as corpus:
         report = corpus.deduplicate(action="mark", progress=False)
         found = {next(iter(of)): (head, of) for head, of in clusters(corpus)}
@@ -99,7 +99,7 @@ def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", some(range(5), less=1))
-def test_clusters_are_the_components_of_all_pairs(tmp_path: Path, seed: int) -> None:
+def test_clusters_are_the_components_of_all_pairs(tmp_path, seed):
     draw = random.Random(seed)
     few = [" ".join(draw.choices("abcdefgh", k=3)) for _ in range(6)]
     texts = [" ".join(draw.choices(few, k=draw.randint(1, 4))).split() for _ in range(60)]
@@ -121,7 +121,7 @@ def test_clusters_are_the_components_of_all_pairs(tmp_path: Path, seed: int) -> 
     assert expected
 
 
-def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path: Path) -> None:
+def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path):
     every = {f"{n}{s}": " ".join(text_of(n, k * s)) for n, k in PAIRS[:30] for s in (0, 1)}
     found = []
     for threads, order in ((1, list(every)), (2, random.Random(1).sample(list(every), len(every)))):
@@ -146,7 +146,7 @@ def chain() -> dict[str, dict[str, str]]:
     return {"late": {"b": b, "far": " ".join(text_of("far"))}, "x": {"c": c, "a": a}}
 
 
-def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_path: Path) -> None:
+def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_path):
     with filled(tmp_path / "c.duckdb", chain()) as corpus:
         # A later record of the first source comes before all of the second.
         more = [{"id": "z", "text": chain()["x"]["a"].upper().replace(" ", " - ")}]
@@ -165,7 +165,7 @@ def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_pa
         assert of["x/a"] < 0.85 <= of["late/b"]  # linked by the third
 
 
-def test_removing_makes_a_version_and_again_nothing(tmp_path: Path) -> None:
+def test_removing_makes_a_version_and_again_nothing(tmp_path):
     path = tmp_path / "c.duckdb"
     texts = {str(i): " ".join(text_of(i % 20)) for i in range(40)}  # twenty, each twice
     with filled(path, {"s": texts}) as corpus:
@@ -212,7 +212,7 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path: Path) -> None:
     assert "kept s/0, removed s/20 (similarity 1.000)" in told
 
 
-def test_equal_texts_are_equal_whole(tmp_path: Path) -> None:
+def test_equal_texts_are_equal_whole(tmp_path):
     def record(key: str, **sections: str) -> dict[str, Any]:
         found = [{"role": role, "text": text} for role, text in sections.items()]
         return {"id": key, "sections": found}
@@ -248,7 +248,7 @@ SHORT = {
 }
 
 
-def test_short_texts_signs_and_scripts_without_spaces(tmp_path: Path) -> None:
+def test_short_texts_signs_and_scripts_without_spaces(tmp_path):
     with filled(tmp_path / "c.duckdb", {"s": SHORT}) as corpus:
         corpus.deduplicate(action="mark", progress=False)
         found = {head: set(of) for head, of in clusters(corpus)}
@@ -274,7 +274,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         for near in (0.85, None):
             report = corpus.deduplicate(near, progress=False)
@@ -295,7 +295,7 @@ def near_pairs(near: float, count: int) -> Iterator[tuple[str, str]]:
 
 @thorough
 @pytest.mark.parametrize("near", [0.5, 0.6, 0.7, 0.8, 0.85, 0.95])
-def test_bands_follow_the_threshold(tmp_path: Path, near: float) -> None:
+def test_bands_follow_the_threshold(tmp_path, near):
     count = often(2000, less=200)
     texts = {
         f"{i}{j}": t for i, pair in enumerate(near_pairs(near, count)) for j, t in enumerate(pair)

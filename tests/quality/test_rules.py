@@ -130,7 +130,7 @@ def measured_cases() -> pa.Table:
 
 
 @pytest.mark.parametrize("at", range(len(CASES)), ids=[case[0] for case in CASES])
-def test_a_rule_at_its_limit(at: int) -> None:
+def test_a_rule_at_its_limit(at):
     """It decides by the metrics that ``needed`` names, and by no other."""
     rule, value, *_ = CASES[at]
     quality, table = only(rule, value), measured_cases().slice(2 * at, 2)
@@ -144,7 +144,7 @@ def test_a_rule_at_its_limit(at: int) -> None:
         assert decide(Database.reader(), kept, quality)["rule"].to_pylist() == [None, rule]
 
 
-def test_every_rule_of_the_presets_has_its_case() -> None:
+def test_every_rule_of_the_presets_has_its_case():
     presets = {"gopher", "c4", "fineweb"}
     rules = {rule for rule, facts in SETTINGS.items() if presets & {*facts["presets"]}}
     assert rules <= {case[0] for case in CASES}
@@ -172,7 +172,7 @@ BAD = {
 }
 
 
-def test_the_first_gate_that_fails_is_the_reason() -> None:
+def test_the_first_gate_that_fails_is_the_reason():
     """Undone one after the other, from the first gate to the last."""
     undone: list[tuple[str, str, dict[str, Any]]] = [
         ("schema", "required", {"present": ["title"]}),
@@ -213,7 +213,7 @@ CHOICES: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
 ]
 
 
-def test_choices_that_are_no_limits() -> None:
+def test_choices_that_are_no_limits():
     database = Database.reader()
     for values, settings, rule in CHOICES:
         found = decide(database, row(characters=100, **values), Quality(**settings))
@@ -225,7 +225,7 @@ def test_choices_that_are_no_limits() -> None:
         assert found["rule"].to_pylist() == [rule]
 
 
-def test_fields_that_are_there_are_metrics() -> None:
+def test_fields_that_are_there_are_metrics():
     fields = [{"title": "x", "date": None, "note": " "}, {"title": "", "date": "2", "note": "n"}]
     table = pa.table({"row": [1, 2], "text": ["a" * 60] * 2, "fields": fields})
     quality = Quality(required=("title",), language=None)
@@ -234,7 +234,7 @@ def test_fields_that_are_there_are_metrics() -> None:
     assert decide(Database.reader(), found, quality)["rule"].to_pylist() == [None, "required"]
 
 
-def test_keys_tell_which_stored_metrics_other_settings_can_use() -> None:
+def test_keys_tell_which_stored_metrics_other_settings_can_use():
     before = measured(Quality())
     after = measured(Quality(min_characters=3, copyright=("mine",), language_prefix=200))
     changed = {name for name in before if before[name] != after[name]}
@@ -243,7 +243,7 @@ def test_keys_tell_which_stored_metrics_other_settings_can_use() -> None:
     assert needed(Quality()) <= set(before)
 
 
-def test_the_report_takes_less_for_code_than_we_do() -> None:
+def test_the_report_takes_less_for_code_than_we_do():
     header = "# Copyright\n# by\n# somebody\n" + "# and more of it\n" * 20
     text = header + "def f(x):\n    y = [x]\n    return {y: 1}\n\n" * 9
     table = pa.table({"row": [1], "text": [text]})

@@ -45,7 +45,7 @@ def rules(texts: list[str], quality: dp.Quality) -> list[str | None]:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_what_they_store(name: str) -> None:
+def test_presets_are_what_they_store(name):
     quality = dp.Quality(name)
     stored = json.loads(json.dumps(quality.to_dict()))
     assert set(stored) == {"preset", "sha256", *SETTINGS}
@@ -54,7 +54,7 @@ def test_presets_are_what_they_store(name: str) -> None:
     assert dp.Quality.of(quality) is quality
 
 
-def test_fingerprints_follow_what_decides(tmp_path: Path) -> None:
+def test_fingerprints_follow_what_decides(tmp_path):
     first, second = (file(tmp_path, name, "damn\n#\nhell") for name in ("a.txt", "b.txt"))
     base = dp.Quality(profanity=first)
     assert dp.Quality(profanity=second).fingerprint() == base.fingerprint()
@@ -71,7 +71,7 @@ def test_fingerprints_follow_what_decides(tmp_path: Path) -> None:
         dp.Quality.of(stored)
 
 
-def test_a_file_has_all_settings(tmp_path: Path) -> None:
+def test_a_file_has_all_settings(tmp_path):
     file(tmp_path, "words.txt", "damn")
     file(tmp_path, "terms.json", '{"plants": ["oak tree", "Elm"], "animals": ["elk"]}')
     toml = (
@@ -129,7 +129,7 @@ NO_SETTINGS: list[tuple[Any, str]] = [
 ]
 
 
-def test_wrong_settings() -> None:
+def test_wrong_settings():
     for settings, message in WRONG:
         with pytest.raises(dp.QualityError, match=message):
             dp.Quality(**settings)
@@ -140,7 +140,7 @@ def test_wrong_settings() -> None:
         with pytest.raises(dp.QualityError, match="gate name"):
             dp.register_gate(name, lambda texts: [True] * len(texts))
     with pytest.raises(dp.QualityError, match="expected a function"):
-        dp.register_gate("mine", 3)  # type: ignore[arg-type]
+        dp.register_gate("mine", 3)
     dp.register_gate("words", lambda texts: [True] * len(texts))
     with pytest.raises(dp.QualityError, match="gate name 'words' is taken"):
         dp.Quality(gates=("bytes > 3",))
@@ -164,15 +164,15 @@ FILES: list[tuple[str, str, str | bytes | None, str]] = [
 ]
 
 
-def test_wrong_word_files(tmp_path: Path) -> None:
+def test_wrong_word_files(tmp_path):
     for setting, name, content, message in FILES:
         path = str(tmp_path / name) if content is None else file(tmp_path, name, content)
         with pytest.raises(dp.QualityError, match=message) as raised:
-            dp.Quality(**{setting: path})  # type: ignore[arg-type]
+            dp.Quality(**{setting: path})
         assert str(raised.value).startswith(path)
 
 
-def test_the_largest_word_files_are_measured(tmp_path: Path) -> None:
+def test_the_largest_word_files_are_measured(tmp_path):
     letters = "abcdefghijkl"
     many = [a + b + c + d + "zzzz" for a in letters for b in letters for c in letters for d in "mn"]
     terms = [a + word for a in "opqrs" for word in many]
@@ -189,7 +189,7 @@ def test_the_largest_word_files_are_measured(tmp_path: Path) -> None:
         dp.Quality(profanity=file(tmp_path, "w.txt", "\n".join(many[:3126])))
 
 
-def test_conditions_and_functions_are_gates() -> None:
+def test_conditions_and_functions_are_gates():
     dp.register_gate("shouting", lambda texts: [sum(map(str.isupper, t)) / len(t) for t in texts])
     dp.register_gate("polite", lambda texts: ["please" in text for text in texts])
     quality = dp.Quality(
@@ -219,14 +219,14 @@ FAILING: list[tuple[Any, str, str]] = [
 ]
 
 
-def test_a_function_that_fails_says_which() -> None:
+def test_a_function_that_fails_says_which():
     for function, gate, message in FAILING:
         dp.register_gate("bad", function)
         with pytest.raises(dp.QualityError, match=message):
             rules(["text"], dp.Quality(language=None, gates=(gate,)))
 
 
-def test_detectors_of_the_users_own() -> None:
+def test_detectors_of_the_users_own():
     seen: list[str] = []
 
     def mine(texts: list[str]) -> list[tuple[str, float]]:
@@ -248,7 +248,7 @@ def test_detectors_of_the_users_own() -> None:
         rules([LONG], quality)
 
 
-def test_without_the_extra_it_is_an_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_it_is_an_error_with_the_command(monkeypatch):
     real = builtins.__import__
 
     def without(name: str, *args: Any, **options: Any) -> Any:

@@ -234,7 +234,7 @@ def test_how_a_negative_is_chosen_is_a_word_or_a_table():
 )
 def test_a_selector_has_a_short_and_a_long_form(written, selector):
     plain = {"kind": "triplet", "name": "n", "anchor": "role:anchor", "positive": written}
-    assert from_dict({**plain, "negative": "any_section"}).positive == selector  # type: ignore[union-attr]
+    assert from_dict({**plain, "negative": "any_section"}).positive == selector
 
 
 GOOD = to_dict(triplet("good"))

@@ -31,9 +31,7 @@ def times(index: DataIndex) -> Counter[tuple[str, int]]:
 
 @settings(max_examples=often(100, less=20), deadline=None)
 @given(st.integers(1, 300), st.integers(0, 1000), SEEDS)
-def test_a_size_takes_whole_copies_and_the_first_rows_or_a_sample_in_their_order(
-    n: int, size: int, seed: int
-) -> None:
+def test_a_size_takes_whole_copies_and_the_first_rows_or_a_sample_in_their_order(n, size, seed):
     first = DataIndex({"a": n}).adjust_by_size(size)
     assert entries(first) == [("a", i % n) for i in range(size)]
     index = DataIndex({"a": n}).adjust_by_size(size, mode="sample", seed=seed)
@@ -48,7 +46,7 @@ def test_a_size_takes_whole_copies_and_the_first_rows_or_a_sample_in_their_order
 
 @settings(max_examples=often(100, less=20), deadline=None)
 @given(st.integers(0, 300), st.decimals(0, 6, places=3), SEEDS)
-def test_a_weight_lists_every_row_its_floor_or_once_more(n: int, weight: Any, seed: int) -> None:
+def test_a_weight_lists_every_row_its_floor_or_once_more(n, weight, seed):
     index = DataIndex({"a": n}).adjust_by_weight(float(weight), seed=seed)
     whole, fraction = divmod(Fraction(weight), 1)
     assert len(index) == whole * n + round(fraction * n)
@@ -58,7 +56,7 @@ def test_a_weight_lists_every_row_its_floor_or_once_more(n: int, weight: Any, se
     assert extra == sorted(set(extra))
 
 
-def test_the_weights_of_the_documents() -> None:
+def test_the_weights_of_the_documents():
     index = DataIndex({"a": 1000})
     assert entries(index.adjust_by_weight(1.0)) == [("a", i) for i in range(1000)]
     assert Counter(times(index.adjust_by_weight(2.0)).values()) == {2: 1000}
@@ -106,7 +104,7 @@ REFUSED: list[tuple[Any, str]] = [
 NO_CHOICE: list[Any] = [True, 1.0, "1", None, [1.0], [True], {1}, ["a"], (1, 2)]
 
 
-def test_wrong_values_are_refused_by_name() -> None:
+def test_wrong_values_are_refused_by_name():
     for wrong in (*NO_CHOICE, np.array([True]), np.array([[1]])):
         with pytest.raises(SamplerError, match="chooses no entries: give an integer, a slice"):
             DataIndex({"a": 10}).select(wrong)
@@ -126,9 +124,7 @@ def made(sizes: dict[str, int]) -> tuple[DataIndex, list[tuple[str, int]]]:
 
 @settings(max_examples=often(200, less=40), deadline=None)
 @given(SIZES, st.data())
-def test_slices_and_choices_are_indexes_of_what_a_list_has_there(
-    sizes: dict[str, int], data: st.DataObject
-) -> None:
+def test_slices_and_choices_are_indexes_of_what_a_list_has_there(sizes, data):
     index, listed = made(sizes)
     where = data.draw(st.slices(len(listed)))
     part = index[where]
@@ -155,9 +151,7 @@ def test_slices_and_choices_are_indexes_of_what_a_list_has_there(
 
 @settings(max_examples=often(200, less=30), deadline=None)
 @given(SIZES, SEEDS, st.integers(0, 9))
-def test_shuffling_keeps_every_entry_as_often_as_it_was(
-    sizes: dict[str, int], seed: int, epoch: int
-) -> None:
+def test_shuffling_keeps_every_entry_as_often_as_it_was(sizes, seed, epoch):
     index, listed = made(sizes)
     found = index.shuffle(seed, epoch=epoch)
     assert Counter(found) == Counter(listed)
@@ -172,9 +166,7 @@ def test_shuffling_keeps_every_entry_as_often_as_it_was(
 
 @settings(max_examples=often(200, less=40), deadline=None)
 @given(SIZES, st.integers(1, 12), st.booleans(), st.booleans())
-def test_shards_have_every_entry_once(
-    sizes: dict[str, int], count: int, contiguous: bool, drop: bool
-) -> None:
+def test_shards_have_every_entry_once(sizes, count, contiguous, drop):
     index, listed = made(sizes)
     if drop and 0 < len(listed) < count:
         with pytest.raises(SamplerError, match=f"none of the {len(listed)} entries"):

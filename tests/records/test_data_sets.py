@@ -62,7 +62,7 @@ chat: {file_name: chat.jsonl}
 """
 
 
-def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path) -> None:
+def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder):
     data_sets = loaded(folder, SEED)
     assert [d.name for d in data_sets] == ["faq", "titles", "chat"]
     controls = [IndexControls(size=10), IndexControls(weight=2.0), IndexControls()]
@@ -81,7 +81,7 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path
         assert texts == {"Hi\n\nHo"}
 
 
-def test_every_form_of_file_is_read(folder: Path) -> None:
+def test_every_form_of_file_is_read(folder):
     (folder / "zipped.jsonl.gz").write_bytes(gzip.compress((folder / "lines.jsonl").read_bytes()))
     files = {
         "alpaca.json": ("output", 30),
@@ -168,7 +168,7 @@ def written(tables: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def test_a_wrong_value_is_refused_with_data_set_key_and_value(folder: Path) -> None:
+def test_a_wrong_value_is_refused_with_data_set_key_and_value(folder):
     (folder / "data.bin").write_text("x")
     for table, message in WRONG:
         with pytest.raises(SourceError, match=message) as caught:
@@ -177,7 +177,7 @@ def test_a_wrong_value_is_refused_with_data_set_key_and_value(folder: Path) -> N
         assert "\n" not in str(caught.value)
 
 
-def test_all_problems_of_a_file_are_said_at_once(folder: Path) -> None:
+def test_all_problems_of_a_file_are_said_at_once(folder):
     (folder / "data.bin").write_text("x")
     tables = {f"set{i}": {"file_name": "alpaca.json"} | t for i, (t, _) in enumerate(WRONG)}
     several = {"file_name": "gone.csv", "sise": 3, "weight": -1, "size": -1, "split": "dev"}
@@ -202,7 +202,7 @@ def test_all_problems_of_a_file_are_said_at_once(folder: Path) -> None:
     assert "data set 'a/b': name: give up to 200 printable characters without '/'" in lines[-1]
 
 
-def test_every_line_is_a_record_and_blank_ones_are_counted(tmp_path: Path) -> None:
+def test_every_line_is_a_record_and_blank_ones_are_counted(tmp_path):
     lines = [b"\xef\xbb\xbfone", b"", b" \t", "two\u2028halves".encode(), b"\xff", b"one", b"last"]
     (tmp_path / "a.txt").write_bytes(b"\r\n".join(lines))
     with dp.Corpus(tmp_path / "corpus.duckdb") as corpus:
@@ -226,7 +226,7 @@ d: {file_name: d.jsonl, text: text, meta: n, where: "meta['n'] = '3'"}
 
 
 @thorough
-def test_gates_of_a_data_set_hold_for_it_alone(tmp_path: Path) -> None:
+def test_gates_of_a_data_set_hold_for_it_alone(tmp_path):
     for name in "abcd":
         lines = [json.dumps({"text": GOOD.format(f"{name}{i}"), "n": i}) for i in range(5)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join([*lines, '{"text": "short"}']))
@@ -256,7 +256,7 @@ def test_gates_of_a_data_set_hold_for_it_alone(tmp_path: Path) -> None:
             corpus.ingest_data_sets({"z": wants | {"clean": "code"}}, progress=False)
 
 
-def test_text_in_other_encodings_and_with_other_marks(folder: Path) -> None:
+def test_text_in_other_encodings_and_with_other_marks(folder):
     (folder / "l.csv").write_bytes("t|b\né|'ü|ö'\n".encode("latin-1"))
     (folder / "q.tsv").write_text('t\tb\n"a\tc"\n')
     (folder / "u.jsonl").write_text('{"t": "é"}\n', "utf-16")
@@ -275,7 +275,7 @@ p: {file_name: p.txt, encoding: cp1252}
     assert texts == {"l": "ü|ö", "q": '"a', "u": "é", "p": "é"}
 
 
-def test_a_mapping_says_the_same_as_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mapping_says_the_same_as_a_file(folder, monkeypatch):
     tables: dict[str, dict[str, Any]] = {
         "faq": {"file_name": "alpaca.json", "converter": "alpaca", "size": 10},
         "titles": {"file_name": "lines.jsonl", "anchor": "title", "positive": ("body",)},

@@ -38,7 +38,7 @@ RAW = [10051008501529201284, 3395243085722503539]
 
 
 @EITHER_WAY
-def test_the_shards_serve_every_record_once_an_epoch(shuffle: bool) -> None:
+def test_the_shards_serve_every_record_once_an_epoch(shuffle):
     sizes_of = itertools.product(range(1, 51), range(1, 10), range(1, 4))
     for n, count, epochs in some(sizes_of, less=311):
         shards = shards_of(n, count, shuffle=shuffle, epochs=epochs)
@@ -51,7 +51,7 @@ def test_the_shards_serve_every_record_once_an_epoch(shuffle: bool) -> None:
 
 
 @EITHER_WAY
-def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle: bool) -> None:
+def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle):
     for n, count in some(itertools.product(range(1, 51), range(1, 10)), less=111):
         if n < count:
             continue
@@ -66,7 +66,7 @@ def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle: bool) 
                 assert sorted(keys) == list(range(each * count))
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+def test_epochs_and_seeds_have_orders_of_their_own():
     for n in (20, 100, 5000):
         orders = [
             tuple(dp.IndexSampler(n, shuffle=True, seed=seed).keys(e * n, (e + 1) * n).tolist())
@@ -77,7 +77,7 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
         assert all(sorted(order) == list(range(n)) for order in orders)
 
 
-def test_the_order_is_the_one_it_always_was() -> None:
+def test_the_order_is_the_one_it_always_was():
     small, large = (dp.IndexSampler(n, shuffle=True, seed=0) for n in (5, 10**6))
     assert small.keys(0, 15).tolist() == SMALL
     assert large.keys(10**6 - 3, 10**6 + 3).tolist() == MILLION
@@ -101,7 +101,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_loops_keys_and_elements_agree(case: dict[str, Any]) -> None:
+def test_loops_keys_and_elements_agree(case):
     sampler = dp.IndexSampler(**case)
     elements = list(sampler)
     assert len(elements) == len(sampler)
@@ -117,7 +117,7 @@ def test_loops_keys_and_elements_agree(case: dict[str, Any]) -> None:
             assert sampler.keys(start, stop).tolist() == all_keys(sampler)[start:stop].tolist()
 
 
-def test_a_generator_is_found_by_the_index_of_a_record() -> None:
+def test_a_generator_is_found_by_the_index_of_a_record():
     for sampler in shards_of(50, 2, shuffle=True, epochs=2):
         for element in sampler:
             assert element.rng is not None
@@ -151,13 +151,13 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-def test_a_mistake_is_named() -> None:
+def test_a_mistake_is_named():
     for make, said in MISTAKES:
         with pytest.raises(dp.SamplerError, match=re.escape(said)):
             make()
 
 
-def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds() -> None:
+def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds():
     sampler = dp.IndexSampler(5, dp.ShardOptions(1, 2), num_epochs=1)
     for i in (-1, 2, 10**30):
         with pytest.raises(IndexError, match=f"element {i}: this shard has elements 0 to 1$"):
@@ -165,4 +165,4 @@ def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds() -> None:
     with pytest.raises(IndexError, match="this shard has none"):
         dp.IndexSampler(1, dp.ShardOptions(1, 2), num_epochs=1)[0]
     with pytest.raises(TypeError):
-        sampler["0"]  # type: ignore[index]
+        sampler["0"]

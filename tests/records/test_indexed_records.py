@@ -31,7 +31,7 @@ def ids(corpus: dp.Corpus, order: Any, **more: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("split", some([None, "train", "test"], less=1))
-def test_reading_gives_the_records_that_entries_name(corpus: dp.Corpus, split: str | None) -> None:
+def test_reading_gives_the_records_that_entries_name(corpus, split):
     known = {
         name: ids(corpus, range(count), source=name, split=split)
         for name in ("bravo", "alpha")
@@ -59,13 +59,13 @@ WRONG_INDEXES: list[tuple[DataIndex, dict[str, Any], str]] = [
 ]
 
 
-def test_an_index_of_what_is_not_there_is_refused_at_once(corpus: dp.Corpus) -> None:
+def test_an_index_of_what_is_not_there_is_refused_at_once(corpus):
     for index, more, message in WRONG_INDEXES:
         with pytest.raises(SamplerError, match=message):
             corpus.read(index, **{"batch_size": 3} | more)
 
 
-def test_the_index_of_a_corpus_follows_its_controls(tmp_path: Path) -> None:
+def test_the_index_of_a_corpus_follows_its_controls(tmp_path):
     with toy_corpus(tmp_path / "toy.duckdb", 60, sources=("alpha", "bravo")) as corpus:
         database = corpus.database
 

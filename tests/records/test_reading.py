@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,9 +87,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
     ("batch_size", "shuffle", "small"),
     [(7, True, True), *some(itertools.product([7, 1, 64, 10**4], [True, False], [0, 1]), less=1)],
 )
-def test_a_sampler_reads_the_records_it_names(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, batch_size: int, shuffle: bool, small: bool
-) -> None:
+def test_a_sampler_reads_the_records_it_names(corpus, monkeypatch, batch_size, shuffle, small):
     if small:  # blocks so small that every order has many
         monkeypatch.setattr(block_size, "FIRST_ROWS", 7)
         monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
@@ -104,7 +101,7 @@ def test_a_sampler_reads_the_records_it_names(
     assert batch.keys() == usual
 
 
-def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
+def test_every_split_and_source_has_its_own_numbers(corpus):
     read_any = 0
     names = [None, *corpus.sources()["name"].to_pylist()]
     for split, source in itertools.product([None, "train", "test"], names):
@@ -119,7 +116,7 @@ def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
     assert read_any > 200
 
 
-def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> None:
+def test_messages_are_read_with_the_records_that_have_some(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         talk = [{"prompt": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}"} for i in range(7)]
         corpus.ingest(dp.MemorySource(talk, converter="pair"), name="talk", progress=False)
@@ -134,9 +131,7 @@ def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> No
         assert plain.table.schema.field("messages") == batch.table.schema.field("messages")
 
 
-def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_ingested_or_removed_meanwhile_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(block_size, "FIRST_ROWS", 10)
     monkeypatch.setattr(reading, "_LARGEST_BLOCK", 20)
     with toy_corpus(tmp_path / "a.duckdb", 100, sources=("a", "b")) as corpus:
@@ -166,9 +161,7 @@ class Own:
         return dp.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
 
 
-def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_order_is_taken_a_block_ahead_and_no_further(corpus, monkeypatch):
     monkeypatch.setattr(block_size, "FIRST_ROWS", 10)
     monkeypatch.setattr(reading, "_LARGEST_BLOCK", 40)
     n = corpus.count()
@@ -186,9 +179,7 @@ def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
 
 @thorough
 @pytest.mark.parametrize("allowed", [1, 1000, 20_000])
-def test_blocks_have_no_more_than_their_bytes(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, allowed: int
-) -> None:
+def test_blocks_have_no_more_than_their_bytes(corpus, monkeypatch, allowed):
     monkeypatch.setattr(reading, "_BLOCK_BYTES", allowed)
     monkeypatch.setattr(block_size, "FIRST_ROWS", 1)
     order = Own(corpus.count())
@@ -211,18 +202,18 @@ NO_RECORDS: list[tuple[list[Any], str]] = [
     ([1.0], "element 0 of the order is 1.0"),
     ([True], "element 0 of the order is True"),
     ([None], "element 0 of the order is None"),
-    ([dp.RecordMetadata(0.5)], "index=0.5"),  # type: ignore[arg-type]
-    ([dp.RecordMetadata(0, "a")], "record_key=a"),  # type: ignore[arg-type]
+    ([dp.RecordMetadata(0.5)], "index=0.5"),
+    ([dp.RecordMetadata(0, "a")], "record_key=a"),
 ]
 
 
-def test_an_element_that_names_no_record_is_named(corpus: dp.Corpus) -> None:
+def test_an_element_that_names_no_record_is_named(corpus):
     for order, said in NO_RECORDS:
         with pytest.raises(dp.SamplerError, match=re.escape(said)):
             rows(corpus, order)
 
 
-def test_a_corpus_without_records_says_so(tmp_path: Path) -> None:
+def test_a_corpus_without_records_says_so(tmp_path):
     with dp.Corpus(tmp_path / "a.duckdb") as corpus:
         with pytest.raises(dp.SamplerError, match="there are no records"):
             rows(corpus, [0])
@@ -245,7 +236,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_mistake_is_named_at_once(corpus: dp.Corpus) -> None:
+def test_a_mistake_is_named_at_once(corpus):
     for wrong, said in MISTAKES:
         arguments: dict[str, Any] = {"order": [0]} | wrong
         with pytest.raises((dp.SamplerError, dp.SplitError), match=re.escape(said)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from prebuilt import empty_corpus
@@ -28,7 +27,7 @@ def rows() -> list[dict[str, Any]]:
     return found
 
 
-def test_messages_are_those_that_the_run_serves_next(tmp_path: Path) -> None:
+def test_messages_are_those_that_the_run_serves_next(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         source = dp.MemorySource(rows(), converter="pair", id="id")
         corpus.ingest(source, name="talks", progress=False)

@@ -60,9 +60,7 @@ STRETCHES = st.lists(
 
 @settings(max_examples=often(1000, less=15), deadline=None)
 @given(STRETCHES)
-def test_areas_are_the_shares_of_all_samples(
-    stretches: list[tuple[int, int, dict[str, int]]],
-) -> None:
+def test_areas_are_the_shares_of_all_samples(stretches):
     steps = sum(length for _, length, _ in stretches)
     plot = stacked_shares(forecast(stretches), steps=steps)
     mean: dict[str, float] = defaultdict(float)
@@ -79,7 +77,7 @@ def test_areas_are_the_shares_of_all_samples(
     check(plot)
 
 
-def test_a_forecast_of_nothing_and_of_one_stretch() -> None:
+def test_a_forecast_of_nothing_and_of_one_stretch():
     check(stacked_shares(pa.Table.from_pylist([], schema=SCHEMA)))
     plot = stacked_shares(forecast([(0, 5, {"a": 1})]))
     assert plot.x == "sample"
@@ -91,7 +89,7 @@ def test_a_forecast_of_nothing_and_of_one_stretch() -> None:
     st.lists(st.floats(1e-3, 1e12) | st.just(0.0), min_size=1, max_size=30),
     st.sampled_from(HOSTILE),
 )
-def test_bars_are_as_high_as_their_figures(values: list[float], name: str) -> None:
+def test_bars_are_as_high_as_their_figures(values, name):
     labels = [f"{name} {i}" for i in range(len(values))]
     plot = bars("t", labels, {name: values}, x="x", y="y")
     tops = [float(re.findall(r"V([\d.]+)", shape.path)[0]) for shape in plot.shapes]
@@ -105,7 +103,7 @@ def test_bars_are_as_high_as_their_figures(values: list[float], name: str) -> No
 
 @settings(max_examples=often(1000, less=15), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(-1e6, 1e6)), min_size=1, max_size=20))
-def test_lines_stay_inside(several: list[tuple[float, float]]) -> None:
+def test_lines_stay_inside(several):
     plot = lines("t", {"a": several, "none": []}, x="x", y="y")
     (shape,) = plot.shapes
     assert len(points(shape.path)) == len(several)

@@ -164,13 +164,13 @@ def check_sql(page: dp.ReportPage, corpus: dp.Corpus) -> int:
 # ---- figures
 
 
-def test_every_figure_is_what_its_sql_says(page: dp.ReportPage, path: Path) -> None:
+def test_every_figure_is_what_its_sql_says(page, path):
     with dp.Corpus(path, read_only=True) as corpus:
         assert check_sql(page, corpus) >= 20
     assert all(one["rows"] for one in tables(page, "recipes", "mined", "mixture", "samples"))
 
 
-def test_figures_are_those_of_other_ways(page: dp.ReportPage, path: Path) -> None:
+def test_figures_are_those_of_other_ways(page, path):
     with dp.Corpus(path, read_only=True) as corpus:
         found = corpus.status()
         records = {row[0]: row[4] for row in table(page, "Sources")["rows"]}
@@ -196,7 +196,7 @@ def test_figures_are_those_of_other_ways(page: dp.ReportPage, path: Path) -> Non
         assert served == {name: metrics[f"data/{name}/samples"] for name in NAMES}
 
 
-def test_samples_are_those_that_the_run_serves_next(page: dp.ReportPage, path: Path) -> None:
+def test_samples_are_those_that_the_run_serves_next(page, path):
     shown = table(page, "Samples")
     by_slot = {}
     for row in shown["rows"]:
@@ -230,9 +230,7 @@ def attention(page: dp.ReportPage) -> dict[str, str]:
     return {command: what for what, command in table(page, "Needs attention")["rows"]}
 
 
-def test_the_overview_tells_sizes_shares_and_what_needs_attention(
-    page: dp.ReportPage, path: Path
-) -> None:
+def test_the_overview_tells_sizes_shares_and_what_needs_attention(page, path):
     first = page.data["sections"][0]
     assert [one["title"] for one in first["tables"]] == [
         *("Size", "Share of each source", "Needs attention")
@@ -260,7 +258,7 @@ def test_the_overview_tells_sizes_shares_and_what_needs_attention(
     assert all(f"{n} of {split}" in found[again] for split, n in shared.items())
 
 
-def test_the_commands_of_the_overview_help(page: dp.ReportPage, path: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_overview_help(page, path, tmp_path):
     copy = tmp_path / path.name
     shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
     for command in attention(page):
@@ -274,9 +272,7 @@ def test_the_commands_of_the_overview_help(page: dp.ReportPage, path: Path, tmp_
     assert (splits["seed"], splits["keep_together"]) == (1, "text")
 
 
-def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
 
     class Halting:
@@ -301,9 +297,7 @@ def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(
             corpus.ingest(Halting(first, False), progress=False)
 
 
-def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
-    tmp_path: Path,
-) -> None:
+def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(tmp_path):
     even = {"few": 1, "many": 1}
     with empty_corpus(tmp_path / "two.duckdb") as corpus:
         for name, count in (("few", 4), ("many", 200)):
@@ -321,7 +315,7 @@ def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
 # ---- the page
 
 
-def test_the_page_shows_its_data(page: dp.ReportPage) -> None:
+def test_the_page_shows_its_data(page):
     parsed = Parsed(page.html)
     data, _ = parsed.scripts
     assert json.loads(data) == page.data
@@ -341,7 +335,7 @@ def test_the_page_shows_its_data(page: dp.ReportPage) -> None:
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_nothing_acts_on_a_page(page: dp.ReportPage) -> None:
+def test_nothing_acts_on_a_page(page):
     parsed = Parsed(page.html)
     assert parsed.tags.keys() <= _TAGS
     assert parsed.tags["script"] == 2
@@ -362,9 +356,7 @@ def test_nothing_acts_on_a_page(page: dp.ReportPage) -> None:
 
 
 @thorough
-def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(
-    page: dp.ReportPage, path: Path
-) -> None:
+def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(page, path):
     before = path.read_bytes(), {file.name for file in path.parent.iterdir()}
     with dp.Corpus(path, read_only=True) as corpus:
         assert corpus.report(run="default").html == page.html
@@ -374,7 +366,7 @@ def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(
 @settings(max_examples=often(2000, less=15), deadline=None)
 @given(st.recursive(st.text() | st.integers() | st.none() | st.booleans(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
-def test_no_text_ends_the_script_it_stands_in(value: Any) -> None:
+def test_no_text_ends_the_script_it_stands_in(value):
     text = script_json(value)
     assert not re.search("[<>&\u2028\u2029]", text)
     assert json.loads(text) == value
@@ -383,7 +375,7 @@ def test_no_text_ends_the_script_it_stands_in(value: Any) -> None:
 # ---- bad input
 
 
-def test_corpora_of_few_records_have_a_page(tmp_path: Path) -> None:
+def test_corpora_of_few_records_have_a_page(tmp_path):
     path = tmp_path / "few.duckdb"
     with empty_corpus(path) as corpus:
         page = corpus.report()
@@ -401,7 +393,7 @@ def test_corpora_of_few_records_have_a_page(tmp_path: Path) -> None:
 
 
 @thorough
-def test_long_lines_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
+def test_long_lines_are_cut_and_their_length_is_said(tmp_path):
     size = often(10_000_000, less=100_000)
     rows = [{"q": f"{i} " + "x" * size, "a": "word " * (size // 5) + str(i)} for i in range(2)]
     with empty_corpus(tmp_path / "long.duckdb") as corpus:
@@ -413,7 +405,7 @@ def test_long_lines_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
     assert max(len(row[-1]) for row in table(page, "Records")["rows"]) == 1200
 
 
-def test_runs_that_are_not_of_the_corpus(tmp_path: Path) -> None:
+def test_runs_that_are_not_of_the_corpus(tmp_path):
     path, other = tmp_path / "toy.duckdb", tmp_path / "other.duckdb"
     with toy_corpus(other, 30, seed=3) as corpus, corpus.sampler(batch_size=4) as sampler:
         sampler.save()
@@ -431,9 +423,7 @@ def test_runs_that_are_not_of_the_corpus(tmp_path: Path) -> None:
             corpus.report()
 
 
-def test_what_is_there_is_not_replaced_unasked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_there_is_not_replaced_unasked(tmp_path, monkeypatch):
     there, out = tmp_path / "there.html", tmp_path / "out.html"
     there.write_text("mine")
 
@@ -464,9 +454,7 @@ def test_what_is_there_is_not_replaced_unasked(
     assert {file.name for file in tmp_path.iterdir()} == {"there.html", "empty.duckdb"}
 
 
-def test_without_jinja_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_jinja_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     rendering._environment.cache_clear()
     with (
@@ -476,7 +464,7 @@ def test_without_jinja_the_error_says_what_to_install(
         corpus.report()
 
 
-def test_personal_data_stays_out_of_examples(page: dp.ReportPage) -> None:
+def test_personal_data_stays_out_of_examples(page):
     texts = [row[-1] for row in table(page, "Examples")["rows"]]
     assert any("[EMAIL]" in text for text in texts)
     assert not any("example.org" in text or "555-0123" in text for text in texts)

@@ -47,7 +47,7 @@ def drawn(sampler: dp.Sampler, count: int, *columns: str) -> Counter[Any]:
     )
 
 
-def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
+def test_a_long_document_has_about_its_own_share(tmp_path):
     records = often(5000, less=200)
     with sparse_corpus(tmp_path / "c.duckdb", records, 2) as corpus:
         for preset, recipes in ((None, 1), ("crate", 2)):
@@ -66,9 +66,7 @@ def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("long", some([3, 7, 1, 12], less=1))
-def test_the_share_of_long_sections_is_exact_and_their_weight_whole(
-    tmp_path: Path, long: int
-) -> None:
+def test_the_share_of_long_sections_is_exact_and_their_weight_whole(tmp_path, long):
     with sparse_corpus(tmp_path / "c.duckdb", 12, long) as corpus:
         columns = ["recipe", "weight", "anchor_trust", "anchor_window", "positive_window"]
         sampler = corpus.sampler(columns=columns, swap=False)
@@ -110,9 +108,7 @@ UNIONS: dict[str, tuple[list[dp.TripletRecipe], Any]] = {
 
 @pytest.mark.parametrize("case", some(UNIONS, less=2))
 @pytest.mark.parametrize("seed", range(often(4, less=1)))
-def test_texts_are_every_chunk_that_triplets_take_once_an_epoch(
-    tmp_path: Path, case: str, seed: int
-) -> None:
+def test_texts_are_every_chunk_that_triplets_take_once_an_epoch(tmp_path, case, seed):
     recipes, taken = UNIONS[case]
     with odd_corpus(tmp_path / "c.duckdb", 20 + seed, seed) as corpus:
         for recipe in recipes:
@@ -144,7 +140,7 @@ class Shop:
         )
 
 
-def test_a_source_may_bring_recipes(tmp_path: Path) -> None:
+def test_a_source_may_bring_recipes(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(max_tokens=20))
         corpus.ingest(Shop())
@@ -197,9 +193,7 @@ corpus = copying(titled, dict.fromkeys(NAMES, 40))
 @pytest.mark.parametrize(
     ("case", "kind"), some([(c, k) for c in SIZES for k in ("triplets", "texts")], less=2)
 )
-def test_shares_and_anchors_are_those_that_index_controls_list(
-    corpus: dp.Corpus, case: str, kind: Any
-) -> None:
+def test_shares_and_anchors_are_those_that_index_controls_list(corpus, case, kind):
     controls, mixture, told = SIZES[case]
     for name, control in controls.items():
         corpus.set_index_controls(name, **control)
@@ -230,7 +224,7 @@ def test_shares_and_anchors_are_those_that_index_controls_list(
     assert {row[columns[1]] for row in rows} == listed
 
 
-def test_a_saved_run_keeps_what_its_controls_were(corpus: dp.Corpus) -> None:
+def test_a_saved_run_keeps_what_its_controls_were(corpus):
     corpus.set_index_controls("a", size=7, size_mode="sample")
     sampler = corpus.sampler(columns=["source", "anchor_record_id"], batch_size=20)
     next(sampler)
@@ -247,7 +241,7 @@ def test_a_saved_run_keeps_what_its_controls_were(corpus: dp.Corpus) -> None:
     assert "index" not in corpus.sampler().state_dict()["fingerprint"]
 
 
-def test_a_declared_mixture_holds_where_none_is_given(corpus: dp.Corpus) -> None:
+def test_a_declared_mixture_holds_where_none_is_given(corpus):
     assert corpus.sampler().notes == []
     for name, weight in (("a", 3), ("b", 0)):
         given = {"name": name, "weight": weight}
@@ -263,7 +257,7 @@ def test_a_declared_mixture_holds_where_none_is_given(corpus: dp.Corpus) -> None
     assert corpus.sampler(mixture={"c": 1, "a": 0, "b": 0}).notes == []
 
 
-def test_setting_weights_waits_for_no_block(corpus: dp.Corpus) -> None:
+def test_setting_weights_waits_for_no_block(corpus):
     sampler = corpus.sampler(batch_size=8, columns=["source"], prefetch=2)
     begun, go = threading.Event(), threading.Event()
     fetch = sampler._reader.fetcher.fetch
@@ -274,7 +268,7 @@ def test_setting_weights_waits_for_no_block(corpus: dp.Corpus) -> None:
             assert go.wait(60)
         return fetch(plan, start=start, stop=stop, **how)
 
-    sampler._reader.fetcher.fetch = slow  # type: ignore[method-assign]
+    sampler._reader.fetcher.fetch = slow
     next(sampler)
     assert begun.wait(60)
     for step in range(1, 4):  # while the thread is still at the block after the first
@@ -283,7 +277,7 @@ def test_setting_weights_waits_for_no_block(corpus: dp.Corpus) -> None:
     go.set()
 
 
-def test_drift_shows_the_values_that_differ(corpus: dp.Corpus) -> None:
+def test_drift_shows_the_values_that_differ(corpus):
     corpus.sampler(recipes=[TITLE], mixture={"a": 2}).save()
     for other, told in (
         (replace(TITLE, weight=0.5), "recipe 'title': weight .saved: 1.0, now: 0.5."),

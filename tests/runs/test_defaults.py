@@ -98,7 +98,7 @@ def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) 
     )
 
 
-def test_by_default_pairs_are_served_as_they_were_given(corpus: dp.Corpus) -> None:
+def test_by_default_pairs_are_served_as_they_were_given(corpus):
     found = rows_of(corpus, 1000)
     assert close(shares(found), PLAIN)
     assert not any(row["swapped"] for row in found)
@@ -111,7 +111,7 @@ def test_by_default_pairs_are_served_as_they_were_given(corpus: dp.Corpus) -> No
         assert set(sampler.forecast().table["swap"].to_pylist()) == {False}
 
 
-def test_the_preset_is_the_crates_way(corpus: dp.Corpus) -> None:
+def test_the_preset_is_the_crates_way(corpus):
     found = rows_of(corpus, 5000, preset="crate")
     assert close(shares(found), CRATE)
     of_source = Counter(row["source"] for row in found)
@@ -126,7 +126,7 @@ def test_the_preset_is_the_crates_way(corpus: dp.Corpus) -> None:
         assert set(drawn["recipe"].to_pylist()) == {name for of in CRATE.values() for name in of}
 
 
-def test_what_is_given_wins_over_the_preset(corpus: dp.Corpus) -> None:
+def test_what_is_given_wins_over_the_preset(corpus):
     plain = rows_of(corpus, 500, preset="crate", swap=False)
     swapped = rows_of(corpus, 500, preset="crate")
     assert not any(row["swapped"] for row in plain)
@@ -142,7 +142,7 @@ def test_what_is_given_wins_over_the_preset(corpus: dp.Corpus) -> None:
     assert found == {"faq": 300, "manual": 100}
 
 
-def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
+def test_a_saved_run_keeps_its_preset(path, tmp_path):
     state = tmp_path / "s.duckdb"
     with dp.Corpus(path, read_only=True) as corpus:
         sampler = corpus.sampler(preset="crate", batch_size=10, state=state)
@@ -162,7 +162,7 @@ def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
         dp.resume(path, state=state, preset="crate")
 
 
-def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus) -> None:
+def test_an_unknown_preset_is_refused_everywhere(corpus):
     wrong: list[Any] = ["crat", "", 3, True]
     for preset, call in product(
         wrong,
@@ -177,7 +177,7 @@ def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus) -> None:
             call(preset=preset)
 
 
-def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:
+def test_every_command_takes_the_preset(path, tmp_path):
     listed = ok("recipe", "list", path, "--preset", "crate")
     assert "anchor_anchor" in listed
     assert "when named" not in listed

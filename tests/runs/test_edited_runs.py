@@ -78,9 +78,7 @@ def case(draw: random.Random, step: int, distinct: bool) -> tuple[dp.Mixture, dp
 
 
 @pytest.mark.parametrize("seed", range(often(25, less=1)))
-def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
-    corpus: dp.Corpus, path: Path, seed: int
-) -> None:
+def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(corpus, path, seed):
     draw = random.Random(seed)
     kind, distinct = draw.choice(["triplets", "pairs", "texts"]), draw.random() < 0.3
     arguments: dict[str, Any] = {"kind": kind, "batch_size": 4, "recipes": ["pair"], "seed": seed}
@@ -123,7 +121,7 @@ def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
     assert sliced == rest[40:80]
 
 
-def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corpus) -> None:
+def test_another_past_is_refused_with_both_values_phase_by_phase(corpus):
     phases = [dp.Phase(4, {"b": 2}), dp.Phase(9, {"c": 0}, 0.5)]
     old = dp.Mixture({"a": 3}, phases=phases, omitted=1)
     sampler = corpus.sampler(mixture=old, batch_size=4)
@@ -156,9 +154,7 @@ def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corp
     assert corpus.resume(mixture=again).changed_from == 36
 
 
-def test_a_save_over_checkpoints_of_another_future_is_refused(
-    corpus: dp.Corpus, path: Path, tmp_path: Path
-) -> None:
+def test_a_save_over_checkpoints_of_another_future_is_refused(corpus, path, tmp_path):
     sampler = corpus.sampler(batch_size=4)
     for tag in ("one", "two", "three"):
         rows(sampler, 2)
@@ -184,7 +180,7 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(
         state.reset(state.state_path(path), "default", after=-1)
 
 
-def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -> None:
+def test_a_file_and_the_command_line_edit_a_run(corpus, path):
     corpus.sampler(batch_size=4).save()
     file = path.with_name("m.toml")
     file.write_text("[[data.phases]]\nstart_step = 3\ndataset_weights = { b = 0 }\n")
@@ -200,9 +196,7 @@ def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -
     assert "would change samples from" in error("sample", path, "--resume", "--mixture", "a=2")
 
 
-def test_a_run_that_cannot_be_saved_is_known_at_once(
-    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_a_run_that_cannot_be_saved_is_known_at_once(corpus, tmp_path, monkeypatch, caplog):
     for place, why in [
         (tmp_path / "none" / "s.duckdb", "does not exist; make it first"),
         (tmp_path, "it is a folder"),
@@ -219,7 +213,7 @@ def test_a_run_that_cannot_be_saved_is_known_at_once(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus) -> None:
+def test_numbers_near_powers_of_two_are_right_or_refused(corpus):
     near = [2**k + d for k in some(range(70), less=4) for d in (-1, 0, 1)]
     near += [2**53 - 1, 2**53, 2**53 + 1, 10**5000]
     sampler = corpus.sampler(recipes=[PAIR], batch_size=4, prefetch=0, columns=["position"])
@@ -264,7 +258,7 @@ DAMAGED = [
 ]
 
 
-def test_a_damaged_state_is_refused_whole(corpus: dp.Corpus) -> None:
+def test_a_damaged_state_is_refused_whole(corpus):
     sampler = corpus.sampler(batch_size=4)
     rows(sampler, 2)
     good = sampler.state_dict()
@@ -276,7 +270,7 @@ def test_a_damaged_state_is_refused_whole(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize(("prefetch", "first"), some([(2, 2), (0, 2), (0, 0), (2, 0)], less=1))
-def test_a_closed_sampler_does_not_end_in_silence(path: Path, prefetch: int, first: int) -> None:
+def test_a_closed_sampler_does_not_end_in_silence(path, prefetch, first):
     for of in ("sampler", "corpus"):
         corpus = dp.Corpus(path, read_only=True)
         sampler = corpus.sampler(batch_size=4, prefetch=prefetch)
@@ -292,7 +286,7 @@ def test_a_closed_sampler_does_not_end_in_silence(path: Path, prefetch: int, fir
         corpus.close()
 
 
-def test_samplers_and_corpora_are_not_sent_away(corpus: dp.Corpus) -> None:
+def test_samplers_and_corpora_are_not_sent_away(corpus):
     for what in (corpus, corpus.sampler()):
         for send in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(dp.SamplerError, match=r"duckplets.torch.SamplerDataset"):

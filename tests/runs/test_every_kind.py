@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -53,9 +52,7 @@ def tables(sampler: Any, steps: int) -> list[pa.Table]:
 
 
 @EVERY
-def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(
-    name: str, opened: Opened, tmp_path: Path
-) -> None:
+def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(name, opened, tmp_path):
     corpus, run = run_of(name)
     of, state = opened(corpus), tmp_path / "s.duckdb"
 
@@ -85,9 +82,7 @@ def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(
 
 
 @EVERY
-def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(
-    name: str, opened: Opened
-) -> None:
+def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(name, opened):
     corpus, run = run_of(name)
     sampler = opened(corpus).sampler(**run)
     end = STEPS * TOTAL
@@ -112,7 +107,7 @@ def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(
 
 
 @pytest.mark.parametrize("name", [n for n in WITHOUT_VECTORS if n in NAMES[::3] or THOROUGH])
-def test_a_snapshot_serves_the_same(name: str, tmp_path: Path) -> None:
+def test_a_snapshot_serves_the_same(name, tmp_path):
     corpus, run = run_of(name)
     copied(tmp_path / "c.duckdb", CORPORA[corpus])
     with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as of:

@@ -70,9 +70,7 @@ def tables(sampler: dp.Sampler, *steps: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "at"), some(product(RUNS, [0, 1, 7, 20]), less=12))
-def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(
-    tmp_path: Path, name: str, at: int
-) -> None:
+def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(tmp_path, name, at):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         run = {"recipes": ["r"], "batch_size": 16, "seed": 3, **RUNS[name]}
         sampler = corpus.sampler(**run)
@@ -128,7 +126,7 @@ def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(
             assert tables(resumed, steps) == [*first[:step], *expected]
 
 
-def test_minings_weights_and_versions_may_all_come(tmp_path: Path) -> None:
+def test_minings_weights_and_versions_may_all_come(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         sampler = corpus.sampler(recipes=["r"], batch_size=16)
         next(sampler)
@@ -172,7 +170,7 @@ def test_minings_weights_and_versions_may_all_come(tmp_path: Path) -> None:
             assert resumed.served(0, 320) == again
 
 
-def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path: Path) -> None:
+def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         dropping = corpus.sampler(
             recipes=["r"], by=dp.mined("judge", when_short="drop"), batch_size=16
@@ -209,7 +207,7 @@ def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path: Pat
             plain.take_minings()
 
 
-def test_steps_that_were_skipped_are_on_record(tmp_path: Path) -> None:
+def test_steps_that_were_skipped_are_on_record(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         sampler = corpus.sampler(recipes=["r"], batch_size=16)
         first = tables(sampler, 8)
@@ -229,7 +227,7 @@ def test_steps_that_were_skipped_are_on_record(tmp_path: Path) -> None:
             bounded.skip(-1)
 
 
-def test_a_source_that_is_first_drawn_later_has_the_minings_of_its_step(tmp_path: Path) -> None:
+def test_a_source_that_is_first_drawn_later_has_the_minings_of_its_step(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         run: dict[str, Any] = {"recipes": ["r"], "batch_size": 16, "mixture": {"a": 1, "b": 0}}
         sampler = corpus.sampler(**run)

@@ -49,7 +49,7 @@ def sources_of(sampler: dp.Sampler) -> set[str]:
     return set(sampler.forecast().table["source"].to_pylist())
 
 
-def test_what_nobody_named_is_left_out_with_a_note(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_what_nobody_named_is_left_out_with_a_note(corpus, tmp_path):
     own = dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT)
     for how in ({}, {"preset": "crate"}, {"recipes": ["anchor_context"]}, {"recipes": [own]}):
         sampler = corpus.sampler(**how, state=tmp_path / "s.duckdb", run=str([*how.values()])[:9])
@@ -84,7 +84,7 @@ NAMED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_was_named_is_an_error_at_once(corpus: dp.Corpus) -> None:
+def test_what_was_named_is_an_error_at_once(corpus):
     for how, message in NAMED:
         with pytest.raises(dp.EmptyPoolError, match=message):
             corpus.sampler(**how)
@@ -92,7 +92,7 @@ def test_what_was_named_is_an_error_at_once(corpus: dp.Corpus) -> None:
             assert sources_of(corpus.sampler(**how, empty="skip")) <= {"docs", "faq"}
 
 
-def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
+def test_what_weighs_nothing_is_not_looked_at(corpus):
     weights = {"docs": 0.7, "faq": 0.3, "pairs": 0, "single": 0}
     sampler = corpus.sampler(mixture=weights, batch_size=10)
     assert not any("left out" in note for note in sampler.notes)
@@ -100,9 +100,7 @@ def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
     corpus.sampler(mixture=weights, empty="error")
 
 
-def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(
-    path: Path, tmp_path: Path
-) -> None:
+def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_path):
     assert f"{SIZE} grade without a condition" in ok("status", path)
     mixture = ("--mixture", "pairs=1,docs=0,faq=0,single=0")
     told = error("sample", path, *mixture)
@@ -130,7 +128,7 @@ def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(
 
 
 @thorough
-def test_mining_leaves_it_out_as_well(path: Path) -> None:
+def test_mining_leaves_it_out_as_well(path):
     with dp.Corpus(path) as corpus:
         report = corpus.mine(progress=False)
         mined = {(pair.source, pair.split) for pair in report.pairs}

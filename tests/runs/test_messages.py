@@ -86,7 +86,7 @@ def chats(path: Path) -> dp.Corpus:
 corpus = copying(chats)
 
 
-def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
+def test_messages_are_lists_of_what_was_stored(corpus):
     sampler = corpus.sampler("messages", batch_size=32, epochs=1)
     names = ["messages", "rejected_messages", "weight", "instruction", "recipe", "source"]
     more = ["record_id", "rejected_messages_json", "messages_json"]
@@ -109,7 +109,7 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("size", some([7, 200], less=1))
-def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) -> None:
+def test_every_conversation_comes_once_an_epoch(corpus, size):
     tell(corpus, "plain", every=3)
     for split in ("train", "validation"):
         sampler = corpus.sampler(
@@ -125,7 +125,7 @@ def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) ->
         assert sampler.epoch_length == told.num_rows
 
 
-def test_what_was_served_and_counted(corpus: dp.Corpus) -> None:
+def test_what_was_served_and_counted(corpus):
     sampler = corpus.sampler("messages", batch_size=60, columns=["record_id", "source"])
     rows = next(sampler).to_pylist()
     served = sampler.served(0, 60)
@@ -138,7 +138,7 @@ def test_what_was_served_and_counted(corpus: dp.Corpus) -> None:
     assert sampler.loss_by_source(next(sampler), [1.0] * 60).keys() == {"loss/chat", "loss/pairs"}
 
 
-def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
+def test_no_duplicates_compares_messages(corpus):
     same = json.dumps(conversation("the same", "twice"))
     chats = "record_key IN (SELECT record_key FROM live_records WHERE source = 'chat' LIMIT 9)"
     corpus.database.rows(f"UPDATE conversations SET messages = $same WHERE {chats}", {"same": same})
@@ -149,7 +149,7 @@ def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
         assert len(set(batch["messages_json"])) == 6
 
 
-def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
+def test_sources_without_conversations_are_left_out(corpus):
     sampler = corpus.sampler("messages", batch_size=50)
     assert {s for b in itertools.islice(sampler, 5) for s in b["source"]} == {"chat", "pairs"}
     corpus.sampler("messages", mixture={"plain": 0, "pairs": 2})
@@ -161,7 +161,7 @@ def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
         ({"columns": ["message"]}, dp.SamplerError, r"have no 'message' \(did you mean"),
     ]:
         with pytest.raises(error, match=told):
-            corpus.sampler("messages", **how)  # type: ignore[arg-type]
+            corpus.sampler("messages", **how)
     told = "no source has conversations to draw messages from; there are 'a', 'b'"
     with (
         dp.Corpus(kept(toy_corpus, 150, sources=("a", "b")), read_only=True) as none,
@@ -172,7 +172,7 @@ def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
 
 @thorough
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) -> None:
+def test_messages_that_are_written_can_be_read_again(tmp_path, form):
     told = [conversation(f"“what” is {i}?", f"line\n{i} \\n", f"and {i}!") for i in range(30)]
     out = tmp_path / f"out.{form}"
 

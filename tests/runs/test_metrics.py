@@ -35,7 +35,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
-def test_losses_are_averaged_by_source(corpus: dp.Corpus) -> None:
+def test_losses_are_averaged_by_source(corpus):
     draw = random.Random(1)
     sampler = corpus.sampler(batch_size=20, columns=["anchor"])
     batch, names = next(sampler), next(corpus.sampler(batch_size=20))["source"]
@@ -52,7 +52,7 @@ def test_losses_are_averaged_by_source(corpus: dp.Corpus) -> None:
             sampler.loss_by_source(batch, wrong)
 
 
-def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
+def test_skew_says_how_uneven_a_batch_is(corpus):
     batch = next(corpus.sampler(mixture={"a": 6, "b": 3, "c": 1}, batch_size=100))
     counts = Counter(batch["source"])
     for given in (batch, batch["source"], batch.to_pydict()):
@@ -76,9 +76,7 @@ def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=1), ids=str)
-def test_counters_are_of_all_before_the_position(
-    corpus: dp.Corpus, configuration: dict[str, Any]
-) -> None:
+def test_counters_are_of_all_before_the_position(corpus, configuration):
     taken, moved = (corpus.sampler(**configuration) for _ in range(2))
     expected = [counts_of(taken)]
     for _ in range(9):
@@ -107,7 +105,7 @@ SIMILAR: list[tuple[str, str, float]] = [
 
 # Counted anew from 0, or what lies between subtracted.
 @pytest.mark.parametrize("back", some([2, 15], less=1))
-def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus: dp.Corpus, back: int) -> None:
+def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus, back):
     def told(seen_before: bool) -> dict[str, float]:
         with corpus.sampler(batch_size=16, prefetch=0, swap=True, run=str(seen_before)) as sampler:
             if seen_before:
@@ -122,13 +120,13 @@ def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus: dp.Corpus, 
     assert told(True) == told(False)
 
 
-def test_similarity_is_the_share_of_common_words() -> None:
+def test_similarity_is_the_share_of_common_words():
     for one, other, expected in SIMILAR:
         assert dp.lexical_similarity(one, other) == pytest.approx(expected), (one, other)
         assert dp.lexical_similarity(other, one) == pytest.approx(expected)
 
 
-def test_diagnostics_are_of_the_batch(corpus: dp.Corpus) -> None:
+def test_diagnostics_are_of_the_batch(corpus):
     sampler = corpus.sampler(batch_size=8, negatives=2)
     batch = next(sampler)
     found = sampler.diagnostics(batch)
@@ -143,7 +141,7 @@ def test_diagnostics_are_of_the_batch(corpus: dp.Corpus) -> None:
         narrow.diagnostics(batch)
 
 
-def test_proximity_is_that_of_the_windows(tmp_path: Path) -> None:
+def test_proximity_is_that_of_the_windows(tmp_path):
     words = [{"t": " ".join(f"w{i}x{j}" for j in range(40))} for i in range(30)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(2,), summary_tokens=0))
@@ -184,7 +182,7 @@ def stored(path: Path, run: str = "default") -> Rows:
     return {(step, source): loss for step, source, loss in found}
 
 
-def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own: dp.Corpus) -> None:
+def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own):
     sampler = own.sampler(**TEXTS)
     with pytest.raises(dp.SamplerError, match="no batch was taken yet"):
         sampler.report_loss({"a": 1.0})
@@ -200,7 +198,7 @@ def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own: dp.Corpus) ->
             sampler.report_loss(losses)
     for step in (-1, 3, 1.5):
         with pytest.raises(dp.SamplerError, match="step="):
-            sampler.report_loss({"a": 1.0}, step=step)  # type: ignore[arg-type]
+            sampler.report_loss({"a": 1.0}, step=step)
     assert rows(sampler) == told
     path = sampler.save()
     assert stored(path) == told
@@ -216,7 +214,7 @@ WRONG: list[Any] = [
 ]
 
 
-def test_losses_are_exact_wherever_a_run_is_resumed(own: dp.Corpus) -> None:
+def test_losses_are_exact_wherever_a_run_is_resumed(own):
     """Whatever is saved and resumed, in whatever order: the last pass over a step counts.
 
     What a file is to hold is told by plain dictionaries here: what the run knew when it saved, and
@@ -256,7 +254,7 @@ def test_losses_are_exact_wherever_a_run_is_resumed(own: dp.Corpus) -> None:
         sampler.close()
 
 
-def test_every_file_of_a_run_has_its_losses(own: dp.Corpus, tmp_path: Path) -> None:
+def test_every_file_of_a_run_has_its_losses(own, tmp_path):
     sampler = own.sampler(**TEXTS)
     for batch in islice(sampler, 4):
         sampler.report_loss({"a": batch.step})
@@ -282,7 +280,7 @@ def test_every_file_of_a_run_has_its_losses(own: dp.Corpus, tmp_path: Path) -> N
     assert stored(own.state_path()) == {}
 
 
-def test_the_samples_with_the_highest_losses_are_kept_and_found_again(own: dp.Corpus) -> None:
+def test_the_samples_with_the_highest_losses_are_kept_and_found_again(own):
     sampler = own.sampler(**{**TEXTS, "batch_size": 40})
     draw, told = random.Random(3), dict[int, float]()
     for batch in islice(sampler, 5):

@@ -119,7 +119,7 @@ def check_parts(table: pa.Table, run: str, begins: dict[int, int]) -> None:
 
 @pytest.mark.parametrize("run", some(RUNS, less=2))
 @pytest.mark.parametrize("seed", range(often(5, less=1)))
-def test_versions_join_a_run_wherever_it_stands(corpus: dp.Corpus, run: str, seed: int) -> None:
+def test_versions_join_a_run_wherever_it_stands(corpus, run, seed):
     """What was served stays, and what follows is the same however it is come to."""
     draw = random.Random(f"{run} {seed}")
     with corpus.resume(run) as pinned:
@@ -174,7 +174,7 @@ def check_nominal_epochs(sampler: dp.Sampler, begins: list[int]) -> None:
 
 @thorough
 @pytest.mark.parametrize("run", RUNS)
-def test_ranks_let_the_same_join_and_may_change_in_number(corpus: dp.Corpus, run: str) -> None:
+def test_ranks_let_the_same_join_and_may_change_in_number(corpus, run):
     with corpus.resume(run) as sampler:
         taken(sampler, 5)
         sampler.save()
@@ -192,7 +192,7 @@ def test_ranks_let_the_same_join_and_may_change_in_number(corpus: dp.Corpus, run
         assert taken(alone, 8) == rows[12 * batch :]
 
 
-def test_anchors_that_a_join_cuts_off_are_counted_at_once_and_in_the_forecast(path: Path) -> None:
+def test_anchors_that_a_join_cuts_off_are_counted_at_once_and_in_the_forecast(path):
     with dp.resume(path, "triplets") as sampler:
         anchors = {
             (row["source"], row["recipe"]): row["anchors"]
@@ -209,7 +209,7 @@ def test_anchors_that_a_join_cuts_off_are_counted_at_once_and_in_the_forecast(pa
         assert any(said in warning for warning in sampler.forecast().warnings)
 
 
-def test_a_source_that_came_since_takes_the_recipes_that_are_given(path: Path) -> None:
+def test_a_source_that_came_since_takes_the_recipes_that_are_given(path):
     with dp.resume(path, "triplets", version="newest", recipes=[PAIR, BACK]) as sampler:
         assert any("'c' 0." in note and "(pair, back)" in note for note in sampler.notes)
         mixed = sampler.served(0, 300)
@@ -222,7 +222,7 @@ def test_a_source_that_came_since_takes_the_recipes_that_are_given(path: Path) -
         assert seen <= {0, 1, 2, 3}
 
 
-def test_versions_that_a_run_cannot_take(path: Path) -> None:
+def test_versions_that_a_run_cannot_take(path):
     with dp.resume(path, "triplets", version="newest") as sampler:
         taken(sampler, 5)
         sampler.save()
@@ -246,7 +246,7 @@ def test_versions_that_a_run_cannot_take(path: Path) -> None:
 
 
 @thorough
-def test_records_that_were_removed_come_no_more(path: Path) -> None:
+def test_records_that_were_removed_come_no_more(path):
     with dp.resume(path, "triplets") as sampler:
         sampler.move(3 * BATCH)
         sampler.save()
@@ -267,7 +267,7 @@ def test_records_that_were_removed_come_no_more(path: Path) -> None:
         assert taken(sampler, 40) == expected
 
 
-def test_the_command_line_lets_text_join(path: Path) -> None:
+def test_the_command_line_lets_text_join(path):
     sample = ("sample", path, "--run", "triplets", "--resume", "--steps", 3, "--save")
     ok(*sample)
     ok(*sample, "--version", "newest")
@@ -318,7 +318,7 @@ def grow(corpus: dp.Corpus) -> None:
     ingest(corpus, "new", 0, NEW)
 
 
-def test_judged_pairs_and_prefixes_of_both_versions(judged: dp.Corpus) -> None:
+def test_judged_pairs_and_prefixes_of_both_versions(judged):
     columns = ["anchor", "other", "label", "anchor_record_id", "other_record_id", "source"]
     how: dict[str, Any] = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
     steps, more = 3, 30
@@ -360,7 +360,7 @@ SET_OF = dict(some({"error": "all", "drop": "some", "null": "some"}.items(), les
 
 
 @thorough
-def test_vectors_of_both_versions(judged: dp.Corpus) -> None:
+def test_vectors_of_both_versions(judged):
     embed(judged, "all")
     embed(judged, "some", LACKING[0])  # 1, 10, 11, …
     before: dict[str, list[Any]] = {}
@@ -400,7 +400,7 @@ def test_vectors_of_both_versions(judged: dp.Corpus) -> None:
 
 
 @thorough
-def test_a_recipe_that_finds_nothing_any_more_is_told(judged: dp.Corpus) -> None:
+def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
     names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
     text = dp.role("context")
     recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]

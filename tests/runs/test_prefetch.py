@@ -63,7 +63,7 @@ def _interrupted(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
+def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path):
     toy_corpus(tmp_path / "c.duckdb", 60).close()
     before = sorted(path.name for path in tmp_path.iterdir())
     for leaving in LEAVINGS.values():
@@ -76,7 +76,7 @@ def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefetch", some([4, 0, 1], less=1))
-def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path: Path, prefetch: int) -> None:
+def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path, prefetch):
     with toy_corpus(tmp_path / "c.duckdb", 80) as corpus:
         whole = corpus.sampler(batch_size=8)
         expected = [next(whole).table for _ in range(LAST + 1)]
@@ -92,7 +92,7 @@ def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path: Path, prefet
             sampler.save()
 
 
-def test_waits_for_blocks_are_in_the_metrics(tmp_path: Path) -> None:
+def test_waits_for_blocks_are_in_the_metrics(tmp_path):
     def figures(sampler: dp.Sampler) -> tuple[float, ...]:
         names = ("blocks_ready", "waits", "seconds_waited")
         return tuple(sampler.metrics()[f"prefetch/{name}"] for name in names)

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -47,9 +46,7 @@ def laid_end_to_end(batches: Sequence[dp.Batch]) -> pa.Table:
 
 
 @pytest.mark.parametrize("world_size", some([16, 5, 7, 9, 48], less=1))
-def test_numbers_of_ranks_that_do_not_divide_are_refused(
-    corpus: dp.Corpus, tmp_path: Path, world_size: int
-) -> None:
+def test_numbers_of_ranks_that_do_not_divide_are_refused(corpus, tmp_path, world_size):
     state = tmp_path / "state.duckdb"
     sizes = "1, 2, 3, 4, 6, 8, 12, 24"
     sampler = corpus.sampler(recipes=[PAIR], batch_size=TOTAL, state=state)
@@ -88,7 +85,7 @@ def test_numbers_of_ranks_that_do_not_divide_are_refused(
         less=2,
     ),
 )
-def test_remainders(tmp_path: Path, rows: int, world_size: int, size: int, epochs: int) -> None:
+def test_remainders(tmp_path, rows, world_size, size, epochs):
     counts = {"a": rows} | ({"b": 3} if rows % 3 else {})
     with titled(tmp_path / "toy.duckdb", counts) as corpus:
         arguments: dict[str, Any] = {
@@ -123,9 +120,7 @@ def test_remainders(tmp_path: Path, rows: int, world_size: int, size: int, epoch
             assert marks == [False] * min(total, len(marks)) + [True] * max(0, len(ids) - total)
 
 
-def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_path):
     """Its last batch was short: the next one begins where that ended."""
     state = tmp_path / "state.duckdb"
     how: dict[str, Any] = {"recipes": [PAIR], "swap": False, "columns": ["anchor_record_id"]}
@@ -140,9 +135,7 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
 
 
 @pytest.mark.parametrize("more", some([{"kind": "pairs", "negatives": 4}, {}], less=1))
-def test_a_rank_plans_its_own_positions_only(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
-) -> None:
+def test_a_rank_plans_its_own_positions_only(corpus, monkeypatch, more):
     planned: list[int] = []
     draws = PartPlanner._draws
 
@@ -168,7 +161,7 @@ def test_a_rank_plans_its_own_positions_only(
     assert planned == []
 
 
-def test_ranks_stay_one_run_wherever_they_go(corpus: dp.Corpus) -> None:
+def test_ranks_stay_one_run_wherever_they_go(corpus):
     draw = random.Random(5)
     (alone,), ranks = (opened(corpus, size, recipes=[PAIR], swap=True) for size in (1, 3))
     for _ in range(90):

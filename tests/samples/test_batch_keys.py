@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -87,9 +86,7 @@ RUNS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("rule", "given"), some(product(RULES, RUNS), less=8), ids=lambda of: str(of)[:40]
 )
-def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(
-    corpus: dp.Corpus, rule: tuple[str, int], given: dict[str, Any]
-) -> None:
+def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, rule, given):
     by, several = rule
     recipes = [
         dp.TripletRecipe(name, anchor, positive, dp.role("context"), weight=weight)
@@ -182,12 +179,12 @@ def _buckets(corpus: dp.Corpus) -> dict[str, int]:
         ({"batch_by": "length", "no_duplicates": "group", "batch_size": 96}, "at most"),
     ],
 )
-def test_wrong_keys_are_refused(corpus: dp.Corpus, given: dict[str, Any], message: str) -> None:
+def test_wrong_keys_are_refused(corpus, given, message):
     with pytest.raises(DuckpletsError, match=message):
         corpus.sampler(**{"batch_size": SIZE, **given})
 
 
-def test_tables_of_keys_are_checked_stored_and_pinned(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_tables_of_keys_are_checked_stored_and_pinned(corpus, tmp_path):
     ids = ["a/1", "a/2", "b/1", "z/9"]
     wrong: list[tuple[Any, str]] = [
         ({"record_id": ids}, "it needs 'key'"),
@@ -222,9 +219,7 @@ def test_tables_of_keys_are_checked_stored_and_pinned(corpus: dp.Corpus, tmp_pat
         corpus.resume(state=state)
 
 
-def test_a_saved_run_keeps_its_keys_when_others_get_their_name_or_a_version_joins(
-    tmp_path: Path,
-) -> None:
+def test_a_saved_run_keeps_its_keys_when_others_get_their_name_or_a_version_joins(tmp_path):
     def source(first: int, stop: int) -> dp.MemorySource:
         rows = [
             {"id": str(n), "q": f"asks {n}", "a": f"answers {n}", "topic": f"t{n % 3}"}

@@ -71,9 +71,7 @@ def sampled(
     ("name", "size", "negatives"),
     some([(name, *size) for name in CASES for size in ((24, 1), (60, 4))], less=2),
 )
-def test_negatives_are_legal_whatever_was_mined(
-    corpora: dict[int, dp.Corpus], name: str, size: int, negatives: int
-) -> None:
+def test_negatives_are_legal_whatever_was_mined(corpora, name, size, negatives):
     corpus = corpora[size]
     rules, pieces = plain_rules(corpus, name), pieces_of(corpus)
     windows: dict[tuple[str, int, str], list[Piece]] = defaultdict(list)
@@ -142,9 +140,7 @@ def legal_rows(rules: Rules, seed: int, most: int = 9) -> Rows:
 
 @pytest.mark.parametrize("name", some(["plain", "any", "topic"], less=1))
 @pytest.mark.parametrize(("negatives", "rotation"), some([(2, 99), (1, 99), (3, 4)], less=2))
-def test_rotation_uses_every_candidate_in_its_turn(
-    corpora: dict[int, dp.Corpus], name: str, negatives: int, rotation: int
-) -> None:
+def test_rotation_uses_every_candidate_in_its_turn(corpora, name, negatives, rotation):
     corpus = corpora[60]
     rules = plain_rules(corpus, name)
     recipe = recipe_of(name, dp.bm25(range_max=rotation), weight=negatives)
@@ -170,9 +166,7 @@ def test_rotation_uses_every_candidate_in_its_turn(
     assert len(starts) > 2, "every section begins with the same one"
 
 
-def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(
-    corpora: dict[int, dp.Corpus],
-) -> None:
+def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(corpora):
     corpus = corpora[60]
     rules = plain_rules(corpus, "plain")
     recipe = recipe_of("plain", dp.bm25(weight="score", range_max=5))
@@ -201,7 +195,7 @@ def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(
             assert abs(share - weight / sum(weights)) < 0.06, (every, rank)
 
 
-def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]) -> None:
+def test_several_scorers_are_drawn_by_exact_shares(corpora):
     corpus = corpora[60]
     rules = plain_rules(corpus, "plain")
     recipe = dp.TripletRecipe("several", **CASES["plain"]["recipe"])
@@ -228,9 +222,7 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]
     assert {row["negative_by"] for row in newest} <= {"dense", "dense_fallback"}
 
 
-def test_anchors_without_candidates_draw_at_random_and_say_so(
-    corpora: dict[int, dp.Corpus],
-) -> None:
+def test_anchors_without_candidates_draw_at_random_and_say_so(corpora):
     found = list(
         samples(sampled(corpora[24], recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
     )

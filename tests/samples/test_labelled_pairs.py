@@ -85,7 +85,7 @@ CASES: dict[str, tuple[set[str], dict[str, Any], str]] = {
 mixed = reading(judged, **SIZES)  # with labels of 0 and 1, with grades, and with none
 
 
-def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed: dp.Corpus) -> None:
+def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed):
     for name, (sources, given, expected) in CASES.items():
         mixture = {source: float(source in sources) for source in SIZES}
         run = {"kind": "pairs", "batch_size": 6, "mixture": mixture, "run": name, **given}
@@ -106,9 +106,7 @@ def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed: dp.Corp
 
 
 @pytest.mark.parametrize("seed", range(often(40, less=2)))
-def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(
-    tmp_path: Path, seed: int
-) -> None:
+def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(tmp_path, seed):
     draw = random.Random(seed)
     kind = draw.choice(["binary", "graded"])
     size, batch = draw.choice([1, 2, 3, 7, 33, 64]), draw.choice([1, 3, 8])
@@ -131,7 +129,7 @@ def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(
         assert table["visits"].to_pylist() == [3.0]
 
 
-def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> None:
+def test_grades_make_all_labels_floats_and_the_run_says_so(mixed):
     how: dict[str, Any] = {"columns": COLUMNS, "mixture": "equal", "pairs": "labelled"}
     with mixed.sampler("pairs", batch_size=6, **how) as every:
         assert every.batch_at(0).table["label"].type == pa.float64()
@@ -141,7 +139,7 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> 
         assert "grades as given" in every.describe()
 
 
-def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path: Path) -> None:
+def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path):
     with judged(tmp_path / "c.duckdb", binary=60) as corpus:
         columns = ["anchor", "positive", "anchor_record_id", "positive_record_id"]
         for by in (None, "bm25"):
@@ -155,7 +153,7 @@ def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path: Path) -> N
         assert (pool["anchors"], pool["left_out"]) == (30, {"labelled negative": 30})
 
 
-def test_a_grade_is_a_positive_only_by_a_condition(tmp_path: Path) -> None:
+def test_a_grade_is_a_positive_only_by_a_condition(tmp_path):
     good = dp.TripletRecipe("good", ANCHOR, dp.role("context", "label >= 4"), CONTEXT)
     asks = dp.TripletRecipe("asks", dp.role("anchor", "label < 1"), CONTEXT, CONTEXT)
     with judged(tmp_path / "c.duckdb", graded=24) as corpus:

@@ -83,9 +83,7 @@ def kept_apart(corpus: dp.Corpus) -> dict[str, set[str]]:
     ("kind", "of", "crowd"),
     some(product(range(len(KINDS)), [(16, 42), (5, 1), (24, 7)], [0, 4, 30]), less=9),
 )
-def test_no_batch_has_a_text_near_an_anchor_of_another_sample(
-    tmp_path: Path, kind: int, of: tuple[int, int], crowd: int
-) -> None:
+def test_no_batch_has_a_text_near_an_anchor_of_another_sample(tmp_path, kind, of, crowd):
     size, seed = of
     if crowd == 30 and size == 24:
         size = 8  # of so many near texts no larger batch is free
@@ -113,7 +111,7 @@ def test_no_batch_has_a_text_near_an_anchor_of_another_sample(
         assert_resumes_everywhere(corpus.sampler(**given, apart=("judge", ABOVE)), often(4, less=2))
 
 
-def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path) -> None:
+def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
     with judged(tmp_path / "c.duckdb", 3, 30) as corpus:
         sampler = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
         assert "has not ranked a positive of 48 anchors" in "\n".join(sampler.notes)
@@ -140,9 +138,7 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path)
         ({"apart": ("judge", 0.9), "kind": "pairs", "pairs": "labelled"}, "labelled"),
     ],
 )
-def test_what_cannot_be_kept_apart_is_refused(
-    tmp_path: Path, given: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_kept_apart_is_refused(tmp_path, given, said):
     with (
         judged(tmp_path / "c.duckdb", 3, 4) as corpus,
         pytest.raises((dp.SamplerError, dp.StateMismatchError), match=said),
@@ -150,7 +146,7 @@ def test_what_cannot_be_kept_apart_is_refused(
         corpus.sampler(**{"recipes": [RECIPE], **given})
 
 
-def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path: Path) -> None:
+def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
     path = tmp_path / "c.duckdb"
     with judged(path, 3, 4) as corpus:
         sampler = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, apart=("judge", ABOVE))

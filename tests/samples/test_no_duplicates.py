@@ -80,7 +80,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[tuple[dp.Corpus, float]]:
 
 
 @pytest.mark.parametrize("kind", some(range(len(KINDS)), less=2))
-def test_one_text_in_many_records_ends_no_run(shared: tuple[dp.Corpus, float], kind: int) -> None:
+def test_one_text_in_many_records_ends_no_run(shared, kind):
     corpus, share = shared
     mixture = {"some": 1.0, "few": 0}
     arguments = {**KINDS[kind], "batch_size": 24, "epochs": 2, "mixture": mixture}
@@ -141,9 +141,7 @@ def sized(path: Path) -> dp.Corpus:
 small = reading(sized)
 
 
-def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_would_do(
-    small: dp.Corpus,
-) -> None:
+def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_would_do(small):
     for sources, arguments, most in some(LARGEST, less=4):
         mixture = {name: SMALL[name][0] for name in sources}
         shared = {**arguments, "no_duplicates": True, "mixture": mixture}
@@ -157,7 +155,7 @@ def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_w
         assert len(next(small.sampler(**shared, batch_size=1))) == 1
 
 
-def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small: dp.Corpus) -> None:
+def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small):
     arguments: dict[str, Any] = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
     arguments |= {"no_duplicates": True}
     few = {"many": 0, "b": 1}
@@ -224,9 +222,7 @@ families = reading(grouped)
     ("apart", "kind", "batch"),
     some(product(APART, range(len(OF_FAMILIES)), [(20, 42), (7, 1), (13, 5)]), less=6),
 )
-def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
-    families: dp.Corpus, apart: str, kind: int, batch: tuple[int, int]
-) -> None:
+def test_no_batch_has_two_of_a_family_and_every_anchor_comes(families, apart, kind, batch):
     size, seed = batch
     given = {**OF_FAMILIES[kind], "batch_size": size, "epochs": 2, "seed": seed}
     sampler, plain = families.sampler(**given, no_duplicates=apart), families.sampler(**given)
@@ -242,7 +238,7 @@ def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
     assert_resumes_everywhere(families.sampler(**given, no_duplicates=apart), often(5, less=3))
 
 
-def test_what_is_no_value_of_records_is_refused(families: dp.Corpus) -> None:
+def test_what_is_no_value_of_records_is_refused(families):
     size = len({*FAMILY.values()})
     for apart, error, said in [
         ("negative", dp.SamplerError, r"'negatives', 'group', or a value of records .*n negative"),
@@ -307,9 +303,7 @@ CASES_OF: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", some(range(len(CASES_OF)), less=2))
 @pytest.mark.parametrize("seed", range(often(12, less=1)))
-def test_negatives_differ_and_anchors_keep_their_order(
-    repeating: dict[str, dp.Corpus], case: int, seed: int
-) -> None:
+def test_negatives_differ_and_anchors_keep_their_order(repeating, case, seed):
     name, arguments = CASES_OF[case]
     negatives, kind = arguments.get("negatives", 1), arguments.get("kind", "triplets")
     plain = repeating[name].sampler(**arguments, seed=seed, run="plain")
@@ -328,7 +322,7 @@ def test_negatives_differ_and_anchors_keep_their_order(
 
 
 @thorough
-def test_a_corpus_is_served_down_to_its_last_legal_negative(small: dp.Corpus) -> None:
+def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
     """Every batch needs each text that is none of its own; a larger one is told of this one."""
     for source, batch, negatives in [("c", 3, 2), ("d", 4, 2), ("d", 6, 1)]:
         shared: dict[str, Any] = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
@@ -343,9 +337,7 @@ def test_a_corpus_is_served_down_to_its_last_legal_negative(small: dp.Corpus) ->
         assert f"lower negatives, or batch_size to at most {batch} for all ranks" in str(e.value)
 
 
-def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(
-    repeating: dict[str, dp.Corpus], tmp_path: Path
-) -> None:
+def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(repeating, tmp_path):
     corpus, (_, arguments), state = repeating["guarded"], CASES_OF[-1], tmp_path / "s.duckdb"
     how = arguments | {"negatives": 1, "batch_size": 8, "columns": ["anchor", "negative_by"]}
     sampler = corpus.sampler(**how, no_duplicates="negatives", state=state)

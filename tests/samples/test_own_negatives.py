@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from conftest import Golden
 from corpora import negative_slots, rows_of
 from effort import often, some
 from frozen_runs import titled
@@ -109,9 +108,7 @@ pairs = reading(windowed)
     ("per", "negatives"),
     some([("record", 1), ("record", 2), ("chunk", 1), ("chunk", 2)], less=2),
 )
-def test_negatives_are_legal_texts_of_the_anchors_own_record(
-    pairs: dp.Corpus, per: Any, negatives: int
-) -> None:
+def test_negatives_are_legal_texts_of_the_anchors_own_record(pairs, per, negatives):
     rows = pairs.sql(
         "SELECT r.record_id, s.role, substring(s.text, c.start + 1, c.length) AS text "
         "FROM chunks c JOIN sections s USING (section_key) "
@@ -131,7 +128,7 @@ def test_negatives_are_legal_texts_of_the_anchors_own_record(
         assert set(texts) <= allowed[row["anchor_record_id"]] - own[row["anchor_record_id"]]
 
 
-def test_every_negative_says_so_and_ranked_ones_are_refused(pairs: dp.Corpus) -> None:
+def test_every_negative_says_so_and_ranked_ones_are_refused(pairs):
     _, rows = served(pairs, 1, 2, recipes=[CHOSEN])
     assert {row[f"negative{slot}_by"] for row in rows for slot in ("_1", "_2")} == {"same_record"}
     told = "takes those of the anchor's own"
@@ -144,9 +141,7 @@ def test_every_negative_says_so_and_ranked_ones_are_refused(pairs: dp.Corpus) ->
 @pytest.mark.parametrize(
     ("rejected", "negatives"), some([(1, 1), (3, 1), (4, 2), (3, 2), (5, 3)], less=2)
 )
-def test_visits_go_through_all_rejected_replies_in_turn(
-    rejected: int, negatives: int, tmp_path: Path
-) -> None:
+def test_visits_go_through_all_rejected_replies_in_turn(rejected, negatives, tmp_path):
     bad = {
         "ask": [f"bad {i}" for i in range(rejected)],
         "ask more": ["ill"] * 2 + [f"worse {i}" for i in range(rejected)],
@@ -167,8 +162,8 @@ def test_visits_go_through_all_rejected_replies_in_turn(
 
 
 def test_defaults_of_pairs_what_finds_rejected_replies_and_draws_that_never_change(
-    tmp_path: Path, golden: Golden
-) -> None:
+    tmp_path, golden
+):
     assert default_recipes("pairs")[0] == replace(CHOSEN, weight=0.75)
     compiled = compile_pool(CHOSEN, source="it's", split="train", version=3)
     golden("sql/pairs_chosen_rejected.sql", compiled.sql() + ";\n")
@@ -199,7 +194,7 @@ def test_defaults_of_pairs_what_finds_rejected_replies_and_draws_that_never_chan
 
 @pytest.mark.parametrize("negatives", some([2, 1, 3], less=1))
 @pytest.mark.parametrize("seed", range(often(9, less=1)))
-def test_every_negative_is_given_or_marked(tmp_path: Path, negatives: int, seed: int) -> None:
+def test_every_negative_is_given_or_marked(tmp_path, negatives, seed):
     records = some_records(40, seed)
     own = {f"ready/r{i}": texts for i, texts in enumerate(records)}
     every = {text for _, _, rejected in records for text in rejected}
@@ -236,7 +231,7 @@ def test_every_negative_is_given_or_marked(tmp_path: Path, negatives: int, seed:
         assert sampler.metrics()["data/ready/fallbacks"] == lacking
 
 
-def test_dropping_leaves_them_out_and_counts_them(tmp_path: Path) -> None:
+def test_dropping_leaves_them_out_and_counts_them(tmp_path):
     records = [
         ([f"ask {i}"], [f"good {i}"], [f"bad {i} {n}" for n in range(i % 3)]) for i in range(12)
     ]
@@ -256,9 +251,7 @@ def test_dropping_leaves_them_out_and_counts_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("negatives", some([3, 1], less=1))
-def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(
-    tmp_path: Path, negatives: int
-) -> None:
+def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(tmp_path, negatives):
     sizes = {"one": 1, "three": 3, "many": 30}
     lending = dp.TripletRecipe("wide", ANCHOR, CONTEXT, CONTEXT, negatives_from="split")
     with titled(tmp_path / "c.duckdb", sizes) as corpus:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Golden
 from corpora import counts_of, odd_corpus
 from effort import often, some
 from prebuilt import copying, toy_corpus
@@ -75,7 +74,7 @@ VARIED = Prefix(0.7, [ABC, [Field("d", ["p", "q"], 0.75)]])
 
 
 @pytest.mark.parametrize("seed", some([3, 20], less=1))
-def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) -> None:
+def test_frequencies_agree_with_the_probabilities(corpus, seed):
     set_source(corpus, VARIED)
     slots = ("anchor", "positive", "negative")
     columns = [f"{slot}_prefix" for slot in slots]
@@ -124,7 +123,7 @@ RUNS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
-def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -> None:
+def test_a_prefix_changes_nothing_else(corpus, run):
     kind = run.get("kind", "triplets")
     slots = {"pairs": ["anchor", "other"], "texts": ["text"]}.get(kind, ["anchor", "positive"])
     ids = [*slots, *(f"{s}_{d}" for s in slots for d in ("prefix", "record_id", "tokens"))]
@@ -146,7 +145,7 @@ def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -
     assert counts_of(off) == counts_of(corpus.sampler(**run))
 
 
-def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None:
+def test_the_first_lines_never_change(corpus, golden):
     set_source(corpus, VARIED)
     set_source(corpus, NAMES, source=2)
     columns = [f"{slot}_prefix" for slot in ("anchor", "positive", "negative")]
@@ -157,7 +156,7 @@ def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None
     golden("order/prefixes.txt", "\n".join([*lines[:20], f"0 to 999: sha256 {digest}"]) + "\n")
 
 
-def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> None:
+def test_a_records_own_prefix_beats_that_of_its_source(corpus):
     set_source(corpus, Prefix(1.0, [[Field("of", "source")]]))
     give(
         corpus,
@@ -178,7 +177,7 @@ def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> Non
     assert min(met.values()) > 100
 
 
-def test_a_damaged_definition_of_a_record_is_said(corpus: dp.Corpus) -> None:
+def test_a_damaged_definition_of_a_record_is_said(corpus):
     give(corpus, {"a/r0": VARIED})
     for damage in ('{"probability": 1, "variants": []}', '{"variants": [[]]}'):
         corpus.database.rows("UPDATE record_prefixes SET definition = $new", {"new": damage})
@@ -186,7 +185,7 @@ def test_a_damaged_definition_of_a_record_is_said(corpus: dp.Corpus) -> None:
             list(itertools.islice(corpus.sampler("texts"), 20))
 
 
-def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
+def test_columns_are_those_of_the_record(tmp_path):
     names = ("id", "text", "day", "fam", "lang", "tags")
     rows: list[tuple[Any, ...]] = [
         (1, "one", "2024-05-07", " x  y ", "en", ["p", "q"]),
@@ -227,7 +226,7 @@ def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
         assert values == {f"{k}={v}" for k, every in declared[text].items() for v in every}
 
 
-def test_a_run_keeps_the_prefixes_of_its_version(tmp_path: Path) -> None:
+def test_a_run_keeps_the_prefixes_of_its_version(tmp_path):
     path = tmp_path / "toy.duckdb"
     with toy_corpus(path, 80) as corpus:
         set_source(corpus, NAMES)
@@ -246,7 +245,7 @@ def test_a_run_keeps_the_prefixes_of_its_version(tmp_path: Path) -> None:
         dp.resume(path)
 
 
-def test_prefixes_can_be_turned_off(corpus: dp.Corpus) -> None:
+def test_prefixes_can_be_turned_off(corpus):
     before = corpus.sampler(prefixes=False)
     bare = [b.table for b in itertools.islice(before, 5)]
     assert "prefixes" not in before.state_dict()["fingerprint"]
@@ -260,7 +259,7 @@ def test_prefixes_can_be_turned_off(corpus: dp.Corpus) -> None:
     on.load_state_dict(before.state_dict() | {"fingerprint": on.state_dict()["fingerprint"]})
 
 
-def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:
+def test_no_duplicates_looks_at_the_bare_text(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 200, 1, repeats=0.05) as corpus:
         set_source(corpus, Prefix(0.9, [[Field("n", [str(i) for i in range(99)])]]))
         slots = ("anchor", "positive", "negative")
@@ -315,7 +314,7 @@ def served(corpus: dp.Corpus, prefix: Prefix | None) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("most", some([8, 2, 9, 20, 60, 1], less=2))
-def test_prefix_and_text_are_no_longer_than_a_window(words: dp.Corpus, most: int) -> None:
+def test_prefix_and_text_are_no_longer_than_a_window(words, most):
     words.chunk(dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0))
     cut = alone = 0
     for plain, row in zip(served(words, None), served(words, LONG), strict=True):
@@ -340,7 +339,7 @@ def test_prefix_and_text_are_no_longer_than_a_window(words: dp.Corpus, most: int
     ("make", "most"),
     some(itertools.product([word_level, lossy, byte_level], [3, 12, 40]), less=2),
 )
-def test_with_a_tokenizer_file_too(words: dp.Corpus, tmp_path: Path, make: Any, most: int) -> None:
+def test_with_a_tokenizer_file_too(words, tmp_path, make, most):
     path = make(tmp_path / "tokenizer.json")
     words.chunk(dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0, tokenizer=str(path)))
     encode = encoder(path).encode

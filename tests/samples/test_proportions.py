@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +56,7 @@ def unit(row: dict[str, Any], who: str) -> tuple[Any, ...]:
     return (row[who], row["text_section"]) if who == "text_record_id" else (row[who],)
 
 
-def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path: Path) -> None:
+def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path):
     for seed in range(often(40, less=1)):
         rng = random.Random(seed)
         sizes = [rng.choice((3, 4, rng.randint(3, 30), rng.randint(3, 200))) for _ in range(4)]
@@ -73,7 +72,7 @@ def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path: Path)
                 sampler.close()
 
 
-def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path: Path) -> None:
+def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path):
     with dp.Corpus(tmp_path / "m.duckdb") as corpus:
         for name, size in (("few", 3), ("more", 11)):
             rows = [{"instruction": f"{name} {i}", "output": f"{name} {i}!"} for i in range(size)]
@@ -125,7 +124,7 @@ MEANT: list[tuple[Any, dict[str, int], str]] = [
 ]
 
 
-def test_what_a_mixture_means(whole: dp.Corpus, tmp_path: Path) -> None:
+def test_what_a_mixture_means(whole, tmp_path):
     for mixture, expected, told in MEANT:
         with opened(whole, mixture=mixture) as sampler:
             found = shares(sampler)
@@ -148,9 +147,7 @@ def test_what_a_mixture_means(whole: dp.Corpus, tmp_path: Path) -> None:
     assert shares(opened(whole, mixture=file)) == pytest.approx(ALIKE, abs=1)
 
 
-def test_what_is_not_named_is_left_out_and_named_in_a_note(
-    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_what_is_not_named_is_left_out_and_named_in_a_note(corpus, caplog, tmp_path):
     note = "does not name 'b': nothing is drawn from there"
     file = tmp_path / "m.toml"
     file.write_text("".join(f'[[data.datasets]]\nname = "{name}"\n' for name in "ac"))
@@ -169,7 +166,7 @@ def test_what_is_not_named_is_left_out_and_named_in_a_note(
     assert "SOURCE=WEIGHT" in usage("sample", corpus.path, "--mixture", "equa")
 
 
-def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:
+def test_a_saved_run_keeps_what_a_word_meant(corpus):
     sampler = opened(corpus, mixture="proportional")
     sampler.move(3 * 4)
     sampler.save()
@@ -186,7 +183,7 @@ def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:
         assert {name for _ in range(9) for name in next(resumed)["source"]} == {"b", "c"}
 
 
-def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
+def test_shares_are_those_of_the_version_that_joins(corpus):
     sampler = opened(corpus)
     sampler.move(16)
     sampler.save()
@@ -203,7 +200,7 @@ def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
         assert again.served(16, 16 + 128) == later
 
 
-def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus: dp.Corpus) -> None:
+def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus):
     mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(2, {"a": 5}), dp.Phase(50, {"c": 4})])
     sampler = opened(corpus, mixture=mixture)
     assert sampler.mixture == mixture
@@ -216,7 +213,7 @@ def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus:
         next(sampler)
     for wrong in (0, -1, float("nan"), "2"):
         with pytest.raises(dp.MixtureError, match="temperature"):
-            sampler.set_weights({}, temperature=wrong)  # type: ignore[arg-type]
+            sampler.set_weights({}, temperature=wrong)
     sampler.save()
     served = sampler.served(0, 240)
     found = Counter(served["source"].to_pylist()[3 * 4 : 50 * 4])

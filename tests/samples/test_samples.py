@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,9 +150,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         for size in (SIZES if THOROUGH else SIZES[number % 3 : number % 3 + 1])
     ],
 )
-def test_triplets_follow_the_rules(
-    corpora: Callable[..., dp.Corpus], number: int, count: int, repeats: float, negatives: int
-) -> None:
+def test_triplets_follow_the_rules(corpora, number, count, repeats, negatives):
     case = CASES[number]
     for seed in range(often(3, less=1)):
         corpus = corpora(count, seed, repeats)
@@ -235,7 +232,7 @@ def check_epochs(
 odd = reading(odd_corpus, 40, 3)
 
 
-def test_every_column_that_there_is_can_be_asked_for(odd: dp.Corpus) -> None:
+def test_every_column_that_there_is_can_be_asked_for(odd):
     for arguments in ({}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}):
         with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
             odd.sampler(**arguments, columns=["nothing"])
@@ -249,7 +246,7 @@ def test_every_column_that_there_is_can_be_asked_for(odd: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("arguments", some([{}, {"kind": "texts"}], less=1), ids=str)
-def test_columns_tell_which_chunk_a_text_is(odd: dp.Corpus, arguments: dict[str, Any]) -> None:
+def test_columns_tell_which_chunk_a_text_is(odd, arguments):
     slots = odd.sampler(**arguments).text_columns
     whats = ("kind", "overlap", "start", "length", "start_ratio", "record_id", "section")
     columns = [*slots, *(f"{slot}_{what}" for slot in slots for what in whats)]
@@ -311,7 +308,7 @@ def nearest(windows: list[Window], days: int, *, other_sources: bool) -> dict[st
 
 
 @pytest.mark.parametrize("days", some([3, 0, 400, -5], less=1))
-def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> None:
+def test_near_date_takes_the_nearest_other_record(tmp_path, days):
     with odd_corpus(tmp_path / "c.duckdb", 40, 1, sources=2) as corpus:
         recipe = dp.TripletRecipe("near", ANCHOR, dp.near_date(days), CONTEXT)
         expected = nearest(train(corpus), days, other_sources=True)
@@ -326,7 +323,7 @@ def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> 
             assert row["negative_record_id"] == expected[row["anchor_record_id"]]
 
 
-def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path) -> None:
+def test_question_answer_mismatch_never_answers_the_same_question(tmp_path):
     records = [{"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)]
     with dp.Corpus(tmp_path / "qa.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(records, anchor="q", positive="a", id="id"), name="qa")
@@ -341,7 +338,7 @@ def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path
         assert any(question[row["negative"]] == row["anchor"] for row in plain)
 
 
-def test_positives_rotate_and_meet_every_anchor_window(tmp_path: Path) -> None:
+def test_positives_rotate_and_meet_every_anchor_window(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 12, 4, repeats=0.0) as corpus:
         recipe = dp.TripletRecipe("pairs", ANY, CONTEXT, ANY)
         groups = by_record(train(corpus))
@@ -362,7 +359,7 @@ def test_positives_rotate_and_meet_every_anchor_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("negatives", some([2, 1], less=1))
-def test_pairs_are_the_triplets_taken_apart(odd: dp.Corpus, negatives: int) -> None:
+def test_pairs_are_the_triplets_taken_apart(odd, negatives):
     columns = ["anchor", "positive", *negative_slots(negatives)]
     triplets = odd.sampler(negatives=negatives, columns=columns)
     pairs = odd.sampler("pairs", negatives=negatives, batch_size=7)
@@ -376,7 +373,7 @@ def test_pairs_are_the_triplets_taken_apart(odd: dp.Corpus, negatives: int) -> N
     assert pairs.epoch_length == triplets.epoch_length * (1 + negatives)
 
 
-def test_weights_of_samples(tmp_path: Path) -> None:
+def test_weights_of_samples(tmp_path):
     long = " ".join(f"w{i}" for i in range(40))
     records = [
         {"t": f"title {i}", "b": f"{i} {long}", "trust": 0.2 + 0.6 * (i % 2)} for i in range(8)

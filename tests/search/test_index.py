@@ -102,7 +102,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> dp.Corpus:
 
 
 @pytest.mark.parametrize("terms", some(SETTINGS, less=3))
-def test_an_index_holds_what_create_fts_index_counts(odd: dp.Corpus, terms: Terms) -> None:
+def test_an_index_holds_what_create_fts_index_counts(odd, terms):
     database = odd.database
     index.refresh(database, terms=terms)
     found = index.current(database, "odd", "train")
@@ -129,7 +129,7 @@ def test_an_index_holds_what_create_fts_index_counts(odd: dp.Corpus, terms: Term
     assert found.terms == terms
 
 
-def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path: Path) -> None:
+def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path):
     corpus = small(tmp_path / "c.duckdb", 0.6, indexed=False)
     database = corpus.database
     pairs = [(name, split) for name in "ab" for split in ("train", "validation")]
@@ -163,9 +163,7 @@ def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path: Path) -> None:
 
 
 @thorough
-def test_an_interrupted_build_leaves_the_corpus_usable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_build_leaves_the_corpus_usable(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "_SECTIONS", 5)
     database = small(tmp_path / "c.duckdb", indexed=False).database
 
@@ -195,13 +193,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_settings_are_refused() -> None:
+def test_wrong_settings_are_refused():
     for settings, message in WRONG:
         with pytest.raises(RecipeError, match=re.escape(message)):
             Terms(**settings)
 
 
-def test_sources_and_splits_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_sources_and_splits_that_are_not_there_are_refused(tmp_path):
     corpus = dp.Corpus(tmp_path / "c.duckdb")
     ingest(corpus, named(20, 0), "news")
     with pytest.raises(SplitError, match="duckplets split"):

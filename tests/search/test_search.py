@@ -75,9 +75,7 @@ def sections(corpus: dp.Corpus, **scope: str) -> dict[tuple[str, int], str]:
         less=2,
     ),
 )
-def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
-    corpus: dp.Corpus, scope: dict[str, str]
-) -> None:
+def test_scores_are_those_of_match_bm25_and_equals_come_by_id(corpus, scope):
     texts = sections(corpus, **scope)
     reference = peer(dict(enumerate(texts.values())), Terms())
     keys = list(texts)
@@ -95,7 +93,7 @@ def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
 
 
 @thorough
-def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
+def test_threads_change_no_bit(path, corpus):
     asked = "fox running title the 42 日本語"
     expected = search(corpus.database, asked, 1000)["score"].to_pylist()
     for threads in (1, 8):
@@ -112,7 +110,7 @@ def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
 
 
 @thorough
-def test_sources_with_other_settings_are_asked_by_them(copy: dp.Corpus) -> None:
+def test_sources_with_other_settings_are_asked_by_them(copy):
     database = copy.database
     other = Terms(stemmer="none", stop_words=["the"])
     index.refresh(database, terms=other, source="right")
@@ -157,7 +155,7 @@ def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Ter
     assert {key[0].split("/")[0] for key in got} == set(settings)
 
 
-def test_any_text_may_be_asked_for(corpus: dp.Corpus) -> None:
+def test_any_text_may_be_asked_for(corpus):
     words = ["", " \n", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"]
     for asked in ["'; DROP TABLE records; --", *words]:
         found = search(corpus.database, asked)
@@ -165,7 +163,7 @@ def test_any_text_may_be_asked_for(corpus: dp.Corpus) -> None:
         assert found.num_rows == 0, asked
 
 
-def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
+def test_indexes_of_the_scope_are_built_first(copy):
     database = copy.database
     ingest(copy, ["a fresh fox", "another fresh fox", "fresh"] * 5, "third")
     unfit = index.stale(database)
@@ -186,20 +184,20 @@ def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
         assert search(database, "fresh").num_rows == 0
 
 
-def test_what_is_wrong_is_refused_with_what_is_near(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_what_is_wrong_is_refused_with_what_is_near(corpus, tmp_path):
     with pytest.raises(SamplerError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
         search(corpus.database, "fox", source="lef")
     with pytest.raises(SplitError, match="split='trian'"):
         search(corpus.database, "fox", split="trian")
     with pytest.raises(SamplerError, match="text=None"):
-        search(corpus.database, None)  # type: ignore[arg-type]
+        search(corpus.database, None)
     with dp.Corpus(tmp_path / "new.duckdb") as new:
         ingest(new, ["fox"], "a")
         with pytest.raises(SplitError, match="duckplets split"):
             search(new.database, "fox")
 
 
-def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) -> None:
+def test_snippets_are_whole_words_around_the_first_that_fits(corpus):
     vocabulary = Vocabulary(Terms())
     vocabulary.read(pa.array(["running fox cafe"]))
     vocabulary.fix()
@@ -229,7 +227,7 @@ SCOPES = [{}, {"source": "right", "split": "train"}, {"source": "left"}, {"split
 
 
 @pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here")
-def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Corpus) -> None:
+def test_the_duckdb_cli_searches_without_an_extension(path, corpus):
     corpus.close()
     for scope in some(SCOPES, less=2):
         given = "".join(f", {name} := '{value}'" for name, value in scope.items())
@@ -245,7 +243,7 @@ def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Cor
     assert (whole["n"], none["n"]) == (10, 0)
 
 
-def test_search_prints_a_table_or_json(path: Path, tmp_path: Path) -> None:
+def test_search_prints_a_table_or_json(path, tmp_path):
     table = ok("search", path, "running foxes", "--k", "3")
     assert re.match(r"score +record +split +role +text\n", table)
     assert len(table.splitlines()) == 4

@@ -283,7 +283,7 @@ def test_the_command_line_imports_from_the_working_directory_and_warns(caplog):
     assert cli(*command, "own_package.convert:late", "--preview", "1").exit_code == 0
 
 
-def test_a_file_of_data_sets_may_name_one(folder: Path, reader, caplog) -> None:
+def test_a_file_of_data_sets_may_name_one(folder, reader, caplog):
     good = "faq: {file_name: r.jsonl, converter: 'own_package.convert:Kinds.pair'}\n"
     wrong = "other: {file_name: r.jsonl, converter: 'own_nowhere:rows'}\n"
     Path("sets.yaml").write_text(good + wrong)
@@ -316,7 +316,7 @@ WRONG = {
 
 
 @_each("name", WRONG)
-def test_what_cannot_be_imported_is_named(name: str, folder: Path) -> None:
+def test_what_cannot_be_imported_is_named(name, folder):
     registry.search_first(str(folder))
     before = list(sys.path)
     with pytest.raises(SourceError, match=WRONG[name]) as caught:
@@ -325,7 +325,7 @@ def test_what_cannot_be_imported_is_named(name: str, folder: Path) -> None:
     assert sys.path in (before, [*before, str(folder)])
 
 
-def test_a_registered_name_comes_first_and_the_folder_last(folder: Path, monkeypatch) -> None:
+def test_a_registered_name_comes_first_and_the_folder_last(folder, monkeypatch):
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "own_late.py").write_text("rows = None\n")

@@ -276,8 +276,8 @@ NO_SOURCES: list[tuple[Any, str]] = [
     (5, "int has no batches(): a source has a name and batches(cursor)"),
     (NoName(), "NoName has no name: a source has a name and batches(cursor)"),
     (Paged, "Paged is a class: give an object, Paged(…)"),
-    (Given([], "x"), "Given.batches is no method"),  # type: ignore[arg-type]
-    (Given(lambda _: [], 5), "Given has name=5"),  # type: ignore[arg-type]
+    (Given([], "x"), "Given.batches is no method"),
+    (Given(lambda _: [], 5), "Given has name=5"),
     (Paged([], trust=3), "trust=3: give a number from 0 to 1"),
     (Paged([], trust="w"), "source 'paged': trust='w': give a number"),
     (Paged([], mapping=["a"]), "source 'paged': mapping=['a']: give a dictionary"),

@@ -12,13 +12,13 @@ DEFAULT = [f"{form}:0:1" for form in FORMS]
 
 
 @thorough
-def test_some_damaged_files() -> None:
+def test_some_damaged_files():
     assert tried(*DEFAULT, *some(FAILED, less=1)) == []
 
 
 @pytest.mark.skipif(not THOROUGH, reason="500 cases of each form take some minutes")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("form", FORMS)
-def test_many_damaged_files(form: str) -> None:
+def test_many_damaged_files(form):
     parts = [f"{form}:{first}:{first + 250}" for first in range(0, 500, 250)]
     assert [wrong for part in parts for wrong in tried(part)] == []

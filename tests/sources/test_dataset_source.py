@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from effort import often, some, thorough
 from hub_data import MOODS, flat, rows
-from hub_server import TOKEN, Hub
+from hub_server import TOKEN
 
 import duckplets
 from duckplets import MemorySource
@@ -63,7 +62,7 @@ def rest_of(source: Any, cursor: Any) -> list[Any]:
     return list(source.open(Database.reader(), json.loads(json.dumps(cursor))).batches)
 
 
-def test_the_rows_are_those_of_a_list_with_names_for_classes() -> None:
+def test_the_rows_are_those_of_a_list_with_names_for_classes():
     data = rows(200)
     for row in data:
         row["mood"] = MOODS[row["mood"]] if row["mood"] in (0, 1, 2) else None
@@ -90,7 +89,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", some(STREAMS, less=3))
-def test_from_every_mark_exactly_the_rest_is_read(name: str) -> None:
+def test_from_every_mark_exactly_the_rest_is_read(name):
     source: Any = DatasetSource(STREAMS[name](), **MAPPING)
     assert source.in_pieces
     items = whole_of(source)
@@ -106,7 +105,7 @@ def test_from_every_mark_exactly_the_rest_is_read(name: str) -> None:
             assert kept(items[:at]) + kept(rest[:again]) + last == whole
 
 
-def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path: Path) -> None:
+def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path):
     stream = in_memory(60).to_iterable_dataset(num_shards=2)
     for shuffled in (
         stream.shuffle(seed=1, buffer_size=10),
@@ -119,14 +118,14 @@ def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path: Path) -> N
         assert corpus.ingest(source, progress=False).added == 60
 
 
-def test_settings_tell_data_sets_apart_and_are_the_same_for_the_same() -> None:
+def test_settings_tell_data_sets_apart_and_are_the_same_for_the_same():
     one: Any = DatasetSource(in_memory(50), **MAPPING).settings()
     assert json.loads(json.dumps(one)) == DatasetSource(in_memory(50), **MAPPING).settings()
     assert one != DatasetSource(in_memory(51), **MAPPING).settings()
     assert one != DatasetSource(in_memory(50), text="key").settings()
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_what_is_wrong_is_told():
     both = datasets.DatasetDict({"train": in_memory(1), "test": in_memory(1)})
     for given, said in (
         ([1], "a list is no datasets.Dataset or IterableDataset"),
@@ -157,7 +156,7 @@ TEXTS = {
 
 
 @thorough
-def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub: Hub) -> None:
+def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub):
     hub.add("org/texts", TEXTS, private=True)
     source = HubSource("hf://org/texts/default/train text=text", token=TOKEN)
     items = whole_of(source)
@@ -173,7 +172,7 @@ def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub: Hub) -> None:
     assert [row["sections"][0]["text"] for row in every] == ["one", "two", *texts]
 
 
-def test_what_datasets_cannot_read_either_is_told(hub: Hub) -> None:
+def test_what_datasets_cannot_read_either_is_told(hub):
     hub.add("org/odd", {"data.xyz": b"?"})
     said = "hf://org/odd: data.xyz cannot be read by datasets either: "
     with pytest.raises(SourceError, match=said):

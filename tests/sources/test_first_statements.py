@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from effort import thorough
 from programs import said
 
@@ -39,6 +37,6 @@ for thread in threads:
 
 
 @thorough
-def test_threads_that_begin_together_make_the_same_statements(tmp_path: Path) -> None:
+def test_threads_that_begin_together_make_the_same_statements(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"id": "1", "text": "one"}\n{"id": "2", "text": "two"}\n')
     assert said("-c", PROGRAM, tmp_path).split() == ["2"] * 4

@@ -36,7 +36,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-class Tagged(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
+class Tagged(fsspec.get_filesystem_class("memory")):
     """Files in memory with an ETag each."""
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def filesystem(scheme: str) -> Any:
-    return stores.store_of(scheme, "texts")._files  # type: ignore[attr-defined]
+    return stores.store_of(scheme, "texts")._files
 
 
 def put(scheme: str, key: str, content: bytes) -> None:
@@ -117,7 +117,7 @@ MADE: list[Callable[[str], Any]] = [
 ]
 
 
-def test_objects_give_the_records_of_files(root: str, tmp_path: Path) -> None:
+def test_objects_give_the_records_of_files(root, tmp_path):
     for make in MADE:
         found = records(make(root))
         assert found == records(make(str(tmp_path / "files")))
@@ -146,7 +146,7 @@ def test_an_object_that_changes_before_or_while_it_is_read_is_refused(root, tmp_
         store.fetch(found, tmp_path / "here")
     monkeypatch.setattr(stores, "_RANGE", 50)
     (found,) = store.listed("csv/deep/1.csv", 1)
-    whole, left = store._files.cat_file, [3]  # type: ignore[attr-defined]
+    whole, left = store._files.cat_file, [3]
 
     def changing(*args: Any, **kwargs: Any) -> Any:
         left[0] -= 1
@@ -154,7 +154,7 @@ def test_an_object_that_changes_before_or_while_it_is_read_is_refused(root, tmp_
             put(scheme, found.path, b"y" * found.size)
         return whole(*args, **kwargs)
 
-    monkeypatch.setattr(store._files, "cat_file", changing)  # type: ignore[attr-defined]
+    monkeypatch.setattr(store._files, "cat_file", changing)
     with pytest.raises(dp.SourceError, match=r"csv/deep/1\.csv: (it has changed|there is no such)"):
         store.fetch(found, tmp_path / "here")
 
@@ -204,7 +204,7 @@ def test_what_a_store_answers_is_told_without_secrets(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is full")
-def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch):
     whole = SimpleNamespace(cat_file=lambda name, start, end: bytes(end - start))
     monkeypatch.setattr(stores, "_filesystem", lambda *_: whole)
     found = StoredObject("texts", "a.csv", 1 << 20, "1", "az")

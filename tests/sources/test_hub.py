@@ -15,7 +15,6 @@ import pyarrow.parquet
 import pytest
 from effort import THOROUGH
 from hub_data import MOODS, flat, items, jsonl, opened, parquet, read, rows
-from hub_server import Hub
 
 from duckplets import ArrowSource, CsvSource, JsonSource, ParquetSource
 from duckplets.errors import SourceError
@@ -63,7 +62,7 @@ FORMS: dict[str, tuple[Any, Callable[[list[dict[str, Any]]], bytes]]] = {
 }
 
 
-def test_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> None:
+def test_shards_give_the_rows_of_the_same_files(hub, tmp_path):
     mapping: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["key", "tags"]}
     for end, (kind, form) in FORMS.items():
         files = sharded(form, end)
@@ -130,7 +129,7 @@ def test_from_every_mark_exactly_the_rest_is_read(hub, form, end):
 
 
 @pytest.mark.usefixtures("small_tables")
-def test_going_on_reads_the_revision_it_began_with(hub: Hub) -> None:
+def test_going_on_reads_the_revision_it_began_with(hub):
     repo = hub.add("org/data", sharded(parquet, ".parquet"))
     source = HubSource(f"hf://org/data {KEYS}")
     whole = read(source)
@@ -149,7 +148,7 @@ def test_going_on_reads_the_revision_it_began_with(hub: Hub) -> None:
 
 
 @pytest.mark.usefixtures("small_tables")
-def test_keys_met_before_a_mark_are_known_after_it(hub: Hub) -> None:
+def test_keys_met_before_a_mark_are_known_after_it(hub):
     first = [{"Q": f"q{i}", "rare": "x"} for i in range(40)]
     later = [{"Q": f"q{i}", "q": "another"} for i in range(40, 100)]
     hub.add("org/data", {"train.jsonl": jsonl(first + later)})
@@ -158,7 +157,7 @@ def test_keys_met_before_a_mark_are_known_after_it(hub: Hub) -> None:
     assert resumed_everywhere(source) == 6
 
 
-def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
+def test_a_cursor_of_something_else_is_refused(hub):
     repo = hub.add("org/data", sharded(parquet, ".parquet"))
     source = HubSource(f"hf://org/data {KEYS}")
     with pytest.raises(SourceError, match="made by another version; discard it with restart=True"):
@@ -172,7 +171,7 @@ def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
 # ---- columns and labels
 
 
-def test_classes_go_by_their_names(hub: Hub) -> None:
+def test_classes_go_by_their_names(hub):
     data = [{"t": f"text {i}", "mood": mood} for i, mood in enumerate([0, 2, -1, None, 3, 1])]
     hub.add("org/data", {"train.parquet": parquet(data, labels=LABELS)})
     found = read(HubSource("hf://org/data text=t meta=mood"))
@@ -209,7 +208,7 @@ dataset_info:
 """
 
 
-def test_classes_go_by_the_names_in_the_card(hub: Hub) -> None:
+def test_classes_go_by_the_names_in_the_card(hub):
     values = [0, "1", "bearish", 9, -1, None, "furious", 2.0]
     data = [{"t": f"text {i}", "mood": mood} for i, mood in enumerate(values)]
     hub.add("org/data", {"README.md": CARD.encode(), "train.jsonl": jsonl(data)})
@@ -238,7 +237,7 @@ WRONG: list[tuple[tuple[str, ...], str, str]] = [
 ]
 
 
-def test_a_wrong_column_is_told_when_it_is_opened(hub: Hub) -> None:
+def test_a_wrong_column_is_told_when_it_is_opened(hub):
     made = {"a.parquet": parquet(rows(3)), "a.jsonl": jsonl(rows(3))}
     made["b.parquet"] = parquet([{"question": "q"}])
     for files, column, said in WRONG:
@@ -248,7 +247,7 @@ def test_a_wrong_column_is_told_when_it_is_opened(hub: Hub) -> None:
         assert said in str(error.value)
 
 
-def test_shards_without_rows_are_passed_by(hub: Hub) -> None:
+def test_shards_without_rows_are_passed_by(hub):
     out = io.BytesIO()
     pa.parquet.write_table(pa.schema([("question", pa.string())]).empty_table(), out)
     for end, some, none in (

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from email.utils import formatdate
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,7 +97,7 @@ SAID: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # what fails, what i
 ]
 
 
-def test_what_cannot_be_had_is_told(hub: Hub) -> None:
+def test_what_cannot_be_had_is_told(hub):
     hub.add("org/mine", FILES, private=True)
     hub.add("org/gated", FILES, gated=True)
     hub.add("org/off", FILES, disabled=True)
@@ -110,7 +109,7 @@ def test_what_cannot_be_had_is_told(hub: Hub) -> None:
         assert [each.times for each in hub.faults] in ([], [0], [4]), "what stays is tried once"
 
 
-def test_the_right_token_opens_what_is_private_or_gated(hub: Hub, monkeypatch: Any) -> None:
+def test_the_right_token_opens_what_is_private_or_gated(hub, monkeypatch):
     hub.add("org/mine", FILES, private=True)
     hub.add("org/gated", FILES, gated=True)
     for asked in (PRIVATE, GATED):
@@ -119,7 +118,7 @@ def test_the_right_token_opens_what_is_private_or_gated(hub: Hub, monkeypatch: A
     assert len(read(HubSource(PRIVATE["line"]))) == 290
 
 
-def test_what_is_gone_offline_or_no_address_is_told(hub: Hub, monkeypatch: Any) -> None:
+def test_what_is_gone_offline_or_no_address_is_told(hub, monkeypatch):
     cursor = {"rows": 1, "at": {"file": "train-00000.parquet", "row": 1}}
     cursor["of"] = {"revision": "0" * 40}
     with pytest.raises(SourceError, match=r"has no such revision .*; begin the ingest anew"):
@@ -139,7 +138,7 @@ def test_what_is_gone_offline_or_no_address_is_told(hub: Hub, monkeypatch: Any) 
     assert not hub.requests
 
 
-def test_no_network_is_told(hub: Hub, monkeypatch: Any) -> None:
+def test_no_network_is_told(hub, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -152,7 +151,7 @@ def test_no_network_is_told(hub: Hub, monkeypatch: Any) -> None:
     assert message().startswith("cannot reach http://no-such-host.invalid: ")
 
 
-def test_without_an_endpoint_the_hub_is_hugging_faces(monkeypatch: Any) -> None:
+def test_without_an_endpoint_the_hub_is_hugging_faces(monkeypatch):
     constants = importlib.import_module("huggingface_hub.constants")
     monkeypatch.setattr(constants, "ENDPOINT", "https://huggingface.co")
     monkeypatch.delattr("huggingface_hub.constants")  # as before anything has imported it
@@ -165,7 +164,7 @@ def test_without_an_endpoint_the_hub_is_hugging_faces(monkeypatch: Any) -> None:
 # ---- tries
 
 
-def test_what_passes_is_tried_again_waiting_longer_each_time(hub: Hub) -> None:
+def test_what_passes_is_tried_again_waiting_longer_each_time(hub):
     expected = read(HubSource(LINE))
     paths = ("GET /api/datasets/org/data$", "tree", "kept/.*train-00000")
     for path in paths:
@@ -225,7 +224,7 @@ def test_after_five_tries_it_gives_up_and_an_ingest_goes_on(hub, tmp_path, statu
     assert not hub.asked("kept/.*train-00000")
 
 
-def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub: Hub) -> None:
+def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub):
     big = jsonl(rows(300))
     hub.add("org/big", {"train.jsonl": big})
     expected = read(HubSource("hf://org/big text=question"))
@@ -240,7 +239,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub: Hub) -> None
         assert len(waits) == 3
 
 
-def test_what_is_not_what_was_listed_is_never_read(hub: Hub, tmp_path: Path) -> None:
+def test_what_is_not_what_was_listed_is_never_read(hub, tmp_path):
     hub.fail("kept/.*train-00000", times=5, garble=True)
     shown = message()
     assert "what arrived is not what the hub lists (5 tries)" in shown
@@ -267,7 +266,7 @@ def test_rows_before_a_shard_that_fails_are_given(hub):
 
 
 @pytest.mark.usefixtures("small_tables")
-def test_closing_stops_the_download_behind(hub: Hub) -> None:
+def test_closing_stops_the_download_behind(hub):
     hub.add("org/big", {f"train-{i}.jsonl": jsonl(rows(1000, i)) for i in range(2)})
     hub.fail("kept/.*train-1", times=5, status=500, headers={"Retry-After": "300"})
     batches = items(HubSource("hf://org/big text=question"))
@@ -322,7 +321,7 @@ def test_a_token_is_in_no_file_message_or_log(hub, tmp_path, monkeypatch, caplog
     assert not any(TOKEN.encode() in file.read_bytes() for file in files)
 
 
-def test_a_token_goes_to_the_hub_only_wherever_its_listings_lead(hub: Hub) -> None:
+def test_a_token_goes_to_the_hub_only_wherever_its_listings_lead(hub):
     with Hub() as other:
         hub.next_pages = other.url
         hub.add("org/data", {f"{i}.parquet": FILES["train-00001.parquet"] for i in range(7)})
@@ -346,7 +345,7 @@ ODD: list[tuple[str, bytes, str, str]] = [
 ]
 
 
-def test_an_odd_answer_is_told_with_its_address(hub: Hub) -> None:
+def test_an_odd_answer_is_told_with_its_address(hub):
     for where, body, link, said in ODD:
         hub.faults.clear()
         hub.fail(where, times=9, status=200, body=body, headers={"Link": link} if link else {})
@@ -357,7 +356,7 @@ def test_an_odd_answer_is_told_with_its_address(hub: Hub) -> None:
         assert f"({hub.url}/api/datasets/org/data" in shown
 
 
-def test_a_card_longer_than_it_is_listed_and_a_refusal_without_end(hub: Hub) -> None:
+def test_a_card_longer_than_it_is_listed_and_a_refusal_without_end(hub):
     hub.add("org/data", FILES | {"README.md": b"---\nlicense: mit\n---\n"})
     hub.fail("README", times=5, status=200, body=b"---\n" + b"x" * (8 << 20))
     assert "more arrived than the hub lists (5 tries)" in message()

@@ -81,7 +81,7 @@ FOUND: list[tuple[str, list[str], list[str]]] = [
 ]
 
 
-def test_names_of_files_say_what_they_are() -> None:
+def test_names_of_files_say_what_they_are():
     for uri, names, expected in FOUND:
         assert chosen(uri, names) == expected, (uri, names)
 
@@ -119,7 +119,7 @@ CARDED = [
 ]
 
 
-def test_a_card_says_which_files_a_configuration_has() -> None:
+def test_a_card_says_which_files_a_configuration_has():
     for uri, expected in {
         "/main/train": CARDED[:2],
         "/main/test": sorted(CARDED[2:5]),
@@ -157,7 +157,7 @@ TOLD: list[tuple[str, list[str], str]] = [
 ]
 
 
-def test_what_matches_nothing_says_what_there_is() -> None:
+def test_what_matches_nothing_says_what_there_is():
     for uri, names, said in TOLD:
         card = parse_card(CARD, "hf://o/n") if names[:1] == CARDED[:1] else None
         with pytest.raises(SourceError) as error:
@@ -166,7 +166,7 @@ def test_what_matches_nothing_says_what_there_is() -> None:
         assert str(error.value).startswith("hf://o/n")
 
 
-def test_several_configurations_must_be_told_apart() -> None:
+def test_several_configurations_must_be_told_apart():
     card = parse_card(CARD.replace("  default: true\n", ""), "hf://o/n")
     with pytest.raises(SourceError) as error:
         chosen("", CARDED, card)
@@ -185,7 +185,7 @@ PATHS: list[tuple[object, str]] = [
 ]
 
 
-def test_cards_that_say_nothing_and_those_that_mean_nothing() -> None:
+def test_cards_that_say_nothing_and_those_that_mean_nothing():
     for readme in ("", "# Text\n---\nconfigs: 1\n---\n", "---\n- a\n---\n", "---"):
         card = parse_card(readme, "hf://o/n")
         assert (card.configs, card.labels("default"), card.rows("default", None)) == ((), {}, None)

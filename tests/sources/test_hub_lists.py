@@ -26,7 +26,7 @@ def listed(tmp_path: Path, text: str) -> list[HubSource]:
     return read_hub_list(path)
 
 
-def test_a_list_gives_its_sources_in_order(tmp_path: Path) -> None:
+def test_a_list_gives_its_sources_in_order(tmp_path):
     text = GOOD.replace("noisy#crawl", "noisy.crawl")
     found = listed(tmp_path, text)
     assert [(s.uri, s.default_name(), s.trust) for s in found] == [
@@ -47,7 +47,7 @@ def test_a_list_gives_its_sources_in_order(tmp_path: Path) -> None:
     assert found[3].part("text") == ("body#1",)
 
 
-def test_a_configuration_is_default_and_a_split_all_unless_given() -> None:
+def test_a_configuration_is_default_and_a_split_all_unless_given():
     for line, config, split in (
         ("hf://o/n", "default", None),
         ("hf://o/n/", "default", None),
@@ -62,7 +62,7 @@ def test_a_configuration_is_default_and_a_split_all_unless_given() -> None:
     assert len({HubSource(f"{uri} text=t").default_name() for uri in uris}) == len(uris)
 
 
-def test_every_key_of_a_line_or_an_argument_reaches_the_mapping() -> None:
+def test_every_key_of_a_line_or_an_argument_reaches_the_mapping():
     source = HubSource(
         "hf://o/n/c/s anchor=a1,a2 positive=p context=c1,c2 id=key date=day group=g "
         "meta=m1,m2 taxonomy=t1,t2 trust=0.25 source_id=name "
@@ -132,7 +132,7 @@ WRONG_URIS = [
 ]
 
 
-def test_a_wrong_line_is_told_with_its_file_and_number(tmp_path: Path) -> None:
+def test_a_wrong_line_is_told_with_its_file_and_number(tmp_path):
     lines = [(f"hf://o/n/c/s {rest}", said) for rest, said in WRONG]
     lines += [(f"{uri} text=t", said) for uri, said in WRONG_URIS]
     lines.append(("hf://o/fine text=b", ": the name 'o--fine' is taken by line 2; give a sour"))
@@ -148,7 +148,7 @@ def test_a_wrong_line_is_told_with_its_file_and_number(tmp_path: Path) -> None:
     assert starts == ["1:", "1:", "4:", "4:"]
 
 
-def test_a_list_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_used_is_told(tmp_path):
     path = tmp_path / "sources.txt"
     for content, said in (
         (None, "cannot be read: No such file"),
@@ -163,10 +163,10 @@ def test_a_list_that_cannot_be_used_is_told(tmp_path: Path) -> None:
         assert said in str(error.value)
     for wrong in ("", "  ", "# nothing", None, 3):
         with pytest.raises(SourceError, match="no data set"):
-            HubSource(wrong)  # type: ignore[arg-type]
+            HubSource(wrong)
 
 
-def test_what_a_source_shows_has_no_token() -> None:
+def test_what_a_source_shows_has_no_token():
     source = HubSource("hf://o/n text=t trust=0.5 source_id=x", token="hf_secret")
     assert repr(source) == "HubSource('hf://o/n', source_id='x', text=('t',), trust=0.5)"
     assert source.settings() == {

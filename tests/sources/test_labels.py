@@ -60,7 +60,7 @@ class Own:
         yield rows, None
 
 
-def test_labels_of_every_kind_of_source(tmp_path: Path, reader: Any) -> None:
+def test_labels_of_every_kind_of_source(tmp_path, reader):
     sources = every_source(tmp_path, ROWS, (*FILES, "dataset"), **MAPPED)
     sources["own"] = dp.CustomSource(Own())
     (listed,) = load_data_sets({"s": {"file_name": str(tmp_path / "r.parquet"), **MAPPED}})
@@ -77,7 +77,7 @@ def test_labels_of_every_kind_of_source(tmp_path: Path, reader: Any) -> None:
     assert any("18 grades from -1 to 2.5" in note for note in report.notes)
 
 
-def test_labels_by_their_type(tmp_path: Path, reader: Any) -> None:
+def test_labels_by_their_type(tmp_path, reader):
     datasets = pytest.importorskip("datasets")
     made: list[Any] = []
     for values in ([True, False], [1.0, 0.0], ["duplicate", "not_duplicate"]):
@@ -95,7 +95,7 @@ def test_labels_by_their_type(tmp_path: Path, reader: Any) -> None:
     assert report.notes[-1] == "labels: 1 positive, 1 negative"
 
 
-def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> None:
+def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path):
     labels = [None, "", "neutral", "nan", "inf", [1], True]
     rows = [{"a": f"a{i}", "p": f"p{i}", "l": label} for i, label in enumerate(labels)]
     found, report = ingested(tmp_path, dp.MemorySource(rows, **MAPPED))
@@ -106,7 +106,7 @@ def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> Non
     assert shown == ["neutral", "nan", "inf", "[1]"]
 
 
-def test_names_of_ones_own_take_the_place_of_the_list(reader: Any) -> None:
+def test_names_of_ones_own_take_the_place_of_the_list(reader):
     rows = [{"a": v, "p": f"p {v}", "l": v} for v in ("Dup", "other", "2", "yes", "1")]
     told: list[Any] = [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5"]
     for labels in [*told, {"DUP": True, "other": 0, "2.0": 0.5}]:
@@ -115,7 +115,7 @@ def test_names_of_ones_own_take_the_place_of_the_list(reader: Any) -> None:
         assert [row["skip"] for row in found[3:]] == ["unreadable label"] * 2
 
 
-def test_labels_and_words_for_no_value_on_the_command_line(tmp_path: Path) -> None:
+def test_labels_and_words_for_no_value_on_the_command_line(tmp_path):
     (tmp_path / "r.csv").write_text("a,p,l\nx,1,dup\ny,2,other\nv,N/A,dup\nw,nan,dup\n")
     options = ["--anchor", "a", "--positive", "p", "--label", "l", "--labels", "dup:1,other:0"]
     path = str(tmp_path / "c.duckdb")
@@ -142,13 +142,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_label_that_means_nothing_is_refused() -> None:
+def test_a_label_that_means_nothing_is_refused():
     for mapping, message in REFUSED.values():
         with pytest.raises(dp.SourceError, match=message):
             dp.MemorySource(ROWS, **mapping)
 
 
-def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path: Path) -> None:
+def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path):
     rows = [{"a": f"a{i}", "p": f"p{i}", "l": i % 2} for i in range(4)]
     pair: dict[str, Any] = {"anchor": "a", "positive": "p"}
     path = tmp_path / "c.duckdb"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ OTHERS = ("custom", "tables", "indexed", "reader")
 KINDS = some(["csv", *(kind for kind in ALL if kind not in OTHERS)], less=5)
 
 
-def test_words_for_no_value_are_null_in_any_source(tmp_path: Path) -> None:
+def test_words_for_no_value_are_null_in_any_source(tmp_path):
     plain_sources = every_source(tmp_path, ROWS, KINDS, **MAPPING)
     for kind, source in every_source(tmp_path, ROWS, KINDS, **MAPPING, null_values=WORDS).items():
         rows = preview(source, 6).rows
@@ -43,7 +42,7 @@ def test_words_for_no_value_are_null_in_any_source(tmp_path: Path) -> None:
         assert wrong == ["NULL", "NULL"], kind
 
 
-def test_metadata_and_lists_have_no_such_words(tmp_path: Path) -> None:
+def test_metadata_and_lists_have_no_such_words(tmp_path):
     rows = [{**row, "l": ["x", "NULL", " "]} for row in ROWS[:1]]
     mapping = {**MAPPING, "context": "l", "null_values": "NULL"}
     sections = preview(dp.MemorySource(rows, **mapping)).rows[0]["sections"]
@@ -57,7 +56,7 @@ def test_metadata_and_lists_have_no_such_words(tmp_path: Path) -> None:
             corpus.ingest(dp.MemorySource(ROWS, **MAPPING), name="s", progress=False)
 
 
-def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path):
     for given, told in (
         (None, r"null_values=None: give words, as in \('N/A', 'NULL'\)"),
         ({"N/A": 1}, "give words"),
@@ -74,7 +73,7 @@ def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path: Path) -> None:
         corpus.ingest(source, in_place=True, progress=False)
 
 
-def test_the_preview_counts_such_words_and_says_the_option(tmp_path: Path) -> None:
+def test_the_preview_counts_such_words_and_says_the_option(tmp_path):
     path = write_csv(tmp_path / "rows.csv", ROWS)
     (flag,) = preview(dp.CsvSource(path, **MAPPING)).flags
     assert flag == (

@@ -128,8 +128,8 @@ def some_fault(seed: int) -> Callable[[Request], str | None]:
 
 @pytest.mark.parametrize("number", some(range(len(SOURCES)), less=3))
 def test_objects_give_the_rows_of_files_though_every_other_request_fails(
-    number: int, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    number, proxy, tmp_path, monkeypatch
+):
     monkeypatch.setattr(stores, "_RANGE", 30_000)
     for key, content in objects().items():
         if content:
@@ -147,7 +147,7 @@ def test_objects_give_the_rows_of_files_though_every_other_request_fails(
     assert all("if-match" in request.headers for request in ranges)
 
 
-def test_a_command_and_a_file_of_data_sets_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
+def test_a_command_and_a_file_of_data_sets_name_addresses(proxy, tmp_path):
     columns = ("--anchor", "title", "--positive", "body", "--id", "id")
     assert SECRET not in ok("ingest", tmp_path / "c.duckdb", f"s3://{BUCKET}/csv/", *columns)
     (tmp_path / "sets.yaml").write_text(
@@ -162,7 +162,7 @@ def test_a_command_and_a_file_of_data_sets_name_addresses(proxy: Proxy, tmp_path
     ]
 
 
-def test_a_listing_is_all_its_pages(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_is_all_its_pages(proxy, monkeypatch):
     keys = [f"many/{n:05}.jsonl" for n in range(2_500)]
 
     def pages(**_: Any) -> Iterator[dict[str, Any]]:
@@ -177,8 +177,8 @@ def test_a_listing_is_all_its_pages(proxy: Proxy, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
-    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    proxy, tmp_path, monkeypatch, caplog
+):
     caplog.set_level(logging.DEBUG, "duckplets")
     monkeypatch.setattr(row_batches, "MAX_ROWS", often(10, less=40))
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 7)
@@ -212,8 +212,8 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
 
 
 def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
-    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    proxy, tmp_path, monkeypatch
+):
     key, left = "csv/deep/part-1.csv", [0]
 
     def fault(request: Request) -> str | None:
@@ -266,7 +266,7 @@ PASSING = ("ends", "breaks", "busy", "drops")  # tried again, waiting longer eac
 
 
 @pytest.mark.parametrize("which", [some(PASSING, less=1), [w for w in WRONG if w not in PASSING]])
-def test_what_cannot_be_had_is_one_error_that_names_it(which: list[str], proxy: Proxy) -> None:
+def test_what_cannot_be_had_is_one_error_that_names_it(which, proxy):
     for what in which:
         fault, address, said = WRONG[what]
         proxy.fault = lambda request, fault=fault: fault if "range" in request.headers else None
@@ -321,7 +321,7 @@ def test_an_object_that_changes_while_it_is_read_is_refused(proxy, monkeypatch):
 SIGNED = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}&X-Amz-Signature={SECRET}"
 
 
-def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path: Path) -> None:
+def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path):
     for address in (
         f"s3://{KEY}:{SECRET}@bucket/a.parquet",
         f"s3://bucket/a.parquet?{SIGNED}",
@@ -340,9 +340,7 @@ def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path: Path) -> Non
 
 @thorough
 @pytest.mark.parametrize("make", some(SOURCES, less=3))
-def test_workers_read_objects_as_one_process_does(
-    make: Callable[[str], Any], proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_read_objects_as_one_process_does(make, proxy, tmp_path, monkeypatch):
     """They bring them to their own cache, of the content that was listed, and no other."""
     monkeypatch.setattr(paths, "AT_ONCE", 1)  # byte: an object is a part
     source, kept = make(f"s3://{BUCKET}"), {}

@@ -87,7 +87,7 @@ def assert_cut(name: str, data: bytes, size: int, make: Any) -> int:
 @given(written(OBJECTS, b'{"text": "\xff"}'), st.integers(15, 400), st.booleans())
 @example(b'{"text": "a"}', 13, False)
 @example(b'{"text": "a"}\n' * 3, 14, True)
-def test_lines_of_json_are_those_of_the_whole(data: bytes, size: int, has_mark: bool) -> None:
+def test_lines_of_json_are_those_of_the_whole(data, size, has_mark):
     data = b"\xef\xbb\xbf" * has_mark + b'{"text": "first", "id": "1"}\n' + data
     assert_cut("a.jsonl", data, size, lambda at: dp.JsonSource(at, text="text", id="id"))
     assert_cut("a.txt", data, size, dp.TextLinesSource)
@@ -106,7 +106,7 @@ def test_rows_of_csv_are_those_of_the_whole(data, size, has_mark, quote):
     assert_cut("a.csv", data, size, lambda at: dp.CsvSource(at, text="text", id="id", quote=quote))
 
 
-def test_it_is_cut_where_it_can_be() -> None:
+def test_it_is_cut_where_it_can_be():
     def csv(at: Path) -> Any:
         return dp.CsvSource(at, text="text")
 
@@ -121,7 +121,7 @@ def test_it_is_cut_where_it_can_be() -> None:
                       lambda at: dp.JsonSource(at, text="text")) == 1  # fmt: skip
 
 
-def test_a_large_file_that_is_no_text_is_one_part(tmp_path: Path) -> None:
+def test_a_large_file_that_is_no_text_is_one_part(tmp_path):
     table = pa.table({"text": [f"text {i}" for i in range(200)]})
     with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as writer:
         writer.write_table(table)

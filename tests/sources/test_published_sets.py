@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_data import parquet
-from hub_server import Hub
 from source_rows import rows_of, texts
 
 import duckplets as dp
@@ -62,14 +60,14 @@ SETS: dict[str, tuple[Row, str, list[tuple[str, str]]]] = {
 }
 
 
-def test_published_sets_are_read_by_their_columns(hub: Hub, reader: Any) -> None:
+def test_published_sets_are_read_by_their_columns(hub, reader):
     for name, (row, mapping, expected) in SETS.items():
         hub.add(f"org/{name}", {"data/train-00000-of-00001.parquet": parquet([row])})
         (found,) = rows_of(dp.HubSource(f"hf://org/{name}/default/train {mapping}"), reader)
         assert texts(found) == expected, name
 
 
-def test_ids_and_scores_of_a_teacher_are_joined_with_their_texts(tmp_path: Path) -> None:
+def test_ids_and_scores_of_a_teacher_are_joined_with_their_texts(tmp_path):
     """LightOn's sets: queries, documents, and a row a query of ids with scores."""
     parts: dict[str, list[Row]] = {
         "queries": [{"query_id": i, "query": f"q{i}"} for i in range(9)],
@@ -107,7 +105,7 @@ def test_ids_and_scores_of_a_teacher_are_joined_with_their_texts(tmp_path: Path)
             assert set(others[1:]) == {f"d{i + 10}", f"d{i + 30}"}
 
 
-def test_what_is_no_object_in_a_list_is_not_left_out_in_silence(reader: Any) -> None:
+def test_what_is_no_object_in_a_list_is_not_left_out_in_silence(reader):
     there: Row = {"q": "a", "p": [{"text": "x"}, None, {"other": "y"}]}
     cases = [(["z", {"text": "x"}], "no positive"), ([{"other": "x"}], "no positive"), ([], None)]
     rows = [there, *({"q": "a", "p": value} for value, _ in cases)]

@@ -60,7 +60,7 @@ def many(tmp_path: Path) -> list[Any]:
 
 
 @pytest.mark.usefixtures("pieces")
-def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
+def test_what_is_read_from_any_mark_is_what_was_left(tmp_path):
     reader = Database.reader()
     for source in many(tmp_path):
         whole = rows_of(source, reader)
@@ -76,7 +76,7 @@ def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_settings_tell_whether_files_are_the_same(tmp_path: Path) -> None:
+def test_settings_tell_whether_files_are_the_same(tmp_path):
     for source in many(tmp_path):
         settings = source.settings()
         assert settings == source.settings() == json.loads(json.dumps(settings))

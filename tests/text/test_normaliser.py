@@ -116,9 +116,9 @@ def test_wrong_settings_and_uses_are_refused():
         with pytest.raises(ChunkingError, match=told):
             dp.Normaliser(**given)
     with pytest.raises(ChunkingError, match="a text to normalise is bytes"):
-        dp.Normaliser()(b"a")  # type: ignore[arg-type]
+        dp.Normaliser()(b"a")
     with pytest.raises(ChunkingError, match=r"Normaliser is a class; write dp\.Normaliser\(\)"):
-        dp.Chunking(preprocessors=(dp.Normaliser,))  # type: ignore[arg-type]
+        dp.Chunking(preprocessors=(dp.Normaliser,))
     with pytest.raises(ChunkingError, match=r"'normaliser': unknown key 'nfd' \(did you mean"):
         from_json({"name": "normaliser", "nfd": True})
 

@@ -295,11 +295,11 @@ def test_a_summary_is_no_longer_than_a_window_unless_asked_for():
 
 
 def test_settings_go_through_json():
-    chunking = Chunking(overlap=[128, 0], weight_floor=0, summary_weight=1)  # type: ignore[arg-type]
+    chunking = Chunking(overlap=[128, 0], weight_floor=0, summary_weight=1)
     assert chunking.overlap == (128, 0)
     assert type(Chunking(max_tokens=np.int64(3)).max_tokens) is int
     assert hash(chunking) == hash(pickle.loads(pickle.dumps(chunking)))
-    assert Chunking(overlap=7).overlap == (7,)  # type: ignore[arg-type]
+    assert Chunking(overlap=7).overlap == (7,)
     text = json.dumps(chunking.to_json())
     assert Chunking.from_json(json.loads(text)) == chunking
     assert Chunking.from_json({}) == Chunking()

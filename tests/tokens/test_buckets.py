@@ -54,9 +54,7 @@ def dealt(schedule: Schedule, draws: np.ndarray) -> list[tuple[int, int]]:
 
 @settings(max_examples=often(80, less=8), deadline=None)
 @given(schedules(), st.integers(0, 400), st.data())
-def test_batches_are_of_one_bucket_and_streams_go_on(
-    made: tuple[Schedule, int], size: int, data: st.DataObject
-) -> None:
+def test_batches_are_of_one_bucket_and_streams_go_on(made, size, data):
     schedule, batch = made
     found = dealt(schedule, np.arange(size))
     following = Counter[int]()
@@ -82,7 +80,7 @@ def test_batches_are_of_one_bucket_and_streams_go_on(
 
 
 @pytest.mark.parametrize("seed", range(often(3, less=1)))
-def test_counts_are_as_near_to_shares_as_for_texts(seed: int) -> None:
+def test_counts_are_as_near_to_shares_as_for_texts(seed):
     weights = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}
     items = {"alpha": [300, 200, 0], "bravo": [10, 40, 50], "charlie": [5, 5, 90]}
     schedule = BucketSchedule(dp.Mixture(weights), items, seed=seed, batch=8)

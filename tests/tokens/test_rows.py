@@ -46,9 +46,7 @@ def begins(gathered: Gathered) -> list[list[int]]:
 
 @settings(max_examples=often(150, less=15), suppress_health_check=[HealthCheck.too_slow])
 @given(LENGTHS, st.integers(1, 50), st.sampled_from([None, END, OTHER]), st.data())
-def test_packed_rows_are_the_texts_laid_end_to_end(
-    lengths: list[int], width: int, end: int | None, data: st.DataObject
-) -> None:
+def test_packed_rows_are_the_texts_laid_end_to_end(lengths, width, end, data):
     first = data.draw(st.integers(0, len(lengths) - 1))
     texts = texts_of(lengths, first, data.draw(st.integers(first + 1, len(lengths))))
     rows = PackedRows(texts, width, end, END, PAD)
@@ -77,7 +75,7 @@ def test_packed_rows_are_the_texts_laid_end_to_end(
 
 @settings(max_examples=often(100, less=10), suppress_health_check=[HealthCheck.too_slow])
 @given(LENGTHS, st.integers(1, 40))
-def test_single_rows_are_a_text_each(lengths: list[int], width: int) -> None:
+def test_single_rows_are_a_text_each(lengths, width):
     texts = texts_of(lengths)
     rows = SingleRows(texts, width, PAD)
     gathered = rows.take(np.arange(len(rows)))
@@ -88,7 +86,7 @@ def test_single_rows_are_a_text_each(lengths: list[int], width: int) -> None:
 
 
 @pytest.mark.parametrize("end", [None, END])
-def test_offsets_that_lead_nowhere_are_damage(end: int | None) -> None:
+def test_offsets_that_lead_nowhere_are_damage(end):
     for broken in ([70, 20, 40, 60], [0, 20, 40, -1], [60, 40, 20, 0]):
         texts = texts_of([19, 19, 19])
         texts.file.offsets[:] = broken

@@ -90,9 +90,7 @@ def uploads() -> list[Any]:
     return list(client().list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()))
 
 
-def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
-    proxy: Proxy, made: Path, tmp_path: Path
-) -> None:
+def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(proxy, made, tmp_path):
     report = sharded(made)
     assert report.path == OUT
     assert of_store() == of_folder(made / "shards")
@@ -122,9 +120,7 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
 
 
 @thorough
-def test_the_manifest_comes_last_and_nothing_is_visible_half(
-    proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_manifest_comes_last_and_nothing_is_visible_half(proxy, made, monkeypatch):
     """Whatever request the export dies at: no manifest, or all that it lists; then it goes on."""
     monkeypatch.setattr(shards, "_SAVES", 0)
     wanted = of_folder(made / "shards")
@@ -162,7 +158,7 @@ stores.Store('tokens', dp.ShardError).put(Path(sys.argv[1]), 'some/shards/train/
 
 
 @thorough
-def test_a_killed_upload_is_taken_back_by_the_next_export(proxy: Proxy, made: Path) -> None:
+def test_a_killed_upload_is_taken_back_by_the_next_export(proxy, made):
     arrived = threading.Event()
 
     def hold(request: Request) -> None:
@@ -184,9 +180,7 @@ def test_a_killed_upload_is_taken_back_by_the_next_export(proxy: Proxy, made: Pa
 
 
 @thorough
-def test_what_is_wrong_in_a_store_is_found_and_mended(
-    proxy: Proxy, made: Path, tmp_path: Path
-) -> None:
+def test_what_is_wrong_in_a_store_is_found_and_mended(proxy, made, tmp_path):
     root = "some/shards/"
     client().put_object(Bucket=BUCKET, Key=f"{root}mine.txt", Body=b"x")
     with pytest.raises(dp.ShardError, match=r"'mine\.txt' in it"):
@@ -225,9 +219,7 @@ WRONG: list[tuple[str, str | None, str]] = [
 ]
 
 
-def test_what_cannot_be_had_is_one_error_without_secrets(
-    proxy: Proxy, made: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_had_is_one_error_without_secrets(proxy, made, tmp_path):
     for address, fault, said in WRONG:
         proxy.fault = lambda request, fault=fault: fault
         for act in (sharded, dp.verify, dp.TokenShards):

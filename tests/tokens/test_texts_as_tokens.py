@@ -28,7 +28,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return byte_level(tmp_path_factory.mktemp("tokenizer") / "tokenizer.json")
 
 
-def test_rows_are_those_of_the_folder_it_makes(corpus: dp.Corpus, tokenizer: Path) -> None:
+def test_rows_are_those_of_the_folder_it_makes(corpus, tokenizer):
     how: dict[str, Any] = {"seq_length": 20, "pack": True, "batch_size": 5, "seed": 3}
     with pytest.raises(dp.SamplerError, match="eos"):  # this tokenizer has no end of text
         corpus.sampler("texts", tokenizer=tokenizer, **how)
@@ -46,7 +46,7 @@ def test_rows_are_those_of_the_folder_it_makes(corpus: dp.Corpus, tokenizer: Pat
     assert (folder / "manifest.json").stat().st_mtime_ns == before
 
 
-def test_what_is_of_texts_only_is_refused(corpus: dp.Corpus, tokenizer: Path) -> None:
+def test_what_is_of_texts_only_is_refused(corpus, tokenizer):
     with pytest.raises(dp.SamplerError, match="tokenizer="):
         corpus.sampler("texts", pack=True)
     with pytest.raises(dp.SamplerError, match="kind='triplets'"):

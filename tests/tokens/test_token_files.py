@@ -44,7 +44,7 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.with_name(f"{folder.name}.tokens").iterdir()}
 
 
-def test_it_has_all_texts_in_their_order_and_is_made_once(folder: Path) -> None:
+def test_it_has_all_texts_in_their_order_and_is_made_once(folder):
     file = opened(folder)
     expected = [[*texts[n], EOS] for texts in TEXTS.values() for n in laid_out(texts)]
     assert file.tokens.tolist() == list(chain(*expected))
@@ -61,7 +61,7 @@ def test_it_has_all_texts_in_their_order_and_is_made_once(folder: Path) -> None:
         dp.TokenShards(folder.parent)
 
 
-def test_a_file_that_was_cut_off_or_changed_is_found(folder: Path) -> None:
+def test_a_file_that_was_cut_off_or_changed_is_found(folder):
     expected = opened(folder).tokens.copy()
     generator = random.Random(3)
     paths = [path for path in folder.with_name("out.tokens").iterdir() if path.name != "lock"]
@@ -89,9 +89,7 @@ def _flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
@@ -122,7 +120,7 @@ print(len(TokenShards(sys.argv[1]).file.tokens), flush=True)
 """
 
 
-def test_others_wait_for_who_makes_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_others_wait_for_who_makes_it(folder, caplog):
     found: list[TokenFile] = []
     folder.with_name("out.tokens").mkdir()
     with (folder.with_name("out.tokens") / "lock").open("ab") as held:
@@ -139,7 +137,7 @@ def test_others_wait_for_who_makes_it(folder: Path, caplog: pytest.LogCaptureFix
     assert len(files(folder)) == 4
 
 
-def test_killed_at_any_moment_it_is_complete_or_absent(folder: Path) -> None:
+def test_killed_at_any_moment_it_is_complete_or_absent(folder):
     expected = opened(folder).tokens.copy()
     generator = random.Random(time.time_ns())
     manifest = folder.with_name("out.tokens") / "manifest.json"

@@ -60,7 +60,7 @@ def all_of(batches: Iterable[dp.TokenBatch]) -> list[Plain]:
     return [plain(batch) for batch in batches]
 
 
-def test_an_epoch_of_packed_rows_has_every_token_once(shards: dp.TokenShards) -> None:
+def test_an_epoch_of_packed_rows_has_every_token_once(shards):
     how: dict[str, Any] = {"pack": True, "seq_length": 24, "batch_size": 7}
     with shards.sampler(**how, epochs=1) as sampler:
         weights = {stream.source: len(stream) for stream in sampler._planner.streams}
@@ -81,7 +81,7 @@ def test_an_epoch_of_packed_rows_has_every_token_once(shards: dp.TokenShards) ->
         assert list(chain(*of)) == list(chain(*laid))
 
 
-def test_the_arrays_of_a_batch_tell_texts_apart(shards: dp.TokenShards) -> None:
+def test_the_arrays_of_a_batch_tell_texts_apart(shards):
     for how in HOWS.values():
         batch = next(shards.sampler(**COMMON, **how, batch_size=32))
         names = ("input_ids", "attention_mask", "document_ids", "position_ids")
@@ -99,7 +99,7 @@ def test_the_arrays_of_a_batch_tell_texts_apart(shards: dp.TokenShards) -> None:
         assert (ids[mask == 0] == PAD).all()
 
 
-def test_sources_are_dealt_within_the_bound_at_every_prefix(folder: Path) -> None:
+def test_sources_are_dealt_within_the_bound_at_every_prefix(folder):
     weights, draws = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}, np.arange(1, 50_001)
     how: Plain = {"pack": True, "seq_length": 24, "batch_size": 100, "seed": 3}
     run = dp.TokenShards(folder).sampler(mixture=weights, **how)
@@ -110,7 +110,7 @@ def test_sources_are_dealt_within_the_bound_at_every_prefix(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("pack", [True, False])
-def test_source_bucket_and_row_name_one_row(shards: dp.TokenShards, pack: bool) -> None:
+def test_source_bucket_and_row_name_one_row(shards, pack):
     run = shards.sampler(pack=pack, by_bucket=True, seq_length=24, batch_size=8, epochs=2)
     tokens: dict[tuple[Any, ...], list[int]] = {}
     widths = set()
@@ -129,7 +129,7 @@ def test_source_bucket_and_row_name_one_row(shards: dp.TokenShards, pack: bool) 
     assert "bucket" not in next(shards.sampler(seq_length=24))
 
 
-def test_record_ids_are_those_of_the_texts_of_a_row(shards: dp.TokenShards) -> None:
+def test_record_ids_are_those_of_the_texts_of_a_row(shards):
     run = shards.sampler(seq_length=40, batch_size=16)
     batch, served = next(run), run.served(0, 16).to_pylist()
     for ids, mask, row in zip(batch["input_ids"], batch["attention_mask"], served, strict=True):
@@ -138,7 +138,7 @@ def test_record_ids_are_those_of_the_texts_of_a_row(shards: dp.TokenShards) -> N
         assert ids[mask == 1].tolist() == TEXTS[source][int(number)]
 
 
-def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards: dp.TokenShards) -> None:
+def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards):
     shards.path.with_name("shards.state.duckdb").unlink(missing_ok=True)
     run = shards.sampler(**COMMON, batch_size=8, run="beside")
     alone = all_of(islice(run, 6))
@@ -155,9 +155,7 @@ def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards: dp.Token
     assert plain(next(other)) == alone[3]
 
 
-def test_what_does_not_fit_is_refused_by_name(
-    shards: dp.TokenShards, folder: Path, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_is_refused_by_name(shards, folder, tmp_path):
     path = tmp_path / "s.duckdb"
     run = shards.sampler(**COMMON, pack=True, state=path)
     next(run)
@@ -196,13 +194,13 @@ WRONG: list[tuple[Plain, type[Exception], str]] = [
 ]
 
 
-def test_wrong_arguments_are_named(shards: dp.TokenShards) -> None:
+def test_wrong_arguments_are_named(shards):
     for arguments, error, message in WRONG:
         with pytest.raises(error, match=message):
             shards.sampler(**arguments)
 
 
-def test_bounds_remainders_and_the_forecast(shards: dp.TokenShards) -> None:
+def test_bounds_remainders_and_the_forecast(shards):
     for how in [HOWS[name] for name in some(HOWS, less=3)]:
         arguments = {**COMMON, **how, "epochs": 2, "batch_size": 16}
         kept, dropped, padded = (

@@ -134,9 +134,7 @@ def record_texts(path: Path) -> dict[str, tuple[str, str, str]]:
     return {name: (source, split, "\n\n".join(t)) for name, (source, split, t) in found.items()}
 
 
-def test_every_record_is_in_one_shard_with_all_its_tokens(
-    folder: Path, corpus_file: Path, tokenizer: Path
-) -> None:
+def test_every_record_is_in_one_shard_with_all_its_tokens(folder, corpus_file, tokenizer):
     encoder = tokenizers.Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
     encoder.encode_special_tokens = True
     expected = record_texts(corpus_file)
@@ -183,9 +181,7 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(
 
 
 @pytest.mark.parametrize("longer", ["cut", "drop"])
-def test_longer_texts_are_cut_or_dropped_and_counted(
-    longer: Any, folder: Path, corpus_file: Path
-) -> None:
+def test_longer_texts_are_cut_or_dropped_and_counted(longer, folder, corpus_file):
     whole, out = ShardManifest.read(folder), corpus_file.parent / longer
     report = shards(out, longer=longer, split=SPLITS, offsets=True)
     many = sum(shard.records for shard in whole.shards if shard.bucket == len(BUCKETS))
@@ -207,7 +203,7 @@ def test_longer_texts_are_cut_or_dropped_and_counted(
             assert ends[-1] == len(row["text"])
 
 
-def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer: Path, tmp_path: Path) -> None:
+def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer, tmp_path):
     code, out = "def f(x):\n    return  x\n\n\n" * 5, tmp_path / "out"
     gated = dp.Quality(preset="code", duplicates=False, language=None)
     with dp.Corpus(tmp_path / "code.duckdb") as corpus:
@@ -235,9 +231,7 @@ with dp.Corpus(sys.argv[1], read_only=True, threads=8) as corpus:
 """
 
 
-def test_a_second_run_and_other_threads_give_the_same_bytes(
-    folder: Path, corpus_file: Path, tmp_path: Path
-) -> None:
+def test_a_second_run_and_other_threads_give_the_same_bytes(folder, corpus_file, tmp_path):
     code = f"import sys, duckplets as dp{EXPORT}"
     for threads in (1, 2, 8) if THOROUGH else (8,):
         out = tmp_path / f"threads{threads}"
@@ -259,9 +253,7 @@ print('begins', flush=True)
 """
 
 
-def test_a_killed_export_goes_on(
-    folder: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_export_goes_on(folder, corpus_file, tmp_path, monkeypatch):
     out, killed = tmp_path / "killed", 0
     given = [corpus_file, out, corpus_file.parent / "tokenizer"]
     for delay in np.linspace(0.05, 0.9, 30) if THOROUGH else [0]:
@@ -282,8 +274,8 @@ def test_a_killed_export_goes_on(
 
 
 def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
-    folder: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder, corpus_file, monkeypatch
+):
     out, written, write = corpus_file.parent / "failing", [], uploader.write_shard
 
     def failing(*arguments: Any) -> Any:
@@ -306,9 +298,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     assert digests(out) == digests(folder)
 
 
-def test_a_folder_of_another_run_is_refused(
-    copied: Path, corpus_file: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_another_run_is_refused(copied, corpus_file, tmp_path):
     with pytest.raises(dp.ShardError, match="seed was 42 and is 43"):
         shards(copied, home=corpus_file.parent, seed=43, split=SPLITS)
     report = shards(copied, home=corpus_file.parent, seed=43, overwrite=True)
@@ -338,9 +328,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_arguments_are_refused_before_anything_is_made(
-    corpus_file: Path, tmp_path: Path
-) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_made(corpus_file, tmp_path):
     out, how = tmp_path / "wrong", {"tokenizer": corpus_file.parent / "tokenizer", **SMALL}
     with dp.Corpus(corpus_file, read_only=True) as corpus:
         for options, says in WRONG:
@@ -356,7 +344,7 @@ def _flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_verify_finds_what_is_wrong(copied: Path) -> None:
+def test_verify_finds_what_is_wrong(copied):
     assert dp.verify(copied).ok
     manifest = ShardManifest.read(copied)
     one, two, three = (manifest.shards[place] for place in (0, 4, 9))
@@ -404,9 +392,7 @@ def small(corpus_file: Path, tokenizer: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", some(DAMAGES, less=4))
-def test_the_same_command_mends_what_verify_calls_wrong(
-    small: Path, corpus_file: Path, tmp_path: Path, what: str
-) -> None:
+def test_the_same_command_mends_what_verify_calls_wrong(small, corpus_file, tmp_path, what):
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
     harm, file, anew = DAMAGES[what]
@@ -423,7 +409,7 @@ def test_the_same_command_mends_what_verify_calls_wrong(
     assert shards(out, **how).made == 0
 
 
-def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> None:
+def test_a_mixture_is_written_and_read_back(copied, corpus_file):
     tokens = Counter[str]()
     manifest = ShardManifest.read(copied)
     for shard in manifest.shards:
@@ -445,7 +431,7 @@ def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> 
         dp.load_mixture(corpus_file.parent / "nothing.json")
 
 
-def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> None:
+def test_commands_make_tell_and_verify(corpus_file, tmp_path):
     out, made = tmp_path / "out", tmp_path / "made"
     told = ok("tokenizer", "train", corpus_file, made, "--vocab-size", "500", "--source", "wordnet")
     assert "bytes per token" in told
@@ -468,7 +454,7 @@ def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> Non
     assert "as written" in ok("verify", out)
 
 
-def test_other_readers_open_the_shards(folder: Path, tmp_path: Path) -> None:
+def test_other_readers_open_the_shards(folder, tmp_path):
     datasets = pytest.importorskip("datasets")
     files, cache = {"train": str(folder / "train" / "**" / "*.parquet")}, str(tmp_path)
     found = datasets.load_dataset("parquet", data_files=files, cache_dir=cache, streaming=True)

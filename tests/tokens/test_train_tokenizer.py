@@ -41,9 +41,7 @@ def report(corpus_file: Path) -> dp.TokenizerReport:
     return trained(corpus_file, corpus_file.parent / "tokenizer", sources=["words"])
 
 
-def test_it_encodes_any_text_and_its_files_have_their_fingerprint(
-    report: dp.TokenizerReport, corpus_file: Path
-) -> None:
+def test_it_encodes_any_text_and_its_files_have_their_fingerprint(report, corpus_file):
     made = tokenizers.Tokenizer.from_file(str(report.path))
     for text in ("alpha beta", " </s>", "名前 ✓ \n\t \x00", "naïve"):
         assert made.decode(made.encode(text).ids, skip_special_tokens=False) == text
@@ -61,9 +59,7 @@ def test_it_encodes_any_text_and_its_files_have_their_fingerprint(
     assert 1 < report.bytes_per_token < 10
 
 
-def test_it_is_trained_again_only_where_something_changed(
-    corpus_file: Path, report: dp.TokenizerReport
-) -> None:
+def test_it_is_trained_again_only_where_something_changed(corpus_file, report):
     out = report.path.parent
     again = trained(corpus_file, out, sources=["words"])
     assert not again.trained
@@ -99,8 +95,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 def test_what_cannot_be_had_is_said_and_files_of_others_are_left_alone(
-    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    corpus_file, tmp_path, monkeypatch
+):
     (tmp_path / "tokenizer.json").write_text("mine")
     with pytest.raises(dp.ShardError, match="another tokenizer"):
         trained(corpus_file, tmp_path)

@@ -6,7 +6,6 @@ import hashlib
 from collections import defaultdict
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,9 +46,7 @@ QUERIES, HOW = ["anchor", "positive", "both"], ["other_record", "equality", "ine
 
 
 @pytest.mark.parametrize(("query", "strategy"), some(product(QUERIES, HOW), less=3))
-def test_candidates_are_the_closest_legal_documents(
-    tmp_path: Path, query: Any, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, monkeypatch):
     how, allowed = STRATEGIES[strategy]
     monkeypatch.setattr(dense_mining, "_WINDOWS", 23)
     monkeypatch.setattr(dense_mining, "_ANCHORS", 17)
@@ -90,9 +87,7 @@ def test_candidates_are_the_closest_legal_documents(
         assert looked_at == pair.anchors * pair.searched
 
 
-def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
     with odd_corpus(tmp_path / "c.duckdb", often(80, less=50), 9) as corpus:
         corpus.embed(embedded, name="v", progress=False)
         how: dict[str, Any] = {"scorer": dp.dense("v"), "depth": 9, "split": "train"}
@@ -128,7 +123,7 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
         assert {"bm25", "dense"} <= set(next(both)["negative_by"])
 
 
-def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus:
         with pytest.raises(dp.VectorError, match=r"none"):
             corpus.mine(recipe(), scorer=dp.dense("none"))
@@ -136,6 +131,6 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         with pytest.raises(dp.VectorError, match=r"windows have no vector in 'v'.*duckplets embed"):
             corpus.mine(recipe(), scorer=dp.dense("v"))
         with pytest.raises(dp.RecipeError, match="query='title'"):
-            dp.dense("v", query="title")  # type: ignore[arg-type]
+            dp.dense("v", query="title")
         with pytest.raises(dp.RecipeError, match=r"give 'bm25', or dp.dense"):
-            corpus.mine(recipe(), scorer="dense")  # type: ignore[arg-type]
+            corpus.mine(recipe(), scorer="dense")

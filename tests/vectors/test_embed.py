@@ -43,7 +43,7 @@ def toy(tmp_path: Path) -> Iterator[dp.Corpus]:
         yield opened
 
 
-def test_every_text_has_its_own_vector_and_is_embedded_once(corpus: dp.Corpus) -> None:
+def test_every_text_has_its_own_vector_and_is_embedded_once(corpus):
     first, texts = Embedder(), texts_of(corpus)
     report = corpus.embed(first, batch_size=7, progress=False)
     assert Counter(first.texts) == Counter(texts.values())  # summaries, windows, equal texts
@@ -115,7 +115,7 @@ def failing(texts: list[str]) -> Any:
     return FAILING[named[0]][0](texts) if named else hashed(texts)
 
 
-def test_texts_that_fail_cost_no_other(toy: dp.Corpus) -> None:
+def test_texts_that_fail_cost_no_other(toy):
     there = toy.embed(hashed, split="test", made_by="teacher", progress=False).embedded
     rows = [{"id": name, "text": name} for name in FAILING]
     toy.ingest(dp.MemorySource(rows, id="id", text="text"), name="failing", progress=False)
@@ -136,7 +136,7 @@ def test_texts_that_fail_cost_no_other(toy: dp.Corpus) -> None:
     check_whole(toy)
 
 
-def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
+def test_it_stops_when_too_many_of_the_last_texts_fail(toy):
     never = {text for text in texts_of(toy).values() if int(text.split()[-1], 36) % 4 == 0}
     calls = []
 
@@ -168,7 +168,7 @@ def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
     check_whole(toy)
 
 
-def test_prompts_by_role(tmp_path: Path) -> None:
+def test_prompts_by_role(tmp_path):
     texts = [("twin", "first"), ("second", "twin"), ("third", "fourth")]
     rows = [{"id": str(n), "q": q, "a": a} for n, (q, a) in enumerate(texts)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -195,7 +195,7 @@ def of_lists(texts: list[str]) -> Any:
     return hashed(texts).tolist()
 
 
-def test_other_makers_are_refused_and_nothing_is_called(toy: dp.Corpus) -> None:
+def test_other_makers_are_refused_and_nothing_is_called(toy):
     toy.embed(of_lists, split="test", progress=False)
     other = Embedder()
     check: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -230,7 +230,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_wrong_arguments_are_named(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_are_named(toy, monkeypatch):
     for model, options, message in WRONG.values():
         with pytest.raises(dp.DuckpletsError, match=message):
             toy.embed(model, progress=False, **options)
@@ -244,7 +244,7 @@ def test_wrong_arguments_are_named(toy: dp.Corpus, monkeypatch: pytest.MonkeyPat
     assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
 
 
-def test_two_embedders_of_one_set(toy: dp.Corpus) -> None:
+def test_two_embedders_of_one_set(toy):
     refused: list[Any] = []
 
     def meanwhile(texts: list[str]) -> Any:
@@ -280,7 +280,7 @@ def embedder(path: Path, log: str) -> None:
 test_kills.JOBS["embedder"] = embedder
 
 
-def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> None:
+def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path):
     draw = random.Random(5)
     path, log = tmp_path / "c.duckdb", tmp_path / "log"
     before: dict[int, Any] = {}
@@ -314,7 +314,7 @@ def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> Non
     assert {file.name for file in path.parent.iterdir()} == {"c.duckdb", "c.vectors.duckdb"}
 
 
-def test_the_command(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(toy, monkeypatch):
     path = toy.path
     toy.close()
     said = cli("embed", path, "hashed:hashes").stderr

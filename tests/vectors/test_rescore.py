@@ -58,7 +58,7 @@ def rows(corpus: dp.Corpus, scorer: str) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def test_candidates_are_ordered_by_the_new_scores(corpus: dp.Corpus) -> None:
+def test_candidates_are_ordered_by_the_new_scores(corpus):
     every = sections(corpus)
     by_key = {section.key: section for section in every}
     before = rows(corpus, "bm25")
@@ -86,9 +86,7 @@ def test_candidates_are_ordered_by_the_new_scores(corpus: dp.Corpus) -> None:
                 assert said <= {(lowest, rank)}
 
 
-def test_what_is_done_stays_and_the_rest_follows(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_done_stays_and_the_rest_follows(corpus, monkeypatch):
     asked: list[Pairs] = []
     failing = True
 
@@ -127,7 +125,7 @@ def test_what_is_done_stays_and_the_rest_follows(
     assert corpus.rescore(counting, "parts", made_by="step 100", **options).pairs
 
 
-def test_pairs_that_fail_are_left_out_and_counted(corpus: dp.Corpus) -> None:
+def test_pairs_that_fail_are_left_out_and_counted(corpus):
     def fails(pairs: Pairs) -> list[float]:
         found = scores(pairs)
         if any(value == -1 for value in found):
@@ -150,7 +148,7 @@ class Predicts:
         return np.array(scores(pairs), np.float32)
 
 
-def test_models_draw_as_functions_do(corpus: dp.Corpus) -> None:
+def test_models_draw_as_functions_do(corpus):
     corpus.rescore(Predicts(), "model", **MINED)
     by = dp.mined("model", relative_margin=0.05, range_max=3)
     columns = ["negative_by", "negative_score", "positive_score", "anchor", "negative", "positive"]
@@ -177,7 +175,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus: dp.Corpus) -> None:
+def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus):
     for function, told in WRONG:
         with pytest.raises(dp.RecipeError, match=told):
             corpus.rescore(function, "wrong", made_by="wrong", **MINED, retries=0)

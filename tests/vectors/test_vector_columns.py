@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,9 +55,7 @@ def slots_of(run: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("run", "mapped"), some([(run, mapped) for mapped in (False, True) for run in RUNS], less=3)
 )
-def test_every_vector_is_that_of_its_text(
-    tmp_path: Path, run: dict[str, Any], mapped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_vector_is_that_of_its_text(tmp_path, run, mapped, monkeypatch):
     """Windows, prefixes, equal texts and replaced records; from memory, and read ahead of files."""
     if mapped:
         monkeypatch.setattr(opened, "_HELD", 0)
@@ -77,7 +74,7 @@ def test_every_vector_is_that_of_its_text(
     assert (tmp_path / "c.snapshot" / "vectors").exists() == mapped
 
 
-def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
+def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path):
     with made(tmp_path / "c.duckdb") as corpus:
         filled(corpus)
         batch = next(corpus.sampler(columns=ALL, batch_size=8))
@@ -98,7 +95,7 @@ def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
 
 @thorough
 @pytest.mark.parametrize("missing", ["drop", "null"])
-def test_a_run_goes_on_while_texts_are_embedded(tmp_path: Path, missing: Any) -> None:
+def test_a_run_goes_on_while_texts_are_embedded(tmp_path, missing):
     """Resumed, it draws what the unbroken run drew, and serves the vectors there were."""
     columns = ["anchor", "anchor_vector", "negative", "negative_vector"]
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
@@ -117,7 +114,7 @@ def test_a_run_goes_on_while_texts_are_embedded(tmp_path: Path, missing: Any) ->
         assert newer.settings.fingerprint()["vectors"]["sets"]["default"][0] == 2
 
 
-def test_a_run_refuses_other_vectors(tmp_path: Path) -> None:
+def test_a_run_refuses_other_vectors(tmp_path):
     with made(tmp_path / "c.duckdb") as corpus:
         store = filled(corpus)
         with corpus.sampler(columns=ALL) as sampler:
@@ -137,7 +134,7 @@ def test_a_run_refuses_other_vectors(tmp_path: Path) -> None:
         refuses()
 
 
-def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path) -> None:
+def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         texts = sorted(set(texts_of(corpus).values()))
         lacking = set(texts[::4])
@@ -166,7 +163,7 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path)
         assert len(anchors) > 50
 
 
-def test_a_column_says_which_vectors(tmp_path: Path) -> None:
+def test_a_column_says_which_vectors(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.VectorError, match="no vectors are named"):
             corpus.sampler(columns=["anchor_vector"])
@@ -181,4 +178,4 @@ def test_a_column_says_which_vectors(tmp_path: Path) -> None:
             with pytest.raises(dp.SamplerError, match="columns"):
                 corpus.sampler(columns=[wrong])
         with pytest.raises(dp.SamplerError, match="did you mean 'null'"):
-            corpus.sampler(vectors="nul")  # type: ignore[arg-type]
+            corpus.sampler(vectors="nul")

@@ -64,9 +64,7 @@ def expected(
     ("source", "split"),
     some([(None, None), ("odd1", None), (None, "test"), ("odd0", "validation")], less=2),
 )
-def test_it_finds_what_comparing_every_chunk_finds(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, source: str | None, split: str | None
-) -> None:
+def test_it_finds_what_comparing_every_chunk_finds(corpus, monkeypatch, source, split):
     draw = np.random.default_rng(11)
     monkeypatch.setattr(knn, "_FIRST_TEXTS", 2)  # so that more are looked up
     monkeypatch.setattr(knn, "_GROWTH", 3)
@@ -85,7 +83,7 @@ def test_it_finds_what_comparing_every_chunk_finds(
                 assert np.allclose([r[2] for r in rows], [w[2] for w in wanted[:k]], atol=precision)
 
 
-def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus: dp.Corpus) -> None:
+def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus):
     text = "alpha beta gamma"
     lexical = corpus.search(text, 100).to_pylist()
     dense = corpus.search(text, 100, by="default", encoder=hashed).to_pylist()
@@ -108,7 +106,7 @@ def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus: dp.Corpus
 
 
 @thorough
-def test_what_was_embedded_since_is_found(tmp_path: Path) -> None:
+def test_what_was_embedded_since_is_found(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 10, 1) as corpus:
         prompts = {"anchor": "q: "}
         corpus.embed(hashed, prompts=prompts, split="train", progress=False)
@@ -126,7 +124,7 @@ def test_what_was_embedded_since_is_found(tmp_path: Path) -> None:
         assert "new" not in after["source"].to_pylist()
 
 
-def test_what_does_not_fit_is_named(corpus: dp.Corpus) -> None:
+def test_what_does_not_fit_is_named(corpus):
     vector = np.ones(DIMENSION)
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (vector, {"by": "defualt"}, r"no vectors are named 'defualt' \(did you mean 'default'\?\)"),
@@ -149,7 +147,7 @@ def test_what_does_not_fit_is_named(corpus: dp.Corpus) -> None:
             corpus.search(asked, **options)
 
 
-def test_the_command(path: Path) -> None:
+def test_the_command(path):
     asked = ("search", path, "alpha beta", "--k", "2", "--encoder", "hashed:hashed", "--by")
     assert [*json.loads(ok(*asked, "default", "--json"))[0]] == COLUMNS
     assert ok(*asked, "default,bm25").split()[:5] == ["score", "rank", "default", "rank", "bm25"]
