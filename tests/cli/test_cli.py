@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -28,7 +28,7 @@ from programs import PATIENCE, ran
 from typer.main import get_command
 
 import duckplets as dp
-from duckplets.cli import _COMMANDS, _GROUPS, app, verbs
+from duckplets.cli import _COMMANDS, _GROUPS, app
 from duckplets.db.database import Database
 
 NAMES = {name: told for names in _COMMANDS.values() for name, (_, told) in names.items()}
@@ -70,23 +70,6 @@ def test_help_is_for_people():
         assert len(re.findall(r"^  --", unnamed, re.MULTILINE)) <= 20, words
         options = [p for p in command.params if p.param_type_name == "option"]
         assert len(re.findall(r"^  --", text, re.MULTILINE)) == len(options) + 1, words
-
-
-def test_a_new_argument_of_a_verb_is_an_option(monkeypatch):
-    def mine(corpus: object, /, *, depth: int = 100, kinds: Sequence[str] = (), engine: Any = None):
-        """Mine.
-
-        Args:
-            depth: How deep ``mine`` looks.
-            kinds: Of what.
-        """
-
-    monkeypatch.setattr("duckplets.mining.mine.mine", mine)
-    depth, kinds, engine = verbs.options_of("mining.mine:mine")
-    assert (depth.default, depth.annotation.__args__[0]) == (100, int)
-    assert depth.annotation.__metadata__[0].help == "How deep mine looks. [default: 100]"
-    assert kinds.annotation.__args__[0] == list[str] | None
-    assert "Dask" in engine.annotation.__metadata__[0].help
 
 
 def test_help_is_quick_and_imports_nothing_heavy():
@@ -399,12 +382,7 @@ FILL = (
     "duckplets ingest faq.duckdb 'news/",
     "duckplets split ",
 )
-SLOW = (
-    "mine",
-    "report",
-    "embed",
-    "quality",
-)  # one of theirs, two of others
+SLOW = ("mine", "report", "embed", "quality")  # one of theirs, two of others
 
 
 def examples() -> list[str]:
@@ -414,14 +392,7 @@ def examples() -> list[str]:
         found += re.findall(r"^      (\S.*duckplets.*|duckplets .*)$", text, re.MULTILINE)
     assert len(found) >= len(COMMANDS)
     # Stores have tests of their own, and so has the demo; to watch needs a terminal.
-    left = (
-        "s3://",
-        "hf://me",
-        "demo --keep",
-        "status faq.duckdb --watch\n",
-        " mcp ",
-        "ui faq.duckdb\n",
-    )
+    left = ("s3://", "hf://me", "demo --keep", "--watch\n", " mcp ", "ui faq.duckdb\n")
     return [line.strip() for line in found if not any(word in f"{line}\n" for word in left)]
 
 

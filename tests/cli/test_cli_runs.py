@@ -123,18 +123,6 @@ def test_tags_and_runs(toy):
     assert len(ok("cursor", "list", toy).splitlines()) == 1
 
 
-def test_a_save_that_goes_back_is_said(toy):
-    ok("sample", toy, "--batch-size", "4", "--steps", "30", "--save")
-    of = ("sample", toy, "--batch-size", "4")
-    assert "was saved at" not in cli(*of).stderr  # nothing is going to be replaced
-    back = cli(*of, "--steps", "2", "--save")
-    assert back.exit_code == 0
-    assert "note: run 'default' was saved at step 30; this run begins at step 0, and" in back.stderr
-    assert "duckplets sample toy.duckdb --resume\n" in back.stderr
-    assert "saved at step 2 in toy.state.duckdb, which replaces the save at step 30" in back.stderr
-    assert dp.resume(toy).step == 2
-
-
 def test_a_run_that_could_not_be_saved_is_refused_before_anything_is_written(toy, monkeypatch):
     before = Path(toy).read_bytes()
     Path(toy).chmod(0o400)

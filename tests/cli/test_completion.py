@@ -15,7 +15,6 @@ import pytest
 from effort import some, thorough
 from programs import ran
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import duckplets as dp
 from duckplets.cli import app
@@ -103,27 +102,6 @@ def test_nothing_is_offered_where_a_file_cannot_be_read(made, tmp_path):
             for words in (["show", path, ""], ["sql", path, ""], ["sample", path, "--run", ""]):
                 assert offered(*words) == [], what
     assert not paths["absent"].exists()
-
-
-def test_each_shell_has_its_script():
-    for shell in ("bash", "zsh", "fish"):
-        script = CliRunner().invoke(
-            app, [], prog_name="duckplets", env={"_DUCKPLETS_COMPLETE": f"source_{shell}"}
-        )
-        assert script.exit_code == 0, script.stderr
-        assert f"_DUCKPLETS_COMPLETE=complete_{shell}" in script.stdout
-
-
-@thorough
-def test_the_program_itself_offers_names(made):
-    asked = {"COMP_WORDS": f"duckplets show {made} fab", "COMP_CWORD": "3"}
-    done = ran(
-        sys.executable,
-        "-m",
-        "duckplets.cli",
-        env=asked | {"_DUCKPLETS_COMPLETE": "complete_bash"},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fables\n", "")
 
 
 @thorough  # see test_help_is_quick_and_imports_nothing_heavy

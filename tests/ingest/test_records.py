@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -191,28 +190,6 @@ def test_a_row_in_front_relabels_nothing(corpus):
     for table in ("records", "stored_sections", "chunks"):
         assert after[table][:2] == before[table]
         assert len(after[table]) == 3
-
-
-@pytest.mark.parametrize("policy", some(POLICIES, less=2))
-def test_a_second_ingest_touches_only_what_is_new(corpus, policy, monkeypatch):
-    small_batches(monkeypatch, 7)
-    records = toy_records(30)
-    mapping = {"anchor": "title", "positive": "body", "id": "id", "date": "date", "meta": ["topic"]}
-    corpus.chunk(dp.Chunking(max_tokens=8, overlap=(2, 0), summary_tokens=4))
-    ingest(corpus, dp.MemorySource([*records[:20], records[3]], **mapping), name="s")
-    before = dump(corpus)
-    random.Random(1).shuffle(records)
-    source = dp.MemorySource([*records, records[0]], **mapping)
-    report = ingest(corpus, source, name="s", on_conflict=policy)
-    assert (report.added, report.replaced, report.reasons) == (10, 0, {SAME: 21})
-    after = dump(corpus)
-    keys = {"records": "record_key", "stored_sections": "section_key", "chunks": "chunk_key"}
-    for table, key in keys.items():
-        old = len(before[table])
-        assert after[table][:old] == before[table]
-        assert len(after[table]) > old
-        found = [row[key] for row in after[table]]
-        assert found == list(range(found[0], found[0] + len(found)))
 
 
 def test_an_error_names_the_id_and_changes_nothing(corpus, monkeypatch):
@@ -447,36 +424,6 @@ def test_a_read_only_corpus_refuses_to_change(tmp_path):
                 attempt(corpus)
         assert next(corpus.sampler(batch_size=2)).keys()
     assert (tmp_path / "toy.duckdb").read_bytes() == content
-
-
-ODD = [
-    "NUL \0 in \0\0 between",
-    "\U0001f469\u200d\U0001f469\u200d\U0001f467 family, \U0001f1e9\U0001f1ea flag, e\u0301",
-    "\u202eright to left\u202c \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
-    "\r\nDOS\r\nlines\rand Mac\n\n",
-    "\ttab\x0b\x0c\x1c\x85\u2028\u2029 padded \u3000",
-    "\ufeffmark in front",
-    "' OR 1=1; -- \" $1 $text {}",
-    "NULL",
-    "0",
-    "x" * 1_000_000,
-    "wörd " * 100_000,
-    "a" * 300 + "\n" + "b",
-]
-
-
-def test_odd_texts_come_back_exactly(corpus, tmp_path):
-    records = [{"id": f"{i}", "text": text, "m": text[:99]} for i, text in enumerate(ODD)]
-    mapping = {"id": "id", "text": "text", "group": "m", "taxonomy": "m", "meta": "m"}
-    kinds = tuple(some(("records", "csv", "parquet"), less=2))
-    for kind, source in every_source(tmp_path, records, kinds, **mapping).items():
-        ingest(corpus, source, name=kind)
-    every = [(kind, i, text) for kind in kinds for i, text in enumerate(ODD)]
-    assert live(corpus) == {f"{kind}/{i}": text for kind, i, text in every}
-    stored = corpus.sql("SELECT group_key, taxonomy, meta['m'] AS m FROM records ORDER BY ALL")
-    assert sorted(map(str, stored.to_pylist())) == sorted(
-        str({"group_key": t[:99], "taxonomy": [t[:99]], "m": t[:99]}) for *_, t in every
-    )
 
 
 @settings(max_examples=often(25, less=2), deadline=None)
