@@ -1,15 +1,11 @@
 """The benchmark runs on a small corpus, and its page says what was measured."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import string
 import sys
 from collections import Counter
 from contextlib import nullcontext
-from types import ModuleType
-from typing import Any
 
 from benchmark_scripts import FOLDER, load
 from effort import thorough
@@ -69,7 +65,7 @@ def test_every_script_loads(monkeypatch):
     assert str(FOLDER) not in sys.path
 
 
-def check(measured: ModuleType, *arguments: Any, left_out: str = "", least: float = 1e-9) -> None:
+def check(measured, *arguments, left_out="", least=1e-09):
     """Check that every measurement of a script runs, but for peers that are not installed."""
     for name, measure in measured.MEASUREMENTS.items():
         if not left_out or not re.search(left_out, name):

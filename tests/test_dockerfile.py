@@ -1,7 +1,5 @@
 """The Dockerfile says what it should; nothing here can build it."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def instructions() -> list[tuple[str, str]]:
+def instructions():
     """Return the instructions of the Dockerfile, lines that go on joined."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
@@ -17,7 +15,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.split("\n"))]
 
 
-def of(name: str) -> list[str]:
+def of(name):
     return [rest for instruction, rest in instructions() if instruction == name]
 
 

@@ -1,7 +1,5 @@
 """README, examples and pages: every block runs, every link leads somewhere, nothing is stale."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os
@@ -9,7 +7,6 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +39,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path) -> dict[str, str]:
+def surroundings(tmp_path):
     """This checkout's command and the duckdb CLI, wherever they are installed."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -53,13 +50,13 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.pathsep.join(folders)}
 
 
-def shell(code: str, environment: dict[str, str], typed: str | None = None) -> None:
+def shell(code, environment, typed=None):
     """Run commands in a shell that succeed."""
     done = ran("bash", "-e", "-o", "pipefail", "-c", code, env=environment, typed=typed)
     assert done.returncode == 0, f"{code}\n{done.stdout}{done.stderr}"
 
 
-def commands(code: str, environment: dict[str, str]) -> None:
+def commands(code, environment):
     """Run a block of commands: ours in this process, what else there is in a shell."""
     ours = r"duckplets [^|>\n]*(?:> [\w.]+|\| .*)?$"
     for own, other in re.findall(rf"^({ours})|((?:^(?!{ours}).*\n)+)", code, re.MULTILINE):
@@ -74,7 +71,7 @@ def commands(code: str, environment: dict[str, str]) -> None:
             shell(other, environment)
 
 
-def program(file: Path, *arguments: str) -> None:
+def program(file, *arguments):
     """Run a program as if by itself, in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [str(file), *arguments])
@@ -85,7 +82,7 @@ def program(file: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
+def hub():
     """A hub with the two data sets that the README names."""
     rows = [
         {
@@ -103,7 +100,7 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
+def blocks(page):
     """Return the blocks of a page that are to be run: their language and their text."""
     found = BLOCK.findall(page.read_text(encoding="utf-8"))
     assert {language for reason, language, _ in found if not reason} <= {"python", "sh", ""}
@@ -217,7 +214,7 @@ def test_every_public_name_is_in_the_reference_with_all_its_arguments():
                     )
 
 
-def headings(page: Path) -> set[str]:
+def headings(page):
     """Return the anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
     found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)

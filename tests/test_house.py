@@ -1,7 +1,5 @@
 """The rules of the house: rooms, statements, sizes, and a wheel that works away from here."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re
@@ -10,10 +8,8 @@ import sys
 import tomllib
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import thorough
@@ -29,11 +25,11 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 STATEMENTS = names()
 
 
-def each(values: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+def each(values):
     """Make a check of one value a test of all of them, which names every one that fails."""
 
-    def of_all(check: Callable[[Any], None]) -> Callable[[], None]:
-        def test() -> None:
+    def of_all(check):
+        def test():
             failed = []
             for value in values:
                 try:
@@ -51,7 +47,7 @@ EVERY_FILE = each(FILES)
 EVERY_STATEMENT = each(STATEMENTS)
 
 
-def module_of(file: Path) -> str:
+def module_of(file):
     """Return a file's module within the package: ``order``, ``sources.rows``, ``__init__``."""
     parts = list(file.relative_to(PACKAGE).with_suffix("").parts)
     if len(parts) > 1 and parts[-1] == "__init__":
@@ -60,18 +56,18 @@ def module_of(file: Path) -> str:
 
 
 @cache
-def tree_of(file: Path) -> ast.Module:
+def tree_of(file):
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
 # ---- rooms
 
 
-def is_type_checking(node: ast.AST) -> bool:
+def is_type_checking(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def nodes(tree: ast.AST, *, typed: bool) -> Iterator[ast.AST]:
+def nodes(tree, *, typed):
     """Yield every statement, with or without those that only a type checker sees."""
     yield tree
     for child in ast.iter_child_nodes(tree):
@@ -85,7 +81,7 @@ def nodes(tree: ast.AST, *, typed: bool) -> Iterator[ast.AST]:
 
 
 @cache
-def imports(file: Path, *, typed: bool = False) -> frozenset[str]:
+def imports(file, *, typed=False):
     """Return the full names of the modules a file imports, anywhere in it."""
     found = set()
     for node in nodes(tree_of(file), typed=typed):
@@ -105,7 +101,7 @@ MODULES = {
 }
 
 
-def needs(name: str, *, typed: bool = False) -> set[str]:
+def needs(name, *, typed=False):
     """Return the modules of this package that one of them imports."""
     return {other for other in imports(MODULES[name], typed=typed) if other in MODULES}
 
@@ -140,13 +136,13 @@ LAZY = {
 }
 
 
-def room_of(name: str) -> str:
+def room_of(name):
     """Return the folder of a module; ``doors`` stands for all that lie in none."""
     parts = name.split(".")
     return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else "doors"
 
 
-def is_below(name: str, other: str) -> bool:
+def is_below(name, other):
     """Whether a module may import another one."""
     room, below = room_of(name), room_of(other)
     return room == below or FLOOR_OF[below] < FLOOR_OF[room] or other == "duckplets.errors"
@@ -175,7 +171,7 @@ PURE = [
 ]
 
 
-def reached(name: str) -> set[str]:
+def reached(name):
     """Return a module with all that it imports, directly or not, when it is imported."""
     found, waiting = {name}, [name]
     while waiting:
@@ -198,7 +194,7 @@ def test_imports_go_round_nowhere():
 
 
 def test_torch_is_imported_in_its_own_package_only():
-    def of(names: Iterable[str], package: str) -> set[str]:
+    def of(names, package):
         return {name for name in names if f"{name}.".startswith(f"{package}.")}
 
     room = "duckplets.adapters.torch"
@@ -221,7 +217,7 @@ def test_only_the_room_of_the_database_imports_duckdb(file):
 # ---- statements
 
 
-def header_of(statement: str) -> list[str]:
+def header_of(statement):
     """Return the comment lines at the top, without their dashes."""
     lines = []
     for line in query(statement).splitlines():
@@ -232,7 +228,7 @@ def header_of(statement: str) -> list[str]:
 
 
 @cache
-def trees(statement: str) -> list[exp.Expr]:
+def trees(statement):
     return [tree for tree in parse(query(statement), dialect="duckdb") if tree is not None]
 
 
@@ -259,7 +255,7 @@ def test_a_statement_parses_and_its_header_is_right(statement):
 
 
 @cache
-def constants(file: Path) -> list[tuple[ast.Constant, str]]:
+def constants(file):
     """Return the string constants of a file that are not documentation."""
     tree = list(ast.walk(tree_of(file)))
     documentation = {id(node.value) for node in tree if isinstance(node, ast.Expr)}
@@ -273,7 +269,7 @@ def constants(file: Path) -> list[tuple[ast.Constant, str]]:
 
 
 @cache
-def named_statements() -> frozenset[str]:
+def named_statements():
     """Return what Python names: ``"pools/texts"``, or ``f"pools/lists/{part}"`` with ``"same"``."""
     found = set()
     for file in FILES:

@@ -1,7 +1,5 @@
 """Every promise of docs/promises.md names tests that are there."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path
@@ -11,7 +9,7 @@ PAGE = TESTS.parent / "docs" / "promises.md"
 
 
 @cache
-def names_in(file: str) -> frozenset[str]:
+def names_in(file):
     path = TESTS / file
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return frozenset(re.findall(r"^def (test_\w+)\(", text, re.MULTILINE))

@@ -1,12 +1,8 @@
 """What docs/scale.md says is what was measured, and the order holds its promises at that size."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
-from types import ModuleType
-from typing import Any
 
 import pytest
 from benchmark_scripts import FOLDER, load
@@ -14,11 +10,11 @@ from effort import THOROUGH
 
 
 @pytest.fixture(scope="module")
-def simulation() -> ModuleType:
+def simulation():
     return load("simulate_ranks")
 
 
-def size(simulation: ModuleType, **others: Any) -> Any:
+def size(simulation, **others):
     """Return the size to simulate: all of it in full, else as many positions and fewer looks."""
     if THOROUGH:
         return simulation.Size(**others)

@@ -1,7 +1,5 @@
 """Keys of batches from vectors: near texts share them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -43,7 +41,7 @@ def test_near_texts_share_batches_and_near_clusters_mixed_ones(tmp_path):
         corpus.cluster("v", size=50)
 
 
-def _in_order(corpus: dp.Corpus) -> list[str]:
+def _in_order(corpus):
     """Return a record of each cluster, in the order of clusters."""
     rows = corpus.sql(
         "SELECT number, any_value(records.record_id) AS id FROM batch_keys AS keys JOIN chunks "

@@ -1,10 +1,6 @@
 """What an evaluator keeps of each query, and what two models differ by."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +10,7 @@ import duckplets as dp
 METRICS = ("ndcg@10", "mrr@10", "recall@10")
 
 
-def write(path: Path, values: Any, *, families: Any = None) -> Path:
+def write(path, values, *, families=None):
     rows = [
         {"query": f"q{i}", "family": str(i if families is None else families[i])}
         | dict(zip(METRICS, map(float, row), strict=True))
@@ -110,7 +106,7 @@ def test_an_evaluator_keeps_what_came_of_each_query(tmp_path):
     evaluator._found = None
     metrics = evaluator.compute_metrics(hits)
 
-    def expected(i: int) -> float:
+    def expected(i):
         return 1.0 if i < 20 else 1 / 3
 
     assert metrics["mrr@k"][10] == pytest.approx(sum(map(expected, range(60))) / 60)

@@ -1,11 +1,8 @@
 """Prompts and losses by source: batches that are of one source name it to the trainer."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from adapters.models import arguments, embedder, st
@@ -20,11 +17,11 @@ PROMPTS = {"one": "first ask : ", "two": "second ask : "}
 class Counting(MultipleNegativesRankingLoss):
     """The loss, with the anchors it was given."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model):
         super().__init__(model)
-        self.anchors: list[str] = []
+        self.anchors = []
 
-    def forward(self, features: Any, labels: Any = None) -> Any:
+    def forward(self, features, labels=None):
         decode = self.model.tokenizer.batch_decode
         self.anchors += decode(features[0]["input_ids"], skip_special_tokens=True)
         return super().forward(features, labels)

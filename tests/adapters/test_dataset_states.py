@@ -1,12 +1,8 @@
 """States of a SamplerDataset: told by a step, loaded once, and exact with torchdata."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +17,7 @@ from duckplets.torch import SamplerDataset  # noqa: E402
 COMMON = {"batch_size": 16, "seed": 7}
 
 
-def fresh(path: Path, **arguments: Any) -> SamplerDataset:
+def fresh(path, **arguments):
     return SamplerDataset(path, **COMMON, **{"epochs": 4, **arguments})
 
 
@@ -142,7 +138,7 @@ def test_a_distributed_checkpoint_has_the_state_whole(corpus_path, alone, tmp_pa
     """It restores what it finds in the new process as well: weights set on the way, and more."""
     from torch.distributed import checkpoint
 
-    def stored(dataset: Any, name: str) -> Any:
+    def stored(dataset, name):
         checkpoint.save({"data": dataset}, checkpoint_id=tmp_path / name, no_dist=True)
         return lambda other: checkpoint.load(
             {"data": other}, checkpoint_id=tmp_path / name, no_dist=True

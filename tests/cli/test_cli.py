@@ -1,7 +1,5 @@
 """The command line: what goes to stdout, what to stderr, and the exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,11 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,7 +33,7 @@ COMMANDS += [[group, verb] for group, verbs in _GROUPS.items() for verb in verbs
 
 
 @cache
-def help_of(*words: str) -> str:
+def help_of(*words):
     return ok(*words, "--help")
 
 
@@ -58,7 +54,7 @@ def test_the_list_of_commands_has_the_first_line_of_each():
 def test_help_is_for_people():
     """Every command has an example and says what options are for; long lists have headings."""
     for words in COMMANDS:
-        command: Any = get_command(app)
+        command = get_command(app)
         for word in words:
             command = command.commands[word]
         assert [p.name for p in command.params if not getattr(p, "help", None)] == [], words
@@ -201,7 +197,7 @@ def test_a_wrong_input_gives_one_clear_line(toy):
 
 
 def test_errors_that_are_not_ours_are_one_line_too(monkeypatch, toy):
-    def fail(*_: Any, **__: Any) -> None:
+    def fail(*_, **__):
         raise KeyError("several\nlines")
 
     monkeypatch.setattr(dp.Corpus, "status", fail)
@@ -385,7 +381,7 @@ FILL = (
 SLOW = ("mine", "report", "embed", "quality")  # one of theirs, two of others
 
 
-def examples() -> list[str]:
+def examples():
     found = []
     for command in COMMANDS:
         text = help_of(*command)
@@ -396,7 +392,7 @@ def examples() -> list[str]:
     return [line.strip() for line in found if not any(word in f"{line}\n" for word in left)]
 
 
-def runs_example(line: str) -> None:
+def runs_example(line):
     words = shlex.split(re.sub(r"^.* \| (?=duckplets)", "", line).split(" > ")[0].split(" | ")[0])
     if words[1] == "embed":  # without the weights of a model
         words[3] = "hashed:hashed"
@@ -504,7 +500,7 @@ def test_a_full_disk_is_one_line(toy):
             assert (code, err) == (1, "error: No space left on device\n")
 
 
-def wait_for(happened: Callable[[], bool]) -> None:
+def wait_for(happened):
     deadline = time.monotonic() + PATIENCE
     while not happened():
         assert time.monotonic() < deadline

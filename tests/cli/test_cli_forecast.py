@@ -1,10 +1,7 @@
 """What a run will draw, and what another mixture alters, from the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli, error, lines, ok, talk
@@ -16,13 +13,13 @@ from duckplets.base.checks import MAX_POSITION
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 
-def mixture(name: str, weights: dict[str, float], phases: str = "") -> str:
+def mixture(name, weights, phases=""):
     sets = "".join(f'[[data.datasets]]\nname = "{n}"\nweight = {w}\n' for n, w in weights.items())
     Path(name).write_text(f"{sets}{phases}")
     return name
 
 
-def phase(step: int, weights: str, scale: float = 1) -> str:
+def phase(step, weights, scale=1):
     return (
         f"[[data.phases]]\nstart_step = {step}\ndataset_weights = {weights}\nlr_scale = {scale}\n"
     )
@@ -32,7 +29,7 @@ OPTIONS = ["--batch-size", "8", "--mixture", "a=3,b=1", "--no-swap", "--seed", "
 
 
 def test_a_forecast_is_that_of_the_sampler(toy):
-    given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3, "b": 1}, swap=False, seed=7)
+    given = dict(batch_size=8, mixture={"a": 3, "b": 1}, swap=False, seed=7)
     with dp.Corpus(toy, read_only=True) as corpus:
         expected = corpus.sampler(**given).forecast(20)
     result = cli("forecast", toy, *OPTIONS, "--steps", "20")
@@ -113,7 +110,7 @@ def test_an_end_that_may_move_is_said(toy, apart, bounds):
     less = mixture("less.toml", {"a": 3, "b": 1}, phase(100, "{ b = 0 }"))
     more = mixture("more.toml", {"a": 3, "b": 0}, phase(100, "{ b = 2 }"))
     with dp.Corpus(toy, read_only=True) as corpus:
-        options: dict[str, Any] = {"batch_size": 6, "no_duplicates": apart, **bounds}
+        options = {"batch_size": 6, "no_duplicates": apart, **bounds}
         sampler = corpus.sampler(mixture={"a": 3, "b": 0}, run="r", **options)
         sampler.save()
         alike = mixture("alike.toml", {"a": 9, "b": 0})

@@ -1,14 +1,11 @@
 """Sampling, planning and looking back from the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,12 +28,12 @@ IDS = ["position", "source", "recipe", "swapped"] + [
 COLUMNS = ["--columns", ",".join(IDS)]
 
 
-def samples(*arguments: str | Path) -> list[dict[str, Any]]:
+def samples(*arguments):
     """Return what ``sample`` writes, with the columns that identify a sample."""
     return lines(ok("sample", *arguments, *COLUMNS))
 
 
-def ids(*arguments: str | Path, batch: int) -> list[dict[str, Any]]:
+def ids(*arguments, batch):
     """Return what ``served`` prints, without the steps, which have to be right."""
     rows = lines(ok("served", *arguments))
     for row in rows:
@@ -50,7 +47,7 @@ def ids(*arguments: str | Path, batch: int) -> list[dict[str, Any]]:
 
 def test_samples_are_those_of_python(toy):
     columns = "anchor,anchor_meta,anchor_date,swapped,negative_1,negative_2"
-    pairs: dict[str, Any] = {"split": "test", "batch_size": 3, "seed": 5, "steps": 2}
+    pairs = {"split": "test", "batch_size": 3, "seed": 5, "steps": 2}
     pairs["mixture"] = {"a": 3.0, "b": 1.0}
     triplets = {"negatives": 2, "swap": False, "no_duplicates": True, "columns": columns.split(",")}
     for kind, given, typed in (
@@ -89,7 +86,7 @@ def test_files_hold_what_stdout_would(toy):
 def test_a_failure_leaves_the_old_file(toy, monkeypatch):
     taken = Sampler.__next__
 
-    def fail_later(self: Sampler) -> dp.Batch:
+    def fail_later(self):
         if self.step == 2:
             raise OSError(28, "No space left on device")
         return taken(self)

@@ -1,13 +1,10 @@
 """What a shell is offered: names in the corpus, and nothing where they cannot be read at once."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from hashlib import sha256
 from io import StringIO
-from pathlib import Path
 
 import duckdb
 import prebuilt
@@ -23,7 +20,7 @@ UNSAFE = ["$(reboot)", "a b", "-x"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A corpus of several sources, with a stored recipe and saved runs."""
     path = tmp_path_factory.mktemp("completion") / "c.duckdb"
     with prebuilt.toy_corpus(path, 40) as corpus:
@@ -41,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMAND = get_command(app)  # made once: it takes longer than what is asked of it
 
 
-def offered(*words: str | Path) -> list[str]:
+def offered(*words):
     """Return what bash is offered after words, the last of which is being typed."""
     asked = {"COMP_WORDS": " ".join(["duckplets", *map(str, words)])}
     asked |= {"COMP_CWORD": str(len(words)), "_DUCKPLETS_COMPLETE": "complete_bash"}

@@ -1,7 +1,5 @@
 """The command `ingest`: what is said of every row, sources that fail, and what is left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -13,7 +11,7 @@ import duckplets as dp
 
 
 @pytest.fixture(autouse=True)
-def _files(in_folder: None) -> None:
+def _files(in_folder):
     Path("good.csv").write_text("q,a\nq1,a1\nq2\n")
     Path("bad.csv").write_text("x\n1\n")
 

@@ -1,7 +1,5 @@
 """What is logged: to stderr and to a file that rotates, without texts and without secrets."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
@@ -101,7 +99,7 @@ def test_secrets_are_taken_out_as_far_as_they_can_be_told():
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 

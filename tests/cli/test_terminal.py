@@ -1,7 +1,5 @@
 """Whatever a corpus, a file or a command line holds, nothing of it acts on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,7 +7,6 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli, error, files, lines, ok
@@ -57,7 +54,7 @@ def test_what_is_shown_acts_nowhere_and_is_bounded():
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A corpus with a run in which whatever a user names acts on terminals."""
     path = tmp_path_factory.mktemp("hostile") / "hostile.duckdb"
     rows = [
@@ -101,7 +98,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def rename(path: Path, statements: list[str]) -> None:
+def rename(path, statements):
     database = Database.open(path)
     for statement in statements:
         values = {"h": HOSTILE, "l": LONG}
@@ -110,13 +107,13 @@ def rename(path: Path, statements: list[str]) -> None:
 
 
 @pytest.fixture
-def hostile(made: Path, tmp_path: Path) -> str:
+def hostile(made, tmp_path):
     for file in (made, made.with_name("hostile.state.duckdb")):
         shutil.copy(file, tmp_path / file.name)
     return "hostile.duckdb"
 
 
-def printed(*arguments: str, code: int | None = 0, widest: int = WIDEST) -> str:
+def printed(*arguments, code=0, widest=WIDEST):
     """Run a command and return its stdout, after a look at all that it printed."""
     result = cli(*arguments)
     for text in (result.stdout_bytes.decode(), result.stderr_bytes.decode()):
@@ -249,14 +246,14 @@ def test_a_folder_that_may_not_be_written_is_named(monkeypatch):
 # ---- the streams of a process
 
 
-def shell(line: str, **options: Any) -> Any:
+def shell(line, **options):
     duckplets = shlex.join([sys.executable, "-m", "duckplets.cli"])
     return ran("sh", "-c", f"exec {duckplets} {line}", **options)
 
 
 def test_closed_streams(tmp_path):
     Path("x.csv").write_text("a\n1\n")
-    said: dict[str, Any] = {
+    said = {
         "status --wrong 2>&-": (2, "", ""),
         "status none.duckdb 2>&-": (1, "", ""),
         "ingest n.duckdb x.csv --text a 2>&- <&-": (0, "source", ""),

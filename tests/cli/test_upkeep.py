@@ -1,10 +1,7 @@
 """Looking after a corpus from the shell: what is not named stays, and removing asks first."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli, error, lines, ok, usage
@@ -19,12 +16,12 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 @pytest.fixture
-def toy(in_folder: None) -> str:
+def toy(in_folder):
     toy_corpus(Path("toy.duckdb"), 40, sources=("toy", "other")).close()
     return "toy.duckdb"
 
 
-def chunking(path: str) -> dict[str, object]:
+def chunking(path):
     with dp.Corpus(path, read_only=True) as corpus:
         return dict(corpus.chunking().fingerprint())
 
@@ -105,16 +102,16 @@ def test_pools_are_counted_once_a_version_and_those_of_many_records_when_somebod
     with dp.Corpus(toy) as corpus:  # one recipe of one source and three splits
         corpus.remove("other")
     monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", 1)
-    counted: list[str] = []
+    counted = []
     count = PoolReader.count
 
-    def counting(self: PoolReader, pool: Any) -> Any:
+    def counting(self, pool):
         counted.append(pool.described)
         return count(self, pool)
 
     monkeypatch.setattr(PoolReader, "count", counting)
 
-    def told(pools: int, *options: str) -> dict[str, Any]:
+    def told(pools, *options):
         counted.clear()
         found = dict(json.loads(ok("status", toy, "--json", *options)))
         del found["bytes"]  # what is kept of counts takes room
@@ -166,7 +163,7 @@ def test_show_shows_records_and_samples(toy):
 def test_show_says_why_there_is_nothing_to_show():
     path = "c.duckdb"
 
-    def said(*arguments: str) -> str:
+    def said(*arguments):
         shown = cli("show", path, *arguments)
         assert (shown.exit_code, shown.stdout) == (0, "")
         return shown.stderr

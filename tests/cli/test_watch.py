@@ -1,7 +1,5 @@
 """`duckplets status --watch`: the page of a run, beside one that trains, and at no cost to it."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -15,12 +13,9 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import StringIO
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error, ok, usage
@@ -31,7 +26,7 @@ from rich.console import Console
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
-from duckplets.cli.watch import RunStatus, page, run_status
+from duckplets.cli.watch import page, run_status
 from duckplets.db.files import copied
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
@@ -45,13 +40,13 @@ CURSOR = b"\x1b[?25h"
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, pools_once: None) -> Iterator[dp.Corpus]:
+def corpus(tmp_path, pools_once):
     toy_corpus(tmp_path / "toy.duckdb", 30, sources=("a", "b", "c")).close()
     with dp.Corpus(tmp_path / "toy.duckdb", read_only=True) as opened:
         yield opened
 
 
-def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
+def trained(corpus, **arguments):
     """A run of 24 steps with two saves, of which the last is tagged."""
     sampler = corpus.sampler(mixture=MIXTURE, batch_size=8, preset="crate", **arguments)
     for steps, tag in ((10, None), (14, "half")):
@@ -62,7 +57,7 @@ def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
     return sampler
 
 
-def seen(path: Path, run: str = "default", tag: str | None = None) -> RunStatus:
+def seen(path, run="default", tag=None):
     saved = state.load(path, run, tag)
     schedule = schedule_of(saved_settings(saved), saved.events)
     (row,) = [r for r in state.cursors(path) if r["run"] == run and r["tag"] == tag]
@@ -211,7 +206,7 @@ def test_what_is_written_meanwhile_is_not_taken_for_a_copy(corpus, monkeypatch):
     sampler = trained(corpus)
     path, copyfile, writes = sampler.save(), shutil.copyfile, [2]
 
-    def torn(source: Path, to: Path) -> None:
+    def torn(source, to):
         copyfile(source, to)
         if writes[0]:
             writes[0] -= 1
@@ -232,7 +227,7 @@ def test_what_is_written_meanwhile_is_not_taken_for_a_copy(corpus, monkeypatch):
 class Terminal:
     """A terminal in which a command runs, with what it has written so far."""
 
-    def __init__(self, columns: int, *command: str | Path) -> None:
+    def __init__(self, columns, *command):
         self.output = b""
         self._own, other = pty.openpty()
         self._other = other
@@ -248,10 +243,10 @@ class Terminal:
             start_new_session=True,
         )
 
-    def resize(self, columns: int) -> None:
+    def resize(self, columns):
         fcntl.ioctl(self._other, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
 
-    def until(self, found: Callable[[bytes], Any], seconds: float = 120) -> bytes:
+    def until(self, found, seconds=120):
         """Read until something is found in what is written from now on."""
         start, deadline = len(self.output), time.monotonic() + seconds
         while not found(self.output[start:]):
@@ -260,10 +255,10 @@ class Terminal:
                 self.output += os.read(self._own, 1 << 16)
         return self.output[start:]
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.running.kill()
         self.running.wait()
         os.close(self._own)

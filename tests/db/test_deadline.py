@@ -1,11 +1,6 @@
 """Deadlines: what runs over a pool too long is stopped, and named."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from prebuilt import prebuilt
@@ -16,7 +11,7 @@ SLOW = "levenshtein(anchor.text[:100], negative.text[:100]) > 600"
 
 
 @prebuilt
-def long_texts(path: Path) -> dp.Corpus:
+def long_texts(path):
     corpus = dp.Corpus(path)
     records = [
         {"id": i, "q": f"q{i} " + "ab " * 34, "a": f"a{i} " + "ba " * 34} for i in range(400)
@@ -32,7 +27,7 @@ def long_texts(path: Path) -> dp.Corpus:
 
 
 ROWS = [{"anchor_id": "s/0", "negative_id": "s/1", "score": 1.0}]
-WHERE_CONDITIONS_RUN: dict[str, Callable[[dp.Corpus], Any]] = {
+WHERE_CONDITIONS_RUN = {
     "sampler": lambda corpus: corpus.sampler(),
     "pool": lambda corpus: corpus.pool("slow"),
     "status": lambda corpus: corpus.status(),

@@ -1,7 +1,5 @@
 """The hash of a normalised text is that of its definition, however it is reckoned."""
 
-from __future__ import annotations
-
 import random
 import unicodedata
 

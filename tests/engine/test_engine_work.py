@@ -1,15 +1,10 @@
 """The same work by an engine and without one: the same tables, shards and snapshots."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import re
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error
@@ -23,11 +18,9 @@ from worker_processes import killed
 import duckplets as dp
 from duckplets.engine.local import local
 
-Work = Callable[[dp.Corpus, Any], Any]
-
 
 @prebuilt
-def corpus_of(path: Path, count: int, seed: int) -> dp.Corpus:
+def corpus_of(path, count, seed):
     """Two sources of titles and bodies, some of them nearly equal, with splits."""
     draw = random.Random(seed)
     corpus = dp.Corpus(path)
@@ -44,24 +37,24 @@ def corpus_of(path: Path, count: int, seed: int) -> dp.Corpus:
     return corpus
 
 
-def short(texts: list[str]) -> list[bool]:
+def short(texts):
     """Judge texts; defined here, so workers have it from the session only."""
     return [len(text) < 300 for text in texts]
 
 
-def index(corpus: dp.Corpus, engine: Any) -> None:
+def index(corpus, engine):
     corpus.index(engine=engine, progress=False)
 
 
-def mine(corpus: dp.Corpus, engine: Any) -> None:
+def mine(corpus, engine):
     corpus.mine(["anchor_context"], depth=5, engine=engine, progress=False)
 
 
-def deduplicate(corpus: dp.Corpus, engine: Any) -> None:
+def deduplicate(corpus, engine):
     assert corpus.deduplicate(0.7, ngram=2, engine=engine, progress=False).clusters
 
 
-def judge(corpus: dp.Corpus, engine: Any) -> None:
+def judge(corpus, engine):
     dp.register_gate("short", short)
     gates = dp.Quality(
         language=None, gates=("short",), min_characters=20, pii=None, duplicates=False
@@ -69,7 +62,7 @@ def judge(corpus: dp.Corpus, engine: Any) -> None:
     assert corpus.judge(gates, engine=engine).rejected
 
 
-SAME: dict[str, Work] = {
+SAME = {
     "index": index, "mine": mine, "deduplicate": deduplicate, "judge": judge
 }  # fmt: skip
 
@@ -88,7 +81,7 @@ def test_tables_are_the_same(count, seed, by, request, tmp_path):
     assert found[0] == found[1]
 
 
-def told(corpus: dp.Corpus) -> dict[str, Any]:
+def told(corpus):
     """Return what is in all tables but times."""
     found = contents(corpus)
     for rows in found.values():
@@ -101,7 +94,7 @@ def told(corpus: dp.Corpus) -> dict[str, Any]:
 @pytest.mark.parametrize("buckets", some([(8, 16), (64,)], less=1))
 def test_shards_are_the_same(processes, tmp_path, buckets, tokenizer):
     found = []
-    settings: dict[str, Any] = {"buckets": buckets, "shard_mb": 0.005, "offsets": True}
+    settings = {"buckets": buckets, "shard_mb": 0.005, "offsets": True}
     with corpus_of(tmp_path / "c.duckdb", often(2000, less=40), 1) as corpus:
         for name, engine in (("alone", None), ("engine", processes)):
             out = tmp_path / name
@@ -113,7 +106,7 @@ def test_shards_are_the_same(processes, tmp_path, buckets, tokenizer):
     assert len(found[0]) > 4
 
 
-def shard_digests(folder: Path) -> dict[str, str]:
+def shard_digests(folder):
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -122,7 +115,7 @@ def shard_digests(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer(tmp_path_factory):
     pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp("tokenizer")
     with corpus_of(folder / "c.duckdb", 40, 1) as corpus:

@@ -1,15 +1,11 @@
 """Engines: what runs on workers, in which order it comes back, and what becomes of lost ones."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import parts_of_tests
 import pytest
@@ -28,19 +24,19 @@ from duckplets.engine.protocol import Engine, Part, versions
 HERE = Path(__file__).parent
 
 
-def parts(count: int) -> Iterator[Part]:
+def parts(count):
     return (Part(f"part {n}", n) for n in range(count))
 
 
 @pytest.fixture
-def engine(kind: str, request: pytest.FixtureRequest) -> Iterator[Engine]:
+def engine(kind, request):
     if kind == "dask":
         with opened(request.getfixturevalue("cluster")) as found:
             assert isinstance(found, DaskEngine)
             assert found.workers == 2
             yield found
         return
-    inline: dict[str, Engine] = {"inline": INLINE, "threads": InlineEngine(2)}
+    inline = {"inline": INLINE, "threads": InlineEngine(2)}
     yield inline.get(kind) or request.getfixturevalue("processes")
 
 
@@ -49,7 +45,7 @@ class Doubled:
 
     workers = 1
 
-    def map(self, function: Any, job: Any, parts: Any) -> Iterator[Any]:
+    def map(self, function, job, parts):
         return (function(job, part.input) for part in parts)
 
 
@@ -69,11 +65,11 @@ def test_what_an_engine_is_and_what_is_none(monkeypatch):
         pass
 
 
-def in_order(engine: Engine, count: int, modulus: int) -> None:
+def in_order(engine, count, modulus):
     """Check that results come in the order of the parts, and no more are drawn than needed."""
     drawn = []
 
-    def asked() -> Iterator[Part]:
+    def asked():
         for part in parts(count):
             drawn.append(part)
             yield part
@@ -119,7 +115,7 @@ def test_who_takes_no_more_leaves_no_part_running(processes, tmp_path):
     other = processes.map(parts_of_tests.waited, {}, parts(20))
     assert next(other) == 0
 
-    def failing() -> Iterator[Part]:
+    def failing():
         for name in ("one", "two"):
             yield Part(name, str(tmp_path))
         while len(list(tmp_path.glob("*.pid"))) < 2:
@@ -148,7 +144,7 @@ def test_what_ends_twenty_workers_is_named(tmp_path):
         assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
 
 
-def _listening() -> set[str]:
+def _listening():
     """Return the sockets of the machine that somebody can connect to."""
     rows = [
         (line.split(), of)
@@ -162,7 +158,7 @@ def _listening() -> set[str]:
     }
 
 
-def _sockets(pid: int) -> set[str]:
+def _sockets(pid):
     """Return the sockets that a process has open, as the system names them."""
     links = (os.readlink(place) for place in Path(f"/proc/{pid}/fd").iterdir() if place.exists())
     return {link for link in links if link.startswith("socket:")}
@@ -187,7 +183,7 @@ def test_nothing_listens_and_work_too_small_is_said(caplog, monkeypatch):
 
 
 def test_no_package_is_needed_but_for_functions_of_a_script(processes, monkeypatch):
-    script: dict[str, Any] = {"__name__": "__main__"}
+    script = {"__name__": "__main__"}
     exec("def gate(number):\n    return 3 * number", script)
     refused = {
         (lambda n: 3 * n): r"cannot be sent .*lambda.* install cloudpickle",
@@ -205,7 +201,7 @@ def test_no_package_is_needed_but_for_functions_of_a_script(processes, monkeypat
 
 
 GONE = dp.CsvSource("a.csv", text="gone")
-NOTHING_TO_DO: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+NOTHING_TO_DO = {
     "index": ("no splits yet", (), {}),
     "mine": ("no splits yet", (), {}),
     "shard": ("tokenizer='t'", ("o",), {"tokenizer": "t"}),

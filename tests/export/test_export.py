@@ -1,22 +1,16 @@
 """Exports, read again with plain JSON, csv and pyarrow, say what the tables say, row for row."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from effort import some, thorough
 from mined_by_hand import (
     RECIPE,
-    Anchor,
     document_ids,
     expected,
     kept,
@@ -57,7 +51,7 @@ MINE_HARD_NEGATIVES = {  # what it adds to the first two columns, of strings
 }
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value):
     if isinstance(value, list):
         kinds = {kind_of(item) for item in value}
         assert len(kinds) == 1, value
@@ -67,7 +61,7 @@ def kind_of(value: Any) -> str:
     return type(value).__name__
 
 
-def assert_schema(rows: list[dict[str, Any]], schema: dict[str, str]) -> None:
+def assert_schema(rows, schema):
     assert rows
     for row in rows:
         assert {name: kind_of(value) for name, value in row.items()} == schema
@@ -75,18 +69,18 @@ def assert_schema(rows: list[dict[str, Any]], schema: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "odd.duckdb"
     with odd_text_corpus(path) as corpus:
         mine_by_hand(corpus)
         yield corpus
 
 
-def written(corpus: dp.Corpus, path: Path, /, **options: Any) -> ExportReport:
+def written(corpus, path, /, **options):
     return corpus.export_negatives(path, recipe=options.pop("recipe", RECIPE), **options)
 
 
-def json_rows(path: Path) -> list[dict[str, Any]]:
+def json_rows(path):
     data = path.read_bytes()
     lines = data.decode("utf-8").splitlines()
     assert data.endswith(b"\n")
@@ -94,11 +88,11 @@ def json_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
+def rows_of(path):
     return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else json_rows(path)
 
 
-def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list[Any]]:
+def st_rows(anchors, shape, *, scores):
     """The values of rows, written down from what mine_hard_negatives makes of each shape."""
     for a in anchors:
         texts, all_scores = [text for _, text in a.negatives], [a.positive_score, *a.scores]
@@ -203,7 +197,7 @@ def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus, tmp_path):
     rows, documents = (json_rows(out / f"{name}.jsonl") for name in ("train", "corpus"))
     assert_schema(rows, TEVATRON)
     assert_schema(documents, TEVATRON_CORPUS)
-    every: list[dict[str, str]] = []
+    every = []
     for source in ("one", "two"):
         found = [s for s in sections(corpus, source, "train") if s["role"] == "context"]
         ids = document_ids(found)
@@ -253,7 +247,7 @@ def test_passages_carry_their_texts(corpus, tmp_path, scores):
             assert {p["score"] for p in row["positive_passages"]} == {a.positive_score}
 
 
-def judgements(path: Path) -> list[tuple[str, str]]:
+def judgements(path):
     with path.open(encoding="utf-8") as stream:
         header, *rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_MINIMAL)
     assert header == ["query-id", "corpus-id", "score"]
@@ -301,7 +295,7 @@ def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path):
     assert report.rows == 60
 
 
-def digests(folder: Path) -> dict[str, str]:
+def digests(folder):
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
@@ -309,7 +303,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def everything(corpus: dp.Corpus, folder: Path) -> dict[str, str]:
+def everything(corpus, folder):
     """Export in all formats; returns what was written."""
     folder.mkdir()
     for shape, name in (("triplet", "s.parquet"), ("labeled-list", "s.jsonl")):
@@ -339,7 +333,7 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(tmp_path, monkeypa
 
 def test_short_anchors_are_filled_up_at_random_and_marked(corpus, tmp_path):
     out = tmp_path / "out"
-    how: dict[str, Any] = {"format": "tevatron", "negatives": 7}
+    how = {"format": "tevatron", "negatives": 7}
     report = written(corpus, out, when_short="random", **how)
     rows, mined = json_rows(out / "train.jsonl"), {a.id: a for a in expected(corpus)}
     texts = {row["docid"]: row["text"] for row in json_rows(out / "corpus.jsonl")}

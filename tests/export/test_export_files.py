@@ -1,24 +1,20 @@
 """Exported files are whole or absent, and what cannot be exported is one clear error."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import some
 from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
 
 import duckplets as dp
-from duckplets.export import ExportReport, formats
+from duckplets.export import formats
 
 ST = "sentence-transformers"
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     with odd_text_corpus(tmp_path_factory.mktemp("export") / "odd.duckdb", 24) as corpus:
         corpus.add_recipe(RECIPE)
         mine_by_hand(corpus)
@@ -26,22 +22,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[dp.Corpus]:
+def own(tmp_path):
     """A corpus to change, in a folder of its own."""
     (tmp_path / "own").mkdir()
     with odd_text_corpus(tmp_path / "own" / "c.duckdb", 24) as corpus:
         yield corpus
 
 
-def written(corpus: dp.Corpus, path: Path, /, **options: Any) -> ExportReport:
+def written(corpus, path, /, **options):
     return corpus.export_negatives(path, **options)
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*"))
 
 
-FORMATS: list[tuple[str, str, list[str]]] = [
+FORMATS = [
     ("flagembedding", "f.jsonl", ["f.jsonl"]),
     ("ms-swift", "m.jsonl", ["m.jsonl"]),
     (ST, "s.parquet", ["s.parquet"]),
@@ -54,11 +50,11 @@ FORMATS: list[tuple[str, str, list[str]]] = [
 class Stop:
     """A progress that raises after so many calls."""
 
-    def __init__(self, error: BaseException, after: int = 1) -> None:
+    def __init__(self, error, after=1):
         self.error = error
         self.after = after
 
-    def __call__(self, done: int, total: int | None) -> None:
+    def __call__(self, done, total):
         assert total is not None
         assert 0 < done <= total
         self.after -= 1
@@ -82,10 +78,10 @@ def test_ctrl_c_leaves_nothing(corpus, tmp_path, monkeypatch, form, name, files,
 
 @pytest.mark.parametrize(("form", "name", "files"), some(FORMATS, less=2))
 def test_an_existing_path_stays_unless_it_is_to_be_overwritten(corpus, tmp_path, form, name, files):
-    def contents() -> dict[str, bytes]:
+    def contents():
         return {f: (tmp_path / f).read_bytes() for f in files if (tmp_path / f).is_file()}
 
-    how: dict[str, Any] = {"format": form, "split": "train"}
+    how = {"format": form, "split": "train"}
     written(corpus, tmp_path / name, **how)
     before = contents()
     with pytest.raises(dp.SamplerError, match=r"exists already.*overwrite=True"):
@@ -122,7 +118,7 @@ def test_only_what_an_export_wrote_is_replaced(corpus, tmp_path):
     assert names(tmp_path / "empty") == ["corpus.jsonl", "train.jsonl"]
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"format": "flagembeding"}, r"format='flagembeding' \(did you mean 'flagembedding'\?\)"),
     ({"format": "csv"}, "give one of sentence-transformers, flagembedding, ms-swift, tevatron, "),
     ({"format": ST, "shape": "n_tuple"}, r"shape='n_tuple' \(did you mean 'n-tuple'\?\).*triplet"),

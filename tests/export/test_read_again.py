@@ -1,12 +1,8 @@
 """What the exports write is read again, and a ready negative is never a positive."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +13,6 @@ from prebuilt import prebuilt
 import duckplets as dp
 from duckplets.errors import SourceError
 
-Texts = tuple[str, tuple[str, ...], tuple[str, ...]]
 SECTIONS = """
     SELECT record_id, list({'role': role, 'text': text} ORDER BY position) AS sections
     FROM section_texts GROUP BY record_id
@@ -25,16 +20,16 @@ SECTIONS = """
 
 
 @pytest.fixture(scope="module")
-def mined(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def mined(tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "odd.duckdb"
     with odd_text_corpus(path, 30, ("one",)) as corpus:
         mine_by_hand(corpus)
         yield corpus
 
 
-def texts_in(corpus: dp.Corpus) -> Counter[Texts]:
+def texts_in(corpus):
     """Of every record its anchor, its positives, its negatives."""
-    found: Counter[Texts] = Counter()
+    found = Counter()
     for row in corpus.sql(SECTIONS).to_pylist():
         of = {role: [s["text"] for s in row["sections"] if s["role"] == role] for role in ROLES}
         (anchor,) = of["anchor"]
@@ -45,7 +40,7 @@ def texts_in(corpus: dp.Corpus) -> Counter[Texts]:
 ROLES = ("anchor", "context", "rejected")
 
 
-def ingested(folder: Path, source: Any) -> Counter[Texts]:
+def ingested(folder, source):
     with dp.Corpus(folder / "again.duckdb") as corpus:
         # Rows that are equal have one id without an id column, and are one record.
         report = corpus.ingest(source, name="again", progress=False)
@@ -55,7 +50,7 @@ def ingested(folder: Path, source: Any) -> Counter[Texts]:
         return texts_in(corpus)
 
 
-def filled(texts: Any) -> tuple[str, ...]:
+def filled(texts):
     return tuple(text for text in texts if text is not None and text.strip())
 
 
@@ -70,7 +65,7 @@ FILES += [
 @pytest.mark.parametrize(("format", "shape", "ending"), some(FILES, less=3))
 def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending):  # noqa: A002
     path = tmp_path / f"s.{ending}"
-    options: dict[str, Any] = {"negatives": 2} if shape == "n-tuple" else {}
+    options = {"negatives": 2} if shape == "n-tuple" else {}
     mined.export_negatives(path, recipe=RECIPE, format=format, shape=shape, **options)
     if ending == "parquet":
         rows, kind = pq.read_table(path).to_pylist(), dp.ParquetSource
@@ -96,7 +91,7 @@ def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending
 
 
 @prebuilt
-def ready_corpus(path: Path, seed: int) -> dp.Corpus:
+def ready_corpus(path, seed):
     """Records of up to three positives and four negatives; each text says what it is."""
     draw = Random(seed)
     records = [

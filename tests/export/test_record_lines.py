@@ -1,10 +1,6 @@
 """Records as JSON lines: all of them, whole or absent, in place of nothing but such an export."""
 
-from __future__ import annotations
-
 import resource
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from effort import some
@@ -26,13 +22,13 @@ EXPORT = b'{"text":"","meta":{"source":"s","record_id":"s/1","sha256":null}}\n'
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
 
 
 @pytest.fixture
-def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_pieces(monkeypatch):
     """Commit after every few rows, and write after every few records."""
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)

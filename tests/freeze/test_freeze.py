@@ -4,22 +4,17 @@
 --rewrite-golden``, with ``DUCKPLETS_THOROUGH=1`` or the longest prefix of what changed is missing.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from conftest import GOLDEN
 from effort import THOROUGH, some
 from frozen_ingests import CHUNKINGS, INGESTS, LONG, TABLES, source_of
-from frozen_runs import BODY, CONDITIONS, CORPORA, RUNS, WINDOWS, WORDNET, Opened, opener
+from frozen_runs import BODY, CONDITIONS, CORPORA, RUNS, WINDOWS, WORDNET, opener
 from hub_data import jsonl, parquet, point_to, rows
 from hub_server import Hub
 from prebuilt import copied
@@ -30,22 +25,20 @@ MARKS = (2_000, 10_000, 100_000)
 LAST = MARKS[-1] if THOROUGH else MARKS[0]
 DEEPER = tuple(f" {mark}" for mark in MARKS if mark > LAST)
 
-Frozen = Callable[[str, str, Mapping[str, Any]], None]
 
-
-def digest(*values: Any) -> str:
+def digest(*values):
     return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:16]
 
 
-def told(value: Any) -> str:
+def told(value):
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True).replace('"', "'")
 
 
 @pytest.fixture
-def frozen(request: pytest.FixtureRequest) -> Frozen:
+def frozen(request):
     """A check that a case gives what a golden file has for it: ``frozen(file, case, found)``."""
 
-    def check(file: str, case: str, given: Mapping[str, Any]) -> None:
+    def check(file, case, given):
         path = GOLDEN / "freeze" / f"{file}.json"
         found = {name: told(of) for name, of in given.items()}
         if request.config.getoption("--rewrite-golden"):
@@ -76,12 +69,12 @@ def frozen(request: pytest.FixtureRequest) -> Frozen:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def opened(tmp_path_factory):
     with ExitStack() as stack:
         yield opener(tmp_path_factory.mktemp("frozen"), stack)
 
 
-def groups_of(kind: str, negatives: int, more: Sequence[str]) -> dict[str, list[str]]:
+def groups_of(kind, negatives, more):
     """Return the columns of a run by what they are."""
     ids = ["source", "recipe", "instruction"]
     if kind == "messages":
@@ -96,7 +89,7 @@ def groups_of(kind: str, negatives: int, more: Sequence[str]) -> dict[str, list[
     return {"ids": [*ids, *also, *details], "texts": [*texts, *more], "weights": ["weight"]}
 
 
-def digests(tables: Iterable[pa.Table], groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def digests(tables, groups):
     """Return a digest of each group of columns at every mark on the way."""
     hashes, taken, found = {group: hashlib.sha256() for group in groups}, 0, {}
     for table in tables:
@@ -132,7 +125,7 @@ def test_samples_stay(name, opened, frozen):
 # ---- what ingests make
 
 
-def counts_of(report: dp.IngestReport) -> dict[str, Any]:
+def counts_of(report):
     """Return what a report counts; of its examples a digest, without the folders of files."""
     names = ("read", "added", "skipped", "failed", "reasons", "incomplete", "replaced", "left_out")
     counts = {name: getattr(report, name) for name in names}
@@ -143,7 +136,7 @@ def counts_of(report: dp.IngestReport) -> dict[str, Any]:
     return {name: of for name, of in counts.items() if of} | {"examples": digest(shown)}
 
 
-def contents(corpus: dp.Corpus, *tables: str) -> dict[str, str]:
+def contents(corpus, *tables):
     """Return of tables how many rows they have, and a digest of those in any order."""
     read = {name: corpus.sql(TABLES[name]).to_pylist() for name in tables}
     lines = {name: sorted(json.dumps(row, default=str) for row in of) for name, of in read.items()}
@@ -164,7 +157,7 @@ def test_records_and_reports_stay(name, tmp_path, frozen):
             reports = corpus.ingest_data_sets(source, **options)
         else:
             reports = {"report": corpus.ingest(source, **options)}
-        found: dict[str, Any] = {what: counts_of(report) for what, report in reports.items()}
+        found = {what: counts_of(report) for what, report in reports.items()}
         found |= contents(corpus, "ids", "records", "sections", "chunks", "judgements")
         for together in ("group", "text"):
             split = corpus.split(0.6, 0.2, 0.2, 9, keep_together=together, reassign=True)
@@ -209,7 +202,7 @@ def test_what_is_mined_stays(name, tmp_path, frozen):
         frozen("mined", name, found | contents(corpus, "negatives"))
 
 
-POOLS: dict[str, Sequence[str | dp.TripletRecipe]] = {
+POOLS = {
     "toy": ["anchor_context", "anchor_anchor"],
     "odd": [WINDOWS, BODY, *CONDITIONS],
     "ready": ["ready_negative", "anchor_context"],

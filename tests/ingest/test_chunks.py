@@ -1,11 +1,8 @@
 """Chunks in the corpus file: the rows of ``windows``, their spans and hashes, done again."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections import Counter
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -41,21 +38,21 @@ CHUNKINGS = [
 ]
 
 
-def records(given: list[str]) -> dp.MemorySource:
+def records(given):
     """Records of two sections; the second is one word."""
     rows = [{"id": f"r{i}", "a": text, "b": f"word{i}"} for i, text in enumerate(given)]
     return dp.MemorySource(rows, id="id", anchor="a", positive="b")
 
 
-def rows(corpus: dp.Corpus, table: str) -> list[dict[str, Any]]:
+def rows(corpus, table):
     return corpus.sql(f'FROM "{table}" ORDER BY ALL').to_pylist()
 
 
-def lower_md5(text: str) -> int:
+def lower_md5(text):
     return int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little")
 
 
-def expected(sections: list[dict[str, Any]], chunking: dp.Chunking) -> list[dict[str, Any]]:
+def expected(sections, chunking):
     """The rows of the table but for their keys."""
     texts = [section["text"] for section in sections]
     counts, found = windows(pa.array(texts), chunking)
@@ -71,7 +68,7 @@ def expected(sections: list[dict[str, Any]], chunking: dp.Chunking) -> list[dict
     return chunks
 
 
-def check(corpus: dp.Corpus, chunking: dp.Chunking) -> None:
+def check(corpus, chunking):
     """Check every row of the table, and what follows from it."""
     sections, stored = rows(corpus, "sections"), rows(corpus, "chunks")
     keys = [row.pop("chunk_key") for row in stored]
@@ -79,7 +76,7 @@ def check(corpus: dp.Corpus, chunking: dp.Chunking) -> None:
     assert keys == list(range(keys[0], keys[0] + len(keys)))
     text_of = {section["section_key"]: section["text"] for section in sections}
     solid = {key: [not char.isspace() for char in text] for key, text in text_of.items()}
-    hashes: dict[str, int] = {}
+    hashes = {}
     for row in stored:
         begin, end = row["start"], row["start"] + row["length"]
         text = text_of[row["section_key"]][begin:end]
@@ -163,7 +160,7 @@ def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(corpus, mo
     before = rows(corpus, "chunks"), rows(corpus, "settings")
     calls = itertools.count()
 
-    def failing(*arguments: Any) -> Any:
+    def failing(*arguments):
         if next(calls) == 2:
             raise MemoryError
         return windows(*arguments)

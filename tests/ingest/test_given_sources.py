@@ -1,14 +1,9 @@
 """What is given to ``ingest``: a path, read as the command line reads it, or Arrow data."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -23,7 +18,7 @@ PAIR = {"anchor": "q", "positive": "a"}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     place = tmp_path / "files"
     (place / "docs").mkdir(parents=True)
     (place / "faq.csv").write_text("q,a\none,first\ntwo,second\n")
@@ -119,17 +114,17 @@ VIEWS = TABLE.set_column(1, "body", TABLE["body"].cast(pa.string_view()))
 class Stream:
     """Has nothing but the protocol."""
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+    def __arrow_c_stream__(self, requested_schema=None):
         return VIEWS.__arrow_c_stream__(requested_schema)
 
 
-def relation() -> Any:
+def relation():
     connection = duckdb.connect()
     connection.register("given", TABLE)
     return connection.sql("SELECT * FROM given ORDER BY id")
 
 
-GIVERS: dict[str, Callable[[], Any]] = {
+GIVERS = {
     "polars": lambda: import_module("polars").from_arrow(TABLE),
     "pandas": TABLE.to_pandas,
     "table": lambda: TABLE,
@@ -141,7 +136,7 @@ GIVERS: dict[str, Callable[[], Any]] = {
 
 
 def test_data_is_ingested_by_its_columns_and_taken_by_others(corpus, reader):
-    mapping: dict[str, Any] = {"anchor": "title", "positive": "body", "id": "id", "meta": "kind"}
+    mapping = {"anchor": "title", "positive": "body", "id": "id", "meta": "kind"}
     expected = read(dp.MemorySource(TABLE.to_pylist(), **mapping), reader)
     for giver, give in GIVERS.items():
         if giver not in ("polars", "pandas") or find_spec(giver):

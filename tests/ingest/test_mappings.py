@@ -1,9 +1,6 @@
 """One source has one mapping: another is refused, or takes the place of what was read before."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import pytest
 from effort import often
@@ -14,11 +11,11 @@ import duckplets as dp
 ROWS = [{"q": f"q {i}", "a": f"a {i}", "c": f"c {i}", "d": "2024-01-01"} for i in range(6)]
 
 
-def memory(rows: list[dict[str, Any]] = ROWS, **mapping: Any) -> dp.MemorySource:
+def memory(rows=ROWS, **mapping):
     return dp.MemorySource(rows, **mapping)
 
 
-def texts(corpus: dp.Corpus, source: str = "%") -> list[str]:
+def texts(corpus, source="%"):
     live = corpus.sql(
         "SELECT text FROM section_texts WHERE source LIKE $s ORDER BY record_id, position",
         {"s": source},
@@ -93,7 +90,7 @@ def test_a_remapped_source_is_that_of_the_new_reading_whatever_was_there(tmp_pat
 
 
 def test_rows_set_aside_are_those_of_the_reading_in_force(corpus):
-    def aside() -> list[tuple[str, int, int]]:
+    def aside():
         rows = corpus.sql("SELECT source, version, row FROM quarantine ORDER BY ALL").to_pylist()
         return [(row["source"], row["version"], row["row"]) for row in rows]
 

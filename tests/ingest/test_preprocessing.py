@@ -1,11 +1,7 @@
 """Preprocessors: in the settings, at ingest, and when a corpus is cleaned anew."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from effort import some
@@ -25,13 +21,13 @@ TABLES = ("records", "sections", "chunks", "section_originals", "splits")
 
 
 @pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
+def registry():
     """Leave no function behind that a test has registered."""
     yield
     preprocessors.REGISTRY.clear()
 
 
-def shout(text: str) -> str | None:
+def shout(text):
     return text.upper()
 
 
@@ -59,7 +55,7 @@ def test_settings_name_their_preprocessors_in_order():
     assert Chunking(preprocessors=[shout]).preprocessors == (second,)
 
 
-GIVEN: list[tuple[Any, str]] = [
+GIVEN = [
     (Denoiser(), r"preprocessors=Denoiser\(.*expected several, such as \(dp\.Denoiser\(\),"),
     ("denoiser", "preprocessors='denoiser': expected several"),
     (["denoiser"], r"'denoiser' is no preprocessor; expected dp\.Denoiser\(\), dp\.Norm"),
@@ -67,7 +63,7 @@ GIVEN: list[tuple[Any, str]] = [
     ([str.upper], r"function upper has no name .* dp\.register_preprocessor\('upper', upper"),
     ([None], "None is no preprocessor"),
 ]
-STORED: list[tuple[Any, str]] = [
+STORED = [
     ({"name": "denoiser", "max_digits": 1}, "'max_digits' .*did you mean 'max_digit_ratio'"),
     ({"name": "denoiser", "max_digit_ratio": 2}, "max_digit_ratio=2: give a finite number"),
     ({"name": "mine", "strip_markdown": True}, "'mine': unknown key 'strip_markdown'"),
@@ -76,7 +72,7 @@ STORED: list[tuple[Any, str]] = [
     ({"name": ""}, "preprocessor name '': give up to 200 printable characters"),
     ({"name": "mine", "version": 1}, "preprocessor version 1: give"),
 ]
-REGISTERED: list[tuple[tuple[Any, ...], str]] = [
+REGISTERED = [
     (("denoiser", shout), r"'denoiser' is taken: that is dp\.Denoiser"),
     (("x", 3), "preprocessor 'x' is 3: expected a function"),
     (("a\nb", shout), r"preprocessor name 'a\\nb'"),
@@ -102,7 +98,7 @@ WORDS = ["alpha", "beta", "gamma delta", "naïve", "漢字", "x1", "12", "3456",
 NOISE = ["12 34", "----", "| 1 | 2 |\n|---|---|", "7\n8\n9"]
 
 
-def text_of(draw: random.Random, noise: float) -> str:
+def text_of(draw, noise):
     if draw.random() < noise:
         return draw.choice(NOISE)
     lines = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(3)]
@@ -111,7 +107,7 @@ def text_of(draw: random.Random, noise: float) -> str:
     return f"{draw.choice(WORDS[:5])} {draw.random()}\n" + "\n".join(lines)
 
 
-def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
+def rows_of(count, seed):
     """Rows of an anchor, a positive and up to three contexts; some are noise as a whole."""
     draw = random.Random(seed)
     rows = []
@@ -122,11 +118,11 @@ def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def source_of(rows: list[dict[str, Any]]) -> dp.MemorySource:
+def source_of(rows):
     return dp.MemorySource(rows, id="id", anchor="anchor", positive="positive", context="context")
 
 
-def dump(corpus: dp.Corpus, *tables: str) -> dict[str, list[dict[str, Any]]]:
+def dump(corpus, *tables):
     """Rows of tables in the order in which they are stored; times of the ingest aside."""
     found = {name: corpus.sql(f"FROM {name}").to_pylist() for name in tables or TABLES}
     for row in found.get("records", []):
@@ -134,7 +130,7 @@ def dump(corpus: dp.Corpus, *tables: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def check(corpus: dp.Corpus, rows: list[dict[str, Any]], chunking: Chunking) -> None:
+def check(corpus, rows, chunking):
     """Check the stored sections and originals against the rows and the preprocessors."""
     functions = [
         one if isinstance(one, Denoiser) else preprocessors.REGISTRY.find(one.name, one.version)
@@ -154,7 +150,7 @@ def check(corpus: dp.Corpus, rows: list[dict[str, Any]], chunking: Chunking) -> 
         if f"s/{row['id']}" not in ids:
             continue
         for position, text in enumerate([row["anchor"], row["positive"], *row["context"]]):
-            clean: str | None = text
+            clean = text
             for function in functions:
                 clean = None if clean is None else function(clean)
             if clean is not None:
@@ -282,15 +278,15 @@ def test_a_function_that_is_not_registered_is_asked_for(tmp_path):
             assert all(text == text.upper() for batch in sampler for text in batch["text"])
 
 
-def failing(bad: Callable[[str], Any]) -> Callable[[str], str | None]:
+def failing(bad):
     return lambda text: bad(text) if "bad" in text else text
 
 
-def unknown(text: str) -> Any:
+def unknown(text):
     raise KeyError(text)
 
 
-FAULTS: list[tuple[Any, str]] = [
+FAULTS = [
     (unknown, "preprocessor 'mine' failed on record {}, section 3: KeyError: 'a bad one'"),
     (lambda text: 7, "'mine' returned int for record {}"),
     (lambda text: b"x", "'mine' returned bytes for record {}"),
@@ -304,7 +300,7 @@ def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus):
     corpus.ingest(source_of(rows), name="s", progress=False)
     named = Chunking(preprocessors=[Preprocessor(name="mine")])
 
-    def check_faults(attempt: Callable[[], Any], where: str) -> None:
+    def check_faults(attempt, where):
         before = dump(corpus, *TABLES, "settings", "corpus_versions")
         for bad, told in FAULTS:
             register_preprocessor("mine", failing(bad))
@@ -320,13 +316,13 @@ def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus):
 
 
 def test_preprocessors_are_called_in_order_and_keys_of_what_they_drop_stay_free(corpus):
-    seen: list[str] = []
+    seen = []
 
-    def note(text: str) -> str | None:
+    def note(text):
         seen.append(text)
         return " " if text == "KEPT AS IT IS" else text
 
-    def drop_short(text: str) -> str | None:
+    def drop_short(text):
         return text if len(text) > 8 else None
 
     register_preprocessor("shout", shout)

@@ -1,40 +1,32 @@
 """Ingest: whole or not at all, every row counted, the same result whatever the order."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from effort import often, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prebuilt import empty_corpus, toy_corpus
 from source_rows import every_source
-from stored_rows import Stored, stored_rows
+from stored_rows import stored_rows
 
 import duckplets as dp
-from duckplets.db.database import Database
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
-from duckplets.sources import Rows, Source
+from duckplets.sources import Rows
 from duckplets.testing import toy_records
-
-Row = tuple[str, str]  # id, content
 
 POLICIES = ("error", "skip", "replace")
 
 
-def small_batches(patch: pytest.MonkeyPatch, rows: int) -> None:
+def small_batches(patch, rows):
     patch.setattr("duckplets.sources.row_batches.MAX_ROWS", rows)
 
 
-def ingest(corpus: dp.Corpus, source: Source, **arguments: Any) -> dp.IngestReport:
+def ingest(corpus, source, **arguments):
     """Ingest, and check what holds for every report."""
     report = corpus.ingest(source, progress=False, **arguments)
     assert report.read == report.added + report.skipped + report.failed
@@ -50,26 +42,26 @@ def ingest(corpus: dp.Corpus, source: Source, **arguments: Any) -> dp.IngestRepo
     return report
 
 
-def plain(rows: list[Row]) -> dp.MemorySource:
+def plain(rows):
     return dp.MemorySource([{"id": i, "text": text} for i, text in rows], id="id", text="text")
 
 
-def texts(*given: str) -> dp.MemorySource:
+def texts(*given):
     return dp.MemorySource([{"text": text} for text in given], text="text")
 
 
-def dump(corpus: dp.Corpus) -> Stored:
+def dump(corpus):
     """Everything that is stored, row by row."""
     found = stored_rows(corpus)
     assert len(found) >= 9
     return found
 
 
-def column(corpus: dp.Corpus, query: str) -> list[Any]:
+def column(corpus, query):
     return corpus.database.arrow(query).column(0).to_pylist()
 
 
-def live(corpus: dp.Corpus) -> dict[str, str]:
+def live(corpus):
     """Text by id, in the newest version; every id once."""
     found = corpus.sql("SELECT record_id, text FROM section_texts").to_pylist()
     ids = column(corpus, "SELECT record_id FROM live_records")
@@ -77,7 +69,7 @@ def live(corpus: dp.Corpus) -> dict[str, str]:
     return {row["record_id"]: row["text"] for row in found}
 
 
-def at_version(corpus: dp.Corpus, version: int) -> dict[str, str]:
+def at_version(corpus, version):
     """What a run pinned to a version sees."""
     found = corpus.sql(
         """
@@ -136,25 +128,20 @@ class Wrapped:
     trust = None
     in_pieces = False
 
-    def __init__(
-        self,
-        source: Source,
-        batches: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter,
-        rejected: dict[str, int] | None = None,
-    ) -> None:
+    def __init__(self, source, batches=iter, rejected=None):
         self.source, self.batches, self.rejected = source, batches, rejected or {}
 
-    def default_name(self) -> str:
+    def default_name(self):
         return "wrapped"
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
+    def open(self, reader, cursor=None):
         rows = self.source.open(reader)
         return Rows(self.batches(rows.batches), rows.defaults, rejected=lambda: self.rejected)
 
 
 def test_progress_rises_to_the_end(corpus, monkeypatch):
     small_batches(monkeypatch, 10)
-    told: list[tuple[int, int | None]] = []
+    told = []
     corpus.ingest(plain([(f"r{i}", "x") for i in range(35)]), progress=lambda *n: told.append(n))
     assert told == [(10, 35), (20, 35), (30, 35), (35, 35)]
     source = dp.MemorySource(iter([{"text": "of unknown number"}]), text="text")
@@ -212,15 +199,15 @@ def test_an_error_names_the_id_and_changes_nothing(corpus, monkeypatch):
 class Expected:
     """The three policies in plain Python."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy):
         self.policy = policy
-        self.live: dict[str, str] = {}
-        self.history: list[dict[str, str]] = [{}]
+        self.live = {}
+        self.history = [{}]
 
-    def ingest(self, rows: list[Row], batch: int) -> dict[str, Any] | tuple[str, int]:
+    def ingest(self, rows, batch):
         """Return the counts of the report, or the id and row of the first conflict."""
         now, added, fresh = dict(self.live), 0, set[str]()
-        reasons: Counter[str] = Counter()
+        reasons = Counter()
         replaced = 0
         if self.policy == "error":
             for number, (key, text) in enumerate(rows, 1):
@@ -334,7 +321,7 @@ def test_an_error_half_way_changes_nothing(corpus, monkeypatch):
     assert ingest(corpus, rows, name="wrapped").added == 9  # the connection still serves
 
 
-WRONG: dict[str, tuple[list[Any], str]] = {
+WRONG = {
     "trust": ([-0.1, 1.001, float("nan"), float("inf"), True, "0.9"], r"trust=.*from 0 to 1"),
     "name": (["", "a/b", "line\nbreak", "\0", "x" * 201, "\udc80", 5], "source name"),
     "on_conflict": (["merge"], r"on_conflict='merge'.*error, skip, replace"),
@@ -342,7 +329,7 @@ WRONG: dict[str, tuple[list[Any], str]] = {
 
 
 def test_trust_is_the_row_s_else_the_source_s_else_a_half(corpus):
-    def trusts(corpus: dp.Corpus) -> tuple[list[float], list[float]]:
+    def trusts(corpus):
         return (
             column(corpus, "SELECT trust FROM live_records ORDER BY record_key"),
             column(corpus, "SELECT trust FROM sources WHERE removed_version IS NULL"),
@@ -405,7 +392,7 @@ def test_remove_leaves_the_rows_for_pinned_runs(tmp_path):
 def test_a_read_only_corpus_refuses_to_change(tmp_path):
     toy_corpus(tmp_path / "toy.duckdb", 20).close()
     recipe = dp.TripletRecipe("r", *[dp.any_section()] * 3)
-    attempts: list[tuple[str, Callable[[dp.Corpus], Any]]] = [
+    attempts = [
         ("ingest", lambda corpus: corpus.ingest(texts("x"))),
         ("ingest", lambda corpus: corpus.ingest_data_sets("sets.yaml")),
         ("set a prefix", lambda corpus: corpus.set_prefix("toy", None)),

@@ -1,13 +1,9 @@
 """Splits: the stored formula, against hashlib; assigned once; families are kept together."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,18 +16,16 @@ from prebuilt import empty_corpus
 import duckplets as dp
 from duckplets.ingest.splits import connected
 
-Ratios = tuple[float, float, float]
-
 GROUPS = [None, "family", "Ünïcode 漢", "x\0y", "two words", "s/r1"]
 
 
-def fraction(seed: int, key: str) -> float:
+def fraction(seed, key):
     """Where a key lies between 0 and 1."""
     digest = hashlib.md5(str(seed).encode() + b"\x1f" + key.encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def split_of(seed: int, key: str, ratios: Ratios) -> str:
+def split_of(seed, key, ratios):
     train, validation, test = ratios
     u = fraction(seed, key)
     if u < train:
@@ -40,7 +34,7 @@ def split_of(seed: int, key: str, ratios: Ratios) -> str:
     return "validation" if u < train + validation or test == 0 else "test"
 
 
-def records(count: int, start: int = 0) -> list[dict[str, str | None]]:
+def records(count, start=0):
     """Records of which some are of a group."""
     return [
         {
@@ -54,24 +48,24 @@ def records(count: int, start: int = 0) -> list[dict[str, str | None]]:
     ]
 
 
-def source(given: list[dict[str, str | None]]) -> dp.MemorySource:
+def source(given):
     return dp.MemorySource(given, id="id", text="text", group="group")
 
 
-def stored(corpus: dp.Corpus) -> list[dict[str, Any]]:
+def stored(corpus):
     return corpus.sql(
         "SELECT record_key, record_id, group_key, split "
         "FROM records LEFT JOIN splits USING (record_key) ORDER BY record_key"
     ).to_pylist()
 
 
-def assignment(corpus: dp.Corpus) -> dict[str, str]:
+def assignment(corpus):
     """Split by id, of the newest version."""
     rows = corpus.sql("SELECT record_id, split FROM live_records").to_pylist()
     return {row["record_id"]: row["split"] for row in rows}
 
 
-def check(corpus: dp.Corpus, seed: int, ratios: Ratios) -> None:
+def check(corpus, seed, ratios):
     """Check that every record has the split of the formula, once."""
     rows = stored(corpus)
     assert len({row["record_key"] for row in rows}) == len(rows)
@@ -81,7 +75,7 @@ def check(corpus: dp.Corpus, seed: int, ratios: Ratios) -> None:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def filled(tmp_path_factory):
     """A corpus to split again and again."""
     with dp.Corpus(tmp_path_factory.mktemp("filled") / "c.duckdb") as corpus:
         corpus.ingest(source(records(120)), name="s")
@@ -165,7 +159,7 @@ def test_other_settings_need_a_word(corpus):
     assert len(corpus.sql("FROM settings WHERE name = 'splits'")) == 1
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"train": -0.1, "validation": 0.6, "test": 0.5}, "train=-0.1"),
     ({"train": 1.5, "validation": -0.5, "test": 0}, "train=1.5"),
     ({"train": math.nan}, "train=nan"),
@@ -201,13 +195,13 @@ def test_wrong_settings_are_refused(filled):
 RATIOS = (0.5, 0.25, 0.25)
 
 
-def least(edges: list[tuple[int, int]]) -> dict[int, int]:
+def least(edges):
     """The least record that each is connected with, by following one edge after the other."""
     of_tie, of_record = defaultdict(set), defaultdict(set)
     for record, tie in edges:
         of_tie[tie].add(record)
         of_record[record].add(tie)
-    found: dict[int, int] = {}
+    found = {}
     for start in sorted(of_record):
         waiting = [start]
         while waiting:
@@ -219,7 +213,7 @@ def least(edges: list[tuple[int, int]]) -> dict[int, int]:
 
 
 def test_families_are_what_is_connected():
-    def families(edges: list[tuple[int, int]]) -> dict[int, int]:
+    def families(edges):
         table = np.array(edges, dtype=np.int64).reshape(-1, 2)
         records, found = connected(table[:, 0], table[:, 1].astype(np.uint64))
         return dict(zip(records.tolist(), found.tolist(), strict=True))
@@ -236,10 +230,7 @@ def test_families_are_what_is_connected():
         assert set(families(edges).values()) == {0}
 
 
-Row = dict[str, Any]
-
-
-def pair_rows(count: int, seed: int) -> list[Row]:
+def pair_rows(count, seed):
     """Records with few groups and few texts, written in several ways."""
     draw = random.Random(seed)
     forms = ["text {}", "  TEXT\n{} ", "téxt {}", "text\t{}"]
@@ -254,17 +245,17 @@ def pair_rows(count: int, seed: int) -> list[Row]:
     ]
 
 
-def pairs(given: list[Row]) -> dp.MemorySource:
+def pairs(given):
     return dp.MemorySource(given, id="id", anchor="q", positive="a", group="group")
 
 
-def text_of(row: Row) -> str:
+def text_of(row):
     return str(row["q"].strip().lower().replace("é", "e").replace("\t", " ").replace("\n", " "))
 
 
-def family_of(given: list[Row]) -> dict[str, list[Row]]:
+def family_of(given):
     """The rows of the family of every id."""
-    ties: dict[str, int] = {}
+    ties = {}
     edges = []
     for at, row in enumerate(given):
         for tie in (text_of(row), row["group"] and f"group {row['group']}"):
@@ -346,7 +337,7 @@ def test_records_without_anchor_are_told_by_their_first_section(corpus):
     assert len(set(assignment(corpus).values())) == 1
 
 
-SHARES: list[tuple[dict[str, float], tuple[float, float, float]]] = [
+SHARES = [
     ({}, (0.8, 0.1, 0.1)),
     ({"train": 0.9}, (0.9, 0.05, 0.05)),
     ({"train": 1}, (1, 0, 0)),

@@ -1,10 +1,6 @@
 """The verbs about text coming in, and the same from the command line."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error, files, lines, ok, usage
@@ -18,27 +14,27 @@ SETS = ROOT / "examples" / "data_sets.yaml"
 
 
 @pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
-def corpus() -> Iterator[dp.Corpus]:
+def corpus():
     with dp.Corpus("c.duckdb") as corpus:
         yield corpus
 
 
-def told(*arguments: str) -> list[dict[str, Any]]:
+def told(*arguments):
     """Run a command that prints JSON lines."""
     return lines(ok(*arguments))
 
 
-def faq() -> dp.CsvSource:
+def faq():
     return dp.CsvSource(FAQ, anchor="question", positive="answer", date="updated", meta="topic")
 
 
-def prefixes(corpus: dp.Corpus) -> set[str]:
+def prefixes(corpus):
     """Return the keys that are shown before texts, with what stands between them."""
     batch = corpus.sampler("texts", batch_size=64, columns=["text_prefix"]).batch_at(0)
     shown = [line for line in batch["text_prefix"] if line is not None]
@@ -64,7 +60,7 @@ def test_wrong_arguments_are_refused_and_change_nothing(corpus):
     Path("sets.yaml").write_text(f"a: {{file_name: {FAQ}, anchor: question}}\nb: {{size: -1}}\n")
     corpus.ingest(faq(), progress=False)
     field = dp.Prefix(1.0, [[dp.Field("desk", ["library"])]])
-    wrong: list[tuple[Callable[[], Any], str]] = [
+    wrong = [
         (lambda: corpus.ingest(faq(), prefix="source, tpic"), r"'tpic' \(did you mean 'topic'\?\)"),
         (lambda: corpus.set_prefix("faq", "source, tpic"), r"'tpic' \(did you mean 'topic'\?\)"),
         (lambda: corpus.set_prefix("fqa", "source"), r"no source 'fqa' \(did you mean 'faq'\?\)"),

@@ -1,14 +1,10 @@
 """Given negatives: guarded, counted, kept and drawn as plain Python says."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +16,6 @@ from questions import (
     SAME_TOPIC,
     SOME_TOPIC,
     Expected,
-    Rows,
     build,
     legal_rows,
     random_rows,
@@ -39,7 +34,7 @@ RECIPES = {
     "anchors": AMONG_ANCHORS,
     "some topics": SOME_TOPIC,
 }
-KNOBS: list[dict[str, Any]] = [
+KNOBS = [
     {"range_max": 3, "absolute_margin": 0.5},
     {},
     {"range_max": 2, "max_score": 2.0, "min_score": -1.0},
@@ -47,13 +42,13 @@ KNOBS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     with build(tmp_path_factory.mktemp("given") / "c.duckdb") as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def rows(corpus: dp.Corpus) -> Rows:
+def rows(corpus):
     """Legal rows, and those of positives."""
     return legal_rows(corpus)
 
@@ -139,11 +134,11 @@ def test_an_interrupted_one_changes_nothing(corpus, rows, monkeypatch):
     corpus.add_negatives(rows, name=RECIPE)
     before = corpus.sql("SELECT * FROM negatives ORDER BY ALL")
 
-    def failing() -> Iterator[dict[str, Any]]:
+    def failing():
         yield from rows
         raise KeyboardInterrupt
 
-    def interrupt(done: int, total: int | None) -> None:
+    def interrupt(done, total):
         raise KeyboardInterrupt
 
     turned = [row | {"score": -row["score"]} for row in rows]
@@ -162,14 +157,14 @@ def test_an_interrupted_one_changes_nothing(corpus, rows, monkeypatch):
 class OnlyStream:
     """What any data frame is to us."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table):
         self._table = table
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+    def __arrow_c_stream__(self, requested_schema=None):
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def cast(table: pa.Table, **types: pa.DataType) -> pa.Table:
+def cast(table, **types):
     for name, kind in types.items():
         column = table[name]
         column = column.dictionary_encode() if kind is pa.dictionary else column.cast(kind)
@@ -177,7 +172,7 @@ def cast(table: pa.Table, **types: pa.DataType) -> pa.Table:
     return table
 
 
-def as_lists(table: pa.Table) -> pa.Table:
+def as_lists(table):
     """An anchor a row, as LightOn and RLHN have it."""
     lists = table.group_by("anchor_id").aggregate([("negative_id", "list"), ("score", "list")])
     return lists.select(["anchor_id", "negative_id_list", "score_list"]).rename_columns(
@@ -185,7 +180,7 @@ def as_lists(table: pa.Table) -> pa.Table:
     )
 
 
-FORMS: dict[str, Callable[[pa.Table], Any]] = {
+FORMS = {
     "a table in pieces": lambda table: pa.concat_tables([table[:7], table[7:7], table[7:]]),
     "a record batch": lambda table: table.to_batches()[0],
     "a reader": lambda table: table.to_reader(max_chunksize=11),
@@ -214,7 +209,7 @@ def test_the_form_of_a_table_changes_nothing(corpus, rows, monkeypatch):
 GOOD = {"anchor_id": "one/r1", "negative_id": "one/r2", "score": 0.5}
 
 
-WRONG: list[tuple[Any, str]] = [
+WRONG = [
     ([], "no rows"),
     (pa.Table.from_pylist([GOOD])[:0], "no rows"),
     ("scores.parquet", "iterable of dicts, not str"),

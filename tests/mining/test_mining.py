@@ -1,10 +1,7 @@
 """Mining: exactly match_bm25's ranking under the guards, the same however it is done."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
@@ -18,7 +15,7 @@ from duckplets.mining import guards, store
 from duckplets.mining import mine as mining
 
 
-def recipe(**options: Any) -> dp.TripletRecipe:
+def recipe(**options):
     return dp.TripletRecipe("mined", *BOTH, **{"by": "bm25"} | options)
 
 
@@ -42,11 +39,11 @@ def test_negatives_are_the_best_legal_documents(tmp_path, strategy, seed, monkey
 
 ANCHORS = often(1000, less=8)  # each costs a match_bm25
 RECORDS = often(240, less=60)
-KNOBS: dict[str, Any] = {"depth": 9}
+KNOBS = {"depth": 9}
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+def reference(tmp_path_factory):
     with odd_corpus(tmp_path_factory.mktemp("reference") / "c.duckdb", RECORDS, 9) as corpus:
         corpus.mine(recipe(), split="train", **KNOBS)
         return mined(corpus)
@@ -64,9 +61,9 @@ def test_threads_blocks_shards_and_interruptions_change_nothing(
     monkeypatch.setattr(guards, "BLOCK_ANCHORS", block)
     monkeypatch.setattr(mining, "BLOCK_ANCHORS", block)
     monkeypatch.setattr(store, "_PART_ROWS", 100)  # some blocks make a part
-    done: list[int] = []
+    done = []
 
-    def stop(now: int, _: int | None) -> None:
+    def stop(now, _):
         done.append(now)
         if block < 100 and len(done) in (3, 4, 9):
             raise KeyboardInterrupt
@@ -108,7 +105,7 @@ def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(tmp_path, re
     odd_corpus(path, RECORDS, 9).close()
     before = path.read_bytes()
 
-    def mine(corpus: dp.Corpus) -> dp.MiningReport:
+    def mine(corpus):
         return corpus.mine(recipe(), split="train", progress=False, **KNOBS)
 
     with dp.Corpus(path, read_only=True) as corpus, dp.Corpus(path, read_only=True) as other:
@@ -134,7 +131,7 @@ def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(tmp_path, re
         assert count == len(reference)
 
 
-def more() -> dp.MemorySource:
+def more():
     return source_of([row | {"id": f"new{i}"} for i, row in enumerate(records(40, 101))])
 
 
@@ -146,7 +143,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path):
         assert corpus.mine(split="train").pairs == ()
         before = mined(corpus)
 
-        def stale() -> set[str]:
+        def stale():
             rows = corpus.status()["mining"]
             return {row["source"] for row in rows if row["stale"] and row["split"] == "train"}
 
@@ -183,7 +180,7 @@ def test_counts_add_up(tmp_path):
         assert corpus.mine(recipe(by=by), split="train", depth=12).pairs == (), "deeper is there"
 
 
-MISTAKES: list[tuple[type[Exception], str, dict[str, Any]]] = [
+MISTAKES = [
     (TypeError, r"unexpected keyword argument 'topk'", {"topk": 5}),
     (RecipeError, r"no recipe 'nope'", {"recipe": "nope"}),
     (RecipeError, r"no source 'odd9'.*did you mean 'odd0'", {"source": "odd9"}),

@@ -1,10 +1,6 @@
 """What is mined where nobody names a recipe, and what mining says of what it found."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error, lines, ok
@@ -22,7 +18,7 @@ NOUNS = ["door", "window", "car", "house", "book", "pen"]
 
 
 @prebuilt
-def chores(path: Path) -> dp.Corpus:
+def chores(path):
     """Questions whose answers share words with each other; a third with none of the question."""
     corpus = dp.Corpus(path)
     rows = []
@@ -38,12 +34,12 @@ def chores(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Any:
+def corpus(tmp_path):
     with chores(tmp_path / "c.duckdb") as corpus:
         yield corpus
 
 
-def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
+def made(report):
     return {(pair.recipe, pair.source, pair.split) for pair in report.pairs}
 
 
@@ -100,10 +96,10 @@ def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path):
 
 
 def test_plain_pairs_need_no_mining(corpus, tmp_path):
-    how: dict[str, Any] = {"negatives": 0, "progress": False, "overwrite": True}
+    how = {"negatives": 0, "progress": False, "overwrite": True}
     out = tmp_path / "pairs.jsonl"
 
-    def rows() -> list[dict[str, Any]]:
+    def rows():
         return lines(out.read_text(encoding="utf-8"))
 
     for shape in (None, "triplet", "n-tuple"):
@@ -121,7 +117,7 @@ def test_plain_pairs_need_no_mining(corpus, tmp_path):
 
 
 def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):
-    where: dict[str, Any] = {"source": "chores", "split": "train", "progress": False}
+    where = {"source": "chores", "split": "train", "progress": False}
     plain = corpus.mine("anchor_context", **where)
     assert not any("margin" in note for note in plain.notes)
     for margin, value in (("relative_margin", 0.95), ("absolute_margin", 3.0)):

@@ -3,11 +3,8 @@
 Every prefix of positions is fair, of an anneal's stairs as well, and counts have a closed form.
 """
 
-from __future__ import annotations
-
 import math
 import random
-from collections.abc import Iterable
 from fractions import Fraction
 from itertools import accumulate
 
@@ -25,26 +22,26 @@ from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 
 
-def bound(weights: Iterable[int]) -> int:
+def bound(weights):
     """How far a prefix's count may be from the exact share, not reaching it."""
     positive = sum(w > 0 for w in weights)
     return 1 if positive <= 2 else math.ceil(math.log2(positive)) + 1
 
 
-def of_many(leaves: int) -> list[float]:
+def of_many(leaves):
     """Return weights of every size, with zeros among them."""
     words = hashed(key("weights", leaves), np.arange(leaves)).tolist()
     rest = [0.0 if word % 7 == 0 else (word % 1000 + 1) / 10 ** (word % 4) for word in words[1:]]
     return [0.5, *rest]
 
 
-def of_many_magnitudes(leaves: int) -> list[float]:
+def of_many_magnitudes(leaves):
     """Return weights from a millionth to a million, all magnitudes as likely."""
     words = hashed(key("magnitudes", leaves), np.arange(leaves)).tolist()
     return [float(f"{word % 9999 + 1}e{word % 12 - 9}") for word in words]
 
 
-SPECIAL: dict[str, list[float]] = {
+SPECIAL = {
     "one": [3.0],
     "equal": [1, 1],
     "1.009": [1, 1.009],
@@ -69,7 +66,7 @@ CASES = pytest.mark.parametrize(
 )
 
 
-def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -> None:
+def check_stretch(exact, purpose, start, stop):
     """Check that every prefix that ends in a stretch is fair, and counts those of the walk."""
     deal, total = Apportionment(exact, key(purpose)), sum(exact)
     before, after = deal.counts(start), deal.counts(stop)
@@ -123,7 +120,7 @@ def test_weights_keep_the_ratios_they_were_written_in(weights, integers):
     assert all(type(w) is int for w in found)
 
 
-DEALT: dict[str, tuple[list[float], int]] = {
+DEALT = {
     "shares_1_1.009": ([1, 1.009], 0),
     "shares_defaults": ([0.30, 0.10, 0.35, 0.25], 0),
     "shares_zero_among": ([1, 0, 2, 0.0, 3], 0),

@@ -1,7 +1,5 @@
 """Whole batches that are dealt, and anchors ordered so that batches have few keys."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import permutations
 

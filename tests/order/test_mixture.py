@@ -1,11 +1,7 @@
 """Mixtures: what is refused where it is written, what a phase means, and plain values."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -16,7 +12,7 @@ SOURCES = ["code", "web", "wiki"]
 NAN, INF = float("nan"), float("inf")
 
 
-WRONG_WEIGHTS: list[tuple[Any, str]] = [
+WRONG_WEIGHTS = [
     (["web"], r"=\['web'\]: give .*a weight for each name, as in \{'web': 0.7\}"),
     (None, "=None: give .*a weight for each name"),
     ("web", "='web': give .*a weight for each name"),
@@ -26,7 +22,7 @@ WRONG_WEIGHTS: list[tuple[Any, str]] = [
     ({"web": True}, r"\['web'\]=True: give"),
     ({"web": "0.7"}, r"\['web'\]='0.7': give"),
 ]
-WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
+WRITTEN = [
     (Mixture, "mixture: "),
     (lambda weights: Phase(7, weights), "phase at step 7: "),
     (lambda weights: Anneal(7, weights), "anneal: "),
@@ -41,12 +37,12 @@ def test_wrong_weights_fail_where_they_are_written(made, where, weights, message
         made(weights)
 
 
-FACTORS: list[tuple[Callable[[Any], Any], str]] = [
+FACTORS = [
     (lambda v: Mixture({}, v), "mixture: temperature="),
     (lambda v: Phase(3, {}, v), "phase at step 3: lr_scale="),
     (lambda v: Anneal(3, {}, None, v), "anneal: lr_scale="),
 ]
-STEPS: list[tuple[Callable[[Any], Any], str]] = [
+STEPS = [
     (lambda v: Phase(v, {}), "phase: start_step="),
     (lambda v: Anneal(v, {}), "anneal: start_step="),
     (lambda v: Anneal(0, {}, v), "anneal: end_step="),
@@ -95,15 +91,15 @@ def test_names_and_sums_are_checked_against_the_sources(made, message):
         made()
 
 
-def _phased(*phases: Any) -> Mixture:
+def _phased(*phases):
     return Mixture({"code": 1}, phases=phases)
 
 
-def _checked(*phases: Any) -> None:
+def _checked(*phases):
     _phased(*phases).check(SOURCES)
 
 
-def _annealed() -> Mixture:
+def _annealed():
     return Mixture({"code": 1}, anneal=Anneal(4, {"code": 0}, 9))
 
 

@@ -1,7 +1,5 @@
 """The commands `ingest` through gates, and `quality`."""
 
-from __future__ import annotations
-
 import json
 
 from commands import cli, error, ok, usage

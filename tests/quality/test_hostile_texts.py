@@ -4,15 +4,11 @@ Each text is one short string over and over. The processor time that a pass may 
 ten times what it takes, and much less than where a pass begins anew at every place.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import signal
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -41,17 +37,16 @@ KINDS = ("email", "phone", "ssn", "ipv4", "card")
 reader = cache(Database.reader)
 
 
-def redacted(*texts: str, kinds: Any = KINDS) -> list[str]:
-    found: list[str] = pii.redacted(reader(), pa.array(texts), kinds).to_pylist()
-    return found
+def redacted(*texts, kinds=KINDS):
+    return pii.redacted(reader(), pa.array(texts), kinds).to_pylist()
 
 
-def measured(*texts: str) -> dict[str, list[Any]]:
+def measured(*texts):
     rows = pa.table({"row": range(len(texts)), "text": texts})
     return measure(reader(), rows, Quality(language=None)).to_pydict()
 
 
-PASSES: dict[str, Callable[[str], object]] = {
+PASSES = {
     "redact": lambda text: redacted(f"joe@example.com {text}"),
     "measure": measured,
     "normalise": dp.Normaliser(),
@@ -66,10 +61,10 @@ PASSES: dict[str, Callable[[str], object]] = {
 
 
 @contextmanager
-def processor_time(seconds: float, what: str) -> Iterator[None]:
+def processor_time(seconds, what):
     """End what takes more time of the processor than that: a busy machine ends nothing."""
 
-    def late(*_: object) -> None:
+    def late(*_):
         pytest.fail(f"{what}: more than {seconds} s of processor time")
 
     before = signal.signal(signal.SIGPROF, late)
@@ -97,7 +92,7 @@ PIECES = [
 ]
 
 
-def made(pieces: list[str], count: int) -> list[str]:
+def made(pieces, count):
     draw = random.Random(7)
     return ["".join(draw.choices(pieces, k=draw.randint(1, 12))) for _ in range(count)]
 

@@ -1,13 +1,8 @@
 """Intake through gates: where every planted row ends, what goes on where, and what is left."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some
@@ -19,11 +14,11 @@ import duckplets as dp
 from duckplets.quality import plugins
 from duckplets.quality.settings import Quality
 
-NO_GATES: dict[str, Any] = {"min_sentences": None, "lorem_ipsum": True, "curly_brackets": True}
+NO_GATES = {"min_sentences": None, "lorem_ipsum": True, "curly_brackets": True}
 CARD = "the number 4111 1111 1111 1111 was on it"
 
 # Rows with how they end: text, more columns, outcome, reason.
-PLANTED: list[tuple[str | None, dict[str, Any], str, str]] = [
+PLANTED = [
     (GOOD.format(0), {}, "accepted", ""),
     ("short", {}, "rejected", "schema: min_characters"),
     ("x" * 50, {}, "accepted", ""),
@@ -48,12 +43,12 @@ PLANTED: list[tuple[str | None, dict[str, Any], str, str]] = [
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
 
 
-MAPPINGS: list[dict[str, Any]] = [
+MAPPINGS = [
     {"anchor": "q", "positive": "a", "null_values": "N/A"},
     {"anchor": "q", "context": "a"},
     {"text": "a"},
@@ -64,7 +59,7 @@ MAPPINGS: list[dict[str, Any]] = [
 
 def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path):
     values = [None, "", " \t", "N/A", "nan", "text"]
-    rows: list[Any] = [
+    rows = [
         {"id": f"{i}{j}", "q": q, "a": a, "d": "2024-01-01" if i else "some day"}
         for i, q in enumerate(values)
         for j, a in enumerate(values)
@@ -78,7 +73,7 @@ def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path):
     ):
         for number, mapping in enumerate(some(MAPPINGS, less=3)):
             source = dp.JsonSource(tmp_path / "rows.jsonl", id="id", **mapping)
-            given: dict[str, Any] = {"name": f"s{number}", "progress": False}
+            given = {"name": f"s{number}", "progress": False}
             one = plain.ingest(source, **given)
             other = gated.ingest(source, quality=no_gates, **given)
             for name in ("read", "added", "skipped", "failed", "reasons"):
@@ -135,7 +130,7 @@ ENGLISH = (
 )
 OK, PROFANE = ("accepted", None), ("rejected", "max_profanity_density")
 SAME, LANGUAGE = ("rejected", "same text"), ("rejected", "language")
-DIRTY: list[tuple[dict[str, Any] | bytes, tuple[str, str | None]]] = [
+DIRTY = [
     ({"text": ENGLISH + "one"}, OK),
     ({"text": ENGLISH + "one", "title": "another"}, SAME),
     ({"text": (ENGLISH + "one").replace(" ", "  \u00a0")}, SAME),  # after cleaning
@@ -221,7 +216,7 @@ def test_the_same_command_reads_only_what_was_appended(corpus, tmp_path, gate):
     assert len(ends(corpus)) == 1
 
 
-def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
+def source_of(kind, path, rows):
     if kind == "file":
         return written(path, rows)
     if kind == "memory":
@@ -233,7 +228,7 @@ def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
 def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(tmp_path, kind):
     draw = random.Random(kind)
 
-    def text(i: int) -> str:
+    def text(i):
         return draw.choice(["short", "ü" * draw.randrange(50, 400), GOOD.format(i % 9)])
 
     rows = [{"id": str(i), "text": text(i)} for i in range(40)]
@@ -265,7 +260,7 @@ def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(tmp_path
         check(corpus)
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"where": "role = 'x'"}, "role is no column of a row; these are record_id, source"),
     ({"where": "trust >"}, "not a condition"),
     ({"where": "read_text('x') = ''"}, "read_text"),
@@ -288,7 +283,7 @@ def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
 
 
 def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(corpus):
-    def source(*rows: tuple[str, str, str]) -> dp.MemorySource:
+    def source(*rows):
         made = [{"id": i, "text": text, "license": of} for i, text, of in rows]
         return dp.MemorySource(made, text="text", id="id", meta=["license"])
 

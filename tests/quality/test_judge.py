@@ -1,10 +1,6 @@
 """Other thresholds without the sources: the result is that of an intake by them."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, thorough
@@ -29,12 +25,12 @@ ROWS = [
 ]
 
 
-def source(rows: list[Any], **columns: Any) -> dp.MemorySource:
+def source(rows, **columns):
     made = [{"id": str(i), "text": text, **columns} for i, text in enumerate(rows)]
     return dp.MemorySource(made, text="text", id="id", meta=[*columns] or None)
 
 
-def reasons(corpus: dp.Corpus) -> list[str]:
+def reasons(corpus):
     rows = corpus.sql("SELECT * FROM judgements ORDER BY acquisition_id, row").to_pylist()
     return [
         r["outcome"] if r["outcome"] == "accepted" else f"{r['gate']}: {r['rule']}" for r in rows
@@ -42,7 +38,7 @@ def reasons(corpus: dp.Corpus) -> list[str]:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Any:
+def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         take(opened, source([text for text, _ in ROWS], license="mit"))
         opened.split(1, 0, 0)
@@ -93,11 +89,11 @@ def test_rows_become_records_and_records_go(corpus):
 
 @thorough
 def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path):
-    def of(license_of: str) -> dp.MemorySource:
+    def of(license_of):
         row = {"id": license_of, "text": GOOD, "license": license_of}
         return dp.MemorySource([row], text="text", id="id", meta=["license"])
 
-    def live(corpus: dp.Corpus) -> list[str]:
+    def live(corpus):
         rows = corpus.sql("SELECT record_id FROM live_records")
         return list(rows["record_id"].to_pylist())
 

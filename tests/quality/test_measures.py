@@ -1,14 +1,11 @@
 """What is found in texts: a table of planted kinds, with near misses, measured in one call."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import tempfile
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +20,7 @@ from duckplets.text.characters import bytes_of, classes
 PROFANE = "damn\nhell\nbastard\n# a comment\nass\nblow it all\n"
 
 # Texts, and what is found in them; every metric that is not named in a row of PII is 0.
-PII: dict[str, dict[str, int]] = {
+PII = {
     "write to ann@example.com today": {"emails": 1},
     "a.b+c@mail.example.co.uk, x@y.org": {"emails": 2},
     "ann@example and @example.com": {},
@@ -51,7 +48,7 @@ PII: dict[str, dict[str, int]] = {
 }
 
 # Texts, a metric, its value.
-FOUND: list[tuple[str, str, Any]] = [
+FOUND = [
     ("Copyright 2024", "copyright", 1),
     ("© 2024. ALL RIGHTS RESERVED", "copyright", 2),
     ("the right to copy", "copyright", 0),
@@ -115,7 +112,7 @@ FOUND: list[tuple[str, str, Any]] = [
 
 
 @cache
-def metrics() -> tuple[dict[str, list[Any]], list[str]]:
+def metrics():
     """Return the metrics of all texts above, measured at once, and the texts."""
     texts = [*PII, *(text for text, _, _ in FOUND)]
     table = pa.table({"row": pa.array(range(100, 100 + len(texts))), "text": texts})
@@ -141,14 +138,14 @@ def test_metrics():
         assert found[metric][texts.index(text, len(PII))] == value, (text, metric)
 
 
-def tokens_of(text: str) -> list[str]:
+def tokens_of(text):
     data, bounds = bytes_of(pa.array([text]))
     start, end, _ = tokens._tokens(data, classes(data), bounds)
     raw = data.tobytes()
     return [raw[a:b].decode() for a, b in zip(start.tolist(), end.tolist(), strict=True)]
 
 
-def expected(text: str) -> dict[str, int]:
+def expected(text):
     found, words = {}, tokens_of(text)
     for n in tokens.TOP:
         grams = Counter(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
@@ -156,7 +153,7 @@ def expected(text: str) -> dict[str, int]:
         found[f"top_{n}gram"] = len(gram) * times
     for n in tokens.DUPLICATE:
         at = total = 0
-        seen: set[tuple[str, ...]] = set()
+        seen = set()
         while at < len(words) - n + 1:
             gram_at = tuple(words[at : at + n])
             again = gram_at in seen

@@ -1,11 +1,8 @@
 """Gates take a bounded amount of memory, for one text of many megabytes and for many files."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys
-from pathlib import Path
 
 import pytest
 from effort import thorough
@@ -26,7 +23,7 @@ with dp.Corpus(corpus) as corpus:
 LINE = "some words of a line, {} of them, and what more there is to say."
 
 
-def grown(folder: Path, texts: list[list[str]]) -> int:
+def grown(folder, texts):
     """Return the megabytes that gates take for files of texts, beyond those for a short one."""
     files = [folder / f"{i}.jsonl" for i in range(len(texts) + 1)]
     for file, each in zip(files, [[LINE] * 9, *texts], strict=True):

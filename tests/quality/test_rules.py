@@ -1,11 +1,7 @@
 """Every rule at its limit: one text that just keeps it, and one that just does not."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import cache
 from itertools import product
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +14,7 @@ from duckplets.quality.settings import RULES, SETTINGS, Quality
 
 THRESHOLDS = [r for r in RULES if r.startswith(("min_", "max_")) or r == "code_score"]
 
-OFF: dict[str, Any] = dict.fromkeys(THRESHOLDS) | {
+OFF = dict.fromkeys(THRESHOLDS) | {
     "pii": None,
     "copyright": (),
     "language": None,
@@ -27,18 +23,18 @@ OFF: dict[str, Any] = dict.fromkeys(THRESHOLDS) | {
 }
 
 
-def words(count: int, size: int = 5, start: int = 0) -> str:
+def words(count, size=5, start=0):
     letters = product("bcdfghjklmnpqrstvwxz", repeat=3)
     found = ["".join(each) for each in letters][start : start + count]
     return " ".join((each + "u" * size)[:size] for each in found)
 
 
-def padded(text: str, size: int) -> str:
+def padded(text, size):
     """Return a text of so many characters, the last ones one word."""
     return f"{text} {'y' * (size - len(text) - 1)}"
 
 
-def twice(n: int) -> str:
+def twice(n):
     """Return n tokens of 20 - n characters, a word, and the same tokens again."""
     extra = 20 - 2 * n
     sizes = [1 + extra // n + (i < extra % n) for i in range(n)]
@@ -46,8 +42,8 @@ def twice(n: int) -> str:
     return f"{gram} q {gram}"
 
 
-def lines(*counted: tuple[int, str], joint: str = "\n") -> str:
-    found: list[str] = []
+def lines(*counted, joint="\n"):
+    found = []
     for count, line in counted:
         found += [line.replace("@", words(1, start=len(found) + i)) for i in range(count)]
     return joint.join(found)
@@ -59,7 +55,7 @@ GRAMS = [(2, "ab cd", 4, 100), (3, "ab cd ef", 9, 400), (4, "ab cd ef gh", 4, 27
 PARTS = "p" * 100
 
 
-def cases() -> Iterator[tuple[str, Any, str, str]]:
+def cases():
     """Yield a rule, the value of its setting (None for that of its preset), and both texts."""
     yield "min_characters", 20, "x" * 20, "x" * 19
     yield "max_characters", 20, "é" * 20, "é" * 21
@@ -114,7 +110,7 @@ def cases() -> Iterator[tuple[str, Any, str, str]]:
 CASES = list(cases())
 
 
-def only(rule: str, value: Any) -> Quality:
+def only(rule, value):
     """Return settings in which one rule is on."""
     if value is None:
         (value,) = SETTINGS[rule]["presets"].values()
@@ -123,7 +119,7 @@ def only(rule: str, value: Any) -> Quality:
 
 
 @cache
-def measured_cases() -> pa.Table:
+def measured_cases():
     texts = [text for *_, inside, outside in CASES for text in (inside, outside)]
     table = pa.table({"row": pa.array(range(len(texts))), "text": texts})
     return measure(Database.reader(), table, Quality(language=None, copyright=("all rights",)))
@@ -155,7 +151,7 @@ def test_every_rule_of_the_presets_has_its_case():
     }
 
 
-def row(**values: Any) -> pa.Table:
+def row(**values):
     columns = {"row": pa.array([7])}
     columns |= {name: pa.array([v], METRICS.field(name).type) for name, v in values.items()}
     return pa.table(columns)
@@ -174,7 +170,7 @@ BAD = {
 
 def test_the_first_gate_that_fails_is_the_reason():
     """Undone one after the other, from the first gate to the last."""
-    undone: list[tuple[str, str, dict[str, Any]]] = [
+    undone = [
         ("schema", "required", {"present": ["title"]}),
         ("schema", "min_characters", {"characters": 50}),
         ("content", "max_pii_density", {"words": 100}),
@@ -195,9 +191,9 @@ def test_the_first_gate_that_fails_is_the_reason():
     assert reason == {"row": 7, "outcome": "accepted", "gate": None, "rule": None}
 
 
-LICENSES: dict[str, Any] = {"licenses": ("MIT", "apache-2.0")}
-PRIVATE: dict[str, Any] = {"words": 2, "emails": 1}
-CHOICES: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+LICENSES = {"licenses": ("MIT", "apache-2.0")}
+PRIVATE = {"words": 2, "emails": 1}
+CHOICES = [
     ({"license": "mit"}, LICENSES, None),
     ({"license": " MIT "}, LICENSES, None),
     ({"license": "gpl"}, LICENSES, "licenses"),

@@ -1,13 +1,9 @@
 """Settings: presets, files and what is refused; gates and detectors of the user's own."""
 
-from __future__ import annotations
-
 import builtins
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,25 +19,22 @@ LONG = "This is a text of some words that is long enough to be looked at. "
 
 
 @pytest.fixture(autouse=True)
-def _no_gates_are_left() -> Iterator[None]:
+def _no_gates_are_left():
     yield
     plugins.GATES.clear()
     plugins.DETECTORS.clear()
 
 
-def file(folder: Path, name: str, text: str | bytes) -> str:
+def file(folder, name, text):
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return str(path)
 
 
-def rules(texts: list[str], quality: dp.Quality) -> list[str | None]:
+def rules(texts, quality):
     database = Database.reader()
     table = pa.table({"row": pa.array(range(len(texts))), "text": texts})
-    found: list[str | None] = decide(database, measure(database, table, quality), quality)[
-        "rule"
-    ].to_pylist()
-    return found
+    return decide(database, measure(database, table, quality), quality)["rule"].to_pylist()
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -94,7 +87,7 @@ def test_a_file_has_all_settings(tmp_path):
     )
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"preset": "medcal"}, r"did you mean 'medical'\?"),
     ({"min_characters": -1}, "min_characters=-1: give an integer from 0"),
     ({"min_characters": 1.5}, "min_characters=1.5"),
@@ -121,7 +114,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-NO_SETTINGS: list[tuple[Any, str]] = [
+NO_SETTINGS = [
     ("generel", "did you mean 'general'"),
     (7, "quality=7: expected one of"),
     ({"min_character": 3}, "unknown setting 'min_character' .did you mean 'min_characters'"),
@@ -146,7 +139,7 @@ def test_wrong_settings():
         dp.Quality(gates=("bytes > 3",))
 
 
-FILES: list[tuple[str, str, str | bytes | None, str]] = [
+FILES = [
     ("profanity", "w.txt", None, "there is no such file"),
     ("profanity", "w.txt", "", "it holds no words"),
     ("profanity", "w.txt", "# only\n\n", "it holds no words"),
@@ -210,7 +203,7 @@ def test_conditions_and_functions_are_gates():
     assert other["own:shouting"] == "2"
 
 
-FAILING: list[tuple[Any, str, str]] = [
+FAILING = [
     (lambda texts: 1 / 0, "bad", "gate 'bad' failed on 1 texts: ZeroDivisionError"),
     (lambda texts: [], "bad", "returned 0 values for 1 texts"),
     (lambda texts: [0.5], "bad", "returned 0.5: expected bools, or compare it"),
@@ -227,9 +220,9 @@ def test_a_function_that_fails_says_which():
 
 
 def test_detectors_of_the_users_own():
-    seen: list[str] = []
+    seen = []
 
-    def mine(texts: list[str]) -> list[tuple[str, float]]:
+    def mine(texts):
         seen.extend(texts)
         return [("xx" if "ø" in text else "yy", 0.87654321) for text in texts]
 
@@ -251,7 +244,7 @@ def test_detectors_of_the_users_own():
 def test_without_the_extra_it_is_an_error_with_the_command(monkeypatch):
     real = builtins.__import__
 
-    def without(name: str, *args: Any, **options: Any) -> Any:
+    def without(name, *args, **options):
         if name.startswith("py3langid"):
             raise ImportError(name)
         return real(name, *args, **options)

@@ -1,7 +1,5 @@
 """Conditions that would take all memory or no end: refused before they run, or harmless."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -130,7 +128,7 @@ print(outcome, peak() - before, round(time.monotonic() - started, 1))
 
 
 @prebuilt
-def long_texts(path: Path, megabytes: int, many: int) -> dp.Corpus:
+def long_texts(path, megabytes, many):
     corpus = dp.Corpus(path)
     texts = [
         "ab " * (megabytes * 333_333),

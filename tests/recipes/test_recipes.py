@@ -1,10 +1,8 @@
 """Recipes: made, refused, derived, and read back from dicts and files as they were."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from effort import often
@@ -29,17 +27,17 @@ from duckplets.recipes.recipes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 ANCHOR, CONTEXT = role("anchor"), role("context")
 
 
-def triplet(name: str = "pairs", **changes: Any) -> TripletRecipe:
+def triplet(name="pairs", **changes):
     slots = {"anchor": ANCHOR, "positive": CONTEXT, "negative": CONTEXT}
     return TripletRecipe(name, **{**slots, **changes})
 
 
-WRONG: list[tuple[Callable[[], Any], str]] = [
+WRONG = [
     (lambda: role("ancor"), "role.*'ancor'.*did you mean 'anchor'"),
     (lambda: role("Anchor"), "did you mean 'anchor'"),
     (lambda: Selector(), "give one of role, position, near_date, any_section, not none"),
@@ -61,7 +59,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: long_section_recipe("text"), "role='text': give"),
 ]  # fmt: skip
 NEAR = near_date(1)
-WRONG_TRIPLETS: list[tuple[dict[str, Any], str]] = [
+WRONG_TRIPLETS = [
     ({"name": ""}, "up to 200"),
     ({"name": "x" * 201}, "up to 200 printable"),
     ({"name": "a/b"}, "'a/b'.*without '/'"),
@@ -140,7 +138,7 @@ LONG = role("context", where="kind = 'window'")
 REJECTED = triplet(strategy="same_record", negative=role("rejected"))
 # The triplet recipes of a source, and the selectors of its texts.
 NEAR_TRUST = near_date(3, where="trust > 0")
-DERIVED: list[tuple[list[TripletRecipe], Any]] = [
+DERIVED = [
     *(([*default_recipes(of)], (ANCHOR, CONTEXT)) for of in ("roles", "documents", "pairs")),
     (list(default_recipes("text")), any_section()),
     ([REJECTED], (ANCHOR, CONTEXT)),
@@ -174,14 +172,14 @@ SLOT = st.one_of(SECTION, st.builds(near_date, st.integers(-400, 400), WHERE))
 NAME = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
     lambda name: name.isprintable() and name.strip() and "/" not in name
 )
-COMMON: dict[str, Any] = {
+COMMON = {
     "weight": st.floats(0, 1e300),
     "instruction": st.none() | st.text(st.characters(codec="utf-8")),
     "per": st.sampled_from(["record", "chunk"]),
     "sources": st.none() | st.lists(NAME, min_size=1, unique=True).map(tuple),
 }
 STRATEGIES = ["other_record", "other_date", "question_answer_mismatch", sql("anchor.date is null")]
-TRIPLET: dict[str, Any] = {
+TRIPLET = {
     "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON,
     "share": st.sampled_from([None, "anchors"]),
 }  # fmt: skip
@@ -297,7 +295,7 @@ near_date = 7
 [triplet.negative]
 any_section = true
 """
-READ: list[TripletRecipe | TextRecipe] = [
+READ = [
     triplet(
         "title_body",
         negative=role("context", where="meta['lang'] = 'en'"),

@@ -1,11 +1,8 @@
 """Data indexes: how often every row is listed, in what order, and what reads it."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +18,11 @@ from duckplets.records.data_index import DataIndex
 SEEDS = st.integers(-(10**20), 10**20)
 
 
-def entries(index: DataIndex) -> list[tuple[str, int]]:
+def entries(index):
     return index.select(slice(None))
 
 
-def times(index: DataIndex) -> Counter[tuple[str, int]]:
+def times(index):
     return Counter(entries(index))
 
 
@@ -66,7 +63,7 @@ def test_the_weights_of_the_documents():
     assert index.nbytes == 1000 * 10, "ten bytes an entry, and no object"
 
 
-REFUSED: list[tuple[Any, str]] = [
+REFUSED = [
     (lambda i: i.adjust_by_size(-5), "size=-5: give an integer from 0"),
     (lambda i: i.adjust_by_size({"a": 2.5}), r"size\['a'\]=2.5: give an int"),
     (lambda i: i.adjust_by_size("10"), "size='10'"),
@@ -101,7 +98,7 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-NO_CHOICE: list[Any] = [True, 1.0, "1", None, [1.0], [True], {1}, ["a"], (1, 2)]
+NO_CHOICE = [True, 1.0, "1", None, [1.0], [True], {1}, ["a"], (1, 2)]
 
 
 def test_wrong_values_are_refused_by_name():
@@ -116,7 +113,7 @@ def test_wrong_values_are_refused_by_name():
 SIZES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 60), min_size=1)
 
 
-def made(sizes: dict[str, int]) -> tuple[DataIndex, list[tuple[str, int]]]:
+def made(sizes):
     """Return an index with entries that repeat, and the same as a list."""
     index = DataIndex(sizes, split="train").adjust(weight=1.5, seed=3)
     return index, index.select(slice(None))
@@ -178,7 +175,7 @@ def test_shards_have_every_entry_once(sizes, count, contiguous, drop):
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[0] - lengths[-1] <= (0 if drop else 1)
     served = len(listed) - (len(listed) % count if drop else 0)
-    whole: list[tuple[str, int]] = []
+    whole = []
     if contiguous:
         whole = [entry for shard in shards for entry in shard]
     else:

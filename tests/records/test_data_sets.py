@@ -1,11 +1,8 @@
 """Files of data sets: what they are read from, and all that is wrong with them at once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -16,7 +13,7 @@ from effort import thorough
 import duckplets as dp
 from duckplets.errors import SourceError
 from duckplets.records import index_controls as index_controls
-from duckplets.records.data_sets import DataSet, load_data_sets
+from duckplets.records.data_sets import load_data_sets
 from duckplets.records.index_controls import IndexControls
 from duckplets.sources.formats.text_file import TextLinesSource
 
@@ -30,7 +27,7 @@ TITLES = [{"title": f"title {i}", "body": f"body {i}"} for i in range(20)]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A folder with a data set in every form."""
     (tmp_path / "alpaca.json").write_text(json.dumps(ALPACA))
     (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, TITLES)))
@@ -44,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(folder: Path, text: str, name: str = "data.yaml") -> list[DataSet]:
+def loaded(folder, text, name="data.yaml"):
     (folder / name).write_text(text)
     return load_data_sets(folder / name)
 
@@ -102,7 +99,7 @@ def test_every_form_of_file_is_read(folder):
 
 
 # Keys of a data set whose other keys are right, and what is said about them.
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"convertor": "alpaca"}, r"unknown key 'convertor' \(did you mean 'converter'"),
     ({"size": -5}, "size=-5: give an integer from 0"),
     ({"size": True}, "size=True"),
@@ -157,7 +154,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def written(tables: dict[str, dict[str, Any]]) -> str:
+def written(tables):
     """A YAML file of tables; a text that starts with a dot is a number."""
     lines = []
     for name, table in tables.items():
@@ -276,7 +273,7 @@ p: {file_name: p.txt, encoding: cp1252}
 
 
 def test_a_mapping_says_the_same_as_a_file(folder, monkeypatch):
-    tables: dict[str, dict[str, Any]] = {
+    tables = {
         "faq": {"file_name": "alpaca.json", "converter": "alpaca", "size": 10},
         "titles": {"file_name": "lines.jsonl", "anchor": "title", "positive": ("body",)},
         "chat": {"file_name": "chat.jsonl"},

@@ -1,11 +1,7 @@
 """Index samplers: every record as often as promised, whatever the shards, from any element on."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,21 +9,17 @@ from effort import some
 
 import duckplets as dp
 
-Keys = np.ndarray[Any, np.dtype[np.int64]]
-
 EITHER_WAY = pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", "in order"])
 
 
-def shards_of(
-    n: int, count: int, *, shuffle: bool, epochs: int | None, drop: bool = False, seed: int = 7
-) -> list[dp.IndexSampler]:
+def shards_of(n, count, *, shuffle, epochs, drop=False, seed=7):
     return [
         dp.IndexSampler(n, dp.ShardOptions(i, count, drop), shuffle, epochs, seed)
         for i in range(count)
     ]
 
 
-def all_keys(sampler: dp.IndexSampler) -> Keys:
+def all_keys(sampler):
     return sampler.keys(0, len(sampler))
 
 
@@ -124,7 +116,7 @@ def test_a_generator_is_found_by_the_index_of_a_record():
             assert sampler.rng(element.index).random() == element.rng.random()
 
 
-MISTAKES: list[tuple[Callable[[], Any], str]] = [
+MISTAKES = [
     (lambda: dp.IndexSampler(0), "num_records=0: give an integer from 1"),
     (lambda: dp.IndexSampler(2.0), "num_records=2.0: give an integer"),
     (lambda: dp.IndexSampler(True), "num_records=True"),

@@ -1,12 +1,8 @@
 """Reading by number: the records an order names, as plain Python finds them, and no more."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 from corpora import ODD_MAPPING, odd_corpus, odd_records
@@ -16,7 +12,6 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets.base import block_size
 from duckplets.records import read as reading
-from duckplets.samples.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -24,20 +19,15 @@ ALL = [*("index", "record_key", "record_id", "source", "split", "date", "meta", 
 ALL += [*("taxonomy", "trust", "created_at", "updated_at", "text", "anchor", "context")]
 
 
-def read(corpus: dp.Corpus, order: Any, **more: Any) -> Iterator[Batch]:
+def read(corpus, order, **more):
     return corpus.read(order, **{"batch_size": 10} | more)
 
 
-def rows(corpus: dp.Corpus, order: Any, **more: Any) -> list[dict[str, Any]]:
+def rows(corpus, order, **more):
     return [row for batch in read(corpus, order, **more) for row in batch.to_pylist()]
 
 
-def records(
-    corpus: dp.Corpus,
-    version: int | None = None,
-    split: str | None = None,
-    source: str | None = None,
-) -> list[dict[str, Any]]:
+def records(corpus, version=None, split=None, source=None):
     """The records of a version in the order of their keys, put together in plain Python."""
     version = corpus.version if version is None else version
     table = corpus.sql(
@@ -61,7 +51,7 @@ def records(
     return found
 
 
-def expected(known: list[dict[str, Any]], places: Any) -> list[dict[str, Any]]:
+def expected(known, places):
     """What reading (index, key) must give."""
     return [
         {"index": i, "record_key": k} | {name: known[k][name] for name in ALL[2:]}
@@ -70,7 +60,7 @@ def expected(known: list[dict[str, Any]], places: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     """Three sources, one of them removed, another with records replaced and without anchors."""
     path = tmp_path_factory.mktemp("reading") / "odd.duckdb"
     with odd_corpus(path, 60, seed=3, sources=3) as corpus:
@@ -149,14 +139,14 @@ def test_what_is_ingested_or_removed_meanwhile_changes_nothing(tmp_path, monkeyp
 class Own:
     """An order as a user writes one: every third record, endlessly."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records):
         self.records = records
         self.taken = 0
 
-    def __iter__(self) -> Iterator[dp.RecordMetadata]:
+    def __iter__(self):
         return self
 
-    def __next__(self) -> dp.RecordMetadata:
+    def __next__(self):
         self.taken += 1
         return dp.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
 
@@ -193,7 +183,7 @@ def test_blocks_have_no_more_than_their_bytes(corpus, monkeypatch, allowed):
     assert max(ahead) >= allowed // largest / 4
 
 
-NO_RECORDS: list[tuple[list[Any], str]] = [
+NO_RECORDS = [
     ([0, 10**6], "element 1 of the order names record 1000000; there are records 0 to "),
     ([2**63], "integers of 64 bits"),
     ([-1], "element 0 of the order names record -1"),
@@ -221,7 +211,7 @@ def test_a_corpus_without_records_says_so(tmp_path):
             read(corpus, dp.IndexSampler(1))
 
 
-MISTAKES: list[tuple[dict[str, Any], str]] = [
+MISTAKES = [
     ({"batch_size": 0}, "batch_size=0: give an integer from 1"),
     ({"batch_size": 2.5}, "batch_size=2.5"),
     ({"columns": ["txt"]}, "no 'txt' (did you mean 'text'?)"),
@@ -238,6 +228,6 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 def test_a_mistake_is_named_at_once(corpus):
     for wrong, said in MISTAKES:
-        arguments: dict[str, Any] = {"order": [0]} | wrong
+        arguments = {"order": [0]} | wrong
         with pytest.raises((dp.SamplerError, dp.SplitError), match=re.escape(said)):
             read(corpus, **arguments)

@@ -1,9 +1,5 @@
 """The page of a run of messages shows conversations as the run serves them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from prebuilt import empty_corpus
 
 import duckplets as dp
@@ -11,7 +7,7 @@ import duckplets as dp
 HOSTILE = "</script><script>alert(1)</script>"
 
 
-def rows() -> list[dict[str, Any]]:
+def rows():
     """Preference pairs, of which one has many messages and one long and hostile ones."""
     found = []
     for i in range(12):

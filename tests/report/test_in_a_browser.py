@@ -1,7 +1,5 @@
 """The page in a real browser: it is quiet, asks nobody, and what is text stays text."""
 
-from __future__ import annotations
-
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Drawings: areas are as large as what they show, and whatever names say stays text."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from itertools import pairwise
@@ -13,27 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_corpora import HOSTILE
 
-from duckplets.report.plots import HEIGHT, WIDTH, Plot, bars, lines, stacked_shares
+from duckplets.report.plots import HEIGHT, WIDTH, bars, lines, stacked_shares
 from duckplets.runs.forecast import SCHEMA
 
 POINT = re.compile(r"(-?[\d.]+) (-?[\d.]+)")
-Rows = list[dict[str, object]]
 
 
-def points(path: str) -> list[tuple[float, float]]:
+def points(path):
     return [(float(x), float(y)) for x, y in POINT.findall(path)]
 
 
-def area(path: str) -> float:
+def area(path):
     """Return the area of an outline."""
     corners = points(path)
     around = pairwise([*corners, corners[0]])
     return abs(sum(a[0] * b[1] - b[0] * a[1] for a, b in around)) / 2
 
 
-def forecast(stretches: list[tuple[int, int, dict[str, int]]]) -> pa.Table:
+def forecast(stretches):
     """A forecast of stretches: phase, steps and the parts of each source."""
-    rows: Rows = []
+    rows = []
     start = 0
     for phase, steps, parts in stretches:
         for source, part in parts.items():
@@ -63,7 +60,7 @@ STRETCHES = st.lists(
 def test_areas_are_the_shares_of_all_samples(stretches):
     steps = sum(length for _, length, _ in stretches)
     plot = stacked_shares(forecast(stretches), steps=steps)
-    mean: dict[str, float] = defaultdict(float)
+    mean = defaultdict(float)
     for _, length, parts in stretches:
         for name, part in parts.items():
             mean[name] += part / sum(parts.values()) * length / steps
@@ -111,7 +108,7 @@ def test_lines_stay_inside(several):
     check(plot)
 
 
-def check(plot: Plot) -> None:
+def check(plot):
     """Check that a drawing has few ticks at ascending places, and only elements of drawings."""
     for ticks in (plot.along, plot.up):
         assert len(ticks) <= 13

@@ -1,7 +1,5 @@
 """The page of a corpus: every figure is what its SQL says, and nothing in it acts."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -10,11 +8,9 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -43,20 +39,20 @@ _TAGS = {
 class Parsed(HTMLParser):
     """A page as a reader without a script has it."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
-        self.tags: Counter[str] = Counter()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.scripts: list[str] = []
-        self.headings: list[str] = []
-        self.tables: list[list[list[str]]] = []
+        self.tags = Counter()
+        self.attributes = []
+        self.scripts = []
+        self.headings = []
+        self.tables = []
         self.policy = self.style = self.text = ""
-        self._open: list[str] = []
+        self._open = []
         self.feed(html)
         self.close()
         assert not self._open
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags[tag] += 1
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if ("http-equiv", "Content-Security-Policy") in attrs:
@@ -65,7 +61,7 @@ class Parsed(HTMLParser):
             self._open.append(tag)
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(tag)
-        opened: dict[str, tuple[list[Any], Any]] = {
+        opened = {
             "script": (self.scripts, ""),
             "table": (self.tables, []),
         }
@@ -77,10 +73,10 @@ class Parsed(HTMLParser):
             into, what = opened[tag]
             into.append(what)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self._open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         where = self._open[-1] if self._open else ""
         if where == "script":
             self.scripts[-1] += data
@@ -93,7 +89,7 @@ class Parsed(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "told.duckdb"
     copied(path, told_corpus.__wrapped__)
     with dp.Corpus(path) as corpus:
@@ -111,32 +107,32 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(path: Path) -> dp.ReportPage:
+def page(path):
     with dp.Corpus(path, read_only=True) as corpus:
         return corpus.report(run="default")
 
 
-def tables(page: dp.ReportPage, *sections: str) -> Iterator[dict[str, Any]]:
+def tables(page, *sections):
     for section in page.data["sections"]:
         if section["name"] in sections or not sections:
             yield from section["tables"]
 
 
-def table(page: dp.ReportPage, title: str) -> dict[str, Any]:
+def table(page, title):
     (found,) = [table for table in tables(page) if table["title"] == title]
     return found
 
 
-def notes(page: dp.ReportPage) -> str:
+def notes(page):
     return "\n".join(note for section in page.data["sections"] for note in section["notes"])
 
 
-def as_json(value: Any) -> Any:
+def as_json(value):
     """A value of DuckDB as the page has it."""
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def check_sql(page: dp.ReportPage, corpus: dp.Corpus) -> int:
+def check_sql(page, corpus):
     """Run every statement of a page again, and return how many there are."""
     run = 0
     for one in tables(page):
@@ -176,7 +172,7 @@ def test_figures_are_those_of_other_ways(page, path):
         records = {row[0]: row[4] for row in table(page, "Sources")["rows"]}
         assert records == {row["name"]: row["records"] for row in found["sources"]}
         lengths = [one for one in tables(page) if one["title"].startswith("Section lengths")]
-        of_lengths: Counter[str] = Counter()
+        of_lengths = Counter()
         for source, _, _, sections, tokens in (row for one in lengths for row in one["rows"]):
             of_lengths[source] += sections
             of_lengths[f"{source} tokens"] += tokens
@@ -225,7 +221,7 @@ def test_samples_are_those_that_the_run_serves_next(page, path):
 # ---- the overview
 
 
-def attention(page: dp.ReportPage) -> dict[str, str]:
+def attention(page):
     """What needs attention, by the command that helps."""
     return {command: what for what, command in table(page, "Needs attention")["rows"]}
 
@@ -278,10 +274,10 @@ def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(tmp_path
     class Halting:
         name = "s"
 
-        def __init__(self, first: int, halts: bool) -> None:
+        def __init__(self, first, halts):
             self.first, self.halts = first, halts
 
-        def batches(self, cursor: Any) -> Any:
+        def batches(self, cursor):
             for n in range(cursor or 0, 2):
                 if n and self.halts:
                     raise RuntimeError("halted")
@@ -427,7 +423,7 @@ def test_what_is_there_is_not_replaced_unasked(tmp_path, monkeypatch):
     there, out = tmp_path / "there.html", tmp_path / "out.html"
     there.write_text("mine")
 
-    def refused(*_: object, **__: object) -> None:
+    def refused(*_, **__):
         raise PermissionError(13, "no")
 
     with empty_corpus(tmp_path / "empty.duckdb") as corpus:

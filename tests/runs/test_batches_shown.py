@@ -1,7 +1,5 @@
 """A batch and a corpus as a person meets them: rows, data frames, and what a notebook shows."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 
@@ -14,7 +12,7 @@ import duckplets as dp
 from duckplets.samples.batch import Batch
 
 
-def batch(rows: int) -> Batch:
+def batch(rows):
     columns = {
         "anchor": [f"a {i}" for i in range(rows)],
         "negative_2": [f"{i} {HOSTILE}" for i in range(rows)],

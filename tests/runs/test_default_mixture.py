@@ -1,13 +1,10 @@
 """In which shares recipes and sources are drawn where nobody says so, and what is said of it."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +23,7 @@ WORDS = " ".join(f"word{i}" for i in range(60))
 
 
 @prebuilt
-def sparse_corpus(path: Path, count: int, long: int) -> dp.Corpus:
+def sparse_corpus(path, count, long):
     """Records of a title and a short body, but for some whose body has several windows."""
     rows = [
         {"id": f"r{i}", "t": f"title {i}", "b": f"body {i} {WORDS if i < long else ''}"}
@@ -39,7 +36,7 @@ def sparse_corpus(path: Path, count: int, long: int) -> dp.Corpus:
     return corpus
 
 
-def drawn(sampler: dp.Sampler, count: int, *columns: str) -> Counter[Any]:
+def drawn(sampler, count, *columns):
     """How often which values of some columns come among the next samples."""
     rows = samples(sampler, count)
     return Counter(
@@ -86,7 +83,7 @@ def test_the_share_of_long_sections_is_exact_and_their_weight_whole(tmp_path, lo
 PLACE = ("text_record_id", "text_section", "text_window", "text")
 BODY = dp.role("context", where="position = 1")
 # Stored triplet recipes, and which windows their texts are.
-UNIONS: dict[str, tuple[list[dp.TripletRecipe], Any]] = {
+UNIONS = {
     "none": ([], lambda w: True),
     "overlapping conditions": (
         [
@@ -116,7 +113,7 @@ def test_texts_are_every_chunk_that_triplets_take_once_an_epoch(tmp_path, case, 
         windows = [w for w in all_windows(corpus) if w.split == "train" and taken(w)]
         pool = corpus.pool("texts")["anchors"].to_pylist()
         assert sorted(key for keys in pool for key in keys) == sorted(w.key for w in windows)
-        how: dict[str, Any] = {"epochs": 1 + seed % 3, "batch_size": 7 + seed, "seed": seed}
+        how = {"epochs": 1 + seed % 3, "batch_size": 7 + seed, "seed": seed}
         sampler = corpus.sampler("texts", **how, columns=["recipe", *PLACE])
         rows = [row for batch in sampler for row in batch.to_pylist()]
         found = Counter(tuple(row[c] for c in PLACE) for row in rows)
@@ -133,7 +130,7 @@ class Shop:
     name = "shop"
     recipes: Any = (dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT, instruction="find"),)
 
-    def batches(self, cursor: Any) -> Any:
+    def batches(self, cursor):
         yield (
             [{"id": f"{i}", "anchor": f"a {i}", "positive": f"b {i} {WORDS}"} for i in range(9)],
             1,
@@ -173,7 +170,7 @@ def test_a_source_may_bring_recipes(tmp_path):
 
 NAMES = ("a", "b", "c")
 # Controls, the mixture that is given, and the weights that come of it beside the listed records.
-SIZES: dict[str, tuple[dict[str, dict[str, Any]], Any, str]] = {
+SIZES = {
     "a size": ({"a": {"size": 3}}, None, "no mixture= is given.*a 3, b 40, c 40"),
     "a sample": ({"a": {"size": 3, "size_mode": "sample", "seed": 5}}, None, "a 3, b 40"),
     "a weight": ({"a": {"weight": 2.5}, "b": {"weight": 0.25}}, None, "a 100, b 10, c 40"),
@@ -262,7 +259,7 @@ def test_setting_weights_waits_for_no_block(corpus):
     begun, go = threading.Event(), threading.Event()
     fetch = sampler._reader.fetcher.fetch
 
-    def slow(plan: Any, *, start: int, stop: int, **how: Any) -> Any:
+    def slow(plan, *, start, stop, **how):
         if threading.current_thread().name == "duckplets-prefetch" and start:
             begun.set()
             assert go.wait(60)

@@ -4,14 +4,9 @@
 and their shares, its swapping, its shares of sources, what an omitted source weighs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import corpora
 import pytest
@@ -41,7 +36,7 @@ PLAIN = {
 
 
 @prebuilt
-def library(path: Path) -> dp.Corpus:
+def library(path):
     """Sources of every kind that has defaults of its own, of very different sizes."""
     corpus = dp.Corpus(path)
     for name, count in (("faq", 40), ("manual", 8)):
@@ -63,34 +58,34 @@ def library(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("defaults") / "c.duckdb"
     library(path).close()
     return path
 
 
 @pytest.fixture(scope="module")
-def corpus(path: Path) -> Iterator[dp.Corpus]:
+def corpus(path):
     with dp.Corpus(path, read_only=True) as corpus:
         yield corpus
 
 
-def rows_of(corpus: dp.Corpus, count: int, **how: Any) -> list[dict[str, Any]]:
+def rows_of(corpus, count, **how):
     columns = ["source", "recipe", "swapped", "anchor", "positive", "negative"]
     with corpus.sampler(**{"batch_size": 100, "columns": columns, "prefetch": 0} | how) as sampler:
         return corpora.rows_of(sampler, count // 100)
 
 
-def shares(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def shares(rows):
     """Of each source the shares of its recipes."""
     of_source = Counter(row["source"] for row in rows)
-    found: dict[str, dict[str, float]] = {source: {} for source in sorted(of_source)}
+    found = {source: {} for source in sorted(of_source)}
     for (source, recipe), count in Counter((r["source"], r["recipe"]) for r in rows).items():
         found[source][recipe] = count / of_source[source]
     return found
 
 
-def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> bool:
+def close(one, other):
     return one.keys() == other.keys() and all(
         shares.keys() == other[source].keys()
         and all(abs(share - other[source][name]) < 0.02 for name, share in shares.items())
@@ -163,7 +158,7 @@ def test_a_saved_run_keeps_its_preset(path, tmp_path):
 
 
 def test_an_unknown_preset_is_refused_everywhere(corpus):
-    wrong: list[Any] = ["crat", "", 3, True]
+    wrong = ["crat", "", 3, True]
     for preset, call in product(
         wrong,
         (

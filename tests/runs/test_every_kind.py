@@ -1,18 +1,14 @@
 """What every run promises, over every kind of run there is: one table of kinds, one of promises."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from corpora import counts_of
 from effort import THOROUGH, often, some
-from frozen_runs import CORPORA, RUNS, Opened, opener
+from frozen_runs import CORPORA, RUNS, opener
 from prebuilt import copied
 
 import duckplets as dp
@@ -30,14 +26,14 @@ EVERY = pytest.mark.parametrize("name", [n for n in RUNS if n in NAMES or THOROU
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def opened(tmp_path_factory):
     with ExitStack() as stack:
         yield opener(tmp_path_factory.mktemp("kinds"), stack)
 
 
-def run_of(name: str) -> tuple[str, dict[str, Any]]:
+def run_of(name):
     """Return the corpus of a kind of run, and its arguments."""
-    run: dict[str, Any] = {"prefetch": 0, **RUNS[name], "batch_size": TOTAL}
+    run = {"prefetch": 0, **RUNS[name], "batch_size": TOTAL}
     for ranks in ("rank", "world_size"):
         run.pop(ranks, None)
     if run.get("of") == "tokens":
@@ -47,7 +43,7 @@ def run_of(name: str) -> tuple[str, dict[str, Any]]:
     return run.pop("of", "toy"), run
 
 
-def tables(sampler: Any, steps: int) -> list[pa.Table]:
+def tables(sampler, steps):
     return [batch.table.combine_chunks() for batch in islice(sampler, steps)]
 
 
@@ -56,7 +52,7 @@ def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(name, 
     corpus, run = run_of(name)
     of, state = opened(corpus), tmp_path / "s.duckdb"
 
-    def sampler(ranks: int = 1, rank: int = 0, **how: Any) -> Any:
+    def sampler(ranks=1, rank=0, **how):
         size = {"batch_size": TOTAL // ranks, "world_size": ranks, "rank": rank, "state": state}
         return of.sampler(**{**run, **size, **how})
 
@@ -112,7 +108,7 @@ def test_a_snapshot_serves_the_same(name, tmp_path):
     copied(tmp_path / "c.duckdb", CORPORA[corpus])
     with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as of:
 
-        def served() -> list[pa.Table]:
+        def served():
             with of.sampler(**run) as sampler:
                 return tables(sampler, 3)
 

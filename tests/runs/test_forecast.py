@@ -1,13 +1,10 @@
 """What a run says that it draws, against what it draws."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -27,13 +24,13 @@ corpus = reading(toy_corpus, 60, sources=("a", "b", "c"))
 
 ANNEAL = dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)
 RAMP = dp.Mixture({}, omitted=1, anneal=ANNEAL)
-KINDS: list[dict[str, Any]] = [
+KINDS = [
     {"kind": "pairs", "negatives": 2, "batch_size": 7},
     {"kind": "texts", "batch_size": 3, "world_size": 3, "rank": 1},
 ]
 
 
-def counted(sampler: dp.Sampler, stop: int, starts: list[int]) -> dict[tuple[int, str, str], int]:
+def counted(sampler, stop, starts):
     """Samples by where shares set in, source and recipe, of what is served."""
     table, batch = sampler.served(0, stop), sampler.settings.global_batch
     steps = [position // batch for position in range(stop)]
@@ -42,7 +39,7 @@ def counted(sampler: dp.Sampler, stop: int, starts: list[int]) -> dict[tuple[int
     return dict(Counter(names))
 
 
-def forecast(sampler: dp.Sampler, steps: int | None) -> dict[tuple[int, str, str], int]:
+def forecast(sampler, steps):
     rows = sampler.forecast(steps).table.to_pylist()
     return {(r["start_step"], r["source"], r["recipe"]): r["samples"] for r in rows if r["samples"]}
 
@@ -92,13 +89,13 @@ def test_shares_and_visits_are_those_of_the_samples(corpus):
                 assert row["phase"] == (start >= 5)
 
 
-def tokens_taken(sampler: dp.Sampler) -> int:
+def tokens_taken(sampler):
     for _ in sampler:
         pass
     return int(sum(v for k, v in sampler.metrics().items() if k.endswith("/tokens")))
 
 
-def tokens(sampler: dp.Sampler) -> int:
+def tokens(sampler):
     return int(pc.sum(sampler.forecast().table["tokens"]).as_py())
 
 
@@ -132,7 +129,7 @@ def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
 ):
     with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
         recipe = dp.TripletRecipe("plain", **CASES["plain"]["recipe"], sources=("s0",))
-        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
+        how = {"recipes": [recipe], "mixture": {"s0": 1}}
         corpus.sampler(**how).save()
         corpus.sampler(**how, by="random", run="chosen").save()
         rules = rules_of(corpus, CASES["plain"], "s0", "train")
@@ -160,7 +157,7 @@ def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
         assert f"negatives mined, for {expected:,} anchors random ones" in sampler.describe()
 
 
-def warned(sampler: dp.Sampler, word: str, steps: int | None = None) -> list[str]:
+def warned(sampler, word, steps=None):
     return [warning for warning in sampler.forecast(steps).warnings if word in warning]
 
 

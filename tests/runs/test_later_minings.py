@@ -1,11 +1,7 @@
 """``take_minings``: candidates mined while a run goes on, from a step on, as epochs go on."""
 
-from __future__ import annotations
-
 import random
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some
@@ -17,7 +13,7 @@ from duckplets.testing import assert_resumes_everywhere, toy_corpus
 
 RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
 FOUR = {"a": 4.0, "b": 1.0}
-RUNS: dict[str, dict[str, Any]] = {
+RUNS = {
     "plain": {},
     "several": {"negatives": 3, "swap": True},
     "pairs": {"kind": "pairs", "negatives": 2},
@@ -34,14 +30,14 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @prebuilt
-def corpus_of(path: Path) -> dp.Corpus:
+def corpus_of(path):
     corpus = toy_corpus(path, 40, sources=("a", "b"))
     corpus.add_recipe(RECIPE)
     mine(corpus, 1)
     return corpus
 
 
-def mine(corpus: dp.Corpus, seed: int, share: float = 0.9, sources: str = "ab") -> None:
+def mine(corpus, seed, share=0.9, sources="ab"):
     """Write candidates for a share of the anchors, other ones for every seed."""
     draw = random.Random(seed)
     for source in sources:
@@ -65,7 +61,7 @@ def mine(corpus: dp.Corpus, seed: int, share: float = 0.9, sources: str = "ab") 
         write_mining(corpus, RECIPE, scores, source=source, scorer="judge")
 
 
-def tables(sampler: dp.Sampler, *steps: int) -> list[Any]:
+def tables(sampler, *steps):
     return [sampler.batch_at(step).table.combine_chunks() for step in range(*steps)]
 
 
@@ -229,7 +225,7 @@ def test_steps_that_were_skipped_are_on_record(tmp_path):
 
 def test_a_source_that_is_first_drawn_later_has_the_minings_of_its_step(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
-        run: dict[str, Any] = {"recipes": ["r"], "batch_size": 16, "mixture": {"a": 1, "b": 0}}
+        run = {"recipes": ["r"], "batch_size": 16, "mixture": {"a": 1, "b": 0}}
         sampler = corpus.sampler(**run)
         next(sampler)
         mine(corpus, 2)

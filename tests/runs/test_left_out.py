@@ -1,10 +1,6 @@
 """Sources and recipes without an anchor: left out with a note, or refused where they were named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error, lines, ok
@@ -21,7 +17,7 @@ GRADES = f"{SIZE} pairs have grades; give the least grade that counts as positiv
 
 
 @prebuilt
-def graded(path: Path) -> dp.Corpus:
+def graded(path):
     """Two sources of pairs, one of grades, one of a single record."""
     corpus = dp.Corpus(path)
     for name in ("docs", "faq"):
@@ -37,7 +33,7 @@ def graded(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     graded(tmp_path / "c.duckdb").close()
     return tmp_path / "c.duckdb"
 
@@ -45,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 corpus = reading(graded)
 
 
-def sources_of(sampler: dp.Sampler) -> set[str]:
+def sources_of(sampler):
     return set(sampler.forecast().table["source"].to_pylist())
 
 
@@ -74,7 +70,7 @@ LIMITED = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=("docs", "pa
 NOWHERE = dp.TripletRecipe("no", dp.role("anchor", "label > 7"), CONTEXT, CONTEXT)
 
 
-NAMED: list[tuple[dict[str, Any], str]] = [
+NAMED = [
     ({"mixture": {"docs": 0.7, "pairs": 0.3}}, f"'anchor_context' .*'pairs'.*{GRADES}"),
     ({"mixture": LATER}, GRADES),
     ({"mixture": {"docs": 1, "single": 1}}, "'single', split 'train': 1 no negative"),

@@ -1,12 +1,8 @@
 """Samples of messages: whole conversations, each once an epoch of its source."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,7 +23,7 @@ INSERT = """
 """
 
 
-def conversation(question: str, *answers: str) -> list[dict[str, Any]]:
+def conversation(question, *answers):
     """A conversation of one turn or several."""
     turns = [("system", f"be short – “{question}”", 0.0)]
     for answer in answers:
@@ -38,18 +34,18 @@ def conversation(question: str, *answers: str) -> list[dict[str, Any]]:
     ]
 
 
-def chosen(name: str) -> list[dict[str, Any]]:
+def chosen(name):
     """What record ``name`` holds."""
     return conversation(f"what is {name}?", *(f'"{name}"\n{i}' for i in range(len(name) % 3 + 1)))
 
 
-def rejected(name: str) -> list[dict[str, Any]] | None:
+def rejected(name):
     """The rejected messages of every other record of source ``pairs``."""
     is_pair = name.startswith("pairs/") and int(name.rpartition("r")[2]) % 2
     return conversation(f"what is {name}?", "no idea") if is_pair else None
 
 
-def tell(corpus: dp.Corpus, source: str, *, every: int = 1) -> None:
+def tell(corpus, source, *, every=1):
     """Store conversations for every n-th record of a source."""
     rows = corpus.sql(
         "SELECT record_key, record_id FROM live_records WHERE source = $s ORDER BY record_key",
@@ -70,7 +66,7 @@ def tell(corpus: dp.Corpus, source: str, *, every: int = 1) -> None:
         corpus.database.rows(INSERT)
 
 
-def chats(path: Path) -> dp.Corpus:
+def chats(path):
     """Two sources with conversations, and one without."""
     corpus = dp.Corpus(path)
     for name, size in {"chat": 90, "pairs": 60, "plain": 40}.items():
@@ -176,7 +172,7 @@ def test_messages_that_are_written_can_be_read_again(tmp_path, form):
     told = [conversation(f"“what” is {i}?", f"line\n{i} \\n", f"and {i}!") for i in range(30)]
     out = tmp_path / f"out.{form}"
 
-    def drawn(path: Path, source: Any) -> list[Any]:
+    def drawn(path, source):
         with dp.Corpus(path) as corpus:
             corpus.ingest(source, name="s", progress=False)
             corpus.split(1, 0, 0)
@@ -190,5 +186,5 @@ def test_messages_that_are_written_can_be_read_again(tmp_path, form):
     rows = [{"messages": messages} for messages in told]
     first = drawn(tmp_path / "a.duckdb", dp.MemorySource(rows, converter="openai"))
     assert first == sorted(told, key=str)
-    read: Any = dp.JsonSource if form == "jsonl" else dp.ParquetSource
+    read = dp.JsonSource if form == "jsonl" else dp.ParquetSource
     assert drawn(tmp_path / "b.duckdb", read(out, converter="openai")) == first

@@ -3,14 +3,10 @@
 Losses that a loop reports are saved with the run, and exact wherever it is resumed.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -28,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 corpus = reading(toy_corpus, 150, sources=("a", "b", "c"))
 
 
-CONFIGURATIONS: list[dict[str, Any]] = [
+CONFIGURATIONS = [
     {"kind": "pairs", "negatives": 2, "batch_size": 9},
     {"kind": "texts", "mixture": {"a": 0, "b": 1, "c": 3}},
     {"no_duplicates": True, "negatives": 2, "batch_size": 8},
@@ -92,7 +88,7 @@ def test_counters_are_of_all_before_the_position(corpus, configuration):
         assert counts_of(other) == expected[step]
 
 
-SIMILAR: list[tuple[str, str, float]] = [
+SIMILAR = [
     ("", "", 0),
     ("a b", "", 0),
     ("A b!", "b, a", 1),
@@ -106,7 +102,7 @@ SIMILAR: list[tuple[str, str, float]] = [
 # Counted anew from 0, or what lies between subtracted.
 @pytest.mark.parametrize("back", some([2, 15], less=1))
 def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus, back):
-    def told(seen_before: bool) -> dict[str, float]:
+    def told(seen_before):
         with corpus.sampler(batch_size=16, prefetch=0, swap=True, run=str(seen_before)) as sampler:
             if seen_before:
                 sampler.move(20 * 16)
@@ -159,13 +155,13 @@ def test_proximity_is_that_of_the_windows(tmp_path):
 
 Rows = dict[tuple[int, str], float]
 SOURCES = ("a", "b", "c")
-TEXTS: dict[str, Any] = {"kind": "texts", "batch_size": 4, "seed": 7}
+TEXTS = {"kind": "texts", "batch_size": 4, "seed": 7}
 
 
 own = copying(toy_corpus, 12, sources=SOURCES)
 
 
-def rows(sampler: dp.Sampler) -> Rows:
+def rows(sampler):
     table = sampler.losses()
     found = {(row["step"], row["source"]): row["loss"] for row in table.to_pylist()}
     assert len(found) == table.num_rows, "one a step and source"
@@ -173,7 +169,7 @@ def rows(sampler: dp.Sampler) -> Rows:
     return found
 
 
-def stored(path: Path, run: str = "default") -> Rows:
+def stored(path, run="default"):
     with duckdb.connect(path, read_only=True) as state:
         found = state.execute(
             "SELECT step, source, loss FROM losses WHERE run = $run", {"run": run}
@@ -208,7 +204,7 @@ def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own):
     assert rows(own.resume()) == stored(path)
 
 
-WRONG: list[Any] = [
+WRONG = [
     *({"nothing": 1.0}, {"a": math.nan}, {"a": math.inf}, {"a": "1"}, {"a": None}),
     *({"a": True}, [1.0], {1: 1.0}, {"a": 10**400}, {"b": 1.0, "loss/x": 2.0}),
 ]

@@ -1,14 +1,9 @@
 """Runs over mined negatives: where recipes take them from, what they are pinned to and count."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from commands import error, lines, ok
 from corpora import rows_of
@@ -50,24 +45,24 @@ corpus = copying(guarded_corpus, 40, 1)
 
 
 @pytest.fixture(scope="module")
-def mined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def mined(tmp_path_factory):
     """A corpus of which one source was mined, for reading."""
     with guarded_corpus(tmp_path_factory.mktemp("by") / "c.duckdb", 40, 1) as corpus:
         mine(corpus, 1)
         yield corpus
 
 
-def mine(corpus: dp.Corpus, seed: int) -> None:
+def mine(corpus, seed):
     rules = rules_of(corpus, CASES["plain"], "s0", "train")
     write_mining(corpus, OPEN, some_candidates(rules, seed))
 
 
-def opened(corpus: dp.Corpus, *recipes: dp.TripletRecipe, **more: Any) -> dp.Sampler:
-    given: dict[str, Any] = {"recipes": recipes or (OPEN,), "batch_size": 8}
+def opened(corpus, *recipes, **more):
+    given = {"recipes": recipes or (OPEN,), "batch_size": 8}
     return corpus.sampler(**given | {"mixture": {"s0": 1, "s1": 0}, "columns": COLUMNS} | more)
 
 
-def tables(sampler: dp.Sampler, steps: int) -> list[pa.Table]:
+def tables(sampler, steps):
     return [next(sampler).table for _ in range(steps)]
 
 

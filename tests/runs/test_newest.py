@@ -3,15 +3,10 @@
 With what stands beside it: labels, prefixes, vectors, weights.
 """
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +29,7 @@ BACK = dp.TripletRecipe(
 )
 TEXTS = dp.TextRecipe("each", dp.any_section(), per="chunk")
 BATCH = 8
-RUNS: dict[str, dict[str, Any]] = {
+RUNS = {
     "triplets": {"kind": "triplets", "recipes": [PAIR, BACK]},
     "pairs": {"kind": "pairs", "recipes": [PAIR], "negatives": 2},
     "texts": {"kind": "texts", "recipes": [TEXTS]},
@@ -51,7 +46,7 @@ SEEN = often(880, less=480)  # positions that are looked at
 LATER = [("a", 7), ("b", 11), ("c", 9), ("a", 20)]  # what each of the later versions adds
 
 
-def grown(path: Path) -> dp.Corpus:
+def grown(path):
     """A corpus of several versions, and runs that were opened at the first of them."""
     sizes = Counter({"a": 13, "b": 17, "d": 5})
     corpus = titled(path, dict(sizes))
@@ -69,33 +64,33 @@ NEWEST = FIRST + len(LATER)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     copied(tmp_path / "c.duckdb", grown)
     return tmp_path / "c.duckdb"
 
 
 @pytest.fixture
-def corpus(path: Path) -> Iterator[dp.Corpus]:
+def corpus(path):
     with dp.Corpus(path, read_only=True) as opened:
         yield opened
 
 
-def taken(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
+def taken(sampler, steps):
     return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
 
 
-def told(table: pa.Table) -> pa.Table:
+def told(table):
     """A table of what is served without the versions it is drawn from."""
     return table.drop_columns(["version"]) if "version" in table.column_names else table
 
 
-def check_parts(table: pa.Table, run: str, begins: dict[int, int]) -> None:
+def check_parts(table, run, begins):
     """From the step of a join on all is of its version, and streams begin a new epoch there."""
     slots = SLOTS.get(run, ("anchor", "positive"))
     every = 3 if run == "pairs" else 1  # of each draw one sample
     rows = table.to_pylist()
     versions = [row.get("version", FIRST) for row in rows]
-    parts: list[list[dict[str, Any]]] = [[] for _ in begins]
+    parts = [[] for _ in begins]
     for row, version in zip(rows, versions, strict=True):
         part = bisect_right([*begins], row["step"]) - 1
         assert version == [*begins.values()][part]
@@ -159,7 +154,7 @@ def test_versions_join_a_run_wherever_it_stands(corpus, run, seed):
         check_nominal_epochs(again, [*begins])
 
 
-def check_nominal_epochs(sampler: dp.Sampler, begins: list[int]) -> None:
+def check_nominal_epochs(sampler, begins):
     """They go on from the step of a join, with its own length."""
     batch, last = sampler.settings.global_batch, -1
     for step in range(60):
@@ -286,7 +281,7 @@ NEW = 6  # of the source that comes with it
 TRIPLE = ("anchor", "positive", "negative")
 
 
-def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
+def source(name, low, high, **more):
     rows = [
         {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": i % 2, "t": i}
         for i in range(low, high)
@@ -295,12 +290,12 @@ def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
     return dp.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
 
 
-def ingest(corpus: dp.Corpus, name: str, low: int, high: int, **more: Any) -> None:
+def ingest(corpus, name, low, high, **more):
     prefix = dp.Prefix(1, [[dp.Field("from", [name], 1)]])
     corpus.ingest(source(name, low, high, **more), name=name, prefix=prefix, progress=False)
 
 
-def first(path: Path) -> dp.Corpus:
+def first(path):
     """A corpus with prefixes, of one source with labels and one without."""
     corpus = dp.Corpus(path)
     corpus.split(1, 0, 0)
@@ -312,7 +307,7 @@ def first(path: Path) -> dp.Corpus:
 judged = copying(first)
 
 
-def grow(corpus: dp.Corpus) -> None:
+def grow(corpus):
     ingest(corpus, "judged", *LENGTHS, label="l")
     ingest(corpus, "plain", *LENGTHS)
     ingest(corpus, "new", 0, NEW)
@@ -320,7 +315,7 @@ def grow(corpus: dp.Corpus) -> None:
 
 def test_judged_pairs_and_prefixes_of_both_versions(judged):
     columns = ["anchor", "other", "label", "anchor_record_id", "other_record_id", "source"]
-    how: dict[str, Any] = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
+    how = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
     steps, more = 3, 30
     with judged.sampler("pairs", mixture={"judged": 1}, **how) as sampler:
         before = taken(sampler, steps)
@@ -345,7 +340,7 @@ def test_judged_pairs_and_prefixes_of_both_versions(judged):
             assert len({*found[start : start + size]}) == size
 
 
-def embed(corpus: dp.Corpus, name: str, lacking: str = "no such text") -> None:
+def embed(corpus, name, lacking="no such text"):
     """Give texts that have none their vector, but for those that hold some words."""
     store = VectorStore(corpus.path)
     of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
@@ -363,9 +358,9 @@ SET_OF = dict(some({"error": "all", "drop": "some", "null": "some"}.items(), les
 def test_vectors_of_both_versions(judged):
     embed(judged, "all")
     embed(judged, "some", LACKING[0])  # 1, 10, 11, …
-    before: dict[str, list[Any]] = {}
+    before = {}
     for missing, name in SET_OF.items():
-        how: dict[str, Any] = {"columns": [*TRIPLE, *(f"{slot}_vector:{name}" for slot in TRIPLE)]}
+        how = {"columns": [*TRIPLE, *(f"{slot}_vector:{name}" for slot in TRIPLE)]}
         how |= {"vectors": missing, "batch_size": 20, "prefixes": False, "run": missing}
         with judged.sampler(mixture=dp.Mixture({"judged": 3}, omitted=1), **how) as sampler:
             before[missing] = taken(sampler, 2)
@@ -377,7 +372,7 @@ def test_vectors_of_both_versions(judged):
         assert any("their vectors are null" in note for note in sampler.notes)
     embed(judged, "all")
     embed(judged, "some", LACKING[1])
-    after: dict[str, list[Any]] = {}
+    after = {}
     for missing in SET_OF:
         with judged.resume(missing, version="newest") as sampler:
             assert sum("vectors" in note for note in sampler.notes) <= 1
@@ -404,7 +399,7 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
     names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
     text = dp.role("context")
     recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]
-    how: dict[str, Any] = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
+    how = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
     judged.sampler(recipes=recipes, empty="skip", **how).save()
     grow(judged)
     with judged.resume(version="newest") as sampler:

@@ -1,13 +1,9 @@
 """Mixtures in a run: weights that change repeat nothing, skip nothing, and are replayed."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 import pytest
 from corpora import counts_of
@@ -22,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 ROWS = {"a": 37, "b": 50, "c": 8}
 TITLE = dp.TextRecipe("title", dp.role("anchor"))
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
-TEXTS: dict[str, Any] = {
+TEXTS = {
     "kind": "texts",
     "recipes": [TITLE],
     "batch_size": 8,
@@ -48,13 +44,13 @@ corpus = reading(titled, ROWS)
 own = copying(titled, ROWS)
 
 
-def taken(sampler: dp.Sampler, steps: int) -> list[dict[str, list[Any]]]:
+def taken(sampler, steps):
     return [batch.to_pydict() for batch in islice(sampler, steps)]
 
 
-def nothing_is_repeated_or_skipped(batches: Sequence[dict[str, list[Any]]]) -> Counter[str]:
+def nothing_is_repeated_or_skipped(batches):
     """Check that each source's rows come as whole permutations; return how many of each."""
-    ids: dict[str, list[str]] = defaultdict(list)
+    ids = defaultdict(list)
     for batch in batches:
         for source, record in zip(batch["source"], batch["text_record_id"], strict=True):
             ids[source].append(record)
@@ -79,7 +75,7 @@ def test_a_change_in_mid_epoch_repeats_and_skips_nothing(corpus, name):
 
 HOT = 100**0.25
 # The shares of a, b and c at some steps.
-SHARES: dict[str, dict[int, tuple[float, float, float]]] = {
+SHARES = {
     "phases": {
         4: (3 / 4, 1 / 4, 0),
         5: (0.1 / 1.3, 1 / 1.3, 0.2 / 1.3),
@@ -124,7 +120,7 @@ def test_lr_scale_is_that_of_the_batch_taken_last(corpus):
         assert sampler.lr_scale == scales[step]  # of the next one, before any is taken
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+def lines(caplog):
     found = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     caplog.clear()
     return [line.partition(", shares: ")[0] for line in found]
@@ -195,7 +191,7 @@ def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus):
 def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(tmp_path):
     with titled(tmp_path / "toy.duckdb", {"a": 300, "b": 300}) as corpus:
         mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(100, {"a": 3})])
-        arguments: dict[str, Any] = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
+        arguments = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
         sampler = corpus.sampler(mixture=mixture, **arguments)
         unchanged = taken(corpus.sampler(mixture=mixture, **arguments), 64)
         before = taken(sampler, 10)
@@ -215,7 +211,7 @@ def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(tmp_p
         ]
 
 
-TOLD: dict[int, dict[str, float]] = {3: {"a": 0.5}, 5: {"c": 4}, 9: {"b": 0}, 23: {"a": 0, "c": 1}}
+TOLD = {3: {"a": 0.5}, 5: {"c": 4}, 9: {"b": 0}, 23: {"a": 0, "c": 1}}
 
 
 @pytest.mark.parametrize("seed", range(often(2, less=1)))

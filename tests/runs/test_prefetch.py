@@ -1,14 +1,10 @@
 """Blocks ahead: how many, in which thread, what becomes of errors, and what is left behind."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some
@@ -21,24 +17,24 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 LAST = often(59, less=35)  # step
 
 
-def until(true: Callable[[], bool]) -> None:
+def until(true):
     deadline = time.monotonic() + 5
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
-def threads() -> list[str]:
+def threads():
     return [thread.name for thread in threading.enumerate() if "prefetch" in thread.name]
 
 
-def open_files() -> set[str]:
+def open_files():
     folder = Path("/proc/self/fd")
     links = (folder / name for name in os.listdir(folder))
     return {os.readlink(link) for link in links if link.is_symlink() and link.exists()}
 
 
-LEAVINGS: dict[str, Callable[[dp.Corpus], Any]] = {
+LEAVINGS = {
     "closed": lambda corpus: _taken(corpus).close(),
     "broken out of": lambda corpus: next((None for _ in corpus.sampler()), None),
     "dropped": lambda corpus: [_taken(corpus)].clear(),
@@ -47,14 +43,14 @@ LEAVINGS: dict[str, Callable[[dp.Corpus], Any]] = {
 }
 
 
-def _taken(corpus: dp.Corpus) -> dp.Sampler:
+def _taken(corpus):
     sampler = corpus.sampler(batch_size=4)
     next(sampler)
     return sampler
 
 
-def _interrupted(corpus: dp.Corpus) -> None:
-    def loop() -> None:
+def _interrupted(corpus):
+    def loop():
         for _ in corpus.sampler():
             raise KeyboardInterrupt
 
@@ -93,7 +89,7 @@ def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path, prefetch):
 
 
 def test_waits_for_blocks_are_in_the_metrics(tmp_path):
-    def figures(sampler: dp.Sampler) -> tuple[float, ...]:
+    def figures(sampler):
         names = ("blocks_ready", "waits", "seconds_waited")
         return tuple(sampler.metrics()[f"prefetch/{name}"] for name in names)
 

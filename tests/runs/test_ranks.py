@@ -1,12 +1,8 @@
 """Ranks: the batches of all of them together are the same for every number of ranks."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -32,12 +28,12 @@ PHASED = dp.Mixture(
 corpus = reading(titled, {"a": 141, "b": 166})
 
 
-def opened(corpus: dp.Corpus, world_size: int, *, total: int = TOTAL, **more: Any) -> list[Any]:
+def opened(corpus, world_size, *, total=TOTAL, **more):
     arguments = {"prefetch": 0, "world_size": world_size, "batch_size": total // world_size} | more
     return [corpus.sampler(**arguments, rank=rank) for rank in range(world_size)]
 
 
-def laid_end_to_end(batches: Sequence[dp.Batch]) -> pa.Table:
+def laid_end_to_end(batches):
     """The batch of all ranks."""
     assert len({batch.step for batch in batches}) == 1
     starts = [batch.position for batch in batches]
@@ -88,7 +84,7 @@ def test_numbers_of_ranks_that_do_not_divide_are_refused(corpus, tmp_path, world
 def test_remainders(tmp_path, rows, world_size, size, epochs):
     counts = {"a": rows} | ({"b": 3} if rows % 3 else {})
     with titled(tmp_path / "toy.duckdb", counts) as corpus:
-        arguments: dict[str, Any] = {
+        arguments = {
             "kind": "texts",
             "recipes": [dp.TextRecipe("title", dp.role("anchor"))],
             "mixture": counts,
@@ -123,7 +119,7 @@ def test_remainders(tmp_path, rows, world_size, size, epochs):
 def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_path):
     """Its last batch was short: the next one begins where that ended."""
     state = tmp_path / "state.duckdb"
-    how: dict[str, Any] = {"recipes": [PAIR], "swap": False, "columns": ["anchor_record_id"]}
+    how = {"recipes": [PAIR], "swap": False, "columns": ["anchor_record_id"]}
     ranks = opened(corpus, 2, epochs=1, state=state, mixture={"a": 1}, **how)
     ids = [i for rank in ranks for batch in rank for i in batch["anchor_record_id"]]
     assert {rank.position for rank in ranks} == {141}
@@ -136,15 +132,15 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_pat
 
 @pytest.mark.parametrize("more", some([{"kind": "pairs", "negatives": 4}, {}], less=1))
 def test_a_rank_plans_its_own_positions_only(corpus, monkeypatch, more):
-    planned: list[int] = []
+    planned = []
     draws = PartPlanner._draws
 
-    def recorded(self: PartPlanner, numbers: Any, *more: Any) -> Any:
+    def recorded(self, numbers, *more):
         planned.append(len(numbers))
         return draws(self, numbers, *more)
 
     monkeypatch.setattr(PartPlanner, "_draws", recorded)
-    how: dict[str, Any] = {"recipes": [PAIR], "mixture": PHASED, **more}
+    how = {"recipes": [PAIR], "mixture": PHASED, **more}
     (rank,) = opened(corpus, 12, **how)[5:6]
     planned.clear()
     for _ in range(20):

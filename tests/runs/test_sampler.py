@@ -1,11 +1,8 @@
 """Runs: purity, bounds, resume, state files, pinning, arguments."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from functools import partial
-from typing import Any
 
 import pytest
 from corpora import odd_corpus
@@ -164,7 +161,7 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
     path, state = tmp_path / "c.duckdb", tmp_path / "elsewhere.state.duckdb"
     with toy_corpus(path, 30) as corpus:
 
-        def saved(sampler: dp.Sampler, step: int, tag: str | None = None) -> list[str]:
+        def saved(sampler, step, tag=None):
             sampler.move(4 * step)
             caplog.clear()
             sampler.save(tag)
@@ -226,7 +223,7 @@ def test_a_run_is_not_resumed_on_another_corpus(tmp_path):
             assert len(list(sampler)) == 1
 
 
-WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+WRONG = [
     ({"kind": "triplet"}, dp.SamplerError, "did you mean 'triplets'"),
     ({"split": "dev"}, dp.SplitError, "train, validation, test"),
     ({"batch_size": 0}, dp.SamplerError, "batch_size=0"),

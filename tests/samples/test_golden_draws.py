@@ -4,12 +4,8 @@ A file has the first twenty in clear, to see what changed, and a digest of every
 differs, a run that somebody saved would go on with other samples: that is a new ``ORDER_VERSION``.
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import pytest
 from corpora import odd_corpus
@@ -41,7 +37,7 @@ PHASED = dp.Mixture(
 RAMPED = dp.Mixture({"bravo": 0}, anneal=dp.Anneal(5, {"alpha": 0, "bravo": 7}, 40), omitted=1)
 TEMPERED = dp.Mixture({"alpha": 100, "bravo": 10}, temperature=3, omitted=1)
 
-RUNS: dict[str, dict[str, Any]] = {
+RUNS = {
     "defaults": {},
     "mixture_phases": {"recipes": [TITLE, BODY], "mixture": PHASED},
     "weights_set": {
@@ -60,7 +56,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, dp.Corpus]]:
+def corpora(tmp_path_factory):
     folder = tmp_path_factory.mktemp("golden")
     with (
         toy_corpus(folder / "toy.duckdb", 120, sources=SOURCES) as toy,
@@ -69,10 +65,10 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, dp.
         yield {False: toy, True: odd}
 
 
-def rows(corpus: dp.Corpus, run: dict[str, Any]) -> Iterator[str]:
+def rows(corpus, run):
     """A line for every sample: its position, what it is drawn by, and the window of each slot."""
     usual = {"kind": "triplets", "batch_size": 20, "prefetch": 0, "preset": "crate"}
-    arguments: dict[str, Any] = usual | run
+    arguments = usual | run
     position, told = arguments.pop("position", 0), arguments.pop("told", {})
     slots = slot_names(arguments["kind"], arguments.get("negatives", 1))
     by_kind = {"triplets": ["swapped"], "pairs": ["swapped", "label"], "texts": []}

@@ -1,17 +1,13 @@
 """``apart=``: no sample beside an anchor that a text of it is a positive of, or nearly."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import usage
 from effort import often, some
-from mined_corpora import Rows, write_mining
+from mined_corpora import write_mining
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -20,7 +16,7 @@ from duckplets.testing import assert_resumes_everywhere
 RECIPE = dp.TripletRecipe("near", dp.role("anchor"), dp.role("context"), dp.role("context"))
 RECORDS = 240
 ABOVE = 0.9
-KINDS: list[dict[str, Any]] = [
+KINDS = [
     {"negatives": 2, "by": "random"},
     {"negatives": 1, "by": "judge", "swap": True},
     {"negatives": 2, "kind": "pairs", "by": "random"},
@@ -28,7 +24,7 @@ KINDS: list[dict[str, Any]] = [
 
 
 @prebuilt
-def judged(path: Path, seed: int, crowd: int) -> dp.Corpus:
+def judged(path, seed, crowd):
     """Records of which a fifth ask what others ask, with candidates near and far.
 
     A candidate of an anchor is near if it scores above .9 of 10. Each is so with a chance that
@@ -45,7 +41,7 @@ def judged(path: Path, seed: int, crowd: int) -> dp.Corpus:
     found = corpus.sql("SELECT section_key, role FROM sections ORDER BY ALL").to_pylist()
     anchors, answers = ([r["section_key"] for r in found if r["role"] == role]
                         for role in ("anchor", "context"))  # fmt: skip
-    scores: Rows = {}
+    scores = {}
     for anchor in anchors:
         near = draw.sample(answers, draw.randrange(2 * crowd + 1))
         far = draw.sample(answers, 5)
@@ -56,7 +52,7 @@ def judged(path: Path, seed: int, crowd: int) -> dp.Corpus:
     return corpus
 
 
-def kept_apart(corpus: dp.Corpus) -> dict[str, set[str]]:
+def kept_apart(corpus):
     """What must not stand beside an anchor's record, in plain Python."""
     asked, answers = defaultdict(list[str]), dict[str, str]()
     for row in corpus.sql(

@@ -3,14 +3,9 @@
 However often texts repeat, a run goes on.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import negative_slots, odd_corpus
@@ -32,7 +27,7 @@ ANSWERS = dp.TextRecipe("answers", CONTEXT)
 COMMON = "nothing is known of it"
 
 
-def add(corpus: dp.Corpus, name: str, size: int, *, share: float = 0, answers: int = 0) -> None:
+def add(corpus, name, size, *, share=0, answers=0):
     """Add a source, one answer of which a share of the records have, or which has so many."""
     rows, draw = [], random.Random(f"{name} {share}")
     for i in range(size):
@@ -43,12 +38,12 @@ def add(corpus: dp.Corpus, name: str, size: int, *, share: float = 0, answers: i
     corpus.ingest(source, name=name, progress=False)
 
 
-def texts_of(row: dict[str, Any]) -> set[str]:
+def texts_of(row):
     slots = ("anchor", "positive", "other", "text", *(n for n in row if n.startswith("negative")))
     return {row[slot] for slot in slots if slot in row}
 
 
-def has_repeats(rows: list[dict[str, Any]]) -> bool:
+def has_repeats(rows):
     texts = Counter(text for row in rows for text in texts_of(row))
     return max(texts.values()) > 1
 
@@ -56,7 +51,7 @@ def has_repeats(rows: list[dict[str, Any]]) -> bool:
 # ---- no text twice
 
 
-def common(path: Path, share: float) -> dp.Corpus:
+def common(path, share):
     """Of many records some have one answer, those of another source have 12."""
     corpus = dp.Corpus(path)
     add(corpus, "some", often(900, less=400), share=share)
@@ -65,7 +60,7 @@ def common(path: Path, share: float) -> dp.Corpus:
     return corpus
 
 
-KINDS: list[dict[str, Any]] = [
+KINDS = [
     {"recipes": [PLAIN]},
     {"recipes": [PLAIN, BACK], "negatives": 2},
     {"recipes": [PLAIN], "kind": "pairs", "negatives": 2},
@@ -74,7 +69,7 @@ KINDS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module", params=some((0.3, 0.01, 0.05), less=1))
-def shared(request: pytest.FixtureRequest) -> Iterator[tuple[dp.Corpus, float]]:
+def shared(request):
     with dp.Corpus(kept(common, request.param), read_only=True) as corpus:
         yield corpus, request.param
 
@@ -120,7 +115,7 @@ SMALL = {
     "many": (200, 0),
 }
 # What is drawn from which sources, and the largest batch there is.
-LARGEST: list[tuple[str, dict[str, Any], int]] = [
+LARGEST = [
     ("ab", {"recipes": [ANSWERS], "kind": "texts"}, 17),
     ("c", {"recipes": [PLAIN]}, 4),  # each has two of the answers
     ("c", {"recipes": [PLAIN], "negatives": 2}, 3),
@@ -130,7 +125,7 @@ LARGEST: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
-def sized(path: Path) -> dp.Corpus:
+def sized(path):
     corpus = dp.Corpus(path)
     for name, (size, answers) in SMALL.items():
         add(corpus, name, size, answers=answers)
@@ -156,7 +151,7 @@ def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_w
 
 
 def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small):
-    arguments: dict[str, Any] = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
+    arguments = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
     arguments |= {"no_duplicates": True}
     few = {"many": 0, "b": 1}
     phased = dp.Mixture({"many": 1, "b": 0}, phases=[dp.Phase(5, few)])
@@ -183,14 +178,14 @@ def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small):
 
 # ---- no two of a family
 
-OF_FAMILIES: list[dict[str, Any]] = [
+OF_FAMILIES = [
     {"recipes": [PLAIN], "negatives": 2},
     {"recipes": [PLAIN], "kind": "pairs"},
     {"recipes": [ANSWERS], "kind": "texts"},
 ]
 
 
-def rows() -> Iterator[dict[str, str | None]]:
+def rows():
     """Of 300 records a third is in groups, a third asks in few ways; half are of 30 entities."""
     for i in range(300):
         group, asked = (f"g{i % 40}", f"asks {i}") if i % 3 == 0 else (None, f"asks {i}")
@@ -207,9 +202,9 @@ ENTITY = {row["id"]: row["entity"] or row["id"] for row in rows()}
 APART = {"group": FAMILY, "meta['entity']": ENTITY, "coalesce(meta['entity'], record_id)": ENTITY}
 
 
-def grouped(path: Path) -> dp.Corpus:
+def grouped(path):
     corpus = dp.Corpus(path)
-    mapping: dict[str, Any] = {"anchor": "q", "positive": "a", "group": "g", "meta": ["entity"]}
+    mapping = {"anchor": "q", "positive": "a", "group": "g", "meta": ["entity"]}
     corpus.ingest(dp.MemorySource([*rows()], id="id", **mapping), name="s", progress=False)
     corpus.split(1, 0, 0)
     return corpus
@@ -266,7 +261,7 @@ def test_what_is_no_value_of_records_is_refused(families):
 
 
 @pytest.fixture(scope="module")
-def repeating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dp.Corpus]]:
+def repeating(tmp_path_factory):
     folder = tmp_path_factory.mktemp("apart")
     found = {
         "odd": odd_corpus(folder / "odd.duckdb", 90, 3, sources=2),
@@ -279,7 +274,7 @@ def repeating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dp
         corpus.close()
 
 
-def negatives_of(batch: dp.Batch, negatives: int, kind: str) -> tuple[list[str], list[str]]:
+def negatives_of(batch, negatives, kind):
     """Return the negatives of a batch, and its other texts."""
     rows = batch.to_pylist()
     if kind == "pairs":
@@ -292,7 +287,7 @@ def negatives_of(batch: dp.Batch, negatives: int, kind: str) -> tuple[list[str],
     )
 
 
-CASES_OF: list[tuple[str, dict[str, Any]]] = [
+CASES_OF = [
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 12}),
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 9, "negatives": 3, "swap": False}),
     ("odd", {"recipes": [PLAIN], "batch_size": 10, "negatives": 2, "kind": "pairs"}),
@@ -325,7 +320,7 @@ def test_negatives_differ_and_anchors_keep_their_order(repeating, case, seed):
 def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
     """Every batch needs each text that is none of its own; a larger one is told of this one."""
     for source, batch, negatives in [("c", 3, 2), ("d", 4, 2), ("d", 6, 1)]:
-        shared: dict[str, Any] = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
+        shared = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
         shared |= {"no_duplicates": "negatives", "mixture": {source: 1}}
         size = SMALL[source][0]
         for found in small.sampler(**shared, batch_size=batch, epochs=2):

@@ -1,14 +1,11 @@
 """Negatives of the anchor's own record: rejected replies, and ready ones, filled up from others."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -41,14 +38,14 @@ class Pairs:
     uri: ClassVar[None] = None
     trust: ClassVar[None] = None
 
-    def default_name(self) -> str:
+    def default_name(self):
         return self.defaults
 
-    def open(self, reader: Any) -> Rows:
+    def open(self, reader):
         rows = [self.row(i, *texts) for i, texts in enumerate(self.records)]
         return Rows(iter([pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)]), self.defaults)
 
-    def row(self, i: int, *texts: list[str]) -> dict[str, Any]:
+    def row(self, i, *texts):
         sections = [
             {"role": role, "heading": None, "text": text}
             for role, of_role in zip(("anchor", "context", "rejected"), texts, strict=True)
@@ -58,18 +55,18 @@ class Pairs:
         return {"row": i + 1, "key": f"r{i}", "content_hash": content, "sections": sections}
 
 
-def made(path: Path, records: Sequence[Any], defaults: str = "pairs") -> dp.Corpus:
+def made(path, records, defaults="pairs"):
     corpus = dp.Corpus(path)
     corpus.ingest(Pairs(records, defaults), name=defaults, progress=False)
     corpus.split(1, 0, 0)
     return corpus
 
 
-def some_records(count: int, seed: int) -> list[tuple[list[str], list[str], list[str]]]:
+def some_records(count, seed):
     """Records with gaps and with texts that come again, in one record and in others."""
     draw = random.Random(seed)
 
-    def texts(low: int, high: int, what: str) -> list[str]:
+    def texts(low, high, what):
         common = [f"{draw.choice(WORDS)} {draw.choice(WORDS)}" for _ in range(high)]
         own = [f"{what} {i} {draw.choice(WORDS)}" for i in range(high)]
         chosen = [a if draw.random() < 0.3 else b for a, b in zip(common, own, strict=True)]
@@ -78,9 +75,7 @@ def some_records(count: int, seed: int) -> list[tuple[list[str], list[str], list
     return [(texts(1, 2, "ask"), texts(0, 2, "good"), texts(0, 3, "bad")) for _ in range(count)]
 
 
-def served(
-    corpus: dp.Corpus, steps: int, negatives: int = 1, **more: Any
-) -> tuple[dp.Sampler, list[dict[str, Any]]]:
+def served(corpus, steps, negatives=1, **more):
     """Open a run, and draw its first batches with all that tells whose texts they are."""
     slots = negative_slots(negatives)
     columns = ["anchor", "positive", "recipe", "negative_by", "source", "positive_record_id"]
@@ -94,7 +89,7 @@ def served(
 # ---- rejected replies
 
 
-def windowed(path: Path) -> dp.Corpus:
+def windowed(path):
     """Records of preference pairs in windows of two tokens."""
     corpus = made(path, some_records(60, 0))
     corpus.chunk(dp.Chunking(max_tokens=2, overlap=(0,), summary_tokens=0))
@@ -114,11 +109,11 @@ def test_negatives_are_legal_texts_of_the_anchors_own_record(pairs, per, negativ
         "FROM chunks c JOIN sections s USING (section_key) "
         "JOIN records r ON r.record_key = c.record_key"
     )
-    own: dict[str, set[str]] = defaultdict(set)
-    allowed: dict[str, set[str]] = defaultdict(set)
+    own = defaultdict(set)
+    allowed = defaultdict(set)
     for row in rows.to_pylist():
         (allowed if row["role"] == "rejected" else own)[row["record_id"]].add(row["text"])
-    how: dict[str, Any] = {"recipes": [replace(CHOSEN, per=per)], "batch_size": 24}
+    how = {"recipes": [replace(CHOSEN, per=per)], "batch_size": 24}
     for row in served(pairs, 20, negatives, **how)[1]:
         slots = negative_slots(negatives)
         texts = [row[slot] for slot in slots]
@@ -148,7 +143,7 @@ def test_visits_go_through_all_rejected_replies_in_turn(rejected, negatives, tmp
     }
     records = [([ask], [f"{ask} good"], texts) for ask, texts in bad.items()]
     with made(tmp_path / "pairs.duckdb", records) as corpus:
-        how: dict[str, Any] = {"recipes": [CHOSEN], "batch_size": 2}
+        how = {"recipes": [CHOSEN], "batch_size": 2}
         _, rows = served(corpus, rejected * (rejected + 1), negatives, **how)
     slots = negative_slots(negatives)
     for anchor, texts in bad.items():
@@ -264,7 +259,7 @@ def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(tmp_path,
         found = {row["source"]: row["fallback_anchors"] for row in forecast.table.to_pylist()}
         assert found == {name: size * (name in wide) for name, size in sizes.items()}
         assert sum("draw from all sources" in w for w in forecast.warnings) == len(wide)
-        lenders: dict[str, set[str]] = {name: set() for name in sizes}
+        lenders = {name: set() for name in sizes}
         for row in rows:
             expected = "random_split" if row["source"] in wide else "random"
             assert row["negative_by"] == expected

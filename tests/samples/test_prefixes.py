@@ -3,17 +3,12 @@
 Prefix and text are no longer than a window: the text gives way.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,15 +30,13 @@ NAMES = Prefix.from_columns("source, date, topic")
 corpus = copying(toy_corpus, 120, sources=("a", "b"))
 
 
-def set_source(
-    corpus: dp.Corpus, prefix: Prefix | None, source: int = 1, version: int | None = None
-) -> None:
+def set_source(corpus, prefix, source=1, version=None):
     version = corpus.version if version is None else version
     with corpus.database.transaction():
         prefix_store.set_source(corpus.database, source, version, prefix)
 
 
-def give(corpus: dp.Corpus, own: Mapping[str, Prefix]) -> None:
+def give(corpus, own):
     """Give records prefixes of their own."""
     keys = corpus.sql("SELECT record_id, record_key FROM live_records").to_pylist()
     by_id = {row["record_id"]: row["record_key"] for row in keys}
@@ -53,12 +46,12 @@ def give(corpus: dp.Corpus, own: Mapping[str, Prefix]) -> None:
         prefix_store.append(corpus.database, record_keys, pa.array(definitions))
 
 
-def bare(text: str, line: str | None) -> str:
+def bare(text, line):
     """Take a line off a text again."""
     return text if line is None else text.removeprefix(line + "\n")
 
 
-def agree(found: Counter[Any], expected: Mapping[Any, float]) -> bool:
+def agree(found, expected):
     """Whether counts fit probabilities: chi-square below its 99.99 % quantile (Wilson-Hilferty)."""
     assert set(found) <= set(expected), set(found) - set(expected)
     total = found.total()
@@ -113,7 +106,7 @@ def test_frequencies_agree_with_the_probabilities(corpus, seed):
 
 
 SHOWN = often(30, less=9)  # batches
-RUNS: list[dict[str, Any]] = [
+RUNS = [
     {},
     {"kind": "pairs", "batch_size": 9},
     {"kind": "texts", "batch_size": 31},
@@ -187,7 +180,7 @@ def test_a_damaged_definition_of_a_record_is_said(corpus):
 
 def test_columns_are_those_of_the_record(tmp_path):
     names = ("id", "text", "day", "fam", "lang", "tags")
-    rows: list[tuple[Any, ...]] = [
+    rows = [
         (1, "one", "2024-05-07", " x  y ", "en", ["p", "q"]),
         (2, "two", None, None, " ", []),
         (3, "three", "1999-12-31", "z", "a\nb", ["q"]),
@@ -204,8 +197,8 @@ def test_columns_are_those_of_the_record(tmp_path):
         columns = ["text", "text_prefix", "text_prefix_meta"]
         recipes = [dp.TextRecipe("all", dp.any_section())]
         found = next(corpus.sampler("texts", columns=columns, recipes=recipes, batch_size=3000))
-    shown: dict[str, set[str]] = {}
-    declared: dict[str, dict[str, list[str]]] = {}
+    shown = {}
+    declared = {}
     for row in found.to_pylist():
         line, text = row["text"].split("\n")
         assert line == row["text_prefix"]
@@ -288,7 +281,7 @@ LONG = Prefix(
 WORDS = ["the", "fox", "café", "ab", "b!", "quick brown", "!", "漢é😀", "over", "abab"]
 
 
-def worded(path: Path) -> dp.Corpus:
+def worded(path):
     draw = random.Random(1)
     spaces = [" ", "  ", "\n", "\t", " \u3000"]
     texts = [
@@ -305,7 +298,7 @@ def worded(path: Path) -> dp.Corpus:
 words = copying(worded)
 
 
-def served(corpus: dp.Corpus, prefix: Prefix | None) -> list[dict[str, Any]]:
+def served(corpus, prefix):
     set_source(corpus, prefix)
     recipes = [dp.TextRecipe("all", dp.any_section(), per="chunk")]
     columns = ["text", "text_prefix", "text_tokens"]

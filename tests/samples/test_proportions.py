@@ -1,10 +1,7 @@
 """What is drawn of each source where no mixture names any: as much as it has, or all alike."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from typing import Any
 
 import pytest
 from commands import cli, lines, usage
@@ -20,16 +17,16 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 
 
-def recipe(name: str, weight: float = 1.0, **more: Any) -> dp.TripletRecipe:
+def recipe(name, weight=1.0, **more):
     return dp.TripletRecipe(name, ANCHOR, CONTEXT, CONTEXT, weight=weight, **more)
 
 
-def opened(corpus: dp.Corpus, kind: str = "triplets", **how: Any) -> dp.Sampler:
+def opened(corpus, kind="triplets", **how):
     plain = {"kind": kind, "batch_size": 4, "swap": False, "recipes": [recipe("r")]}
     return corpus.sampler(**{**plain, **({"recipes": None} if kind == "texts" else {}), **how})
 
 
-def assert_passes(sampler: Any, epochs: int) -> None:
+def assert_passes(sampler, epochs):
     """In each nominal epoch every source got as many samples as it has, one stream each anchor."""
     length, streams = sampler.epoch_length, Counter[str]()
     anchors = Counter[str]()
@@ -49,7 +46,7 @@ def assert_passes(sampler: Any, epochs: int) -> None:
         assert len(seen) == sum(n for name, n in anchors.items() if streams[name] == 1)
 
 
-def unit(row: dict[str, Any], who: str) -> tuple[Any, ...]:
+def unit(row, who):
     """What an anchor is: a record; of texts a chunk; of tokens a row."""
     if who == "record_ids":
         return (row["bucket"], row["row"])
@@ -100,12 +97,12 @@ corpus = copying(titled, SIZES)
 whole = reading(titled, SIZES)
 
 
-def shares(sampler: dp.Sampler, steps: int = 16) -> dict[str, int]:
+def shares(sampler, steps=16):
     return dict(Counter(sampler.served(0, steps * 4)["source"].to_pylist()))
 
 
 IN_PROPORTION, ALIKE = {"a": 8, "b": 24, "c": 32}, {"a": 21, "b": 21, "c": 22}
-MEANT: list[tuple[Any, dict[str, int], str]] = [
+MEANT = [
     (None, IN_PROPORTION, "in proportion to anchors"),
     ("proportional", IN_PROPORTION, "in proportion to anchors"),
     (dp.Mixture(), IN_PROPORTION, "in proportion to anchors"),

@@ -1,7 +1,5 @@
 """Search: scores and order, scopes, snippets, the command line, and plain SQL without Python."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -9,7 +7,6 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,7 +25,7 @@ from duckplets.search.search import search
 COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "snippet"]
 
 
-def ingest(corpus: dp.Corpus, texts: list[str], name: str) -> None:
+def ingest(corpus, texts, name):
     rows = [
         {"id": f"{i}", "title": f"title {i % 7}", "body": text}
         for i, text in enumerate(texts)
@@ -39,7 +36,7 @@ def ingest(corpus: dp.Corpus, texts: list[str], name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     """Two sources, two splits, odd texts, many of them repeated."""
     path = tmp_path_factory.mktemp("search") / "c.duckdb"
     with dp.Corpus(path) as corpus:
@@ -51,17 +48,17 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def corpus(path: Path) -> dp.Corpus:
+def corpus(path):
     return dp.Corpus(path, read_only=True)
 
 
 @pytest.fixture
-def copy(path: Path, tmp_path: Path) -> dp.Corpus:
+def copy(path, tmp_path):
     shutil.copy(path, tmp_path / "c.duckdb")
     return dp.Corpus(tmp_path / "c.duckdb")
 
 
-def sections(corpus: dp.Corpus, **scope: str) -> dict[tuple[str, int], str]:
+def sections(corpus, **scope):
     """Texts in a scope by record id and position."""
     where = " AND ".join(["TRUE", *(f"{name} = '{value}'" for name, value in scope.items())])
     rows = corpus.sql(f"SELECT record_id, position, text FROM section_texts WHERE {where}")
@@ -126,7 +123,7 @@ def test_sources_with_other_settings_are_asked_by_them(copy):
     assert_one_collection(copy, asked, {"left": Terms(), "right": other})
 
 
-def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Terms]) -> None:
+def assert_one_collection(corpus, asked, settings):
     """All documents are one collection, and a term counts where it was asked for."""
     keys = {name: dict(enumerate(sections(corpus, source=name))) for name in settings}
     texts = {name: list(sections(corpus, source=name).values()) for name in settings}
@@ -140,7 +137,7 @@ def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Ter
         )
         for term in set().union(*terms.values())
     }
-    expected: dict[Any, float] = {}
+    expected = {}
     for name, part in parts.items():
         for (number, term), tf in part.frequencies.items():
             if term in terms[name]:
@@ -215,12 +212,11 @@ def test_snippets_are_whole_words_around_the_first_that_fits(corpus):
 DUCKDB = Path(sys.executable).with_name("duckdb")
 
 
-def duckdb(path: Path, statement: str) -> list[dict[str, Any]]:
+def duckdb(path, statement):
     """Run a statement in the real duckdb CLI."""
     run = ran(str(DUCKDB), "-readonly", "-json", str(path), typed=statement)
     assert run.returncode == 0, run.stderr
-    rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
-    return rows
+    return json.loads(run.stdout or "[]")
 
 
 SCOPES = [{}, {"source": "right", "split": "train"}, {"source": "left"}, {"split": "train"}]

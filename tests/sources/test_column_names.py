@@ -1,11 +1,8 @@
 """How names of a mapping fit columns: spaces around them, a ? behind, and what is refused."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import some
@@ -15,10 +12,9 @@ from source_rows import every_source, read, texts
 import duckplets as dp
 from duckplets.errors import SourceError
 
-Rows = list[dict[str, Any]]
 KINDS = some(("csv", "jsonl", "parquet", "records", "table"), less=3)
 
-NAMES: list[tuple[Rows, str, str]] = [
+NAMES = [
     ([{" q ": "x", "a": "y"}], "q", "x"),
     ([{"q": "x", "a": "y"}], " q ", "x"),
     ([{" q ": "x", "q": "z", "a": "y"}], "q", "z"),
@@ -27,7 +23,7 @@ NAMES: list[tuple[Rows, str, str]] = [
     ([{"q?": "x", "q": "z", "a": "y"}], "q?", "x"),
     ([{"Q": "z", "q": "x", "a": "y"}], "q", "x"),
 ]
-WRONG: list[tuple[Rows, dict[str, Any], str]] = [
+WRONG = [
     ([{" q": "x", "q ": "z"}], {"text": "q"}, "column 'q' could be any of ' q', 'q '"),
     ([{"Text": "x", "text": "z"}], {"text": "TEXT"}, "could be any of 'Text', 'text'"),
     ([{" Q ": "x"}], {"text": "q"}, "no column 'q'"),
@@ -37,7 +33,7 @@ WRONG: list[tuple[Rows, dict[str, Any], str]] = [
 ]
 
 
-def found(folder: Path, reader: Any, kind: str, rows: Rows, **mapping: Any) -> Rows:
+def found(folder, reader, kind, rows, **mapping):
     with tempfile.TemporaryDirectory(dir=folder) as new:  # DuckDB remembers a path it has read
         return read(every_source(Path(new), rows, (kind,), **mapping)[kind], reader)
 
@@ -53,7 +49,7 @@ def test_names_fit_exactly_else_but_for_spaces(tmp_path, reader, kind):
         assert said in str(raised.value)
 
 
-SOME: Rows = [
+SOME = [
     {"q": "one", "a": "first", "e": "like this"},
     {"q": "two", "a": "second", "e": None},
     {"q": "three", "a": None, "e": "alone"},

@@ -1,13 +1,9 @@
 """Converters of one's own: a function called once a row, registered or named where it stands."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli
@@ -22,16 +18,16 @@ _each = pytest.mark.parametrize
 
 
 @pytest.fixture(autouse=True)
-def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forgotten(monkeypatch):
     """Forget what a test registers."""
     monkeypatch.setattr(registry, "_OWN", {})
 
 
-def said(*turns: tuple[str, str]) -> list[dict[str, Any]]:
+def said(*turns):
     return [{"role": role, "content": text} for role, text in turns]
 
 
-def faq(row: dict[str, Any]) -> dict[str, Any]:
+def faq(row):
     asked = row["question"]
     if "context" in row:
         asked = f"Context: {row['context']}\n\nQuestion: {asked}"
@@ -56,9 +52,9 @@ def test_a_function_of_ones_own(reader):
 
 
 def test_a_function_sees_the_same_row_in_every_format(tmp_path, reader):
-    seen: list[dict[str, Any]] = []
+    seen = []
 
-    def function(row: dict[str, Any]) -> dict[str, Any]:
+    def function(row):
         seen.append(row)
         return faq(row)
 
@@ -88,7 +84,7 @@ def test_a_function_sees_the_same_row_in_every_format(tmp_path, reader):
 
 
 def test_a_function_may_give_pairs_blocks_and_weights(reader):
-    def function(row: dict[str, Any]) -> dict[str, Any]:
+    def function(row):
         asked = {"role": "user", "content": [{"type": "text", "value": row["q"]}]}
         reply = {"role": "assistant", "content": "r", "loss_weight": 0.25}
         made = {"chosen_messages": [asked, reply], "extra": {1, 2}}
@@ -109,22 +105,22 @@ def test_a_function_may_give_pairs_blocks_and_weights(reader):
     assert json.loads(both["rejected_messages"])[1]["loss_weight"] == 1.0
 
 
-def fail(row: dict[str, Any]) -> Any:
+def fail(row):
     return {}[row["missing"]]
 
 
-def interrupt(row: dict[str, Any]) -> Any:
+def interrupt(row):
     raise KeyboardInterrupt
 
 
-def of_turn(**turn: Any) -> Any:
+def of_turn(**turn):
     return lambda row: {"messages": [turn]}
 
 
 NO_JSON = "returned 'messages' that are no JSON"
 OF_TURN = "field 'messages', turn 1: "
 WEIGHT = "messages has a 'loss_weight' that is no number from 0 up"
-FAULTS: dict[str, tuple[Any, str, str | None]] = {  # what is told is the reason, if not said
+FAULTS = {  # what is told is the reason, if not said
     "exception": (fail, "KeyError", "converter 'mine': KeyError: 'missing'"),
     "nothing": (lambda row: None, "returned NoneType, not a dictionary", None),
     "no messages": (
@@ -230,7 +226,7 @@ ROWS = [{"q": "q 1", "a": "a 1", "b": "b 1"}, {"q": "q 2", "a": "a 2", "b": "b 2
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A working directory with modules, none of which is known to Python."""
     (tmp_path / "own_package").mkdir()
     for name, content in {

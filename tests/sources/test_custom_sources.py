@@ -1,13 +1,9 @@
 """A user's own sources: the same rows as from memory, resumed anywhere, and errors with a place."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,26 +13,23 @@ from source_rows import rows_in, untold
 
 import duckplets as dp
 from duckplets import MemorySource
-from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, row_batches
 from duckplets.sources.custom.indexed import IndexedSource
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
-Record = dict[str, Any]
-
 
 class Paged:
     """Records by pages; the cursor is the number of the next one."""
 
-    def __init__(self, records: Any, page: int = 3, **more: Any) -> None:
+    def __init__(self, records, page=3, **more):
         self.name = "paged"
         self.records = records
         self.page = page
         self.__dict__.update(more)
 
-    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+    def batches(self, cursor):
         for start in range(cursor or 0, len(self.records), self.page):
             stop = start + self.page
             yield self.records[start:stop], stop
@@ -45,7 +38,7 @@ class Paged:
 class Given:
     """What a test says."""
 
-    def __init__(self, batches: Callable[[Any], Any], name: str = "given") -> None:
+    def __init__(self, batches, name="given"):
         self.name = name
         self.batches = batches
 
@@ -58,16 +51,16 @@ def many_marks(monkeypatch):
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
-def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
+def rows_of(source, reader, cursor=None):
     rows = adapted(source).open(reader, cursor)
     return records_in(rows.batches)
 
 
-def from_memory(reader: Database, records: Any, **mapping: Any) -> list[Record]:
+def from_memory(reader, records, **mapping):
     return records_in(MemorySource(records, **mapping).open(reader).batches)
 
 
-def records_in(items: Any) -> list[Record]:
+def records_in(items):
     """Rows; of those that are skipped nothing but that."""
     return [
         untold(row) if row["skip"] is None else {k: row[k] for k in ("row", "skip")}
@@ -75,7 +68,7 @@ def records_in(items: Any) -> list[Record]:
     ]
 
 
-def ids(rows: list[Record]) -> list[str]:
+def ids(rows):
     return [row["key"] for row in rows if row["skip"] is None]
 
 
@@ -139,7 +132,7 @@ def test_each_record_is_mapped_by_the_keys_it_has(reader):
 
 
 def test_what_is_no_record_is_counted_as_in_memory(reader):
-    loop: Record = {}
+    loop = {}
     loop["text"] = [loop]
     records = [["text"], "text", 5, {"text": "\ud800"}, loop, {"text": "x"}]
     found = rows_of(Paged(records), reader)
@@ -152,7 +145,7 @@ def test_what_is_no_record_is_counted_as_in_memory(reader):
 
 
 def test_each_key_of_meta_is_metadata(reader):
-    metas: list[Any] = [
+    metas = [
         {"lang": "de", "n": 1.0, "id": "own", "empty": " ", "none": None, "list": [1, {"a": "é"}]},
         {"b": True, "a": datetime.date(2024, 1, 2), "Z": 10**30, "é": "x"},
         {},
@@ -176,7 +169,7 @@ def test_each_key_of_meta_is_metadata(reader):
 
 
 def test_prefixes_mappings_and_forms_of_batches(reader):
-    records: list[Record] = [{"T": f"t{i}", "b": f"b{i}", "l": ["x", i], "w": 0.5} for i in (1, 2)]
+    records = [{"T": f"t{i}", "b": f"b{i}", "l": ["x", i], "w": 0.5} for i in (1, 2)]
     mapping = {"anchor": "t", "positive": "b", "taxonomy": "l", "meta": ["l", "w"]}
     found = rows_of(Paged(records, mapping=mapping), reader)
     assert found == from_memory(reader, records, **mapping)
@@ -265,11 +258,11 @@ def test_what_a_source_says_is_taken_over(reader):
 
 
 class NoName:
-    def batches(self, cursor: Any) -> Any:
+    def batches(self, cursor):
         return []
 
 
-NO_SOURCES: list[tuple[Any, str]] = [
+NO_SOURCES = [
     ("faq.csv", "'faq.csv' is a path, not a source: say how to read it, for example dp.CsvSource("),
     (Path("faq.csv"), "dp.CsvSource('faq.csv', anchor=…"),
     ([{"text": "x"}], "a list is not a source: give dp.MemorySource(records"),
@@ -299,8 +292,8 @@ def test_what_is_no_source_is_refused():
 
 
 def test_a_mark_has_the_cursor_of_its_time_and_all_rows_before_it(reader, many_marks):
-    def batches(_: Any) -> Iterator[tuple[Any, Any]]:
-        cursor: dict[str, Any] = {"seen": []}
+    def batches(_):
+        cursor = {"seen": []}
         for i, told in enumerate((False, True, False, False, True, False)):
             cursor["seen"].append(i)
             yield [{"text": f"t{i}"}], cursor if told else None

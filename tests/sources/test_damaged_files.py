@@ -1,7 +1,5 @@
 """Files damaged at random: rows or a typed error, never a foreign one, never a dead process."""
 
-from __future__ import annotations
-
 import pytest
 from damaged import FORMS, tried
 from effort import THOROUGH, some, thorough

@@ -1,10 +1,6 @@
 """Data sets of the datasets library as sources, in memory, streaming, and by way of a hub."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from effort import often, some, thorough
@@ -22,18 +18,18 @@ from duckplets.sources.remote.hub import HubSource
 
 datasets = pytest.importorskip("datasets")
 
-MAPPING: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["tags", "mood"]}
+MAPPING = {"anchor": "question", "positive": "answer", "meta": ["tags", "mood"]}
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     """Small tables, and batches that do not end where tables do."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 37)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
     monkeypatch.setattr(dataset, "_ROWS", 23)
 
 
-def in_memory(count: int = 200) -> Any:
+def in_memory(count=200):
     data = [row | {"mood": row["mood"]} for row in rows(count)]
     features = datasets.Features(
         {
@@ -45,20 +41,20 @@ def in_memory(count: int = 200) -> Any:
     return datasets.Dataset.from_list(data, features=features)
 
 
-def generated() -> Iterator[dict[str, Any]]:
+def generated():
     for row in rows(150):
         yield {"question": row["question"], "answer": row["answer"], "tags": row["tags"], "mood": 1}
 
 
-def kept(items: list[Any]) -> list[dict[str, Any]]:
+def kept(items):
     return [row for item in items if not isinstance(item, Mark) for row in flat(item)]
 
 
-def whole_of(source: Any) -> list[Any]:
+def whole_of(source):
     return list(source.open(Database.reader()).batches)
 
 
-def rest_of(source: Any, cursor: Any) -> list[Any]:
+def rest_of(source, cursor):
     return list(source.open(Database.reader(), json.loads(json.dumps(cursor))).batches)
 
 
@@ -90,7 +86,7 @@ STREAMS = {
 
 @pytest.mark.parametrize("name", some(STREAMS, less=3))
 def test_from_every_mark_exactly_the_rest_is_read(name):
-    source: Any = DatasetSource(STREAMS[name](), **MAPPING)
+    source = DatasetSource(STREAMS[name](), **MAPPING)
     assert source.in_pieces
     items = whole_of(source)
     whole = kept(items)
@@ -119,7 +115,7 @@ def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path):
 
 
 def test_settings_tell_data_sets_apart_and_are_the_same_for_the_same():
-    one: Any = DatasetSource(in_memory(50), **MAPPING).settings()
+    one = DatasetSource(in_memory(50), **MAPPING).settings()
     assert json.loads(json.dumps(one)) == DatasetSource(in_memory(50), **MAPPING).settings()
     assert one != DatasetSource(in_memory(51), **MAPPING).settings()
     assert one != DatasetSource(in_memory(50), text="key").settings()
@@ -137,7 +133,7 @@ def test_what_is_wrong_is_told():
     with pytest.raises(SourceError, match=r"no column 'queston' \(did you mean 'question'\?\)"):
         DatasetSource(in_memory(1), text="queston").open(Database.reader())
 
-    def broken() -> Iterator[dict[str, str]]:
+    def broken():
         yield from ({"t": f"text {i}"} for i in range(50))
         raise ZeroDivisionError("by zero")
 

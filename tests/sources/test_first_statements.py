@@ -1,7 +1,5 @@
 """The first statements of a process are DuckDB's, also where several threads make them."""
 
-from __future__ import annotations
-
 from effort import thorough
 from programs import said
 

@@ -1,13 +1,8 @@
 """Data sets on a hub: the rows of their shards, labels, and going on from every mark."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -26,18 +21,18 @@ LABELS = {"mood": MOODS}
 
 
 @pytest.fixture
-def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_tables(monkeypatch):
     """Marks every few rows, instead of every 40,000."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 17)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
 
 
-def sharded(form: Callable[[list[dict[str, Any]]], bytes], end: str) -> dict[str, Any]:
+def sharded(form, end):
     shards = [rows(60, 1), rows(7, 2), rows(81, 3)]
     return {f"data/train-{i:05d}-of-00003{end}": form(shard) for i, shard in enumerate(shards)}
 
 
-def written(files: dict[str, Any], folder: Path) -> list[Path]:
+def written(files, folder):
     paths = []
     for name, content in sorted(files.items()):
         path = folder / name.replace("/", "_")
@@ -49,11 +44,11 @@ def written(files: dict[str, Any], folder: Path) -> list[Path]:
 # ---- the same rows as of files on disk
 
 
-def lines(data: list[dict[str, Any]]) -> bytes:
+def lines(data):
     return jsonl(data[:5]) + b"\nnot json\n\n" + jsonl(data[5:])
 
 
-FORMS: dict[str, tuple[Any, Callable[[list[dict[str, Any]]], bytes]]] = {
+FORMS = {
     ".parquet": (ParquetSource, parquet),
     ".jsonl": (JsonSource, lines),
     ".ndjson": (JsonSource, lines),
@@ -63,7 +58,7 @@ FORMS: dict[str, tuple[Any, Callable[[list[dict[str, Any]]], bytes]]] = {
 
 
 def test_shards_give_the_rows_of_the_same_files(hub, tmp_path):
-    mapping: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["key", "tags"]}
+    mapping = {"anchor": "question", "positive": "answer", "meta": ["key", "tags"]}
     for end, (kind, form) in FORMS.items():
         files = sharded(form, end)
         hub.add(f"org/data{end}", files)
@@ -73,7 +68,7 @@ def test_shards_give_the_rows_of_the_same_files(hub, tmp_path):
         assert {None, "no anchor", "no positive"} <= {row["skip"] for row in expected}
     data = [{"instruction": f"do {i}", "input": "", "output": f"did {i}"} for i in range(9)]
     data.append(data[0] | {"output": None})
-    how: dict[str, Any] = {"converter": "alpaca", "on_error": "quarantine"}
+    how = {"converter": "alpaca", "on_error": "quarantine"}
     for end in (".parquet", ".jsonl"):
         files = {f"a{end}": FORMS[end][1](data[:5]), f"b{end}": FORMS[end][1](data[5:])}
         hub.add("org/instructions", files)
@@ -95,7 +90,7 @@ def test_shards_give_the_rows_of_the_same_files(hub, tmp_path):
 # ---- going on
 
 
-def resumed_everywhere(source: HubSource) -> int:
+def resumed_everywhere(source):
     """Check that from every mark (or the middle one) exactly the rest comes; returns how many."""
     found = list(items(source))
     whole = rows_in(found)
@@ -111,7 +106,7 @@ def resumed_everywhere(source: HubSource) -> int:
     return len(marks)
 
 
-def rows_in(found: list[Any]) -> list[dict[str, Any]]:
+def rows_in(found):
     return [row for item in found if not isinstance(item, Mark) for row in flat(item)]
 
 
@@ -230,7 +225,7 @@ def test_classes_go_by_the_names_in_the_card(hub):
         assert opened(HubSource(line)).total == 6, "as the card says"
 
 
-WRONG: list[tuple[tuple[str, ...], str, str]] = [
+WRONG = [
     (("a.parquet", "b.parquet"), "answer", "b.parquet: no column 'answer'; its columns are: "),
     (("a.parquet",), "queston", "a.parquet: no column 'queston' (did you mean 'question"),
     (("a.jsonl",), "queston", "hf://org/data: no column 'queston' (did you mean"),

@@ -1,7 +1,5 @@
 """What goes wrong on the way to a hub: what is tried again, and what each failure says."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import logging
@@ -12,7 +10,6 @@ import sys
 import threading
 import time
 from email.utils import formatdate
-from typing import Any
 
 import pytest
 from effort import some, thorough
@@ -32,13 +29,13 @@ FILES = {"train-00000.parquet": parquet(rows(200, 1)), "train-00001.parquet": pa
 
 
 @pytest.fixture
-def hub(hub: Hub) -> Hub:
+def hub(hub):
     hub.add("org/data", FILES)
     return hub
 
 
 @pytest.fixture
-def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_tables(monkeypatch):
     """Marks every few rows, instead of every 40,000, and a commit at each."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
@@ -46,14 +43,14 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
-def source(line: str = LINE, **more: Any) -> tuple[HubSource, list[float]]:
+def source(line=LINE, **more):
     """Return a source that does not wait, and the list of how long it would have."""
     found, waits = HubSource(line, **more), []
     object.__setattr__(found, "_sleep", waits.append)
     return found, waits
 
 
-def message(line: str = LINE, **more: Any) -> str:
+def message(line=LINE, **more):
     with pytest.raises(SourceError) as error:
         read(source(line, **more)[0])
     shown = str(error.value)
@@ -77,10 +74,10 @@ UNREAD = f"{FILE} cannot be read from {{url}}: the hub answers with status"
 NOWHERE, PRIVATE, GATED, OFF = (
     {"line": LINE.replace("data", name)} for name in ("nothing", "mine", "gated", "off")
 )
-DENIED: dict[str, Any] = {"path": "resolve/.*parquet", "status": 403}
+DENIED = {"path": "resolve/.*parquet", "status": 403}
 GONE = DENIED | {"status": 404, "headers": {"X-Error-Code": "EntryNotFound"}}
 STAYS = {"path": "kept/.*train-00000", "times": 5}
-SAID: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # what fails, what is asked, is told
+SAID = [  # what fails, what is asked, is told
     ({}, NOWHERE, f"{NOTHING}, or {LOGIN}"),
     ({}, NOWHERE | {"token": TOKEN}, f"{NOTHING}, {ACCOUNT}"),
     ({}, PRIVATE, f"{MINE}, or {LOGIN}"),
@@ -196,7 +193,7 @@ def test_what_passes_is_tried_again_waiting_longer_each_time(hub):
 @pytest.mark.parametrize("status", [500, 502, 504, 429])
 @pytest.mark.usefixtures("small_tables")
 def test_after_five_tries_it_gives_up_and_an_ingest_goes_on(hub, tmp_path, status):
-    def stored(corpus: duckplets.Corpus) -> Any:
+    def stored(corpus):
         query = "SELECT record_key, record_id, content_hash FROM records ORDER BY record_key"
         return corpus.sql(query).to_pylist()
 
@@ -284,7 +281,7 @@ def test_an_ingest_that_is_interrupted_does_not_wait_for_the_hub(hub, tmp_path, 
     hub.add("org/big", {f"train-{i}.jsonl": jsonl(rows(60, i)) for i in range(2)})
     hub.fail(f"kept/.*{asked}", times=5, status=500, headers={"Retry-After": "8"})
 
-    def interrupt() -> None:
+    def interrupt():
         while not hub.asked(f"kept/.*{asked}"):
             time.sleep(0.01)
         time.sleep(0.3)  # it may still be used for a moment; then it waits
@@ -332,7 +329,7 @@ def test_a_token_goes_to_the_hub_only_wherever_its_listings_lead(hub):
 
 # ---- answers that no hub gives
 
-ODD: list[tuple[str, bytes, str, str]] = [
+ODD = [
     ("org/data$", b"{}", "", "it has no 'sha'"),
     ("org/data$", b"[" * 50_000, "", "it is nested too deeply"),
     ("org/data$", b'{"sha": "main"}', "", "sha is 'main', no commit"),

@@ -1,7 +1,5 @@
 """Which files a configuration and a split are: by the card, else by the names of files."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -41,18 +39,18 @@ PAPERS = [
 ]
 
 
-def files(names: list[str]) -> list[HubFile]:
+def files(names):
     mixed = [*names, *PAPERS]
     random.Random(len(names)).shuffle(mixed)
     return [HubFile(name, 10, "0" * 40) for name in mixed]
 
 
-def chosen(uri: str, names: list[str], card: Card | None = None) -> list[str]:
+def chosen(uri, names, card=None):
     found = choose(parse_uri(f"hf://o/n{uri}"), files(names), card or Card())
     return [file.path for file in found.files]
 
 
-FOUND: list[tuple[str, list[str], list[str]]] = [
+FOUND = [
     ("", SHARDED, sorted(SHARDED)),
     ("/default/train", SHARDED, SHARDED[:3]),
     ("/default/test", SHARDED, SHARDED[3:4]),
@@ -132,7 +130,7 @@ def test_a_card_says_which_files_a_configuration_has():
         assert chosen(uri, CARDED, parse_card(CARD, "hf://o/n")) == expected, uri
 
 
-TOLD: list[tuple[str, list[str], str]] = [
+TOLD = [
     ("/default/validation", SHARDED, "no split or table 'validation'; there are: test, train, tra"),
     ("/default/trian", FOLDERS, "'trian' (did you mean 'train'?); there are: test, train"),
     (
@@ -176,7 +174,7 @@ def test_several_configurations_must_be_told_apart():
     )
 
 
-PATHS: list[tuple[object, str]] = [
+PATHS = [
     ("*a" * 40, "and there is no such file"),  # no pattern takes more than a moment
     ("**/" * 40 + "*b", "and there is no such file"),
     ("[z-a]", "which is no pattern"),

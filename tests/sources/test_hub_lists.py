@@ -1,9 +1,5 @@
 """Lists of data sets: what a line may say, and what is told of one that is wrong."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from duckplets.errors import SourceError
@@ -20,7 +16,7 @@ hf://org/noisy#crawl/default/train text=body#1 trust=0
 """
 
 
-def listed(tmp_path: Path, text: str) -> list[HubSource]:
+def listed(tmp_path, text):
     path = tmp_path / "sources.txt"
     path.write_text(text, encoding="utf-8")
     return read_hub_list(path)

@@ -1,9 +1,5 @@
 """Words for no value are none in every kind of source; without any they are texts."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -14,7 +10,7 @@ import duckplets as dp
 from duckplets.errors import SourceError
 from duckplets.ingest.preview import preview
 
-ROWS: list[dict[str, str | None]] = [
+ROWS = [
     {"id": "1", "q": "one", "a": "first", "d": "2024-01-01", "m": "N/A"},
     {"id": "2", "q": "two", "a": "N/A", "d": "NaT", "m": "v"},
     {"id": "3", "q": "three", "a": " nan ", "d": "NULL", "m": "w"},
@@ -22,7 +18,7 @@ ROWS: list[dict[str, str | None]] = [
     {"id": "nan", "q": "five", "a": "fifth", "d": None, "m": "y"},
     {"id": "6", "q": "six", "a": "Null, nan", "d": "NULL", "m": "nan"},
 ]
-MAPPING: dict[str, Any] = {"id": "id", "anchor": "q", "positive": "a", "date": "d", "meta": ["m"]}
+MAPPING = {"id": "id", "anchor": "q", "positive": "a", "date": "d", "meta": ["m"]}
 WORDS = ("N/A", "nan", "NULL")
 OTHERS = ("custom", "tables", "indexed", "reader")
 KINDS = some(["csv", *(kind for kind in ALL if kind not in OTHERS)], less=5)
@@ -63,7 +59,7 @@ def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path):
         ([1], "null_values: 1 is no word"),
         (["a", " "], "null_values: ' ' is no word.*blank is no value anyway"),
     ):
-        wrong: Any = given
+        wrong = given
         with pytest.raises(SourceError, match=told):
             dp.MemorySource(ROWS, **MAPPING, null_values=wrong)
     parquet.write_table(pa.table({"q": ["a"], "l": [["b", "NULL"]]}), tmp_path / "l.parquet")

@@ -1,7 +1,5 @@
 """Dates beyond calendars, names of columns, pipes and folders that cannot be read."""
 
-from __future__ import annotations
-
 import datetime
 import os
 from pathlib import Path
@@ -15,7 +13,7 @@ import duckplets as dp
 from duckplets.errors import SourceError
 
 
-def seconds(number: int, zone: str | None = None) -> pa.Array:
+def seconds(number, zone=None):
     return pa.array([number], pa.int64()).view(pa.timestamp("s", tz=zone))
 
 
@@ -83,7 +81,7 @@ def test_a_subfolder_that_cannot_be_read_is_counted(tmp_path, reader, monkeypatc
     (tmp_path / "a.txt").write_text("x")
     scan = os.scandir
 
-    def refusing(path: object = ".") -> object:
+    def refusing(path="."):
         if Path(str(path)).name == "locked":
             raise PermissionError(13, "Permission denied", str(path))
         return scan(str(path))

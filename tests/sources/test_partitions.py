@@ -1,12 +1,9 @@
 """A file of text that is cut for an engine gives the rows of the whole, wherever the cuts are."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -34,7 +31,7 @@ ROWS = [
 ]
 
 
-def written(rows: list[str], odd: bytes) -> st.SearchStrategy[bytes]:
+def written(rows, odd):
     """Rows, what is no UTF-8 among them, with line ends of every kind, the last perhaps without."""
     each = st.sampled_from([*(row.encode() for row in rows), odd])
     lines = st.lists(st.tuples(each, st.sampled_from([b"\n", b"\n", b"\r\n"])), max_size=20)
@@ -43,13 +40,13 @@ def written(rows: list[str], odd: bytes) -> st.SearchStrategy[bytes]:
 
 
 @cache
-def file_reader() -> FileReader:
+def file_reader():
     return FileReader.within(dp.Limits())
 
 
-def read(source: Any, *, size: int) -> tuple[list[Any], int, str | None]:
+def read(source, *, size):
     """Return the rows of a source whose files are cut so, of how many parts, and its error."""
-    rows: list[Any] = []
+    rows = []
     before, count = 0, 0
     reader = file_reader()
     with pytest.MonkeyPatch.context() as patch:
@@ -72,7 +69,7 @@ def read(source: Any, *, size: int) -> tuple[list[Any], int, str | None]:
     return rows, count, None
 
 
-def assert_cut(name: str, data: bytes, size: int, make: Any) -> int:
+def assert_cut(name, data, size, make):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, name)
         file.write_bytes(data)
@@ -107,7 +104,7 @@ def test_rows_of_csv_are_those_of_the_whole(data, size, has_mark, quote):
 
 
 def test_it_is_cut_where_it_can_be():
-    def csv(at: Path) -> Any:
+    def csv(at):
         return dp.CsvSource(at, text="text")
 
     quoted, stray = b'1,"two\nlines, ""and"" more"\n' * 50, b'2,st"ray\n' * 50

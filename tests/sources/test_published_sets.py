@@ -1,9 +1,5 @@
 """Sets that others publish are read by their columns: pairs, triplets, n-tuples, passages, ids."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,15 +9,13 @@ from source_rows import rows_of, texts
 import duckplets as dp
 from duckplets.errors import SourceError
 
-Row = dict[str, Any]
 
-
-def passage(kind: str, i: int) -> Row:
+def passage(kind, i):
     return {"docid": f"{kind}{i}", "text": f"{kind} {i}", "title": ""}
 
 
 # By name: rows as published, how they are mapped, and the texts by role of row i.
-SETS: dict[str, tuple[Row, str, list[tuple[str, str]]]] = {
+SETS = {
     # of sentence-transformers' collection
     "pair": (
         {"query": "q", "answer": "a"},
@@ -69,7 +63,7 @@ def test_published_sets_are_read_by_their_columns(hub, reader):
 
 def test_ids_and_scores_of_a_teacher_are_joined_with_their_texts(tmp_path):
     """LightOn's sets: queries, documents, and a row a query of ids with scores."""
-    parts: dict[str, list[Row]] = {
+    parts = {
         "queries": [{"query_id": i, "query": f"q{i}"} for i in range(9)],
         "documents": [{"document_id": i, "document": f"d{i}"} for i in range(40)],
         "scores": [
@@ -91,7 +85,7 @@ def test_ids_and_scores_of_a_teacher_are_joined_with_their_texts(tmp_path):
         JOIN '{tmp_path}/documents.parquet' USING (document_id)
         GROUP BY query_id
     """
-    how: dict[str, Any] = {"anchor": "query", "positive": "positive", "negative": "negatives"}
+    how = {"anchor": "query", "positive": "positive", "negative": "negatives"}
     with dp.Corpus(tmp_path / "teacher.duckdb") as corpus:
         report = corpus.ingest(dp.SqlSource(joined, id="query_id", **how), name="lighton")
         assert report.added == 9
@@ -106,7 +100,7 @@ def test_ids_and_scores_of_a_teacher_are_joined_with_their_texts(tmp_path):
 
 
 def test_what_is_no_object_in_a_list_is_not_left_out_in_silence(reader):
-    there: Row = {"q": "a", "p": [{"text": "x"}, None, {"other": "y"}]}
+    there = {"q": "a", "p": [{"text": "x"}, None, {"other": "y"}]}
     cases = [(["z", {"text": "x"}], "no positive"), ([{"other": "x"}], "no positive"), ([], None)]
     rows = [there, *({"q": "a", "p": value} for value, _ in cases)]
     source = dp.MemorySource(rows, anchor="q", positive="p.text")

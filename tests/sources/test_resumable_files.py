@@ -1,10 +1,6 @@
 """Going on where an ingest of files stopped: the rows that were left, and the same corpus."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -25,7 +21,7 @@ BATCH, ROWS = often(10, less=20), often(95, less=50)
 
 
 @pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def pieces(monkeypatch):
     """Batches of few rows, and a commit for every one or two."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", BATCH)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 7)
@@ -33,7 +29,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
-def many(tmp_path: Path) -> list[Any]:
+def many(tmp_path):
     """Sources of some rows in every form of file."""
     rows = [{"id": i, "title": f"title {i}", "body": f"body {i}"} for i in range(ROWS)]
     rows += [{"id": i, "title": None, "body": " "} for i in range(ROWS, ROWS + 5)]

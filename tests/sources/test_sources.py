@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import datetime
 import hashlib
 import math
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +23,7 @@ RECORDS = [
     {"id": "b", "title": 'He said "so"', "body": "é, ü; 漢字\u2028line", "when": "", "n": "2"},
     {"id": "c", "title": " padded ", "body": "\ttab", "when": "2023-12-31", "n": "3"},
 ]
-MAPPING: dict[str, Any] = {
+MAPPING = {
     "anchor": "title",
     "positive": "body",
     "date": "when",

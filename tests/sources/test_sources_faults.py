@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -20,7 +18,7 @@ from duckplets.sources import row_batches
 HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
 
 
-def outcome(rows: list[dict[str, Any]]) -> list[Any]:
+def outcome(rows):
     """What became of each row: its reason to be skipped, else its texts."""
     return [row["skip"] or [text for _, text in texts(row)] for row in rows]
 
@@ -122,7 +120,7 @@ def test_json_lines(tmp_path, reader, way, monkeypatch):
     cases = JSONL if way == "file" else some(JSONL, less=4)
     for number, name in enumerate(cases):
         data, expected = JSONL[name]
-        path: Any = tmp_path / f"{number}.{suffix}"
+        path = tmp_path / f"{number}.{suffix}"
         if way == "stdin":
             path = "-"
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -141,7 +139,7 @@ def test_json_lines(tmp_path, reader, way, monkeypatch):
 
 def test_a_key_that_comes_late_is_found(tmp_path, reader, monkeypatch):
     monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=300))
-    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=500)
+    rows = [{"instruction": "q", "output": "r"}] * often(70_000, less=500)
     rows.append({"system": "Be", "instruction": "q", "output": "r", "Day": "2024-01-02"})
     lines = tmp_path / "f.jsonl"
     lines.write_text("\n".join(map(json.dumps, rows)))
@@ -273,7 +271,7 @@ def test_text_that_is_not_utf8_in_a_text_column(tmp_path, reader):
 
 
 def test_records_that_are_none(reader):
-    circle: dict[str, Any] = {"t": "x"}
+    circle = {"t": "x"}
     circle["self"] = circle
     records = [{"t": "x", 5: 6}, "x", None, {"t": "\ud800"}, circle, {"t": b"y"}, {"t": {"z"}}]
     rows = read(MemorySource(iter(records), text="t"), reader)

@@ -1,12 +1,8 @@
 """Paths into nested columns, sections given whole, times of records: in every kind of source."""
 
-from __future__ import annotations
-
 import datetime
 import json
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -18,24 +14,22 @@ from duckplets import CsvSource, CustomSource, JsonSource, MemorySource
 from duckplets.errors import SourceError
 from duckplets.sources.custom.protocol import adapted
 
-Record = dict[str, Any]
 
-
-def every_kind(folder: Path, records: list[Record], **mapping: Any) -> list[Any]:
+def every_kind(folder, records, **mapping):
     return list(every_source(folder, records, ALL, **mapping).values())
 
 
 # -- paths
 
 
-def nested(draw: Random) -> Record:
+def nested(draw):
     pos = draw.choice([["p"], ["p", "q"], [], None, [None, "r"]])
     inner = {"query": draw.choice(["a", "b", None, " "]), "pos": pos, "lang": "en"}
     return {"set": draw.choice([inner, inner, inner, None]), "n": [{"t": "n"}, {"t": None}]}
 
 
-def follow(record: Record, *steps: str | int) -> Any:
-    value: Any = record
+def follow(record, *steps):
+    value = record
     for step in steps:
         there = value is not None and (not isinstance(step, int) or step < len(value))
         value = value[step] if there else None
@@ -49,7 +43,7 @@ def test_paths_lead_into_objects_and_lists(tmp_path, reader, seed):
     records = [full, *(nested(draw) for _ in range(60))]
     mapping = {"anchor": "set.query", "positive": ["set.pos[1]", "set.pos"]}
     mapping |= {"negative": ["n[0].t", "n[1].t"], "meta": "set.lang", "group": "set.query"}
-    wanted: list[Any] = []
+    wanted = []
     for record in records:
         anchor, several = follow(record, "set", "query"), follow(record, "set", "pos") or []
         second = follow(record, "set", "pos", 1)
@@ -156,7 +150,7 @@ NO_ROLE = "a role that is not anchor, context or rejected"
 
 def test_sections_are_checked_row_by_row(reader):
     good = {"id": "g", "sections": GIVEN}
-    wrong: list[tuple[Any, str, str]] = [
+    wrong = [
         ("no", "not a list of sections", "no"),
         ({"role": "anchor"}, "not a list of sections", '{"role":"anchor"}'),
         (["x"], NO_ROLE, "section 1, role: missing"),

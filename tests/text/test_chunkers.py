@@ -1,12 +1,8 @@
 """Chunkers: spans that a function gives, checked, and cut as windows where they are too long."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,17 +27,17 @@ WHOLE = "One two three.  Four five? \n"
 
 
 @pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
+def registry():
     """Leave no function behind that a test has registered."""
     yield
     chunkers.REGISTRY.clear()
 
 
-def named(at: int) -> str:
+def named(at):
     return f"text {at}"
 
 
-def cut(texts: list[str], chunking: Chunking) -> list[Row]:
+def cut(texts, chunking):
     assert isinstance(chunking.chunker, Chunker)
     array = pa.array(texts, pa.string())
     given = chunkers.spans_of(array, chunking.chunker, named)
@@ -52,7 +48,7 @@ def cut(texts: list[str], chunking: Chunking) -> list[Row]:
     return list(zip(*columns, strict=True))
 
 
-def given_by(*rows: Any) -> Chunking:
+def given_by(*rows):
     return Chunking(chunker=register_chunker("mine", lambda _: rows))
 
 
@@ -78,7 +74,7 @@ def test_settings_keep_name_and_version_of_a_chunker():
         chunkers.REGISTRY.find(newest.name, newest.version)
 
 
-WRONG: list[tuple[Any, str]] = [
+WRONG = [
     ({"chunker": "sentence"}, "'sentence' is not registered.*'sentences'.*markdown"),
     ({"chunker": 3}, "chunker=3: expected a name, such as 'sentences'"),
     ({"chunker": {"name": "mine", "size": 2}}, "unknown key 'size'; keys: name, version"),
@@ -88,7 +84,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-UNREGISTERED: list[tuple[tuple[Any, Any, Any], str]] = [
+UNREGISTERED = [
     (("sentences", list, 1), "'sentences' is taken: it is built in"),
     (("windows", list, 1), "stands for chunker=None"),
     (("", list, 1), "chunker name '': give"),
@@ -109,7 +105,7 @@ def test_wrong_settings_and_registrations_are_refused():
 
 # ---- what a function gives
 
-NONSENSE: list[tuple[Any, str]] = [
+NONSENSE = [
     ([(0, 28, "window", 0.5)], "has a weight, which a corpus cannot keep.*summary_weight="),
     ([(0, 28, "heading")], "kind 'heading': expected 'window' or 'summary'"),
     ([(0, 28, "window", 1, 2)], "is no span"),
@@ -161,7 +157,7 @@ CHARACTERS = "ab." + LETTERS[:24] + 2 * (NARROW_SPACES + WIDE_SPACES)[:14]
 pieces = st.lists(st.text(CHARACTERS, max_size=20) | st.text("a b\n.", max_size=30), max_size=6)
 
 
-def expected(texts: list[str], given: list[list[tuple[int, int]]], chunking: Chunking) -> list[Row]:
+def expected(texts, given, chunking):
     """Cut every span by the tokens that it touches."""
     most, found = chunking.max_tokens, list[Row]()
     for section, (text, of_text) in enumerate(zip(texts, given, strict=True)):
@@ -279,7 +275,7 @@ def test_built_in_chunkers_take_no_square_of_time(name, unit):
 # ---- in a corpus
 
 
-def chunks_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
+def chunks_of(corpus):
     return list(corpus.sql("FROM chunks ORDER BY chunk_key").to_pylist())
 
 

@@ -1,9 +1,6 @@
 """The normaliser: one form, reached once, and nothing touched that means something as it is."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -70,7 +67,7 @@ def test_tokens_that_mean_something_stay():
         assert dp.Normaliser()(text) == " ".join(tokens)
 
 
-OFF: list[tuple[dict[str, Any], str]] = [
+OFF = [
     ({"nfc": False}, "e\u0301"),
     ({"white_space": None}, " a \t b \r\n"),
     ({"controls": False}, "a\x07b\u200bc"),
@@ -106,7 +103,7 @@ def test_texts_in_one_form_one_by_one_and_many_at_once():
 
 
 def test_wrong_settings_and_uses_are_refused():
-    wrong: list[tuple[dict[str, Any], str]] = [
+    wrong = [
         ({"nfc": 1}, "nfc=1: give True or False"),
         ({"white_space": "line"}, "white_space='line': give 'lines', 'all' or None"),
         ({"white_space": True}, "white_space=True"),
@@ -128,7 +125,7 @@ def test_a_corpus_is_normalised_or_denoised_and_keeps_what_came_and_its_settings
     rows = [{"id": "a", "text": "Hello , world ."}, {"id": "b", "text": noise}]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
 
-        def texts() -> list[str]:
+        def texts():
             found = corpus.sql("SELECT text FROM section_texts ORDER BY record_id")
             return [str(text) for text in found["text"].to_pylist()]
 

@@ -1,7 +1,5 @@
 """Metadata prefixes: what a user writes, and what a corpus keeps of it."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import json

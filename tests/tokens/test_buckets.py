@@ -1,7 +1,5 @@
 """Batches of one bucket each: every source's items come in its own order, and shares add up."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from fractions import Fraction
 from math import ceil, log2
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.order.mixture import Event
-from duckplets.order.schedule import Schedule
 from duckplets.tokens.buckets import BucketSchedule
 
 NAMES = ["alpha", "bravo", "charlie"]
@@ -23,7 +20,7 @@ WEIGHTS = st.sampled_from([0, 1, 1.009, 0.1, 3, 7.5])
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> tuple[Schedule, int]:
+def schedules(draw):
     names = NAMES[: draw(st.integers(1, 3))]
     weights = {name: draw(WEIGHTS) for name in names}
     weights[names[0]] = 2.0
@@ -47,7 +44,7 @@ def schedules(draw: st.DrawFn) -> tuple[Schedule, int]:
     return made, batch
 
 
-def dealt(schedule: Schedule, draws: np.ndarray) -> list[tuple[int, int]]:
+def dealt(schedule, draws):
     """Return leaf and index of every draw."""
     return list(zip(*(part.tolist() for part in dealing.dealt(schedule, draws)), strict=True))
 
@@ -89,7 +86,7 @@ def test_counts_are_as_near_to_shares_as_for_texts(seed):
         [Fraction(str(weights[s])) * items[s][b] / sum(items[s]) for s in NAMES] for b in range(3)
     ]
     bound = ceil(log2(3)) + 1
-    by_bucket: list[list[int]] = [[], [], []]
+    by_bucket = [[], [], []]
     for leaf, _ in found:
         by_bucket[leaf // 3].append(leaf % 3)
     for shares, leaves in zip(parts, by_bucket, strict=True):

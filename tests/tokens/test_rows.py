@@ -1,7 +1,5 @@
 """Rows of tokens: packing loses none and repeats none, for any lengths, widths and ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +10,13 @@ from hypothesis import strategies as st
 
 from duckplets.errors import DamagedFileError
 from duckplets.tokens.memmap import TokenFile
-from duckplets.tokens.rows import Gathered, PackedRows, SingleRows, TextSpan
+from duckplets.tokens.rows import PackedRows, SingleRows, TextSpan
 
 END, OTHER, PAD = 1, 2, 0
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
-def texts_of(lengths: list[int], first: int = 0, stop: int | None = None) -> TextSpan:
+def texts_of(lengths, first=0, stop=None):
     """Return texts as a token file has them, whose tokens all differ and are none of the above."""
     parts, offsets = [], [0]
     for length in lengths:
@@ -28,7 +26,7 @@ def texts_of(lengths: list[int], first: int = 0, stop: int | None = None) -> Tex
     return TextSpan(file, first, len(lengths) if stop is None else stop)
 
 
-def plain(texts: TextSpan, end: int | None) -> list[list[int]]:
+def plain(texts, end):
     """Return the tokens of each text with what follows it."""
     of = texts.file
     return [
@@ -40,7 +38,7 @@ def plain(texts: TextSpan, end: int | None) -> list[list[int]]:
     ]
 
 
-def begins(gathered: Gathered) -> list[list[int]]:
+def begins(gathered):
     return [gathered.columns[gathered.owners == row].tolist() for row in range(len(gathered.ids))]
 
 

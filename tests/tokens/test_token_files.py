@@ -1,7 +1,5 @@
 """Token files: complete or absent, made once, and whatever is damaged is found."""
 
-from __future__ import annotations
-
 import errno
 import random
 import shutil
@@ -27,20 +25,20 @@ TEXTS = {"alpha": numbered(lengths_of(300, 1)), "bravo": numbered(lengths_of(90,
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("tokens") / "out", {"train": TEXTS})
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
+def folder(made, tmp_path):
     return shutil.copytree(made, tmp_path / "out")
 
 
-def opened(folder: Path) -> TokenFile:
+def opened(folder):
     return TokenFile.of(folder, ShardManifest.read(folder), None)
 
 
-def files(folder: Path) -> set[str]:
+def files(folder):
     return {path.name for path in folder.with_name(f"{folder.name}.tokens").iterdir()}
 
 
@@ -83,7 +81,7 @@ def test_a_file_that_was_cut_off_or_changed_is_found(folder):
     assert (opened(folder).tokens == expected).all()
 
 
-def _flipped(path: Path) -> None:
+def _flipped(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -96,7 +94,7 @@ def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(fold
         with pytest.raises(dp.ShardError, match=r"It takes .* MB; give cache="):
             opened(folder)
 
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -121,7 +119,7 @@ print(len(TokenShards(sys.argv[1]).file.tokens), flush=True)
 
 
 def test_others_wait_for_who_makes_it(folder, caplog):
-    found: list[TokenFile] = []
+    found = []
     folder.with_name("out.tokens").mkdir()
     with (folder.with_name("out.tokens") / "lock").open("ab") as held:
         assert lock(held, wait=False)

@@ -1,14 +1,9 @@
 """Runs over token shards keep the promises of every run: order, shares, ranks, resuming."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from math import ceil, log2
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,44 +22,42 @@ MIXTURE = dp.Mixture(
     {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2},
     phases=[dp.Phase(9, {"bravo": 2.0}, lr_scale=0.5), dp.Phase(20, {"alpha": 0})],
 )
-HOWS: dict[str, dict[str, Any]] = {
+HOWS = {
     "packed": {"pack": True},
     "packed without ends": {"pack": True, "eos": None},
     "records": {},
     "buckets": {"by_bucket": True},
     "packed buckets": {"by_bucket": True, "pack": True},
 }
-COMMON: dict[str, Any] = {"seq_length": 24, "seed": 5, "mixture": MIXTURE}
-
-Plain = dict[str, Any]
+COMMON = {"seq_length": 24, "seed": 5, "mixture": MIXTURE}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokens") / "shards"
     return write_shards(path, {"train": TEXTS, "test": {"alpha": TEXTS["charlie"]}})
 
 
 @pytest.fixture
-def shards(folder: Path) -> Iterator[dp.TokenShards]:
+def shards(folder):
     with dp.TokenShards(folder) as shards:
         yield shards
 
 
-def plain(batch: dp.TokenBatch) -> Plain:
+def plain(batch):
     found = batch.to_pydict()
     return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
 
 
-def all_of(batches: Iterable[dp.TokenBatch]) -> list[Plain]:
+def all_of(batches):
     return [plain(batch) for batch in batches]
 
 
 def test_an_epoch_of_packed_rows_has_every_token_once(shards):
-    how: dict[str, Any] = {"pack": True, "seq_length": 24, "batch_size": 7}
+    how = {"pack": True, "seq_length": 24, "batch_size": 7}
     with shards.sampler(**how, epochs=1) as sampler:
         weights = {stream.source: len(stream) for stream in sampler._planner.streams}
-    rows: dict[tuple[str, int], list[int]] = {}
+    rows = {}
     visits = Counter[tuple[str, int]]()
     for batch in shards.sampler(mixture=weights, **how, epochs=3):
         lengths = batch["attention_mask"].sum(1)
@@ -101,7 +94,7 @@ def test_the_arrays_of_a_batch_tell_texts_apart(shards):
 
 def test_sources_are_dealt_within_the_bound_at_every_prefix(folder):
     weights, draws = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}, np.arange(1, 50_001)
-    how: Plain = {"pack": True, "seq_length": 24, "batch_size": 100, "seed": 3}
+    how = {"pack": True, "seq_length": 24, "batch_size": 100, "seed": 3}
     run = dp.TokenShards(folder).sampler(mixture=weights, **how)
     sources = np.array(run.served(0, len(draws))["source"].to_pylist())
     for name, weight in weights.items():
@@ -112,7 +105,7 @@ def test_sources_are_dealt_within_the_bound_at_every_prefix(folder):
 @pytest.mark.parametrize("pack", [True, False])
 def test_source_bucket_and_row_name_one_row(shards, pack):
     run = shards.sampler(pack=pack, by_bucket=True, seq_length=24, batch_size=8, epochs=2)
-    tokens: dict[tuple[Any, ...], list[int]] = {}
+    tokens = {}
     widths = set()
     for batch in run:
         assert len(set(batch["bucket"].tolist())) == 1
@@ -182,7 +175,7 @@ def test_what_does_not_fit_is_refused_by_name(shards, folder, tmp_path):
 
 
 RAMP = dp.Mixture({}, anneal=dp.Anneal(0, {"alpha": 1}, 9), omitted=1)
-WRONG: list[tuple[Plain, type[Exception], str]] = [
+WRONG = [
     ({"split": "tarin"}, dp.SamplerError, "did you mean 'train'"),
     ({"seq_length": 0}, dp.SamplerError, "seq_length=0"),
     ({"pack": 1}, dp.SamplerError, "pack=1"),

@@ -1,7 +1,5 @@
 """Token shards: every token of a record once, the same bytes anywhere, what verify finds."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pydoc
@@ -15,7 +13,6 @@ import textwrap
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +34,12 @@ from duckplets.tokens.texts import plain
 tokenizers = pytest.importorskip("tokenizers")
 
 BUCKETS = (16, 32, 64)
-SMALL: dict[str, Any] = {"buckets": BUCKETS, "shard_mb": 0.005, "row_group_size": 50}
+SMALL = {"buckets": BUCKETS, "shard_mb": 0.005, "row_group_size": 50}
 
 SPLITS = ["train", "validation", "test"]
 
 
-def words(count: int) -> list[dict[str, str]]:
+def words(count):
     """Records of few words, with titles that many share."""
     return [
         {"id": f"{n}", "title": WORDS[n % 16], "definition": " ".join(WORDS[: n % 13]) + f" {n}"}
@@ -50,7 +47,7 @@ def words(count: int) -> list[dict[str, str]]:
     ]
 
 
-def python_documentation() -> list[dict[str, str]]:
+def python_documentation():
     rows = []
     for module in (json, random, shutil, statistics, string, textwrap)[: often(6, less=3)]:
         for each in getattr(module, "__all__", dir(module)):
@@ -71,7 +68,7 @@ pytestmark = pytest.mark.usefixtures("tokenizer")  # by whose path ``shards`` fi
 
 
 @pytest.fixture(scope="module")
-def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokens") / "two.duckdb"
     sources = {
         "wordnet": words(often(900, less=200)),
@@ -87,7 +84,7 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(corpus_file: Path) -> Path:
+def tokenizer(corpus_file):
     folder = corpus_file.parent / "tokenizer"
     with dp.Corpus(corpus_file, read_only=True) as corpus:
         dp.train_tokenizer(corpus, folder, vocab_size=600)
@@ -95,24 +92,24 @@ def tokenizer(corpus_file: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(corpus_file: Path, tokenizer: Path) -> Path:
+def folder(corpus_file, tokenizer):
     shards(corpus_file.parent / "shards", split=SPLITS)
     return corpus_file.parent / "shards"
 
 
 @pytest.fixture
-def copied(folder: Path, tmp_path: Path) -> Path:
+def copied(folder, tmp_path):
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
-def shards(folder: Path, **options: Any) -> dp.ShardReport:
+def shards(folder, **options):
     """Make the shards of the module's corpus again."""
     home = folder.parent if (folder.parent / "two.duckdb").exists() else options.pop("home")
     with dp.Corpus(home / "two.duckdb", read_only=True) as corpus:
         return corpus.shard(folder, **{"tokenizer": home / "tokenizer", **SMALL, **options})
 
 
-def digests(folder: Path) -> dict[str, str]:
+def digests(folder):
     """Checksums of everything but when it was made."""
     files = (f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json")
     return {
@@ -120,14 +117,14 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def record_texts(path: Path) -> dict[str, tuple[str, str, str]]:
+def record_texts(path):
     """Source, split and text of every record, put together in Python."""
     with dp.Corpus(path, read_only=True) as corpus:
         rows = corpus.sql(
             "SELECT record_id, source, split, role, position, text FROM section_texts "
             "ORDER BY record_id, position"
         ).to_pylist()
-    found: dict[str, tuple[str, str, list[str]]] = {}
+    found = {}
     for row in rows:
         of = found.setdefault(row["record_id"], (row["source"], row["split"], []))
         of[2].append(row["text"])
@@ -167,7 +164,7 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(folder, corpus_file, t
     assert len(schemas) == 1
     assert manifest.counts["records"] == len(expected)
     assert manifest.counts["left_out"] == {}
-    groups: dict[tuple[str, str, int], list[Any]] = {}
+    groups = {}
     for shard in manifest.shards:
         groups.setdefault((shard.split, shard.source, shard.bucket), []).append(shard)
     assert max(map(len, groups.values())) > 3
@@ -278,7 +275,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
 ):
     out, written, write = corpus_file.parent / "failing", [], uploader.write_shard
 
-    def failing(*arguments: Any) -> Any:
+    def failing(*arguments):
         if len(written) == 7:
             raise OSError(28, "No space left on device")
         written.append(1)
@@ -313,7 +310,7 @@ def test_a_folder_of_another_run_is_refused(copied, corpus_file, tmp_path):
             shards(foreign, home=corpus_file.parent, overwrite=overwrite)
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"buckets": (16, 8)}, "boundaries that rise"),
     ({"buckets": ()}, "boundaries that rise"),
     ({"longer": "dropp"}, "did you mean 'drop'"),
@@ -338,7 +335,7 @@ def test_wrong_arguments_are_refused_before_anything_is_made(corpus_file, tmp_pa
             assert not (out / "export_state.json").exists()
 
 
-def _flip(path: Path) -> None:
+def _flip(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -367,12 +364,12 @@ def test_verify_finds_what_is_wrong(copied):
     }
 
 
-def _cut_short(path: Path) -> None:
+def _cut_short(path):
     path.write_bytes(path.read_bytes()[:-9])
 
 
 # What is harmed, and how many shards are made again and were damaged.
-DAMAGES: dict[str, Any] = {
+DAMAGES = {
     "size": (_cut_short, "shard", (1, 1)),
     "nothing left": (lambda path: path.write_bytes(b""), "shard", (1, 1)),
     "summary": (_flip, "tsv", (1, 1)),
@@ -385,7 +382,7 @@ DAMAGES: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def small(corpus_file: Path, tokenizer: Path) -> Path:
+def small(corpus_file, tokenizer):
     out = corpus_file.parent / "small"
     shards(out, sources=["odd_.._names", "python"])
     return out

@@ -1,10 +1,7 @@
 """Vectors in batches: each is that of the text in its slot, whatever way the text came there."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +30,7 @@ made = prebuilt(windowed)
 ALL = [f"{slot}{what}" for slot in ("anchor", "positive", "negative") for what in ("", "_vector")]
 LONG = dp.TripletRecipe("long", dp.role("context"), dp.role("context"), dp.role("context"))
 
-RUNS: list[dict[str, Any]] = [
+RUNS = [
     {},
     {"negatives": 3},
     {"no_duplicates": "negatives", "batch_size": 4},
@@ -43,7 +40,7 @@ RUNS: list[dict[str, Any]] = [
 ]
 
 
-def slots_of(run: dict[str, Any]) -> list[str]:
+def slots_of(run):
     if run.get("kind") == "texts":
         return ["text"]
     if run.get("kind") == "pairs":
@@ -101,7 +98,7 @@ def test_a_run_goes_on_while_texts_are_embedded(tmp_path, missing):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         texts = sorted(set(texts_of(corpus).values()))
         filled(corpus, texts=texts[::2])
-        arguments: dict[str, Any] = {"columns": columns, "vectors": missing, "batch_size": 16}
+        arguments = {"columns": columns, "vectors": missing, "batch_size": 16}
         unbroken = corpus.sampler(**arguments)
         expected = [next(unbroken).to_pydict() for _ in range(6)]
         with corpus.sampler(**arguments) as sampler:
@@ -120,7 +117,7 @@ def test_a_run_refuses_other_vectors(tmp_path):
         with corpus.sampler(columns=ALL) as sampler:
             sampler.save()
 
-        def refuses() -> None:
+        def refuses():
             with pytest.raises((dp.VectorError, dp.StateMismatchError), match="default"):
                 corpus.resume()
 

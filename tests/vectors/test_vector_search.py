@@ -1,11 +1,6 @@
 """Search by vector: exactly what comparing every chunk with the query gives, and fused ranks."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +17,7 @@ COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("nearest") / "c.duckdb"
     with odd_corpus(path, often(60, less=16), 4, sources=2) as corpus:
         corpus.embed(hashed, batch_size=50, progress=False)
@@ -32,12 +27,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def corpus(path: Path) -> Iterator[dp.Corpus]:
+def corpus(path):
     with dp.Corpus(path, read_only=True) as opened:
         yield opened
 
 
-def chunks_of(corpus: dp.Corpus, source: str | None, split: str | None) -> list[dict[str, Any]]:
+def chunks_of(corpus, source, split):
     found = corpus.sql(
         "SELECT record_id, source, split, position, text FROM chunk_texts "
         "WHERE source = coalesce($source, source) AND split = coalesce($split, split)",
@@ -46,14 +41,12 @@ def chunks_of(corpus: dp.Corpus, source: str | None, split: str | None) -> list[
     return list(found.to_pylist())
 
 
-def expected(
-    corpus: dp.Corpus, query: np.ndarray[Any, Any], source: str | None, split: str | None
-) -> list[tuple[str, int, float]]:
+def expected(corpus, query, source, split):
     """Compare every chunk, one by one."""
     chunks = chunks_of(corpus, source, split)
     vectors = hashed(chunk["text"] for chunk in chunks)
     scores = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
-    best: dict[tuple[str, int], float] = {}
+    best = {}
     for chunk, score in zip(chunks, scores.tolist(), strict=True):
         key = (chunk["record_id"], chunk["position"])
         best[key] = max(score, best.get(key, -2))
@@ -126,7 +119,7 @@ def test_what_was_embedded_since_is_found(tmp_path):
 
 def test_what_does_not_fit_is_named(corpus):
     vector = np.ones(DIMENSION)
-    cases: list[tuple[Any, dict[str, Any], str]] = [
+    cases = [
         (vector, {"by": "defualt"}, r"no vectors are named 'defualt' \(did you mean 'default'\?\)"),
         (vector[:3], {"by": "default"}, r"shape \(3,\), and those of 'default' have 8 numbers"),
         (vector * np.nan, {"by": "default"}, "not finite"),

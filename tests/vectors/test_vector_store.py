@@ -1,11 +1,8 @@
 """Vectors in: what tables may hold, what is refused with its row, and what upkeep does."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +31,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path):
         by_text = pa.table({"text": list(texts.values()), "vector": column})
         pq.write_table(by_text, tmp_path / "v.parquet")
         lists = by_chunk["vector"].cast(pa.list_(pa.float64()))
-        forms: dict[str, Any] = {
+        forms = {
             "table": by_chunk,
             "reader": by_text.to_reader(7),
             "path": tmp_path / "v.parquet",
@@ -59,7 +56,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path):
 MANY = often(200, less=30)  # records
 V = np.zeros((2, 3), np.float32)
 NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
-BAD: list[tuple[Any, str]] = [
+BAD = [
     ({"chunk_key": [1, 10**9], "vector": V}, "row 1 names chunk_key 1000000000"),
     ({"text": ["a title"] * 2, "vector": V}, "row 0 is of the text 'a title'"),
     ({"record_id": ["no", "no"], "role": ["anchor"] * 2, "vector": V}, "row 0 is of record 'no'"),
