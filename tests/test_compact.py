@@ -242,18 +242,3 @@ def test_keys_are_not_given_out_again(tmp_path):
             assert min({*new} - used[table]) > max(used[table]), table
         assert corpus.sql("SELECT count(*) AS n FROM records")["n"][0].as_py() == 60
         assert corpus.version == 4
-
-
-def test_another_process_that_opens_the_file_first_is_named(tmp_path, monkeypatch):
-    def taken(**_):
-        raise dp.CorpusLockedError("open in process 7")
-
-    def compacted():
-        with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-            monkeypatch.setattr(corpus.database, "_reopen", taken)
-            corpus.compact()
-
-    with pytest.raises(dp.CorpusLockedError, match="process 7"):
-        compacted()
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        assert corpus.version == 0

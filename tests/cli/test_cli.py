@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +26,7 @@ from programs import PATIENCE, ran
 from typer.main import get_command
 
 import duckplets as dp
-from duckplets.cli import _COMMANDS, _GROUPS, app
+from duckplets.cli import _COMMANDS, _GROUPS, app, verbs
 from duckplets.db.database import Database
 
 NAMES = {name: told for names in _COMMANDS.values() for name, (_, told) in names.items()}
@@ -66,6 +68,23 @@ def test_help_is_for_people():
         assert len(re.findall(r"^  --", unnamed, re.MULTILINE)) <= 20, words
         options = [p for p in command.params if p.param_type_name == "option"]
         assert len(re.findall(r"^  --", text, re.MULTILINE)) == len(options) + 1, words
+
+
+def test_a_new_argument_of_a_verb_is_an_option(monkeypatch):
+    def mine(corpus: object, /, *, depth: int = 100, kinds: Sequence[str] = (), engine: Any = None):
+        """Mine.
+
+        Args:
+            depth: How deep ``mine`` looks.
+            kinds: Of what.
+        """
+
+    monkeypatch.setattr("duckplets.mining.mine.mine", mine)
+    depth, kinds, engine = verbs.options_of("mining.mine:mine")
+    assert (depth.default, depth.annotation.__args__[0]) == (100, int)
+    assert depth.annotation.__metadata__[0].help == "How deep mine looks. [default: 100]"
+    assert kinds.annotation.__args__[0] == list[str] | None
+    assert "Dask" in engine.annotation.__metadata__[0].help
 
 
 def test_help_is_quick_and_imports_nothing_heavy():
@@ -208,15 +227,6 @@ def test_errors_that_are_not_ours_are_one_line_too(monkeypatch, toy):
 
 
 # ---- ingest
-
-
-def test_a_glob_is_one_source_and_files_are_one_each():
-    for i in range(3):
-        Path(f"{i}.csv").write_text(f"t\ntext {i}\n")
-    (report,) = lines(ok("ingest", "f.duckdb", "*.csv", "--name", "g", "--text=t", "--json"))
-    assert (report["source"], report["read"]) == ("g", 3)
-    reports = lines(ok("ingest", "f.duckdb", "0.csv", "1.csv", "--text", "t", "--json"))
-    assert [(r["source"], r["added"]) for r in reports] == [("0", 1), ("1", 1)]
 
 
 def test_columns_and_rows_are_taken_as_they_are_typed():

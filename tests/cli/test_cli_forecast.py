@@ -85,23 +85,6 @@ def test_what_another_mixture_alters(toy):
         assert ok("forecast", toy, *how, "--against", mixture("m.toml", weights)).endswith(said)
 
 
-def test_a_mixture_against_a_saved_run(toy):
-    old, new = {"a": 3.0, "b": 1.0}, mixture("new.toml", {"a": 3, "b": 1}, phase(6, "{ a = 0 }"))
-    with dp.Corpus(toy, read_only=True) as corpus:
-        sampler = corpus.sampler("pairs", mixture=old, batch_size=9, seed=5, run="r")
-        for _ in range(3):
-            next(sampler)
-        sampler.set_weights({"a": 9})
-        sampler.save()
-        how = ("forecast", toy, "--resume", "--run", "r", "--against")
-        found = json.loads(ok(*how, new, "--json"))
-        resumed = corpus.resume("r", mixture=new)
-        assert found["first_position"] == resumed.changed_from
-    assert found["first_step"] == 6
-    assert {row["start"] for row in found["shares"]} == {6}
-    assert found["shares"][0]["before"] == [0.9, 0.9]
-
-
 @pytest.mark.parametrize(
     ("apart", "bounds"),
     some([(True, {"epochs": 40}), ("negatives", {}), (False, {"epochs": 4}), (True, {})], less=1),

@@ -102,19 +102,6 @@ def test_a_run_of_many_sources_without_an_end_in_sight(corpus):
     assert len(printed.get().splitlines()) <= 32
 
 
-def test_tokens_go_on_as_they_were_counted_last(corpus):
-    sampler = corpus.sampler(batch_size=8)
-    sampler.move(80)
-    found = seen(sampler.save())
-    assert [of.tokens for of in found.sources] == [None] * 3
-    assert sum(of.samples for of in found.sources) == 80
-    sampler.metrics()
-    sampler.move(240)
-    found, metrics = seen(sampler.save()), sampler.metrics()
-    for of in found.sources:
-        assert of.tokens == pytest.approx(metrics[f"data/{of.name}/tokens"], rel=0.1)
-
-
 # ---- the page
 
 

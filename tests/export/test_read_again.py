@@ -11,7 +11,6 @@ from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.errors import SourceError
 
 SECTIONS = """
     SELECT record_id, list({'role': role, 'text': text} ORDER BY position) AS sections
@@ -143,19 +142,3 @@ def test_a_ready_negative_is_never_a_positive(tmp_path, seed):
             for batch in whole:
                 for slot in ("anchor", "positive", "negative"):
                     assert not any(text.startswith("negative") for text in batch[slot])
-
-
-def test_ready_negatives_come_from_every_way_to_say_it(tmp_path):
-    rows = [{"q": f"q{i}", "p": f"p{i}", "n1": f"n{i}", "n2": [f"m{i}", ""]} for i in range(4)]
-    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "d.yaml").write_text(
-        "d: {file_name: r.jsonl, anchor: q, positive: p, negative: [n1, n2]}\n"
-    )
-    wanted = {(f"q{i}", (f"p{i}",), (f"n{i}", f"m{i}")): 1 for i in range(4)}
-    with dp.Corpus(tmp_path / "d.duckdb") as corpus:
-        corpus.ingest_data_sets(tmp_path / "d.yaml", progress=False)
-        assert texts_in(corpus) == wanted
-        assert corpus.sql("SELECT defaults FROM sources").to_pylist() == [{"defaults": "ready"}]
-        (tmp_path / "e.yaml").write_text("e: {file_name: r.jsonl, text: q, negative: n1}\n")
-        with pytest.raises(SourceError, match="negative= needs anchor="):
-            corpus.ingest_data_sets(tmp_path / "e.yaml", progress=False)

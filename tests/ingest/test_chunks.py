@@ -89,26 +89,6 @@ def check(corpus, chunking):
     assert not any(map(any, solid.values()))
 
 
-def test_defaults_before_any_word_about_chunks(corpus):
-    words = " ".join(f"w{i}" for i in range(2_000))
-    corpus.ingest(records([*TEXTS, words]))
-    check(corpus, dp.Chunking())
-    spans = corpus.sql(
-        "SELECT kind, window_index, overlap, start_token, token_count FROM chunks "
-        "WHERE record_key = 13 AND overlap + window_index + token_count > 1 ORDER BY chunk_key"
-    ).to_pylist()
-    assert [tuple(span.values()) for span in spans] == [
-        ("window", 0, 64, 0, 1024),
-        ("window", 1, 64, 960, 1024),
-        ("window", 2, 64, 1920, 80),
-        ("summary", 0, 0, 0, 512),
-    ]
-    before = rows(corpus, "chunks")
-    assert corpus.chunk() == 0
-    assert corpus.chunk(dp.Chunking()) == 0
-    assert rows(corpus, "chunks") == before
-
-
 def test_ingest_and_chunk_give_the_same(tmp_path):
     path = tmp_path / "after.duckdb"
     with empty_corpus(path) as corpus:

@@ -115,19 +115,3 @@ def test_another_place_is_allowed_and_said(corpus, tmp_path):
     assert "may.csv (csv)" in note
     again = corpus.ingest(dp.CsvSource(tmp_path / "june.csv", anchor="q"), name="dump")
     assert not any("now, before" in note for note in again.notes)
-
-
-def test_a_folder_is_read_again_as_it_was(corpus, tmp_path):
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "one.txt").write_text("# Heading\n\ntext")
-    corpus.ingest(dp.TextFileSource(folder, titles="name"))
-    (folder / "two.txt").write_text("# Second\n\nmore")
-    for other in ({}, {"titles": "name", "by_heading": True}):
-        with pytest.raises(dp.SourceError, match="another mapping"):
-            corpus.ingest(dp.TextFileSource(folder, **other))
-    report = corpus.ingest(dp.TextFileSource(folder, titles="name"))
-    assert (report.added, report.skipped) == (1, 1)
-    assert "file name of 2 files" in report.notes[-1]
-    corpus.ingest(dp.TextFileSource(folder), remap=True)
-    assert texts(corpus) == ["Heading", "text", "Second", "more"]

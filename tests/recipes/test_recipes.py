@@ -207,18 +207,6 @@ def test_a_recipe_survives_json(recipe):
     assert from_dict(plain) == recipe
 
 
-def test_how_a_negative_is_chosen_is_a_word_or_a_table():
-    own = {"range_max": 4, "weight": "score"}
-    for by, written, mined in [
-        *((None, None, False), ("random", "random", False), ("bm25", "bm25", True)),
-        *((Mined(), {"bm25": {}}, True), (Mined("own", **own), {"own": own}, True)),
-    ]:
-        recipe = triplet(by=by)
-        assert to_dict(recipe).get("by") == written
-        assert recipe.mined is mined
-        assert hash(recipe) == hash(from_dict(to_dict(recipe)))
-
-
 @pytest.mark.parametrize(
     ("written", "selector"),
     [

@@ -1,6 +1,5 @@
 """Files of data sets: what they are read from, and all that is wrong with them at once."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -78,26 +77,6 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder):
         assert texts == {"Hi\n\nHo"}
 
 
-def test_every_form_of_file_is_read(folder):
-    (folder / "zipped.jsonl.gz").write_bytes(gzip.compress((folder / "lines.jsonl").read_bytes()))
-    files = {
-        "alpaca.json": ("output", 30),
-        "lines.jsonl": ("body", 20),
-        "rows.csv": ("body", 9),
-        "rows.parquet": ("body", 20),
-        "rows.arrow": ("body", 20),
-        "zipped.jsonl.gz": ("body", 20),
-    }
-    tables = {
-        f"set{i}": {"file_name": n, "text": of} for i, (n, (of, _)) in enumerate(files.items())
-    }
-    tables["lines"] = {"file_name": "plain.txt"}
-    (folder / "data.yaml").write_text(json.dumps(tables))  # which is YAML too
-    with dp.Corpus(folder / "corpus.duckdb") as corpus:
-        reports = corpus.ingest_data_sets(folder / "data.yaml", progress=False)
-        assert [report.added for report in reports.values()] == [*(n for _, n in files.values()), 3]
-
-
 # Keys of a data set whose other keys are right, and what is said about them.
 WRONG = [
     ({"convertor": "alpaca"}, r"unknown key 'convertor' \(did you mean 'converter'"),
@@ -172,31 +151,6 @@ def test_a_wrong_value_is_refused_with_data_set_key_and_value(folder):
             loaded(folder, written({"faq": {"file_name": "alpaca.json"} | table}))
         assert str(caught.value).startswith(f"{folder / 'data.yaml'}: data set 'faq': ")
         assert "\n" not in str(caught.value)
-
-
-def test_all_problems_of_a_file_are_said_at_once(folder):
-    (folder / "data.bin").write_text("x")
-    tables = {f"set{i}": {"file_name": "alpaca.json"} | t for i, (t, _) in enumerate(WRONG)}
-    several = {"file_name": "gone.csv", "sise": 3, "weight": -1, "size": -1, "split": "dev"}
-    with pytest.raises(SourceError) as caught:
-        loaded(folder, written(tables | {"bad": several, "a/b": {"file_name": "rows.csv"}}))
-    lines = str(caught.value).splitlines()
-    for line, number in zip(lines[:10], range(10), strict=True):
-        assert f"data set 'set{number}': " in line
-    assert lines[10:] == [f"… and {len(WRONG) + 5 + 1 - 10} more mistakes"]
-    with pytest.raises(SourceError) as caught:
-        loaded(folder, written({"bad": several, "a/b": {"file_name": "rows.csv"}}))
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 5 + 1
-    said = [line.split("data set 'bad': ")[1] for line in lines if "'bad'" in line]
-    assert [text.split("=")[0].split(" (")[0] for text in said] == [
-        "unknown key 'sise'",
-        "split",
-        "file_name",
-        "size",
-        "weight",
-    ]
-    assert "data set 'a/b': name: give up to 200 printable characters without '/'" in lines[-1]
 
 
 def test_every_line_is_a_record_and_blank_ones_are_counted(tmp_path):

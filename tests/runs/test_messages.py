@@ -121,19 +121,6 @@ def test_every_conversation_comes_once_an_epoch(corpus, size):
         assert sampler.epoch_length == told.num_rows
 
 
-def test_what_was_served_and_counted(corpus):
-    sampler = corpus.sampler("messages", batch_size=60, columns=["record_id", "source"])
-    rows = next(sampler).to_pylist()
-    served = sampler.served(0, 60)
-    assert served.column_names == ["step", "position", "source", "recipe", "record_id"]
-    assert served["record_id"].to_pylist() == [row["record_id"] for row in rows]
-    counts = Counter(row["source"] for row in rows)
-    tokens = sampler.metrics()["data/chat/tokens"]
-    assert tokens == 4 * counts["chat"]  # of the record's sections
-    assert sampler.text_columns == []
-    assert sampler.loss_by_source(next(sampler), [1.0] * 60).keys() == {"loss/chat", "loss/pairs"}
-
-
 def test_no_duplicates_compares_messages(corpus):
     same = json.dumps(conversation("the same", "twice"))
     chats = "record_key IN (SELECT record_key FROM live_records WHERE source = 'chat' LIMIT 9)"

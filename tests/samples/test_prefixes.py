@@ -3,7 +3,6 @@
 Prefix and text are no longer than a window: the text gives way.
 """
 
-import hashlib
 import itertools
 import json
 import math
@@ -138,17 +137,6 @@ def test_a_prefix_changes_nothing_else(corpus, run):
     assert counts_of(off) == counts_of(corpus.sampler(**run))
 
 
-def test_the_first_lines_never_change(corpus, golden):
-    set_source(corpus, VARIED)
-    set_source(corpus, NAMES, source=2)
-    columns = [f"{slot}_prefix" for slot in ("anchor", "positive", "negative")]
-    sampler = corpus.sampler(batch_size=50, columns=columns, preset="crate")
-    rows = [row for batch in itertools.islice(sampler, 20) for row in batch.to_pylist()]
-    lines = [" # ".join(line or "-" for line in row.values()) for row in rows]
-    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    golden("order/prefixes.txt", "\n".join([*lines[:20], f"0 to 999: sha256 {digest}"]) + "\n")
-
-
 def test_a_records_own_prefix_beats_that_of_its_source(corpus):
     set_source(corpus, Prefix(1.0, [[Field("of", "source")]]))
     give(
@@ -217,25 +205,6 @@ def test_columns_are_those_of_the_record(tmp_path):
     assert declared["three"]["lang"] == ["a b"]
     for text, values in shown.items():
         assert values == {f"{k}={v}" for k, every in declared[text].items() for v in every}
-
-
-def test_a_run_keeps_the_prefixes_of_its_version(tmp_path):
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 80) as corpus:
-        set_source(corpus, NAMES)
-        sampler = corpus.sampler(batch_size=16)
-        sampler.save()
-        expected = [sampler.batch_at(step).table for step in range(6)]
-        corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="more")
-        set_source(corpus, Prefix(1.0, [[Field("k", "v")]]))
-    with dp.resume(path) as sampler:
-        assert [next(sampler).table for _ in range(6)] == expected
-    with dp.Corpus(path) as corpus:
-        new = corpus.sampler(mixture={"toy": 1}, columns=["anchor"])
-        assert all(text.startswith("meta: k=v\n") for text in next(new)["anchor"])
-        set_source(corpus, None, version=1)
-    with pytest.raises(dp.StateMismatchError, match=r"prefixes \(saved: '\w+', now: None\)"):
-        dp.resume(path)
 
 
 def test_prefixes_can_be_turned_off(corpus):

@@ -9,7 +9,7 @@ from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.engine.work import Work
-from duckplets.errors import RecipeError, SamplerError, SplitError
+from duckplets.errors import RecipeError
 from duckplets.search import index
 from duckplets.search.analyzer_settings import Terms
 
@@ -191,16 +191,3 @@ def test_wrong_settings_are_refused():
     for settings, message in WRONG:
         with pytest.raises(RecipeError, match=re.escape(message)):
             Terms(**settings)
-
-
-def test_sources_and_splits_that_are_not_there_are_refused(tmp_path):
-    corpus = dp.Corpus(tmp_path / "c.duckdb")
-    ingest(corpus, named(20, 0), "news")
-    with pytest.raises(SplitError, match="duckplets split"):
-        index.refresh(corpus.database)
-    corpus.split(1, 0, 0)
-    with pytest.raises(SamplerError, match=r"'new' \(did you mean 'news'\?\)"):
-        index.refresh(corpus.database, source="new")
-    with pytest.raises(SplitError, match="split='trian'"):
-        index.refresh(corpus.database, split="trian")
-    assert index.refresh(corpus.database, split="test") == []

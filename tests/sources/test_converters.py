@@ -230,17 +230,6 @@ def test_any_name_of_a_column_and_any_type_can_be_set_aside(reader):
     assert json.loads(row["quarantined"]) == {name: kept for name, (*_, kept) in columns.items()}
 
 
-def test_large_and_small_turns_side_by_side(reader):
-    large = often(3_000_000, less=1_000_000)
-    rows = [
-        {"conversations": [{"from": "human", "value": "q" * n}, {"from": "gpt", "value": "é" * n}]}
-        for n in (1, large, 2, large // 3)
-    ]
-    found = read(MemorySource(rows, converter="sharegpt"), reader)
-    assert [len(row["sections"][1]["text"]) for row in found] == [1, large, 2, large // 3]
-    assert json.loads(found[1]["messages"])[0]["content"][0]["text"] == "q" * large
-
-
 # ---- ids
 
 

@@ -12,7 +12,7 @@ from source_rows import every_source, read, texts
 import duckplets as dp
 from duckplets.errors import SourceError
 from duckplets.sources.converters import registry
-from duckplets.sources.converters.registry import converter_names, register_converter
+from duckplets.sources.converters.registry import register_converter
 
 _each = pytest.mark.parametrize
 
@@ -32,23 +32,6 @@ def faq(row):
     if "context" in row:
         asked = f"Context: {row['context']}\n\nQuestion: {asked}"
     return {"messages": said(("user", asked), ("assistant", row["answer"]))}
-
-
-def test_a_function_of_ones_own(reader):
-    rows = [
-        {"question": "q", "answer": "a", "context": "c", "n": 1},
-        {"question": "é", "answer": "ü", "context": None, "n": 2},
-    ]
-    register_converter("faq", faq)
-    assert converter_names() == ("alpaca", "faq", "openai", "pair", "sharegpt")
-    first, second = read(dp.MemorySource(rows, converter="faq", id="n"), reader)
-    asked, reply = json.loads(first["messages"])
-    content = [{"type": "text", "text": "Context: c\n\nQuestion: q"}]
-    assert asked == {"role": "user", "content": content, "loss_weight": 0.0}
-    content = [{"type": "text", "text": "a"}]
-    assert reply == {"role": "assistant", "content": content, "loss_weight": 1.0}
-    assert [text for _, text in texts(second)] == ["é", "ü"]
-    assert (first["key"], second["key"]) == ("1", "2")
 
 
 def test_a_function_sees_the_same_row_in_every_format(tmp_path, reader):

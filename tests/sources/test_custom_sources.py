@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import often, thorough
 from source_rows import rows_in, untold
 
 import duckplets as dp
 from duckplets import MemorySource
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, row_batches
-from duckplets.sources.custom.indexed import IndexedSource
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
@@ -303,28 +301,3 @@ def test_a_mark_has_the_cursor_of_its_time_and_all_rows_before_it(reader, many_m
     assert [(mark["at"]["seen"], mark["rows"]) for mark in marks] == [
         *(([0, 1], 2), ([0, 1, 2, 3, 4], 5))
     ]
-
-
-@thorough
-def test_a_reading_goes_on_from_every_mark(reader, many_marks):
-    some_rows = PLAIN[: often(40, less=12)]
-    for source in (
-        Paged(some_rows, page=len(some_rows) // 4),
-        CustomSource(Paged(some_rows, page=len(some_rows) // 4), **OWN),
-        IndexedSource(some_rows, name="i"),
-        IndexedSource(some_rows, name="i", shuffle=False, **OWN),
-    ):
-        items = list(adapted(source).open(reader).batches)
-        whole = records_in(items)
-        marks = [item.cursor for item in items if isinstance(item, Mark)]
-        assert len(marks) >= 4
-        seen = 0
-        tried = marks[:: max(1, len(marks) // often(4, less=1))]
-        for item in items:
-            if isinstance(item, Mark) and item.cursor not in tried:
-                continue
-            if isinstance(item, Mark):
-                cursor = json.loads(json.dumps(item.cursor))
-                assert rows_of(source, reader, cursor) == whole[seen:]
-            else:
-                seen += item.num_rows

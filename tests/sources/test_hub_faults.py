@@ -1,6 +1,5 @@
 """What goes wrong on the way to a hub: what is tried again, and what each failure says."""
 
-import gc
 import importlib
 import logging
 import os
@@ -12,7 +11,7 @@ import time
 from email.utils import formatdate
 
 import pytest
-from effort import some, thorough
+from effort import some
 from hub_data import flat, items, jsonl, parquet, read, rows
 from hub_server import POOR, TOKEN, Hub
 from prebuilt import empty_corpus
@@ -189,38 +188,6 @@ def test_what_passes_is_tried_again_waiting_longer_each_time(hub):
         assert low <= waits[0] <= high
 
 
-@thorough
-@pytest.mark.parametrize("status", [500, 502, 504, 429])
-@pytest.mark.usefixtures("small_tables")
-def test_after_five_tries_it_gives_up_and_an_ingest_goes_on(hub, tmp_path, status):
-    def stored(corpus):
-        query = "SELECT record_key, record_id, content_hash FROM records ORDER BY record_key"
-        return corpus.sql(query).to_pylist()
-
-    with duckplets.Corpus(tmp_path / "whole.duckdb") as corpus:
-        expected = corpus.ingest(HubSource(LINE), name="d", progress=False)
-        records = stored(corpus)
-    says = "too many requests" if status == 429 else f"the hub answers with status {status}"
-    with duckplets.Corpus(tmp_path / "broken.duckdb") as corpus:
-        for _ in range(2):  # two failures in a row
-            hub.requests.clear()
-            hub.fail("kept/.*train-00001", times=5, status=status)
-            with pytest.raises(SourceError) as caught:
-                corpus.ingest(source()[0], name="d", progress=False)
-            assert str(caught.value).endswith(
-                f"train-00001.parquet of org/data cannot be read from {hub.url}: {says} (5 tries); "
-                f"running the same command again goes on where it stopped"
-            )
-            assert len(hub.asked("kept/.*train-00001")) == 5
-            assert corpus.sources().num_rows == 0
-        hub.requests.clear()
-        report = corpus.ingest(source()[0], name="d", progress=False)
-        assert (report.read, report.added) == (expected.read, expected.added)
-        assert report.reasons == expected.reasons
-        assert stored(corpus) == records
-    assert not hub.asked("kept/.*train-00000")
-
-
 def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub):
     big = jsonl(rows(300))
     hub.add("org/big", {"train.jsonl": big})
@@ -260,19 +227,6 @@ def test_rows_before_a_shard_that_fails_are_given(hub):
     before = [row for item in got if not isinstance(item, Mark) for row in flat(item)]
     assert last.cursor["rows"] == len(before) >= 150
     assert before + read(found, last.cursor) == read(found)
-
-
-@pytest.mark.usefixtures("small_tables")
-def test_closing_stops_the_download_behind(hub):
-    hub.add("org/big", {f"train-{i}.jsonl": jsonl(rows(1000, i)) for i in range(2)})
-    hub.fail("kept/.*train-1", times=5, status=500, headers={"Retry-After": "300"})
-    batches = items(HubSource("hf://org/big text=question"))
-    del batches
-    gc.collect()
-    deadline = time.monotonic() + 10
-    while any("duckplets-hub" in thread.name for thread in threading.enumerate()):
-        assert time.monotonic() < deadline, "a thread waits on"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("asked", some(["train-0", "train-1"], less=1))

@@ -25,7 +25,7 @@ import duckplets as dp
 from duckplets.base import object_store as stores
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint, ingest
-from duckplets.sources import paths, row_batches
+from duckplets.sources import row_batches
 
 pytest.importorskip("boto3")
 
@@ -332,20 +332,3 @@ def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path):
         result = cli("ingest", tmp_path / "c.duckdb", address, "--text", "t", "--format", "csv")
         assert result.exit_code
         assert SECRET not in result.output
-
-
-@thorough
-@pytest.mark.parametrize("make", some(SOURCES, less=3))
-def test_workers_read_objects_as_one_process_does(make, proxy, tmp_path, monkeypatch):
-    """They bring them to their own cache, of the content that was listed, and no other."""
-    monkeypatch.setattr(paths, "AT_ONCE", 1)  # byte: an object is a part
-    source, kept = make(f"s3://{BUCKET}"), {}
-    for name, engine in (("alone", None), ("engine", Shuffled())):
-        with dp.Corpus(tmp_path / f"{name}.duckdb") as corpus:
-            report = corpus.ingest(source, engine=engine)
-            found = corpus.sql("SELECT * FROM sections ORDER BY ALL")
-            kept[name] = found, report.added, report.notes
-    assert kept["alone"] == kept["engine"]
-    assert isinstance(engine, Shuffled)
-    assert len(engine.labels) == 2
-    assert all(label.startswith(f"s3://{BUCKET}/") for label in engine.labels)

@@ -108,21 +108,6 @@ def test_numbers_and_nested_values_become_text_where_their_json_is_asked_for(rea
     assert dict(rows[0]["meta"]) == {"s": '{"a":1}'}
 
 
-def test_trust_and_id_columns(reader):
-    records = [
-        {"t": "x", "w": "0.25", "i": 7},
-        {"t": "x", "w": 1.5, "i": "b"},
-        {"t": "x", "w": "high", "i": "c"},
-        {"t": "x", "w": None, "i": "d"},
-        {"t": "x", "w": 1, "i": " "},
-    ]
-    rows = read(MemorySource(records, text="t", trust="w", id="i"), reader)
-    assert [row["skip"] for row in rows] == [
-        None, "trust outside 0..1", "trust outside 0..1", None, "no id"
-    ]  # fmt: skip
-    assert (rows[0]["trust"], rows[0]["key"], rows[3]["trust"]) == (0.25, "7", None)
-
-
 MAPPING_FAULTS = [
     ({"anchor": "t", "text": "b"}, "text= is for rows of one text"),
     ({"positive": "b"}, "positive= needs anchor="),

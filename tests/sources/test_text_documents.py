@@ -404,14 +404,6 @@ def test_what_a_folder_says_of_itself(dated, reader):
     assert row["key"] == "other.md"
 
 
-def test_many_files_come_in_order(tmp_path, reader):
-    wanted = [f"text {i}" for i in range(often(2_500, less=300))]
-    for i, text in enumerate(wanted):
-        (tmp_path / f"{i:05}.txt").write_text(text)
-    rows = read(dp.TextFileSource(tmp_path), reader)
-    assert [text for row in rows for role, text in texts(row) if role == "context"] == wanted
-
-
 FAULTS = [
     ({"folder": "none"}, "none does not exist"),
     ({"folder": "texts", "titles": "stem"}, "titles='stem': give 'heading' or 'name'"),

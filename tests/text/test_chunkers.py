@@ -1,10 +1,8 @@
 """Chunkers: spans that a function gives, checked, and cut as windows where they are too long."""
 
-import dataclasses
 import itertools
 import json
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli, error, ok
@@ -46,10 +44,6 @@ def cut(texts, chunking):
     names = ("section", "summary", "window_index", "overlap", "start", "length")
     columns = [getattr(found, name).tolist() for name in (*names, "start_token", "token_count")]
     return list(zip(*columns, strict=True))
-
-
-def given_by(*rows):
-    return Chunking(chunker=register_chunker("mine", lambda _: rows))
 
 
 # ---- settings
@@ -134,21 +128,6 @@ def test_nonsense_and_errors_of_the_function_are_told_with_their_place():
     with pytest.raises(ChunkingError, match=r"'mine', text 0: failed with ZeroDiv") as error:
         cut(["some"], Chunking(chunker="mine"))
     assert error.value.__cause__ is not None
-
-
-def test_what_is_given_is_kept_as_it_is():
-    """White space around it too, a part of a word, a list, NumPy's numbers."""
-    mine = given_by((0, 5), [np.int64(3), np.int32(28), "window"], (4, 13, "summary"))
-    assert cut([WHOLE, " \n", ""], mine) == [
-        (0, False, 0, 0, 0, 5, 0, 2),
-        (0, False, 1, 0, 3, 25, 1, 4),
-        (0, True, 0, 0, 4, 9, 1, 2),
-    ]
-    long = given_by((0, 7), (4, 28), (0, 28, "summary"))
-    long = dataclasses.replace(long, max_tokens=3)
-    assert (0, True, 0, 0, 0, 14, 0, 3) in cut([WHOLE], long)
-    twin = given_by((0, 5), (5, 28), (0, 5, "summary"))
-    assert [row[1] for row in cut([WHOLE], twin)] == [False, False]
 
 
 # ---- any spans of any texts, against a scan of characters

@@ -3,7 +3,6 @@
 import pickle
 from collections import Counter
 from itertools import chain, islice
-from math import ceil, log2
 
 import numpy as np
 import pytest
@@ -90,16 +89,6 @@ def test_the_arrays_of_a_batch_tell_texts_apart(shards):
         assert (np.diff(positions, axis=1)[~fresh[:, 1:] & (mask[:, 1:] == 1)] == 1).all()
         assert ((mask == 0) == (documents == -1)).all()
         assert (ids[mask == 0] == PAD).all()
-
-
-def test_sources_are_dealt_within_the_bound_at_every_prefix(folder):
-    weights, draws = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}, np.arange(1, 50_001)
-    how = {"pack": True, "seq_length": 24, "batch_size": 100, "seed": 3}
-    run = dp.TokenShards(folder).sampler(mixture=weights, **how)
-    sources = np.array(run.served(0, len(draws))["source"].to_pylist())
-    for name, weight in weights.items():
-        off = np.abs(np.cumsum(sources == name) - draws * weight)
-        assert off.max() < ceil(log2(3)) + 1
 
 
 @pytest.mark.parametrize("pack", [True, False])
