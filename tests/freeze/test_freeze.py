@@ -105,10 +105,19 @@ def digests(tables, groups):
     return found
 
 
-@pytest.mark.parametrize("name", some(RUNS, less=7))
+def tables(sampler, told):
+    """Yield the tables of a run's batches, with weights set before steps."""
+    for batch in sampler:
+        yield batch.table
+        if sampler.step in told:
+            sampler.set_weights(told[sampler.step])
+
+
+@pytest.mark.parametrize("name", some(RUNS, less=9))
 def test_samples_stay(name, opened, frozen):
     run = {"batch_size": 250, **RUNS[name]}
     of = opened(run.pop("of", "toy"))
+    position, told = (run.pop(what, None) for what in ("position", "told"))
     if isinstance(of, dp.TokenShards):
         run |= {"batch_size": 50, "seq_length": 24}
         arrays = ["input_ids", "attention_mask", "position_ids", "document_ids"]
@@ -119,7 +128,9 @@ def test_samples_stay(name, opened, frozen):
         groups = groups_of(run.get("kind", "triplets"), run.get("negatives", 1), more)
         run["columns"] = [column for names in groups.values() for column in names]
     with closing(of.sampler(**run)) as sampler:
-        frozen("runs", name, digests((batch.table for batch in sampler), groups))
+        if position:
+            sampler.move(position)
+        frozen("runs", name, digests(tables(sampler, told or {}), groups))
 
 
 # ---- what ingests make

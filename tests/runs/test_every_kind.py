@@ -34,8 +34,8 @@ def opened(tmp_path_factory):
 def run_of(name):
     """Return the corpus of a kind of run, and its arguments."""
     run = {"prefetch": 0, **RUNS[name], "batch_size": TOTAL}
-    for ranks in ("rank", "world_size"):
-        run.pop(ranks, None)
+    for other in ("rank", "world_size", "position", "told"):
+        run.pop(other, None)
     if run.get("of") == "tokens":
         run["seq_length"] = 24
     if vectors := run.pop("more", None):
