@@ -142,6 +142,12 @@ def pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
     prebuilt.keep_pools(monkeypatch)
 
 
+@pytest.fixture(autouse=True)
+def _pools_once(request: pytest.FixtureRequest) -> None:
+    if request.path.parent.name in ("runs", "samples"):
+        request.getfixturevalue("pools_once")
+
+
 @pytest.fixture(scope="session")
 def new_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """An empty file of every kind.

@@ -107,13 +107,6 @@ def test_numbers_are_tensors_and_all_else_lists(corpus_path):
     batch["weight"].mul_(2)  # its memory is its own
 
 
-@pytest.mark.parametrize("kind", ["pairs", "texts"])
-def test_all_kinds(corpus_path, kind):
-    with dp.Corpus(corpus_path, read_only=True) as corpus:
-        expected = [{**b.to_pydict(), "step": b.step} for b in corpus.sampler(kind, steps=3)]
-    assert plain(loader(SamplerDataset(corpus_path, kind, steps=3), often(2, less=1))) == expected
-
-
 # ---- ranks
 
 
@@ -238,20 +231,6 @@ def test_metrics_are_those_of_one_process(corpus_path, workers):
         with pytest.raises(dp.SamplerError, match="give the step"):
             dataset.metrics()
     pickle.loads(pickle.dumps(dataset))
-
-
-def test_losses_are_averaged_by_source(corpus_path):
-    dataset = SamplerDataset(corpus_path, **COMMON, rank=1, world_size=2)
-    batch = next(iter(loader(dataset, 1)))
-    losses = torch.arange(16, dtype=torch.float32)
-    found = dataset.loss_by_source(batch, losses)
-    for name in ("one", "two"):
-        own = [i for i, source in enumerate(batch["source"]) if source == name]
-        assert found[f"loss/{name}"] == pytest.approx(sum(own) / len(own))
-    with pytest.raises(dp.SamplerError, match="one number a sample"):
-        dataset.loss_by_source(batch, losses[:3])
-    with pytest.raises(dp.SamplerError, match="the column 'source'"):
-        dataset.loss_by_source({"anchor": []}, losses)
 
 
 @pytest.mark.parametrize("workers", some([2, 0], less=1))

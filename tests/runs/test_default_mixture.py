@@ -15,8 +15,6 @@ from prebuilt import copying, prebuilt
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 TITLE = dp.TripletRecipe("title", ANCHOR, CONTEXT, CONTEXT)
 WORDS = " ".join(f"word{i}" for i in range(60))

@@ -15,8 +15,6 @@ from prebuilt import prebuilt
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ROLES = {"anchor_context": 0.75, "anchor_anchor": 0.25}
 DATED = {
     "anchor_context_other_date": 0.30,

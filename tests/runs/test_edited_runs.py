@@ -14,8 +14,6 @@ from prebuilt import copied
 import duckplets as dp
 from duckplets.runs import state
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
 

@@ -14,8 +14,6 @@ from prebuilt import copied
 import duckplets as dp
 from duckplets.testing import assert_resumes_everywhere
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 STEPS, TOTAL = often(6, less=4), 12
 NAMES = [
     *("negatives_4", "no_duplicates", "half_bm25", "labelled", "messages", "vectors"),

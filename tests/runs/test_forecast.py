@@ -16,9 +16,6 @@ from prebuilt import reading, toy_corpus
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
-
 corpus = reading(toy_corpus, 60, sources=("a", "b", "c"))
 
 

@@ -9,8 +9,6 @@ from prebuilt import prebuilt, reading
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 SIZE = 120
 GRADES = f"{SIZE} pairs have grades; give the least grade that counts as positive"

@@ -15,8 +15,6 @@ from duckplets.base.columns import shaped_type
 from duckplets.runs.messages import shape_of
 from duckplets.testing import toy_corpus
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 INSERT = """
     INSERT INTO conversations (record_key, messages, rejected_messages, has_tools)
     SELECT record_key, messages, rejected_messages, FALSE FROM told

@@ -18,9 +18,6 @@ from prebuilt import copying, reading, toy_corpus
 import duckplets as dp
 from duckplets.runs.state import reset
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
-
 corpus = reading(toy_corpus, 150, sources=("a", "b", "c"))
 
 

@@ -15,8 +15,6 @@ import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.errors import DamagedFileError
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 OPEN = dp.TripletRecipe("open", **CASES["plain"]["recipe"])
 OTHER = dp.TripletRecipe("other", **CASES["any"]["recipe"])
 RANDOM = replace(OPEN, by="random")

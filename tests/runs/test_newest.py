@@ -21,8 +21,6 @@ import duckplets as dp
 from duckplets.testing import toy_records
 from duckplets.vectors.store import VectorStore
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 BACK = dp.TripletRecipe(
     "back", dp.role("context"), dp.role("anchor"), dp.role("anchor"), weight=0.5

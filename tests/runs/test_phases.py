@@ -13,8 +13,6 @@ from prebuilt import copying, reading
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ROWS = {"a": 37, "b": 50, "c": 8}
 TITLE = dp.TextRecipe("title", dp.role("anchor"))
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))

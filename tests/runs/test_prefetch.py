@@ -12,8 +12,6 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 LAST = often(59, less=35)  # step
 
 

@@ -14,8 +14,6 @@ from prebuilt import reading
 import duckplets as dp
 from duckplets.samples.plan import PartPlanner
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 TOTAL = 24
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 PHASED = dp.Mixture(

@@ -13,9 +13,6 @@ import duckplets as dp
 from duckplets import testing
 from duckplets.testing import toy_records
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
-
 corpus = reading(toy_corpus, 150, sources=("a", "b"))
 own = copying(toy_corpus, 60)
 

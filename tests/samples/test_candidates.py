@@ -18,8 +18,6 @@ from mined_corpora import (
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ONE = {"s0": 1}  # draw from source s0 alone
 
 

@@ -16,8 +16,6 @@ from prebuilt import kept, reading
 import duckplets as dp
 from duckplets.testing import assert_resumes_everywhere
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 PLAIN = dp.TripletRecipe("plain", ANCHOR, CONTEXT, CONTEXT)
 BACK = dp.TripletRecipe("back", CONTEXT, ANCHOR, ANCHOR, weight=0.5)

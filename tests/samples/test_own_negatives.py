@@ -19,8 +19,6 @@ from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import default_recipes
 from duckplets.sources.rows import ROW_SCHEMA, Rows
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT, REJECTED = (dp.role(role) for role in ("anchor", "context", "rejected"))
 CHOSEN = dp.TripletRecipe("chosen_rejected", ANCHOR, CONTEXT, REJECTED, strategy="same_record")
 READY, _ = default_recipes("ready")

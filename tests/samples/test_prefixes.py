@@ -21,8 +21,6 @@ import duckplets as dp
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.text.prefix import Field, Prefix
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 NAMES = Prefix.from_columns("source, date, topic")
 
 

@@ -12,8 +12,6 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 
 

@@ -14,8 +14,6 @@ import duckplets as dp
 from duckplets.mining.store import named_pool
 from duckplets.pools.read import PoolReader
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 
 
