@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from damaged import FORMS, tried
 from effort import THOROUGH, often, some, thorough
 from source_rows import every_source, read, texts
 
@@ -317,3 +318,24 @@ def test_a_text_of_many_megabytes(tmp_path, reader, kind):
     rows = read(source, reader)
     assert [len(row["sections"][1]["text"]) for row in rows] == [5, len(HUGE), 5]
     assert rows[1]["sections"][1]["text"] == HUGE
+
+
+# ---- files damaged at random: rows or a typed error, never a foreign one, never a dead process
+
+
+# Cases that once failed: metadata at which PyArrow ends the process when asked for a column's.
+FAILED = ["parquet:123:124", "parquet:361:362", "parquet:556:557"]
+DEFAULT = [f"{form}:0:1" for form in FORMS]
+
+
+@thorough
+def test_some_damaged_files():
+    assert tried(*DEFAULT, *some(FAILED, less=1)) == []
+
+
+@pytest.mark.skipif(not THOROUGH, reason="500 cases of each form take some minutes")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("form", FORMS)
+def test_many_damaged_files(form):
+    parts = [f"{form}:{first}:{first + 250}" for first in range(0, 500, 250)]
+    assert [wrong for part in parts for wrong in tried(part)] == []
