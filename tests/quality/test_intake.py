@@ -266,7 +266,6 @@ WRONG = [
     ({"where": "read_text('x') = ''"}, "read_text"),
     ({"where": 5}, "give a condition in SQL"),
     ({"size_mb": -1}, "size_mb=-1: give a number of 10^6 bytes"),
-    ({"size_mb": True}, "size_mb=True: give a number"),
     ({"limit": 1.5}, "limit=1.5: give a whole number"),
     ({"quality": "generel"}, "general"),
     ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),

@@ -61,19 +61,14 @@ WRONG = [
 NEAR = near_date(1)
 WRONG_TRIPLETS = [
     ({"name": ""}, "up to 200"),
-    ({"name": "x" * 201}, "up to 200 printable"),
     ({"name": "a/b"}, "'a/b'.*without '/'"),
-    ({"name": "a\nb"}, "printable"),
-    ({"name": None}, "printable"),
     ({"anchor": "anchor"}, "'pairs': anchor='anchor': give a selector such as"),
     ({"anchor": NEAR}, "anchor: near_date"),
     ({"strategy": "other_recrod"}, "did you mean 'other_record'"),
-    ({"strategy": None}, "strategy=None: give 'other_record', "),
     ({"strategy": "wrong_article"}, "mean 'other_record', as the crate's wrong_article"),
     ({"strategy": "WrongPublicationDate"}, "did you mean 'other_date'"),
     ({"strategy": "QuestionAnswerMismatch"}, "did you mean 'question_answer_mismatch'"),
     ({"by": "a/b"}, "by='a/b': give up to 64 printable characters"),
-    ({"by": 3}, "by=3: give up to 64 .*, Mined.…. or None"),
     ({"negatives_from": "corpus"}, "negatives_from='corpus': give 'source' or 'split'"),
     ({"negatives_from": "split", "strategy": "same_record"}, "those of the anchor's own record"),
     ({"negatives_from": "split", "negative": NEAR}, "its date names, of the anchor's source"),
@@ -85,15 +80,12 @@ WRONG_TRIPLETS = [
     ({"negative": NEAR, "by": "bm25"}, "near_date negative is the one record"),
     ({"weight": -0.1}, "'pairs': weight.*-0.1"),
     ({"weight": float("nan")}, "weight.*nan"),
-    ({"weight": True}, "weight.*True"),
-    ({"weight": 10**400}, "weight"),
     ({"instruction": 1}, "instruction=1: give text or None"),
     ({"share": "anchor"}, "share='anchor': give 'anchors' or None .did you mean"),
     ({"per": "chunks"}, "per=.*did you mean 'chunk'"),
     ({"allow_same_anchor_positive": 1}, "positive=1: give True or False"),
     ({"sources": "faq"}, "sources='faq': give a list of names"),
     ({"sources": ()}, "sources=..: give names"),
-    ({"sources": ("faq", 1)}, "sources.1.=1: give text"),
 ]
 WRONG += [(partial(triplet, **given), why) for given, why in WRONG_TRIPLETS]
 

@@ -188,8 +188,6 @@ FAULTS = [
     ({"rows": Frame(RECORDS)}, "of a data frame give get=lambda i: frame.iloc[i].to_dict(), size="),
     ({"get": 5, "size": 5}, "get=5 is no function"),
     ({"get": print}, "size=None: say how many records get() can return"),
-    ({"get": print, "size": -1}, "size=-1: say how many"),
-    ({"rows": RECORDS, "seed": 1.5}, "seed=1.5: give a whole number"),
     ({"rows": RECORDS, "threads": 0}, "threads=0: give from 1 to 256"),
     ({"rows": RECORDS, "trust": 2}, "trust=2: give a number from 0 to 1"),
     ({"rows": RECORDS, "name": ""}, "IndexedSource: name='': give a text"),
