@@ -2,7 +2,6 @@
 
 import re
 import time
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -14,9 +13,6 @@ from sqlglot import exp
 from duckplets.errors import RecipeError
 from duckplets.recipes.condition_rules import COLUMNS, FUNCTIONS
 from duckplets.recipes.conditions import pair_condition, where_condition
-
-if TYPE_CHECKING:
-    pass
 
 ROWS = """
 CREATE TABLE slot AS SELECT * FROM (VALUES

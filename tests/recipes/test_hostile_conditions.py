@@ -5,7 +5,6 @@ import resource
 import time
 from collections import Counter
 from itertools import product
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -13,9 +12,6 @@ from effort import often
 
 from duckplets.errors import RecipeError
 from duckplets.recipes.conditions import pair_condition, where_condition
-
-if TYPE_CHECKING:
-    pass
 
 ROWS = """
 CREATE TABLE slot AS SELECT

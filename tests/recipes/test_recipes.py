@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from effort import often
@@ -25,9 +24,6 @@ from duckplets.recipes.recipes import (
     role,
     sql,
 )
-
-if TYPE_CHECKING:
-    pass
 
 ANCHOR, CONTEXT = role("anchor"), role("context")
 

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import pickle
 import sys
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,6 @@ from duckplets.text import chunkers
 from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows, windows_of
-
-if TYPE_CHECKING:
-    pass
 
 NAMES = [field.name for field in dataclasses.fields(duckplets.text.windows.Windows)]
 Row = tuple[int, bool, int, int, int, int, int, int]

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from fractions import Fraction
-from itertools import islice
 from math import ceil, log2
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import pytest
 from effort import often
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prebuilt import toy_corpus
-from tokenizer_files import byte_level
 
 import duckplets as dp
 from duckplets.errors import DamagedFileError
@@ -190,51 +187,3 @@ def test_counts_are_as_near_to_shares_as_for_texts(seed):
     whole = Counter(leaf % 3 for leaf, _ in found)
     for source, name in enumerate(NAMES):
         assert abs(whole[source] / 24_000 - weights[name]) < 0.002
-
-
-# ---- a corpus serves its texts as rows of tokens, through shards of its own making
-
-
-pytest.importorskip("tokenizers")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    path = tmp_path_factory.mktemp("texts") / "toy.duckdb"
-    toy_corpus(path, 118, sources=("one", "two")).close()
-    with dp.Corpus(path, read_only=True) as corpus:
-        yield corpus
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return byte_level(tmp_path_factory.mktemp("tokenizer") / "tokenizer.json")
-
-
-def test_rows_are_those_of_the_folder_it_makes(corpus, tokenizer):
-    how = {"seq_length": 20, "pack": True, "batch_size": 5, "seed": 3}
-    with pytest.raises(dp.SamplerError, match="eos"):  # this tokenizer has no end of text
-        corpus.sampler("texts", tokenizer=tokenizer, **how)
-    run = corpus.token_sampler(tokenizer, **how, eos=None)
-    found = [batch["input_ids"].tolist() for batch in islice(run, 9)]
-    (folder,) = corpus.path.parent.glob("toy.shards-v*-train-????????")
-    before = (folder / "manifest.json").stat().st_mtime_ns
-    with dp.TokenShards(folder) as shards:
-        other = shards.sampler(**how, eos=None)
-        assert [batch["input_ids"].tolist() for batch in islice(other, 9)] == found
-    run.save()
-    assert dp.resume(folder).step == 9
-    rows = corpus.sampler("texts", tokenizer=tokenizer, seq_length=20)
-    assert next(rows)["input_ids"].shape == (128, 20)
-    assert (folder / "manifest.json").stat().st_mtime_ns == before
-
-
-def test_what_is_of_texts_only_is_refused(corpus, tokenizer):
-    with pytest.raises(dp.SamplerError, match="tokenizer="):
-        corpus.sampler("texts", pack=True)
-    with pytest.raises(dp.SamplerError, match="kind='triplets'"):
-        corpus.sampler(tokenizer=tokenizer)
-    with pytest.raises(dp.SamplerError, match="no_duplicates=True"):
-        corpus.sampler("texts", tokenizer=tokenizer, no_duplicates=True)
-    with pytest.raises(dp.ChunkingError, match="No such file"):
-        corpus.sampler("texts", tokenizer="nowhere.json")
