@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -177,9 +176,6 @@ class Child:
                 return self.told
             self.told.append(line.strip())
         raise AssertionError(f"the nursery is gone after {self.told}")
-
-
-Start = Callable[..., Child]
 
 
 @pytest.fixture(scope="module")
