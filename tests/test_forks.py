@@ -180,5 +180,5 @@ def test_in_a_small_process(path):
         assert told.startswith("." * (3 + len(METHODS)))
     else:
         one = test_a_forked_child_reads_rightly_or_says_why_not.__name__
-        code = f"from test_forks import *; {one}(Path({str(path)!r}), True)"
+        code = f"from test_forks import *; {one}({str(path)!r}, True)"
         said("-W", "ignore::DeprecationWarning", "-c", code)
