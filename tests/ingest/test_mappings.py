@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from effort import often
 from prebuilt import empty_corpus
-from source_rows import read, sections_of
+from source_rows import read
+from source_rows import texts as sections_of
 
 import duckplets as dp
 from duckplets.sources.by_path import given_source, source_of
@@ -266,6 +267,6 @@ def test_data_is_ingested_by_its_columns_and_taken_by_others(corpus, reader):
     with pytest.raises(dp.SourceError, match="no column 'titel'"):
         corpus.ingest(Stream(), anchor="titel")
     corpus.split(1.0, 0.0, 0.0)
-    with corpus.sampler("sections_of", batch_size=2) as sampler:
+    with corpus.sampler("texts", batch_size=2) as sampler:
         for given in (corpus.sql("SELECT record_id AS x FROM records"), next(sampler)):
             assert pa.RecordBatchReader.from_stream(given).read_all().num_rows == len(given)
