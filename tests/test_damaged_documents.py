@@ -25,10 +25,7 @@ from duckplets.search import index
 from duckplets.sources.rows import cursor_of
 
 MOST_SECONDS = 20.0  # of one case, on a machine under load
-KEPT = {
-    "data sets in TOML": (172, 1384),
-    "hub": (65, 1118),
-}  # seeds by name
+KEPT = {"data sets in TOML": (172, 1384), "hub": (65, 1118)}  # seeds by name
 
 
 def attempts(name, less):

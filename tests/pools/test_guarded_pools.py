@@ -4,15 +4,7 @@ from itertools import product
 
 import pytest
 from effort import some
-from mined_corpora import (
-    ANCHOR,
-    CASES,
-    CONTEXT,
-    guarded_corpus,
-    hash_texts,
-    rules_of,
-    write_mining,
-)
+from mined_corpora import ANCHOR, CASES, CONTEXT, guarded_corpus, hash_texts, rules_of, write_mining
 
 import duckplets as dp
 from duckplets.pools.compile import compile_pool

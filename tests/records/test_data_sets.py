@@ -96,16 +96,10 @@ WRONG = [
     ({"file_name": None}, "give file_name or hf_hub_url; neither is given"),
     ({"hf_hub_url": "org/name"}, "give file_name or hf_hub_url; both are given"),
     ({"hf_hub_url": "name", "file_name": None}, "hf_hub_url='name': write org/name or"),
-    (
-        {"hf_hub_url": "o/n", "file_name": None, "format": "csv"},
-        "format='csv' is for files",
-    ),
+    ({"hf_hub_url": "o/n", "file_name": None, "format": "csv"}, "format='csv' is for files"),
     ({"hf_hub_url": "o/n", "file_name": None, "split": 3}, "split=3: give the name"),
     ({"encoding": "klingon"}, "encoding='klingon': no text encoding that Python"),
-    (
-        {"delimiter": ";"},
-        "delimiter=';': is for csv files, and these are json",
-    ),
+    ({"delimiter": ";"}, "delimiter=';': is for csv files, and these are json"),
     ({"file_name": "rows.csv", "quote": "ab"}, "quote='ab': give one character"),
     (
         {"file_name": "rows.parquet", "encoding": "latin-1"},

@@ -61,10 +61,7 @@ class Parsed(HTMLParser):
             self._open.append(tag)
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(tag)
-        opened = {
-            "script": (self.scripts, ""),
-            "table": (self.tables, []),
-        }
+        opened = {"script": (self.scripts, ""), "table": (self.tables, [])}
         if self.tables:
             opened["tr"] = self.tables[-1], []
         if tag in ("td", "th"):

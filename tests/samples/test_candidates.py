@@ -7,14 +7,7 @@ from itertools import pairwise
 import pytest
 from corpora import negative_slots, samples
 from effort import often, some
-from mined_corpora import (
-    CASES,
-    guarded_corpus,
-    pieces_of,
-    rules_of,
-    some_candidates,
-    write_mining,
-)
+from mined_corpora import CASES, guarded_corpus, pieces_of, rules_of, some_candidates, write_mining
 
 import duckplets as dp
 

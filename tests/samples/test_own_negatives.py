@@ -98,8 +98,7 @@ pairs = reading(windowed)
 
 
 @pytest.mark.parametrize(
-    ("per", "negatives"),
-    some([("record", 1), ("record", 2), ("chunk", 1), ("chunk", 2)], less=2),
+    ("per", "negatives"), some([("record", 1), ("record", 2), ("chunk", 1), ("chunk", 2)], less=2)
 )
 def test_negatives_are_legal_texts_of_the_anchors_own_record(pairs, per, negatives):
     rows = pairs.sql(

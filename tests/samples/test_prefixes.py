@@ -296,8 +296,7 @@ def test_prefix_and_text_are_no_longer_than_a_window(words, most):
 
 
 @pytest.mark.parametrize(
-    ("make", "most"),
-    some(itertools.product([word_level, lossy, byte_level], [3, 12, 40]), less=2),
+    ("make", "most"), some(itertools.product([word_level, lossy, byte_level], [3, 12, 40]), less=2)
 )
 def test_with_a_tokenizer_file_too(words, tmp_path, make, most):
     path = make(tmp_path / "tokenizer.json")

@@ -63,12 +63,7 @@ def rows(first, count=40):
 @cache
 def objects():
     """Two files of every form, with others that are none."""
-    found = {
-        "csv/_SUCCESS": b"",
-        "csv/": b"",
-        "csv/.part": b"x",
-        "empty.csv": b"",
-    }
+    found = {"csv/_SUCCESS": b"", "csv/": b"", "csv/.part": b"x", "empty.csv": b""}
     for number, first in enumerate((0, 40)):
         of, stem = rows(first), f"part-{number}"
         table = pa.Table.from_pylist(of)

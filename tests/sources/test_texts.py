@@ -30,12 +30,7 @@ from duckplets.errors import SourceError
 from duckplets.ingest.outcome_counts import ONE_ANCHOR
 from duckplets.sources.row_mapper import RowMapper
 
-MAPPING = {
-    "anchor": ["a", "b"],
-    "positive": ["c", "d"],
-    "context": "e",
-    "negative": ["f", "g"],
-}
+MAPPING = {"anchor": ["a", "b"], "positive": ["c", "d"], "context": "e", "negative": ["f", "g"]}
 COLUMNS = "abcdefg"
 DAY = datetime.date(2024, 2, 3)
 WORDS = ["", " ", "x", "5", "[]", "{}", "true", "null", '["a"]', "[Note] y", "é\u2028", "-1"]

@@ -8,16 +8,7 @@ import pyarrow as pa
 import pytest
 from effort import often, some, thorough
 from prebuilt import prebuilt, toy_corpus
-from text_vectors import (
-    DIMENSION,
-    SHARED,
-    Oracle,
-    filled,
-    texts_of,
-    vector,
-    vectors,
-    windowed,
-)
+from text_vectors import DIMENSION, SHARED, Oracle, filled, texts_of, vector, vectors, windowed
 
 import duckplets as dp
 from duckplets.artifacts import read_ahead
