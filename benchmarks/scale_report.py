@@ -247,14 +247,16 @@ def larger(_: Model) -> str:
     slow = found("delayed_disk")
     return "\n\n".join(
         [
-            _larger("larger_than_memory"),
-            _larger("larger_in_place"),
+            *map(_larger, LARGER),
             f"On a file system that answers each read after {slow['delay_ms']:g} ms (FUSE, "
             f"delayed_disk.json) {slow['touched']:,.0f} pages a second came by touching them, "
             f"{slow['read']:,.0f} by reading one after the other, {slow['read_ahead']:,.0f} by "
             f"reading ahead.",
         ]
     )
+
+
+LARGER = ("larger_than_memory",)
 
 
 def _larger(name: str) -> str:

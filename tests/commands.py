@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from duckplets.cli import app
 
 # A runner makes the command anew for every call, from all signatures: half of what a call costs.
-testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
+testing._get_command = cache(testing._get_command)
 
 # What a run says of itself when a command opens it.
 DESCRIPTION = re.compile(

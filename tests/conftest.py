@@ -142,6 +142,13 @@ def pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
     prebuilt.keep_pools(monkeypatch)
 
 
+@pytest.fixture(autouse=True)
+def _pools_once(request: pytest.FixtureRequest) -> None:
+    changing = ("test_later_minings", "test_batch_keys", "test_near_apart", "test_labelled_pairs")
+    if request.path.parent.name in ("runs", "samples") and request.path.stem not in changing:
+        request.getfixturevalue("pools_once")
+
+
 @pytest.fixture(scope="session")
 def new_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """An empty file of every kind.
@@ -173,7 +180,7 @@ def _readers_share_an_instance() -> Iterator[None]:
     To make an instance takes DuckDB 15 ms, a seventh of a small ingest.
     """
     kept: dict[tuple[Any, ...], Database] = {}
-    made = Database.reader.__func__  # type: ignore[attr-defined]
+    made = Database.reader.__func__
 
     def reader(cls: type[Database], memory_limit: str | None = None) -> Database:
         which = (os.getpid(), os.getcwd(), memory_limit)

@@ -204,7 +204,6 @@ PHASED = dp.Mixture(
 RAMPED = dp.Mixture({"bravo": 0}, anneal=dp.Anneal(2, {"alpha": 0, "bravo": 7}, 300), omitted=1)
 TEMPERED = dp.Mixture({"alpha": 100, "bravo": 10}, temperature=3, omitted=1)
 
-# Ramps and runs without duplicates are to become simpler: their digests may change for that, once.
 RUNS: dict[str, dict[str, Any]] = {
     "triplets": {},
     "negatives_4": {"negatives": 4, "recipes": [TITLE, BODY], "seed": -1},
@@ -216,6 +215,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "phases": {"recipes": [TITLE, BODY], "mixture": PHASED},
     "ramp": {"mixture": RAMPED, "seed": 7},
     "temperature": {"kind": "texts", "mixture": TEMPERED},
+    "far": {"mixture": TEMPERED, "position": 10**12},
+    "weights_set": {"recipes": [TITLE], "told": {3: {"bravo": 0}, 6: {"alpha": 5}}},
     "no_duplicates": {"no_duplicates": True, "batch_size": 50},
     "other_negatives": {"no_duplicates": "negatives", "batch_size": 50, "negatives": 2},
     "validation": {"split": "validation", "recipes": [SPLIT_WIDE, BODY]},

@@ -95,7 +95,7 @@ class Hub:
         self.next_pages = ""  # a host that links to the next page of a listing lead to
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
-        self._server.hub = self  # type: ignore[attr-defined]
+        self._server.hub = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
@@ -194,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def hub(self) -> Hub:
-        return self.server.hub  # type: ignore[attr-defined, no-any-return]
+        return self.server.hub
 
     def _answer(self) -> None:
         split = urlsplit(self.path)

@@ -141,7 +141,7 @@ def proxied(behind: int) -> Iterator[Proxy]:
     proxy = Proxy(behind)
     handler = type("Handler", (_Handler,), {"proxy": proxy})
     server: socketserver.BaseServer = _Quiet(("127.0.0.1", 0), handler)
-    proxy.port = server.server_address[1]  # type: ignore[index] # a host and a port
+    proxy.port = server.server_address[1]  # a host and a port
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

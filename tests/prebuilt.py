@@ -110,17 +110,8 @@ empty_corpus = prebuilt(dp.Corpus)
 # ---- pools
 
 _SETTINGS = (
-    *(
-        "kind",
-        "split",
-        "recipes",
-        "optional",
-        "sources",
-        "seed",
-        "negatives",
-        "no_duplicates",
-        "by",
-    ),
+    *("kind", "split", "recipes", "optional", "sources", "seed", "negatives", "no_duplicates"),
+    "by",
 )
 _PINNED = ("corpus_version", "records", "splits", "chunking", "candidates", "index")
 _streams: dict[str, Any] = {}

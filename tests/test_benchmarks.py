@@ -1,46 +1,38 @@
 """The benchmark runs on a small corpus, and its page says what was measured."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import string
 import sys
 from collections import Counter
 from contextlib import nullcontext
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-import pytest
 from benchmark_scripts import FOLDER, load
 from effort import thorough
 
 
-def test_the_page_is_written_from_the_results() -> None:
+def test_the_page_is_written_from_the_results():
     report = load("report")
     assert report.PAGE.read_text(encoding="utf-8") == report.page(), (
         "docs/benchmarks.md is not from benchmarks/*.json: python benchmarks/report.py"
     )
 
 
-def test_the_page_of_peers_is_written_from_its_results() -> None:
+def test_the_page_of_peers_is_written_from_its_results():
     report = load("peers_report")
     assert report.PAGE.read_text(encoding="utf-8") == report.page(), (
         "docs/peers.md is not from benchmarks/peers*.json: python benchmarks/report.py"
     )
 
 
-def test_rows_that_ranks_of_a_peer_lose_or_repeat_are_counted_by_epoch() -> None:
+def test_rows_that_ranks_of_a_peer_lose_or_repeat_are_counted_by_epoch():
     sums = load("peers").sums
     of_two_ranks = [[["a", "b"], ["c"]], [["c", "a"], ["c"]]]  # a twice; then c twice, no a, no b
     assert sums(of_two_ranks, 3) == {"lost": 2, "repeated": 2}
     assert sums([[["a", "b", "c"]]], 3) == {"lost": 0, "repeated": 0}
 
 
-def test_a_peer_that_fails_is_a_row_that_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_peer_that_fails_is_a_row_that_says_why(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     peers = load("peers")
     bench = peers.Bench(tmp_path, "webdataset")
@@ -52,9 +44,7 @@ def test_a_peer_that_fails_is_a_row_that_says_why(
 
 
 @thorough
-def test_our_loader_is_measured_as_those_of_peers_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_loader_is_measured_as_those_of_peers_are(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     peers = load("peers")
     bench, size = peers.Bench(tmp_path, "ours"), 1003
@@ -67,7 +57,7 @@ def test_our_loader_is_measured_as_those_of_peers_are(
     assert peers.timed(bench, files["first"], 0.1, 0)["speed"]["other"]["per_cpu_s"] > 0
 
 
-def test_every_script_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_script_loads(monkeypatch):
     with monkeypatch.context() as patch:
         patch.syspath_prepend(str(FOLDER))
         for name in ("run", "text", "mining", "serving", "token_batches", "denoiser", "hub"):
@@ -76,7 +66,7 @@ def test_every_script_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(FOLDER) not in sys.path
 
 
-def check(measured: ModuleType, *arguments: Any, left_out: str = "", least: float = 1e-9) -> None:
+def check(measured, *arguments, left_out="", least=1e-09):
     """Check that every measurement of a script runs, but for peers that are not installed."""
     for name, measure in measured.MEASUREMENTS.items():
         if not left_out or not re.search(left_out, name):
@@ -85,7 +75,7 @@ def check(measured: ModuleType, *arguments: Any, left_out: str = "", least: floa
 
 
 @thorough
-def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_measurement_of_ours_runs(tmp_path, monkeypatch):
     run = load("run")
     monkeypatch.setattr(run, "SECONDS", 0.1)
     monkeypatch.setattr(run.index_order, "SECONDS", 0.02)
@@ -94,14 +84,14 @@ def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @thorough
-def test_every_measurement_of_token_batches_runs(tmp_path: Path) -> None:
+def test_every_measurement_of_token_batches_runs(tmp_path):
     measures = load("token_batches")
     measures.make(tmp_path / "shards", 400_000)
     check(measures, tmp_path / "shards", 0.02)
 
 
 @thorough
-def test_every_measurement_of_mining_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_measurement_of_mining_runs(tmp_path, monkeypatch):
     mining = load("mining")
     sizes = {"SMALL": 4500, "LARGE": 4600, "QUERIES": 1000, "RECORDS": 2000, "ANCHORS": 4200}
     for name, size in sizes.items():  # what is searched has to fill several shards
@@ -111,9 +101,7 @@ def test_every_measurement_of_mining_runs(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @thorough
-def test_every_measurement_of_text_coming_in_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_measurement_of_text_coming_in_runs(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     size = 3000
     monkeypatch.setenv("RECORDS", str(size))
@@ -138,7 +126,7 @@ def test_every_measurement_of_text_coming_in_runs(
 
 
 @thorough
-def test_every_measurement_of_serving_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_measurement_of_serving_runs(tmp_path, monkeypatch):
     serving = load("serving")
     monkeypatch.setattr(serving, "SECONDS", 0.05)
     monkeypatch.setattr(serving, "CALLS", 8)
@@ -152,14 +140,14 @@ def test_every_measurement_of_serving_runs(tmp_path: Path, monkeypatch: pytest.M
     check(serving, tmp_path, 1000, least=0)
 
 
-def test_the_page_of_the_laboratory_is_written_from_its_results() -> None:
+def test_the_page_of_the_laboratory_is_written_from_its_results():
     report = load("teach_report")
     assert report.PAGE.read_text(encoding="utf-8") == report.page(), (
         "docs/teach.md is not from benchmarks/teach.json: python benchmarks/teach_report.py"
     )
 
 
-def test_the_laboratory_runs_each_arm_once_the_deciding_ones_with_more_seeds() -> None:
+def test_the_laboratory_runs_each_arm_once_the_deciding_ones_with_more_seeds():
     teach = load("teach")
     found = list(teach.works(["a", "b"], [*teach.ARMS], range(1, 5)))
     assert len(found) == len({*found})
@@ -172,7 +160,7 @@ def test_the_laboratory_runs_each_arm_once_the_deciding_ones_with_more_seeds() -
     assert {arm.beside for arm in teach.ARMS.values()} <= {*teach.ARMS}
 
 
-def test_the_laboratory_plants_the_second_half_of_long_texts_as_records_of_their_own() -> None:
+def test_the_laboratory_plants_the_second_half_of_long_texts_as_records_of_their_own():
     corpora = load("teach_corpora")
     words = " ".join(f"word{i}" for i in range(40))
     rows = [
@@ -188,7 +176,7 @@ def test_the_laboratory_plants_the_second_half_of_long_texts_as_records_of_their
     assert short == rows[2]
 
 
-def test_the_laboratory_reads_a_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_laboratory_reads_a_dictionary(tmp_path, monkeypatch):
     corpora = load("teach_corpora")
     entries = {
         "00-database-short": "\nA dictionary\n",

@@ -1,13 +1,8 @@
 """Compacting: what goes, what stays, and that whoever draws from it sees no difference."""
 
-from __future__ import annotations
-
 import random
 import resource
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, thorough
@@ -26,19 +21,19 @@ PLAIN = dp.TripletRecipe("plain", dp.role("anchor"), dp.role("context"), dp.role
 COLUMNS = ["anchor", "positive", "negative", "negative_by", "weight", "anchor_record_id"]
 
 
-def source(seed: int, low: int, high: int) -> dp.MemorySource:
+def source(seed, low, high):
     records = toy_records(high, seed=seed)[low:]
     return dp.MemorySource(
         records, anchor="title", positive="body", id="id", date="date", meta=["topic"]
     )
 
 
-def drawn(sampler: dp.Sampler) -> list[Any]:
+def drawn(sampler):
     """Batches from the beginning of a run, and where it stands."""
     return [sampler.batch_at(step).to_pydict() for step in (0, 1, 7)] + [next(sampler).to_pydict()]
 
 
-def tables(corpus: dp.Corpus) -> dict[str, list[Any]]:
+def tables(corpus):
     """Every row of every table, but for what says when the file was made."""
     found = {}
     for name in corpus.sql("SELECT table_name FROM duckdb_tables()")["table_name"].to_pylist():
@@ -48,16 +43,16 @@ def tables(corpus: dp.Corpus) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("seed", range(often(10, less=1)))
-def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int) -> None:
+def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
     draw, path, elsewhere = random.Random(seed), tmp_path / "c.duckdb", tmp_path / "other.duckdb"
-    before: dict[str, list[Any]] = {}
+    before = {}
     with toy_corpus(path, often(60, less=30), sources=("toy", "gone")) as corpus:
         corpus.add_recipe(replace(MINED, sources=("toy",)))
         corpus.add_recipe(PLAIN)
         corpus.index(dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
         for n in (1, 2, 3):
             corpus.mine(source="toy", split="train", progress=False)
-            state: dict[str, Any] = {"state": elsewhere} if n == 1 else {}
+            state = {"state": elsewhere} if n == 1 else {}
             if n != 2:  # whose records and minings nobody needs
                 with corpus.sampler(batch_size=4, run=f"r{n}", columns=COLUMNS, **state) as run:
                     next(run)
@@ -104,14 +99,14 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
     }
 
 
-def test_nothing_goes_where_nothing_was_removed(tmp_path: Path) -> None:
+def test_nothing_goes_where_nothing_was_removed(tmp_path):
     prefix = "topic, source"
     with toy_corpus(tmp_path / "c.duckdb", 40) as corpus:
         chats = [
             {"messages": [{"role": r, "content": f"{r} {i}"} for r in ("user", "assistant")]}
             for i in range(20)
         ]
-        bad: list[Any] = [*chats, {"messages": 5}]
+        bad = [*chats, {"messages": 5}]
         talk = dp.MemorySource(bad, converter="openai", on_error="quarantine")
         corpus.ingest(talk, name="talk")
         corpus.set_prefix("toy", prefix)
@@ -149,16 +144,14 @@ class Pages:
     name = "pages"
     stops = True
 
-    def batches(self, cursor: int | None) -> Iterator[tuple[list[dict[str, str]], int]]:
+    def batches(self, cursor):
         for page in range(cursor or 0, 4):
             if page == 2 and self.stops:
                 raise RuntimeError("the net is down")
             yield [{"id": f"{page}-{i}", "text": f"{page} {i}"} for i in range(PAGE)], page + 1
 
 
-def test_an_unfinished_ingest_goes_on_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unfinished_ingest_goes_on_after_it(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 30)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 100)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
@@ -175,7 +168,7 @@ def test_an_unfinished_ingest_goes_on_after_it(
 
 
 @thorough
-def test_it_is_refused_where_others_have_the_file(tmp_path: Path) -> None:
+def test_it_is_refused_where_others_have_the_file(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 30, sources=("a", "b")) as corpus:
         corpus.remove("b")
@@ -198,7 +191,7 @@ def test_it_is_refused_where_others_have_the_file(tmp_path: Path) -> None:
         assert corpus.count() == 30
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "c.duckdb"
     texts = [{"id": str(i), "text": random.Random(i).randbytes(400).hex()} for i in range(1_500)]
     with toy_corpus(path, 30) as corpus:
@@ -230,7 +223,7 @@ KEYS = {
 
 
 @thorough
-def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
+def test_keys_are_not_given_out_again(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=("a", "b")) as corpus:
         corpus.add_recipe(MINED)
         corpus.index(dp.Terms(stemmer="none"), source="b", split="test", progress=False)
@@ -249,20 +242,3 @@ def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
             assert min({*new} - used[table]) > max(used[table]), table
         assert corpus.sql("SELECT count(*) AS n FROM records")["n"][0].as_py() == 60
         assert corpus.version == 4
-
-
-def test_another_process_that_opens_the_file_first_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def taken(**_: Any) -> Any:
-        raise dp.CorpusLockedError("open in process 7")
-
-    def compacted() -> None:
-        with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-            monkeypatch.setattr(corpus.database, "_reopen", taken)
-            corpus.compact()
-
-    with pytest.raises(dp.CorpusLockedError, match="process 7"):
-        compacted()
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        assert corpus.version == 0

@@ -3,15 +3,10 @@
 The seeds of those that once raised something else are kept, and always run.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import mutants
 import pytest
@@ -30,18 +25,15 @@ from duckplets.search import index
 from duckplets.sources.rows import cursor_of
 
 MOST_SECONDS = 20.0  # of one case, on a machine under load
-KEPT: dict[str, tuple[int, ...]] = {
-    "data sets in TOML": (172, 1384),
-    "hub": (65, 1118),
-}  # seeds by name
+KEPT = {"data sets in TOML": (172, 1384), "hub": (65, 1118)}  # seeds by name
 
 
-def attempts(name: str, less: int) -> list[int]:
+def attempts(name, less):
     """Return the seeds to try: all, or the first and those that are kept."""
     return [*range(often(2000, less=less)), *KEPT.get(name, ())]
 
 
-def tried(name: str, seed: int, act: Callable[[], object]) -> bool:
+def tried(name, seed, act):
     """Return whether something is taken; fails if it raises what is none of our errors."""
     began = time.monotonic()
     try:
@@ -82,18 +74,18 @@ RECIPES = [
 ]
 
 
-def _loaded_data_sets(file: Path) -> None:
+def _loaded_data_sets(file):
     for data_set in dp.load_data_sets(file):
         data_set.source()
 
 
-def _loaded_mixture(file: Path) -> None:
+def _loaded_mixture(file):
     mixture = dp.Mixture.from_toml(file)
     assert dp.Mixture.from_dict(json.loads(json.dumps(mixture.to_dict()))) == mixture
     mixture.check(["web", "code", "c d"])
 
 
-DOCUMENTS: dict[str, tuple[str, list[str], Callable[[Path], object]]] = {
+DOCUMENTS = {
     "data sets": ("d.yaml", DATA_SETS, _loaded_data_sets),
     "data sets in TOML": (
         "d.toml",
@@ -110,7 +102,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_mutant_of_a_document_is_read_or_refused(name: str, tmp_path: Path) -> None:
+def test_a_mutant_of_a_document_is_read_or_refused(name, tmp_path):
     file_name, seeds, load = DOCUMENTS[name]
     (tmp_path / "a.json").write_text('[{"instruction": "i", "output": "o"}]')
     (tmp_path / "b.txt").write_text("line\n")
@@ -141,7 +133,7 @@ VARIANT = [{"key": "a", "values": ["x", "y"], "presence": 1.0}, {"key": "b", "co
 PREFIX = {"probability": 0.5, "variants": [VARIANT]}
 MAPPING = {"text": ["t"]}
 CHUNKING = dp.Chunking().to_json() | {"fingerprint": dp.Chunking().fingerprint()}
-UNFINISHED: dict[str, Any] = {
+UNFINISHED = {
     "settings": {"kind": "hub", "uri": "hf://a/b", "trust": 0.5, "source": {"mapping": MAPPING}},
     "cursor": {
         "rows": 1,
@@ -153,10 +145,9 @@ UNFINISHED: dict[str, Any] = {
 }
 SPLITS = {"train": 0.8, "validation": 0.1, "test": 0.1, "seed": 0}
 TERMS = {"stemmer": "none", "stop_words": ["a"], "ignore": "[^a-z]+", "strip_accents": True}
-Read = Callable[[Any], object]
 
 
-def _all_of_unfinished(database: Any) -> None:
+def _all_of_unfinished(database):
     checkpoint.overview(database)
     for found in checkpoint.ingests(database):
         dp.HubSource("hf://a/b text=t")
@@ -165,7 +156,7 @@ def _all_of_unfinished(database: Any) -> None:
 
 
 # Table, column, what is stored there (a setting under its name), what reads it.
-STORED: dict[str, tuple[str, str, Any, Read]] = {
+STORED = {
     "recipe": ("recipes", "definition", TRIPLET, recipe_store.stored),
     "splits": ("settings", "value", SPLITS, splits.current_splits),
     "chunking": (
@@ -186,7 +177,7 @@ STORED: dict[str, tuple[str, str, Any, Read]] = {
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def full(tmp_path_factory):
     """A corpus that has a row of everything, in columns that take what is no JSON."""
     path = tmp_path_factory.mktemp("full") / "c.duckdb"
     shutil.copyfile(kept(testing.toy_corpus, 20), path)
@@ -209,11 +200,11 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) -> None:
+def test_a_mutant_of_stored_json_is_read_or_refused(name, full):
     table, column, given, read = STORED[name]
     where = f"WHERE name = '{name}'" if table == "settings" else ""
 
-    def put(text: str | None) -> None:
+    def put(text):
         full.database.rows(f"UPDATE {table} SET {column} = $text {where}", {"text": text})
 
     put(json.dumps(given))
@@ -226,7 +217,7 @@ def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) 
 
 @thorough
 @pytest.mark.parametrize("part", ["settings", "fingerprint", "counts", "events"])
-def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path) -> None:
+def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part, tmp_path):
     path = tmp_path / "c.duckdb"
     shutil.copyfile(kept(testing.toy_corpus, 20), path)
     with dp.Corpus(path) as corpus:
@@ -248,7 +239,7 @@ def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path
             tried(name, seed, lambda: next(corpus.resume("default")))
 
 
-def test_what_is_damaged_can_be_put_right_as_the_error_says(full: dp.Corpus) -> None:
+def test_what_is_damaged_can_be_put_right_as_the_error_says(full):
     run = full.database.rows
     run("UPDATE recipes SET definition = '['")
     with pytest.raises(dp.DamagedFileError, match=r"table recipes, recipe 't': .* recipe remove"):

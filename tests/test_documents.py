@@ -1,7 +1,5 @@
 """README, examples and pages: every block runs, every link leads somewhere, nothing is stale."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os
@@ -9,14 +7,12 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from commands import ok
-from conftest import Golden
 from effort import THOROUGH
 from hub_data import point_to
 from hub_server import TOKEN, Hub
@@ -43,7 +39,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path) -> dict[str, str]:
+def surroundings(tmp_path):
     """This checkout's command and the duckdb CLI, wherever they are installed."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -54,13 +50,13 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.pathsep.join(folders)}
 
 
-def shell(code: str, environment: dict[str, str], typed: str | None = None) -> None:
+def shell(code, environment, typed=None):
     """Run commands in a shell that succeed."""
     done = ran("bash", "-e", "-o", "pipefail", "-c", code, env=environment, typed=typed)
     assert done.returncode == 0, f"{code}\n{done.stdout}{done.stderr}"
 
 
-def commands(code: str, environment: dict[str, str]) -> None:
+def commands(code, environment):
     """Run a block of commands: ours in this process, what else there is in a shell."""
     ours = r"duckplets [^|>\n]*(?:> [\w.]+|\| .*)?$"
     for own, other in re.findall(rf"^({ours})|((?:^(?!{ours}).*\n)+)", code, re.MULTILINE):
@@ -75,7 +71,7 @@ def commands(code: str, environment: dict[str, str]) -> None:
             shell(other, environment)
 
 
-def program(file: Path, *arguments: str) -> None:
+def program(file, *arguments):
     """Run a program as if by itself, in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [str(file), *arguments])
@@ -86,7 +82,7 @@ def program(file: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
+def hub():
     """A hub with the two data sets that the README names."""
     rows = [
         {
@@ -104,7 +100,7 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
+def blocks(page):
     """Return the blocks of a page that are to be run: their language and their text."""
     found = BLOCK.findall(page.read_text(encoding="utf-8"))
     assert {language for reason, language, _ in found if not reason} <= {"python", "sh", ""}
@@ -114,20 +110,14 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 RUN = [page for page in PAGES if page.name not in WITH_TORCH_PAGES and blocks(page)]
 
 
-def test_pages_have_blocks() -> None:
+def test_pages_have_blocks():
     guide = "README first-steps sources recipes hard-negatives mixtures quality tokens inside"
     assert {page.stem for page in RUN} >= set(guide.split())
 
 
 @pytest.mark.usefixtures("pools_once")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run(
-    page: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    surroundings: dict[str, str],
-    hub: Hub,
-) -> None:
+def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, surroundings, hub):
     folder = tmp_path / "checkout"
     folder.mkdir()
     for name in ("examples", "docs"):
@@ -145,7 +135,7 @@ def test_the_blocks_of_a_page_run(
         assert not list((ROOT / name).glob("**/*.duckdb")), "a page leaves nothing in the checkout"
 
 
-def test_blocks_that_are_not_run_install_or_need_a_cluster() -> None:
+def test_blocks_that_are_not_run_install_or_need_a_cluster():
     for page in PAGES:
         for reason, _, code in BLOCK.findall(page.read_text(encoding="utf-8")):
             lines = [line.split("#")[0].strip() for line in code.splitlines()]
@@ -156,7 +146,7 @@ def test_blocks_that_are_not_run_install_or_need_a_cluster() -> None:
             ), page
 
 
-def test_a_command_that_fails_is_noticed(surroundings: dict[str, str]) -> None:
+def test_a_command_that_fails_is_noticed(surroundings):
     for code in ("duckplets status nowhere.duckdb\n", "duckplets nonsense | cat\n", "nonsense\n"):
         with pytest.raises(AssertionError):
             commands(code, surroundings)
@@ -166,13 +156,7 @@ def test_a_command_that_fails_is_noticed(surroundings: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_run_anywhere_and_say_the_same(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    golden: Golden,
-) -> None:
+def test_examples_run_anywhere_and_say_the_same(name, tmp_path, monkeypatch, capsys, golden):
     arguments, text = [], f"examples/{name}.txt"
     if name == "wordnet":
         if not WORDNET.exists():
@@ -200,11 +184,11 @@ def test_examples_run_anywhere_and_say_the_same(
 # ---- pages
 
 
-def test_the_map_of_folders_is_up_to_date(golden: Golden) -> None:
+def test_the_map_of_folders_is_up_to_date(golden):
     golden("../../docs/design.md", runpy.run_path(str(ROOT / "docs" / "file_map.py"))["page"]())
 
 
-def test_every_public_name_is_in_the_reference_with_all_its_arguments() -> None:
+def test_every_public_name_is_in_the_reference_with_all_its_arguments():
     pages = "".join(page.read_text("utf-8") for page in ROOT.glob("docs/reference/*.md"))
     listed = set(re.findall(r"^::: duckplets\.(\w+)$", pages, re.MULTILINE))
     assert listed - {"errors", "testing"} == {n for n in dp.__all__ if not n.endswith("Error")}
@@ -230,14 +214,14 @@ def test_every_public_name_is_in_the_reference_with_all_its_arguments() -> None:
                     )
 
 
-def headings(page: Path) -> set[str]:
+def headings(page):
     """Return the anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
     found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in found}
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     for page in PAGES:
         for link in LINK.findall(page.read_text(encoding="utf-8")):
             if link.startswith("https://"):
@@ -250,7 +234,7 @@ def test_links_lead_somewhere() -> None:
             assert not anchor or anchor in headings(target), (page, link)
 
 
-def test_modules_that_the_design_names_are_there() -> None:
+def test_modules_that_the_design_names_are_there():
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     asides = " ".join(re.findall(r"\(([^()]*\*[^()]*)\)", text))
     named = {*re.findall(r"\*([a-z_]+(?:/[a-z_]+)*)\*", asides)}
@@ -259,7 +243,7 @@ def test_modules_that_the_design_names_are_there() -> None:
     assert not [name for name in named if not list((ROOT / "duckplets").glob(f"{name}*"))]
 
 
-def test_what_sources_say_of_pages_is_there() -> None:
+def test_what_sources_say_of_pages_is_there():
     files = [file for kind in ("py", "sql") for file in ROOT.glob(f"[a-z]*/**/*.{kind}")]
     for file in (file for file in files if file != Path(__file__)):
         text = file.read_text(encoding="utf-8")
@@ -268,16 +252,42 @@ def test_what_sources_say_of_pages_is_there() -> None:
             assert not title or f"# {title}\n" in (ROOT / page).read_text(encoding="utf-8"), file
 
 
-def test_make_has_the_targets_that_pages_name() -> None:
+def test_make_has_the_targets_that_pages_name():
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for page in PAGES:
         named = re.findall(r"(?:`|^)make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(named) <= set(targets), page.name
 
 
-def test_the_changelog_knows_this_version() -> None:
+def test_the_changelog_knows_this_version():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {re.escape(dp.__version__)}\b", text, re.MULTILINE)
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{dp.__version__}"\n' in project
     assert f"\nversion: {dp.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+# ---- every promise of docs/promises.md names tests that are there
+
+
+TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "promises.md"
+
+
+@cache
+def names_in(file):
+    path = TESTS / file
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return frozenset(re.findall(r"^def (test_\w+)\(", text, re.MULTILINE))
+
+
+def test_every_promise_is_held_by_tests_that_are_there():
+    rows = re.findall(r"^\| (?!promise \|)(.+) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.M)
+    assert len(rows) >= 90
+    wrong = []
+    for promise, held in rows:
+        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", held)
+        gone = [f"{file}::{name}" for file, name in named if name not in names_in(file)]
+        if gone or not named:
+            wrong.append(f"{promise} {gone or 'has no test'}")
+    assert not wrong, "\n".join(wrong)

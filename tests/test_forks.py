@@ -1,15 +1,10 @@
 """What a process inherits by a fork reads on connections of its own, or says at once why not."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import THOROUGH, often, some
@@ -30,7 +25,7 @@ LIMIT = 60  # seconds for what takes a tenth of one
 RIGHT, REFUSED = "right", "refused"
 
 
-def forked(job: Callable[[], object]) -> str:
+def forked(job):
     """Run a job in a forked child that ends as programs end; return what it told.
 
     Raises:
@@ -69,7 +64,7 @@ def forked(job: Callable[[], object]) -> str:
 
 
 @contextmanager
-def at_work(path: Path, *, read_only: bool) -> Iterator[tuple[dp.Corpus, dp.Sampler, Any]]:
+def at_work(path, *, read_only):
     """Open a corpus, a sampler with blocks under way, and records that are half read."""
     with dp.Corpus(path, read_only=read_only) as corpus:
         sampler = corpus.sampler(batch_size=4)
@@ -80,7 +75,7 @@ def at_work(path: Path, *, read_only: bool) -> Iterator[tuple[dp.Corpus, dp.Samp
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("forks") / "c.duckdb"
     toy_corpus(path, 120).close()
     return path
@@ -90,7 +85,7 @@ ROWS = dp.MemorySource([{"text": "one"}, {"text": "two"}], text="text")
 
 # What a child does with what it inherited, and what becomes of it by whether the parent had the
 # corpus open to read or for writing.
-JOBS: dict[str, tuple[Callable[[dp.Corpus, dp.Sampler, Any], object], str, str]] = {
+JOBS = {
     "count": (lambda c, s, r: c.count() == 120, RIGHT, REFUSED),
     "sql": (lambda c, s, r: c.sql("FROM records").num_rows == 120, RIGHT, REFUSED),
     "sampler": (lambda c, s, r: len(next(c.sampler(batch_size=4))) == 4, RIGHT, REFUSED),
@@ -111,7 +106,7 @@ JOBS: dict[str, tuple[Callable[[dp.Corpus, dp.Sampler, Any], object], str, str]]
 
 @inside
 @pytest.mark.parametrize("read_only", [True, False])
-def test_a_forked_child_reads_rightly_or_says_why_not(path: Path, read_only: bool) -> None:
+def test_a_forked_child_reads_rightly_or_says_why_not(path, read_only):
     with at_work(path, read_only=read_only) as (corpus, sampler, records):
         expected = sampler.batch_at(1).to_pydict()
         for name, (job, *outcomes) in some(JOBS.items(), less=6):
@@ -130,11 +125,11 @@ def test_a_forked_child_reads_rightly_or_says_why_not(path: Path, read_only: boo
 
 
 @inside
-def test_forks_while_threads_read_and_open(path: Path) -> None:
+def test_forks_while_threads_read_and_open(path):
     """Locks that other threads hold at that moment are of no matter to the child."""
     done = threading.Event()
 
-    def read() -> None:
+    def read():
         while not done.is_set():
             with dp.Corpus(path, read_only=True) as other, other.sampler(batch_size=4) as sampler:
                 assert len(next(sampler)) == 4
@@ -157,14 +152,14 @@ def test_forks_while_threads_read_and_open(path: Path) -> None:
 METHODS = some(["fork", "forkserver", "spawn"], less=1)  # the last two begin anew
 
 
-def _counted(path: Path, answers: Any) -> None:
+def _counted(path, answers):
     with dp.Corpus(path, read_only=True) as corpus, corpus.sampler(batch_size=4) as sampler:
         answers.put((corpus.count(), next(sampler)["anchor"]))
 
 
 @inside
 @pytest.mark.parametrize("method", METHODS)
-def test_processes_of_every_kind_read(path: Path, method: str) -> None:
+def test_processes_of_every_kind_read(path, method):
     context = multiprocessing.get_context(method)
     answers = context.SimpleQueue()
     with at_work(path, read_only=True) as (corpus, sampler, _):
@@ -179,11 +174,11 @@ def test_processes_of_every_kind_read(path: Path, method: str) -> None:
 
 
 @pytest.mark.skipif(INSIDE in os.environ, reason="is what the others run in")
-def test_in_a_small_process(path: Path) -> None:
+def test_in_a_small_process(path):
     if THOROUGH:
         told = said("-m", "pytest", "-q", "-n", "0", __file__, env={INSIDE: "1"})
         assert told.startswith("." * (3 + len(METHODS)))
     else:
         one = test_a_forked_child_reads_rightly_or_says_why_not.__name__
-        code = f"from test_forks import *; {one}(Path({str(path)!r}), True)"
+        code = f"from test_forks import *; {one}({str(path)!r}, True)"
         said("-W", "ignore::DeprecationWarning", "-c", code)

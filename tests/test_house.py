@@ -1,7 +1,5 @@
 """The rules of the house: rooms, statements, sizes, and a wheel that works away from here."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re
@@ -10,10 +8,8 @@ import sys
 import tomllib
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import thorough
@@ -29,11 +25,11 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 STATEMENTS = names()
 
 
-def each(values: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+def each(values):
     """Make a check of one value a test of all of them, which names every one that fails."""
 
-    def of_all(check: Callable[[Any], None]) -> Callable[[], None]:
-        def test() -> None:
+    def of_all(check):
+        def test():
             failed = []
             for value in values:
                 try:
@@ -51,7 +47,7 @@ EVERY_FILE = each(FILES)
 EVERY_STATEMENT = each(STATEMENTS)
 
 
-def module_of(file: Path) -> str:
+def module_of(file):
     """Return a file's module within the package: ``order``, ``sources.rows``, ``__init__``."""
     parts = list(file.relative_to(PACKAGE).with_suffix("").parts)
     if len(parts) > 1 and parts[-1] == "__init__":
@@ -60,32 +56,32 @@ def module_of(file: Path) -> str:
 
 
 @cache
-def tree_of(file: Path) -> ast.Module:
+def tree_of(file):
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
 # ---- rooms
 
 
-def is_type_checking(node: ast.AST) -> bool:
+def is_type_checking(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def nodes(tree: ast.AST, *, typed: bool) -> Iterator[ast.AST]:
+def nodes(tree, *, typed):
     """Yield every statement, with or without those that only a type checker sees."""
     yield tree
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.expr):
             continue
         if not typed and is_type_checking(child):
-            for other in child.orelse:  # type: ignore[attr-defined]
+            for other in child.orelse:
                 yield from nodes(other, typed=typed)
         else:
             yield from nodes(child, typed=typed)
 
 
 @cache
-def imports(file: Path, *, typed: bool = False) -> frozenset[str]:
+def imports(file, *, typed=False):
     """Return the full names of the modules a file imports, anywhere in it."""
     found = set()
     for node in nodes(tree_of(file), typed=typed):
@@ -105,7 +101,7 @@ MODULES = {
 }
 
 
-def needs(name: str, *, typed: bool = False) -> set[str]:
+def needs(name, *, typed=False):
     """Return the modules of this package that one of them imports."""
     return {other for other in imports(MODULES[name], typed=typed) if other in MODULES}
 
@@ -140,26 +136,26 @@ LAZY = {
 }
 
 
-def room_of(name: str) -> str:
+def room_of(name):
     """Return the folder of a module; ``doors`` stands for all that lie in none."""
     parts = name.split(".")
     return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else "doors"
 
 
-def is_below(name: str, other: str) -> bool:
+def is_below(name, other):
     """Whether a module may import another one."""
     room, below = room_of(name), room_of(other)
     return room == below or FLOOR_OF[below] < FLOOR_OF[room] or other == "duckplets.errors"
 
 
 @each(MODULES)
-def test_rooms_import_from_the_floors_below_them(name: str) -> None:
+def test_rooms_import_from_the_floors_below_them(name):
     wrong = {other for other in needs(name, typed=True) if not is_below(name, other)}
     assert not {(name, other) for other in wrong} - LAZY
     assert room_of(name) in FLOOR_OF
 
 
-def test_no_two_classes_have_one_name() -> None:
+def test_no_two_classes_have_one_name():
     classes = [n.name for f in FILES for n in tree_of(f).body if isinstance(n, ast.ClassDef)]
     assert [name for name, times in Counter(classes).items() if times > 1] == []
 
@@ -175,7 +171,7 @@ PURE = [
 ]
 
 
-def reached(name: str) -> set[str]:
+def reached(name):
     """Return a module with all that it imports, directly or not, when it is imported."""
     found, waiting = {name}, [name]
     while waiting:
@@ -186,19 +182,19 @@ def reached(name: str) -> set[str]:
 
 
 @each([n for n in MODULES if n in PURE or n.rpartition(".")[0] in PURE])
-def test_pure_modules_reach_no_connection(name: str) -> None:
+def test_pure_modules_reach_no_connection(name):
     assert "duckplets.db.database" not in reached(name)
 
 
-def test_imports_go_round_nowhere() -> None:
+def test_imports_go_round_nowhere():
     below = {name: needs(name) - {"duckplets"} for name in MODULES}
     while leaves := {name for name, other in below.items() if not other}:
         below = {name: other - leaves for name, other in below.items() if name not in leaves}
     assert not below, "modules that import each other, or are imported by such ones"
 
 
-def test_torch_is_imported_in_its_own_package_only() -> None:
-    def of(names: Iterable[str], package: str) -> set[str]:
+def test_torch_is_imported_in_its_own_package_only():
+    def of(names, package):
         return {name for name in names if f"{name}.".startswith(f"{package}.")}
 
     room = "duckplets.adapters.torch"
@@ -206,14 +202,14 @@ def test_torch_is_imported_in_its_own_package_only() -> None:
     assert users == of(MODULES, room) | {"duckplets.torch"}
 
 
-def test_the_package_itself_is_imported_by_the_top_only() -> None:
+def test_the_package_itself_is_imported_by_the_top_only():
     users = {name for name in MODULES if "duckplets" in needs(name)}
     tops = {"duckplets.testing", "duckplets.adapters.torch", "duckplets.cli"}
     assert all(any(f"{name}.".startswith(f"{top}.") for top in tops) for name in users)
 
 
 @EVERY_FILE
-def test_only_the_room_of_the_database_imports_duckdb(file: Path) -> None:
+def test_only_the_room_of_the_database_imports_duckdb(file):
     foreign = {name.split(".")[0] for name in imports(file)}
     assert "duckdb" not in foreign or module_of(file).startswith("db.")
 
@@ -221,7 +217,7 @@ def test_only_the_room_of_the_database_imports_duckdb(file: Path) -> None:
 # ---- statements
 
 
-def header_of(statement: str) -> list[str]:
+def header_of(statement):
     """Return the comment lines at the top, without their dashes."""
     lines = []
     for line in query(statement).splitlines():
@@ -232,12 +228,12 @@ def header_of(statement: str) -> list[str]:
 
 
 @cache
-def trees(statement: str) -> list[exp.Expr]:
+def trees(statement):
     return [tree for tree in parse(query(statement), dialect="duckdb") if tree is not None]
 
 
 @EVERY_STATEMENT
-def test_a_statement_parses_and_its_header_is_right(statement: str) -> None:
+def test_a_statement_parses_and_its_header_is_right(statement):
     assert trees(statement)
     assert not any(isinstance(tree, exp.Command) for tree in trees(statement)), "sqlglot gave up"
     header = header_of(statement)
@@ -259,7 +255,7 @@ def test_a_statement_parses_and_its_header_is_right(statement: str) -> None:
 
 
 @cache
-def constants(file: Path) -> list[tuple[ast.Constant, str]]:
+def constants(file):
     """Return the string constants of a file that are not documentation."""
     tree = list(ast.walk(tree_of(file)))
     documentation = {id(node.value) for node in tree if isinstance(node, ast.Expr)}
@@ -273,7 +269,7 @@ def constants(file: Path) -> list[tuple[ast.Constant, str]]:
 
 
 @cache
-def named_statements() -> frozenset[str]:
+def named_statements():
     """Return what Python names: ``"pools/texts"``, or ``f"pools/lists/{part}"`` with ``"same"``."""
     found = set()
     for file in FILES:
@@ -282,7 +278,7 @@ def named_statements() -> frozenset[str]:
     return frozenset(found)
 
 
-def test_statements_are_named_and_those_that_are_named_exist() -> None:
+def test_statements_are_named_and_those_that_are_named_exist():
     assert set(STATEMENTS) <= named_statements()
     folders = "|".join(sorted({name.split("/")[0] for name in STATEMENTS}))
     for file in FILES:
@@ -298,7 +294,7 @@ SQL_TEXT = re.compile(
 
 
 @EVERY_FILE
-def test_python_holds_no_sql(file: Path) -> None:
+def test_python_holds_no_sql(file):
     found = [(node.lineno, text) for node, text in constants(file) if SQL_TEXT.match(text)]
     if module_of(file) == "db.database":
         found = [
@@ -312,12 +308,12 @@ def test_python_holds_no_sql(file: Path) -> None:
 HEAVY = ["sqlglot", "typer", "rich", "tokenizers", "torch", "datasets", "huggingface_hub", "click"]
 
 
-def test_import_leaves_heavy_modules_alone() -> None:
+def test_import_leaves_heavy_modules_alone():
     code = f"import sys, duckplets; print([m for m in {HEAVY} if m in sys.modules])"
     assert said("-c", code).strip() == "[]"
 
 
-def test_public_names_are_sorted_resolve_and_are_documented() -> None:
+def test_public_names_are_sorted_resolve_and_are_documented():
     names = duckplets.__all__
     assert names == sorted(set(names))
     for name in names:
@@ -326,19 +322,15 @@ def test_public_names_are_sorted_resolve_and_are_documented() -> None:
             assert (value.__doc__ or "").strip(), name
 
 
-def test_a_type_checker_sees_the_public_names_where_they_are_found() -> None:
+def test_a_type_checker_sees_the_public_names_where_they_are_found():
     (block,) = [node for node in tree_of(PACKAGE / "__init__.py").body if is_type_checking(node)]
-    seen = [
-        (alias.name, alias.asname, node.module)
-        for node in block.body  # type: ignore[attr-defined]
-        for alias in node.names
-    ]
+    seen = [(alias.name, alias.asname, node.module) for node in block.body for alias in node.names]
     homes = duckplets._HOME_OF
     assert sorted(seen) == [(name, name, f"duckplets.{homes[name]}") for name in sorted(homes)]
     assert sum(len(names.split()) for names in duckplets._HOMES.values()) == len(homes)
 
 
-def test_errors_are_public() -> None:
+def test_errors_are_public():
     errors = importlib.import_module("duckplets.errors")
     classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
     assert classes <= set(duckplets.__all__)
@@ -351,7 +343,7 @@ def test_errors_are_public() -> None:
 
 
 @EVERY_FILE
-def test_a_file_is_short_documented_and_named_for_what_is_in_it(file: Path) -> None:
+def test_a_file_is_short_documented_and_named_for_what_is_in_it(file):
     text = file.read_text(encoding="utf-8")
     assert text.count("\n") <= 600
     assert not text or ast.get_docstring(tree_of(file))
@@ -383,7 +375,7 @@ print("works")
 
 @thorough
 @pytest.mark.network
-def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path: Path) -> None:
+def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path):
     folder = tmp_path / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "-w", str(folder)]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_RETRIES": "1", "PIP_TIMEOUT": "15"}
@@ -418,7 +410,7 @@ def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path: Pat
     assert (run.stdout.strip(), run.returncode) == ("works", 0), run.stderr
 
 
-def test_what_goes_into_the_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
+def test_what_goes_into_the_wheel_works_away_from_the_checkout(tmp_path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     places = {name: name for name in wheel["packages"]} | wheel["force-include"]
@@ -426,3 +418,42 @@ def test_what_goes_into_the_wheel_works_away_from_the_checkout(tmp_path: Path) -
         shutil.copytree(ROOT / source, tmp_path / place, ignore=shutil.ignore_patterns("*.pyc"))
     run = ran(sys.executable, "-c", TRY, tmp_path, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
     assert (run.stdout.strip(), run.returncode) == ("works", 0), run.stderr
+
+
+# ---- the Dockerfile says what it should; nothing here can build it
+
+
+def dockerfile():
+    """Return the dockerfile lines_of the Dockerfile, lines that go on joined."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.split("\n"))]
+
+
+def lines_of(name):
+    return [rest for instruction, rest in dockerfile() if instruction == name]
+
+
+def test_the_command_is_run_by_somebody_who_is_not_root():
+    names = [name for name, _ in dockerfile()]
+    assert lines_of("ENTRYPOINT") == ['["duckplets"]']
+    (user,) = lines_of("USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+    assert names.index("USER") > max(i for i, name in enumerate(names) if name == "FROM")
+    assert f"--uid {user.partition(':')[0]}" in lines_of("RUN")[-1]
+
+
+def test_what_the_build_needs_is_copied_and_no_more_is_sent():
+    taken = [rest.split()[:-1] for rest in lines_of("COPY") if not rest.startswith("--from=")]
+    copied = {source for sources in taken for source in sources}
+    assert all((ROOT / source).exists() for source in copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {*wheel["packages"], *wheel["force-include"], "pyproject.toml"}
+    needed |= {project["project"]["readme"], *project["project"]["license-files"]}
+    assert needed <= copied
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == copied

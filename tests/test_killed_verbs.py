@@ -6,8 +6,6 @@ corpus opens, holds what was done, and nothing else lies beside it. The children
 nursery of ``test_kills``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -15,11 +13,8 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
-from pathlib import Path
-from typing import Any
 
 import pytest
 import test_kills
@@ -41,34 +36,34 @@ MINED = dp.TripletRecipe(
 class Pages:
     """A source that is committed page by page."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         self.name = name
 
-    def batches(self, cursor: str | None) -> Iterator[tuple[list[dict[str, str]], str]]:
+    def batches(self, cursor):
         for page in range(int(cursor or 0), 4):
             rows = [{"id": f"{page}-{i}", "text": f"{self.name} {page} {i}"} for i in range(5)]
             yield rows, str(page + 1)
 
 
-def rows(name: str) -> dp.MemorySource:
+def rows(name):
     found = [{"id": str(i), "title": f"{name} {i}", "body": f"about {i}"} for i in range(ROWS)]
     return dp.MemorySource(found, id="id", anchor="title", positive="body")
 
 
-def chunking(name: str) -> dp.Chunking:
+def chunking(name):
     return dp.Chunking(max_tokens=4 + len(name) % 9, overlap=(1,), summary_tokens=2)
 
 
-def exported(corpus: Corpus) -> None:
+def exported(corpus):
     out = corpus.path.with_name("exported.jsonl")
     corpus.export_negatives(out, format="flagembedding", recipe=MINED, overwrite=True)
 
 
-def written(corpus: Corpus) -> None:
+def written(corpus):
     assert corpus.export_jsonl(corpus.path.with_name("written.jsonl"), overwrite=True) >= 0
 
 
-def saved(corpus: Corpus, name: str) -> None:
+def saved(corpus, name):
     with corpus.sampler(run=name, batch_size=4) as sampler:
         next(sampler)
         sampler.save()
@@ -76,9 +71,8 @@ def saved(corpus: Corpus, name: str) -> None:
 
 
 # What is done by one opening after the other.
-Step = Callable[[Corpus, str], object]
-INGEST: Step = lambda c, name: c.ingest(rows(name), name=name, progress=False)  # noqa: E731
-VERBS: dict[str, list[Step]] = {
+INGEST = lambda c, name: c.ingest(rows(name), name=name, progress=False)  # noqa: E731
+VERBS = {
     "ingest": [INGEST],
     "pages": [lambda c, name: c.ingest(Pages(name), progress=False)],
     "remove": [INGEST, lambda c, name: (tell("removing", name), c.remove(name))],
@@ -97,7 +91,7 @@ VERBS: dict[str, list[Step]] = {
 }
 
 
-def verbs(path: Path, seed: int) -> None:
+def verbs(path, seed):
     """Do one thing after the other."""
     draw = random.Random(seed)
     tell("ready")
@@ -123,7 +117,7 @@ test_kills.JOBS["verbs"] = verbs
 
 
 @pytest.fixture(scope="module")
-def nurseries() -> Iterator[list[Any]]:
+def nurseries():
     with ExitStack() as stack:
         yield [
             stack.enter_context(python(__file__, stdin=subprocess.PIPE, stderr=None))
@@ -131,9 +125,9 @@ def nurseries() -> Iterator[list[Any]]:
         ]
 
 
-def expected(told: list[str]) -> dict[str, set[str]]:
+def expected(told):
     """Return what must be there, and what must not, of each kind."""
-    found: dict[str, set[str]] = {"source": set(), "gone": set(), "recipe": set(), "tag": set()}
+    found = {"source": set(), "gone": set(), "recipe": set(), "tag": set()}
     kinds = {"ingest": "source", "pages": "source", "remove": "gone", "recipe": "recipe"}
     for line in told:
         if line.startswith("done "):
@@ -143,7 +137,7 @@ def expected(told: list[str]) -> dict[str, set[str]]:
     return found
 
 
-def check(path: Path, told: list[str], is_in_form: bool) -> None:
+def check(path, told, is_in_form):
     """Check that a corpus holds what was done, and that nothing else lies beside it."""
     wanted = expected(told)
     with dp.Corpus(path) as corpus:
@@ -168,15 +162,15 @@ def check(path: Path, told: list[str], is_in_form: bool) -> None:
         assert all(json.loads(line) and line.endswith("\n") for line in lines), "it is whole"
 
 
-def test_killed_in_any_verb_nothing_done_is_lost(nurseries: list[Any], tmp_path: Path) -> None:
+def test_killed_in_any_verb_nothing_done_is_lost(nurseries, tmp_path):
     draw = random.Random(7)
-    seen: Counter[str] = Counter()
-    done: set[str] = set()
+    seen = Counter()
+    done = set()
     for number in range(4 * ROUNDS):  # of which a busy machine may need more
         if number >= ROUNDS and (done == VERBS.keys() or not THOROUGH):
             break
         if number % 20 == 0:  # files that stay small, so that rounds stay short
-            told: list[str] = []
+            told = []
             folder = tmp_path / str(number)
             folder.mkdir()
             path = folder / "c.duckdb"

@@ -5,8 +5,6 @@ child opens the files, works and tells what it has completed, until it is killed
 opened after the fork: its threads do not come along.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource
@@ -16,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -26,7 +23,6 @@ from effort import kills, often, some, thorough
 from programs import python
 
 import duckplets as dp
-from duckplets import MemorySource
 from duckplets.corpus import doctor
 from duckplets.corpus.corpus import Corpus
 from duckplets.db.database import Database
@@ -44,11 +40,11 @@ RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("c
 # ---- in the child
 
 
-def tell(*what: object) -> None:
+def tell(*what):
     os.write(1, f"{' '.join(map(str, what))}\n".encode())
 
 
-def rows(version: int, size: int = RECORDS) -> MemorySource:
+def rows(version, size=RECORDS):
     """Return what the ingest of a version stores: new records, then others in their place."""
     family = (version + 1) // 2
     records = [
@@ -62,7 +58,7 @@ def rows(version: int, size: int = RECORDS) -> MemorySource:
     return dp.MemorySource(records, id="id", anchor="title", positive="body")
 
 
-def ingest(path: Path, times: int | None = None) -> None:
+def ingest(path, times=None):
     """Ingest one version after the other, and open the file anew after every second."""
     row_batches.MAX_ROWS = RECORDS // 3 + 1
     tell("ready")
@@ -75,7 +71,7 @@ def ingest(path: Path, times: int | None = None) -> None:
                 tell(report.version)
 
 
-def save(path: Path, saves: int | None = None) -> None:
+def save(path, saves=None):
     """Take a batch and save, again and again, from where the last save was."""
     with Corpus(path, read_only=True) as corpus:
         try:
@@ -89,21 +85,21 @@ def save(path: Path, saves: int | None = None) -> None:
             tell(sampler.position)
 
 
-def create(path: Path) -> None:
+def create(path):
     """Create a corpus."""
     tell("ready")
     Corpus(path).close()
     tell("created")
 
 
-def hold(path: Path, how: str) -> None:
+def hold(path, how):
     """Keep a file open."""
     with closing(Database.open(path, read_only=how == "read")):
         tell("ready")
         signal.pause()
 
 
-def fill(path: Path, room: int) -> None:
+def fill(path, room):
     """Ingest by the command line, where no file may grow beyond a size."""
     from duckplets.cli import main
 
@@ -112,12 +108,10 @@ def fill(path: Path, room: int) -> None:
     main(["ingest", str(path), str(path.with_name("more.csv")), "--text", "text"])
 
 
-JOBS: dict[str, Callable[..., None]] = {
-    job.__name__: job for job in (ingest, save, create, hold, fill)
-}
+JOBS = {job.__name__: job for job in (ingest, save, create, hold, fill)}
 
 
-def nursery() -> None:
+def nursery():
     """Fork a child for every line of input, and tell its end.
 
     Compiling a recipe opens nothing and imports what is imported on first use.
@@ -150,31 +144,31 @@ def nursery() -> None:
 class Child:
     """A child at work; what it tells is read line by line."""
 
-    def __init__(self, process: subprocess.Popen[str], job: str, *arguments: object) -> None:
+    def __init__(self, process, job, *arguments):
         assert process.stdin
         assert process.stdout
         print(job, *arguments, sep="\t", file=process.stdin, flush=True)
         self._lines = process.stdout
-        self.told: list[str] = []
-        self.code: int | None = None
+        self.told = []
+        self.code = None
         word, pid = self._lines.readline().split()
         assert word == "child"
         self.pid = int(pid)
 
-    def first(self) -> str:
+    def first(self):
         """Return the next line it tells."""
         return self._lines.readline().strip()
 
-    def has_done_one(self) -> None:
+    def has_done_one(self):
         """Wait until it has told of something done: chance alone may kill every child before."""
         self.told.append(self.first())
 
-    def kill(self) -> list[str]:
+    def kill(self):
         """Kill it, unless it has ended, and return what it told until then."""
         os.kill(self.pid, signal.SIGKILL)
         return self.end()
 
-    def end(self) -> list[str]:
+    def end(self):
         """Wait for its end, and return what it told until then."""
         for line in self._lines:
             if line.startswith("end "):
@@ -184,16 +178,13 @@ class Child:
         raise AssertionError(f"the nursery is gone after {self.told}")
 
 
-Start = Callable[..., Child]
-
-
 @pytest.fixture(scope="module")
-def start() -> Iterator[Start]:
+def start():
     """Start a job in a child: ``start("ingest", path)``."""
     with python(__file__, stdin=subprocess.PIPE, stderr=None) as process:
-        children: list[Child] = []
+        children = []
 
-        def started(job: str, *arguments: object) -> Child:
+        def started(job, *arguments):
             if children and children[-1].code is None:
                 children[-1].kill()  # its test has failed
             children.append(Child(process, job, *arguments))
@@ -204,7 +195,7 @@ def start() -> Iterator[Start]:
             children[-1].kill()  # its test has failed
 
 
-def seconds_of(start: Start, job: str, *arguments: object) -> float:
+def seconds_of(start, job, *arguments):
     """Return how long a job takes from its first line to its end, when nobody kills it."""
     child = start(job, *arguments)
     child.first()
@@ -214,12 +205,12 @@ def seconds_of(start: Start, job: str, *arguments: object) -> float:
     return time.monotonic() - began
 
 
-def sound(path: Path) -> None:
+def sound(path):
     """Check that a corpus and its state file open and keep every promise of the schema."""
     assert [check.what for check in doctor.corpus(path) if not check.ok] == []
 
 
-def whole(corpus: dp.Corpus) -> None:
+def whole(corpus):
     """Check that every version is there with all its rows, and nothing else is."""
     versions = corpus.sql(
         "SELECT added_version AS version, count(*) AS rows, count(removed_version) AS removed "
@@ -237,7 +228,7 @@ def whole(corpus: dp.Corpus) -> None:
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty(tmp_path_factory):
     """A corpus with settings and nothing in it."""
     path = tmp_path_factory.mktemp("empty") / "c.duckdb"
     with dp.Corpus(path) as corpus:
@@ -247,7 +238,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @thorough
-def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path: Path) -> None:
+def test_a_killed_ingest_is_whole_or_absent(start, empty, tmp_path):
     draw = random.Random(1)
     path = tmp_path / "first.duckdb"
     shutil.copy(empty, path)
@@ -279,7 +270,7 @@ def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("made") / "toy.duckdb"
     with dp.Corpus(path) as corpus:
         corpus.ingest(rows(1, 200), name="s")
@@ -288,11 +279,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def toy(made: Path, tmp_path: Path) -> Path:
+def toy(made, tmp_path):
     return Path(shutil.copy(made, tmp_path))
 
 
-def test_a_killed_save_leaves_the_last_one(start: Start, toy: Path) -> None:
+def test_a_killed_save_leaves_the_last_one(start, toy):
     draw = random.Random(2)
     longest = seconds_of(start, "save", toy, 3)
     state_path = state.state_path(toy)
@@ -334,7 +325,7 @@ def test_a_killed_save_leaves_the_last_one(start: Start, toy: Path) -> None:
 
 
 @thorough
-def test_a_killed_creation_leaves_no_file_or_a_whole_one(start: Start, tmp_path: Path) -> None:
+def test_a_killed_creation_leaves_no_file_or_a_whole_one(start, tmp_path):
     draw = random.Random(3)
     longest = seconds_of(start, "create", tmp_path / "first.duckdb")
     for number in range(ROUNDS):
@@ -356,7 +347,7 @@ def test_a_killed_creation_leaves_no_file_or_a_whole_one(start: Start, tmp_path:
 # ---- several processes at once
 
 
-def test_the_file_of_a_writer_is_locked(start: Start, toy: Path) -> None:
+def test_the_file_of_a_writer_is_locked(start, toy):
     child = start("hold", toy, "write")
     assert child.first() == "ready"
     for read_only in (False, True):
@@ -367,7 +358,7 @@ def test_the_file_of_a_writer_is_locked(start: Start, toy: Path) -> None:
     dp.Corpus(toy).close()
 
 
-def test_readers_share_a_file(start: Start, toy: Path) -> None:
+def test_readers_share_a_file(start, toy):
     child = start("hold", toy, "read")
     assert child.first() == "ready"
     with dp.Corpus(toy, read_only=True) as corpus, dp.Corpus(toy, read_only=True) as other:
@@ -379,9 +370,7 @@ def test_readers_share_a_file(start: Start, toy: Path) -> None:
     child.kill()
 
 
-def test_a_save_waits_for_who_looks_at_the_state_file(
-    start: Start, toy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_waits_for_who_looks_at_the_state_file(start, toy, monkeypatch):
     with dp.Corpus(toy, read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=BATCH)
         path = sampler.save()
@@ -409,9 +398,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
     ("records", "room"),
     some([(1_000, 200_000), (10, 0), (1_000, 20_000), (60_000, 2_000_000)], less=1),
 )
-def test_a_full_disk_leaves_the_corpus_as_it_was(
-    start: Start, toy: Path, records: int, room: int
-) -> None:
+def test_a_full_disk_leaves_the_corpus_as_it_was(start, toy, records, room):
     """A file that may not grow fails as one on a full disk does: in a write."""
     lines = [f'"text {i} {"word " * 40}"' for i in range(records)]
     toy.with_name("more.csv").write_text("\n".join(["text", *lines]) + "\n")

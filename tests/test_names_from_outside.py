@@ -1,23 +1,19 @@
 """Names that others wrote: whatever they are, nothing outside of the folder is read or made."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import odd_corpus
 from effort import often, some, thorough
 from hub_data import jsonl, point_to, read, rows
 from hub_server import Hub
-from object_server import Proxy, client
+from object_server import client
 from object_server import point_to as point_to_store
 from prebuilt import copied, empty_corpus
 from token_shards import lengths_of, numbered, write_shards
@@ -41,7 +37,7 @@ NAMES = [
 ]
 
 
-def odd_names(count: int, seed: int = 0) -> list[str]:
+def odd_names(count, seed=0):
     """Names, and others put together from pieces of these."""
     draw = random.Random(seed)
     pieces = ["..", ".", "/", "\\", "a", "train", "\0", " ", "%2e", "C:", "․", "~", "b0", "", "é"]
@@ -49,11 +45,11 @@ def odd_names(count: int, seed: int = 0) -> list[str]:
     return [*NAMES, *made]
 
 
-_opened: list[str] | None = None  # paths, while somebody looks
+_opened = None  # paths, while somebody looks
 _EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.listdir")
 
 
-def _note(event: str, arguments: tuple[Any, ...]) -> None:
+def _note(event, arguments):
     if _opened is not None and event in _EVENTS and not isinstance(arguments[0], int):
         _opened.append(os.fsdecode(arguments[0]))
 
@@ -62,14 +58,14 @@ sys.addaudithook(_note)
 
 
 @contextmanager
-def watched(around: Path, *allowed: Path) -> Iterator[None]:
+def watched(around, *allowed):
     """Check that nothing else below a folder is opened, made, changed or removed."""
     global _opened
 
-    def is_allowed(path: Path) -> bool:
+    def is_allowed(path):
         return any(path.is_relative_to(os.path.realpath(each)) for each in allowed)
 
-    def there() -> dict[Path, Any]:
+    def there():
         found = (path for path in root.rglob("*") if not is_allowed(path) and path.is_file())
         return {path: (path.lstat().st_mtime_ns, path.lstat().st_size) for path in found}
 
@@ -88,7 +84,7 @@ def watched(around: Path, *allowed: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", range(often(20, less=2)))
-def test_a_name_is_below_its_folder_or_an_error(tmp_path: Path, seed: int) -> None:
+def test_a_name_is_below_its_folder_or_an_error(tmp_path, seed):
     folder = tmp_path / "in"
     (folder / "real").mkdir(parents=True)
     (tmp_path / "out").mkdir()
@@ -116,12 +112,12 @@ def test_a_name_is_below_its_folder_or_an_error(tmp_path: Path, seed: int) -> No
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shards(tmp_path_factory):
     texts = {"toy": numbered(lengths_of(8, 0))}
     return write_shards(tmp_path_factory.mktemp("names") / "good", {"train": texts})
 
 
-def renamed(told: dict[str, Any], field: str, name: str) -> None:
+def renamed(told, field, name):
     """Put a name into a manifest, and make all that follows from it follow."""
     shard = told["shards"][0]
     if field == "split":  # with all that a check against the split itself finds right
@@ -146,7 +142,7 @@ def renamed(told: dict[str, Any], field: str, name: str) -> None:
 FIELDS = ("split", "source", "path", "tsv", "shard_id", "tokenizer")
 
 
-def hostile(folder: Path, field: str, name: str) -> dict[str, Any]:
+def hostile(folder, field, name):
     told = json.loads((folder / "manifest.json").read_text())
     renamed(told, field, name)
     told.pop("digest")
@@ -155,7 +151,7 @@ def hostile(folder: Path, field: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_manifest_leads_nowhere_else(shards: Path, tmp_path: Path, field: str) -> None:
+def test_a_manifest_leads_nowhere_else(shards, tmp_path, field):
     folder = tmp_path / "a" / "b" / "c" / "d" / "evil"
     shutil.copytree(shards, folder)
     one = next(shards.rglob("*.parquet"))
@@ -175,9 +171,7 @@ def test_a_manifest_leads_nowhere_else(shards: Path, tmp_path: Path, field: str)
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "split"])
-def test_links_in_a_folder_of_shards_lead_nowhere_else(
-    shards: Path, tmp_path: Path, what: str
-) -> None:
+def test_links_in_a_folder_of_shards_lead_nowhere_else(shards, tmp_path, what):
     folder, outside = tmp_path / "evil", tmp_path / "outside"
     shutil.copytree(shards, folder)
     file = next(folder.rglob("*.parquet"))
@@ -197,8 +191,8 @@ def test_links_in_a_folder_of_shards_lead_nowhere_else(
 @thorough
 @pytest.mark.parametrize("field", FIELDS)
 def test_nothing_of_a_store_is_written_outside_of_the_cache(
-    shards: Path, object_store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, field: str
-) -> None:
+    shards, object_store, monkeypatch, tmp_path, field
+):
     pytest.importorskip("boto3")
     point_to_store(monkeypatch, object_store.behind, tmp_path)
     monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "hub"))
@@ -224,7 +218,7 @@ def test_nothing_of_a_store_is_written_outside_of_the_cache(
 # ---- what an export notes of itself
 
 
-def test_the_notes_of_an_export_lead_nowhere_else(tmp_path: Path) -> None:
+def test_the_notes_of_an_export_lead_nowhere_else(tmp_path):
     pytest.importorskip("tokenizers")
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource([{"t": f"text {n}"} for n in range(9)], text="t"), name="toy")
@@ -232,7 +226,7 @@ def test_the_notes_of_an_export_lead_nowhere_else(tmp_path: Path) -> None:
         dp.train_tokenizer(corpus, tmp_path / "tokenizer", vocab_size=300)
         out = tmp_path / "x" / "out"
         out.parent.mkdir()
-        how: dict[str, Any] = {"tokenizer": tmp_path / "tokenizer"}
+        how = {"tokenizer": tmp_path / "tokenizer"}
         corpus.shard(out, **how)
         good = json.loads((out / "export_state.json").read_text())
         (out / "manifest.json").unlink()
@@ -261,7 +255,7 @@ def test_the_notes_of_an_export_lead_nowhere_else(tmp_path: Path) -> None:
 # ---- snapshots
 
 
-def entries(told: Any) -> Iterator[dict[str, Any]]:
+def entries(told):
     """Yield what a manifest says of each file."""
     if isinstance(told, dict) and told.keys() == {"name", "size", "digest"}:
         yield told
@@ -270,14 +264,14 @@ def entries(told: Any) -> Iterator[dict[str, Any]]:
             yield from entries(part)
 
 
-def looked_through(corpus: dp.Corpus) -> None:
+def looked_through(corpus):
     """Open a snapshot and all the pools that it keeps."""
     found = snapshot.opened(corpus.database, corpus.version)
     assert found is not None
     found.find(["a pool that is not there"])
 
 
-def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
+def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path):
     path = tmp_path / "x" / "c.duckdb"
     path.parent.mkdir()
     copied(path, odd_corpus, 30, 1, sources=1)
@@ -288,7 +282,7 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
         texts = next(entries(good["content"]["segments"]))["name"]
         for outside in (tmp_path / "outside", tmp_path / "x" / texts):
             shutil.copy(folder / texts, outside)
-        places: list[Callable[[Any], Any]] = [
+        places = [
             lambda told: next(entries(told["segments"])),
             lambda told: next(entries(told["bundles"])),
         ]
@@ -314,7 +308,7 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
 # ---- hubs and object stores: what lies there becomes no path here
 
 
-def test_files_of_a_hub_lead_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_a_hub_lead_nowhere_else(monkeypatch, tmp_path):
     cache = tmp_path / "a" / "cache"
     names = ["../../x", "/etc/x", "data/..", "a\\..\\b", "C:/x", "%2e%2e/x", "train "]
     with Hub(page=500) as hub:

@@ -1,12 +1,8 @@
 """What docs/scale.md says is what was measured, and the order holds its promises at that size."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
-from types import ModuleType
-from typing import Any
 
 import pytest
 from benchmark_scripts import FOLDER, load
@@ -14,11 +10,11 @@ from effort import THOROUGH
 
 
 @pytest.fixture(scope="module")
-def simulation() -> ModuleType:
+def simulation():
     return load("simulate_ranks")
 
 
-def size(simulation: ModuleType, **others: Any) -> Any:
+def size(simulation, **others):
     """Return the size to simulate: all of it in full, else as many positions and fewer looks."""
     if THOROUGH:
         return simulation.Size(**others)
@@ -30,7 +26,7 @@ def size(simulation: ModuleType, **others: Any) -> Any:
 # ---- ranks, sources and anchors
 
 
-def test_a_long_run_of_ranks_that_fail_breaks_no_promise(simulation: ModuleType) -> None:
+def test_a_long_run_of_ranks_that_fail_breaks_no_promise(simulation):
     found = simulation.simulated(size(simulation))
     run, expected = found["run"], {"missing": 0, "repeated": 0, "taken_by_ranks": 10**10}
     assert found["ranks"] == 1024
@@ -41,7 +37,7 @@ def test_a_long_run_of_ranks_that_fail_breaks_no_promise(simulation: ModuleType)
     assert simulation.broken(found) == 0
 
 
-def test_what_the_page_quotes_is_of_the_full_size(simulation: ModuleType) -> None:
+def test_what_the_page_quotes_is_of_the_full_size(simulation):
     found = json.loads((FOLDER / "simulate_ranks.json").read_text(encoding="utf-8"))
     full = simulation.Size()
     assert (found["positions"], found["ranks"], found["batch"]) == (10**10, 1024, full.batch)
@@ -53,7 +49,7 @@ def test_what_the_page_quotes_is_of_the_full_size(simulation: ModuleType) -> Non
 # ---- the page
 
 
-def test_pages_are_written_from_the_results() -> None:
+def test_pages_are_written_from_the_results():
     report = load("scale_report")
     names = set()
     for page in (report.PAGE, FOLDER.parent / "README.md"):
@@ -65,7 +61,7 @@ def test_pages_are_written_from_the_results() -> None:
     assert names == report.BLOCKS.keys()
 
 
-def test_no_figure_of_that_page_is_typed_by_hand() -> None:
+def test_no_figure_of_that_page_is_typed_by_hand():
     report = load("scale_report")
     words = report.BLOCK.sub("", report.PAGE.read_text(encoding="utf-8"))
     words = re.sub(r"^```.*?^```|`[^`\n]+`|\]\([^)]+\)", "", words, flags=re.DOTALL | re.MULTILINE)
@@ -73,7 +69,7 @@ def test_no_figure_of_that_page_is_typed_by_hand() -> None:
     assert not re.findall(r".*\d.*", sizes.sub("", words))
 
 
-def test_the_deployments_on_that_page_are_python() -> None:
+def test_the_deployments_on_that_page_are_python():
     page = load("scale_report").PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert len(blocks) == page.count("<!-- not run: it needs a cluster") == 2
@@ -81,7 +77,7 @@ def test_the_deployments_on_that_page_are_python() -> None:
 
 
 @pytest.mark.skipif(not THOROUGH, reason="takes half a minute: DUCKPLETS_THOROUGH=1")
-def test_every_measurement_of_scale_runs(tmp_path: Any) -> None:
+def test_every_measurement_of_scale_runs(tmp_path):
     scale = load("scale")
     scale.SECONDS = 0.1
     for name in scale.MEASUREMENTS:

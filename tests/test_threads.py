@@ -1,16 +1,11 @@
 """Any number of threads use a corpus, or a sampler, at once, and get what one alone would."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some, thorough
@@ -22,12 +17,12 @@ THREADS = 8
 RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
 
-def batches(sampler: dp.Sampler, steps: int = 3) -> list[dict[str, list[Any]]]:
+def batches(sampler, steps=3):
     with closing(sampler):
         return [batch.to_pydict() for batch in islice(sampler, steps)]
 
 
-def views(corpus: dp.Corpus) -> list[Any]:
+def views(corpus):
     with corpus.sampler(batch_size=16, prefetch=0) as sampler:
         served = [sampler.served(5, 40).to_pylist(), sampler.plan(2).to_pylist()]
         ahead = [batch.to_pydict() for batch in sampler.peek(2)]
@@ -35,7 +30,7 @@ def views(corpus: dp.Corpus) -> list[Any]:
 
 
 # Every public method that reads.
-READING: dict[str, Callable[[dp.Corpus], Any]] = {
+READING = {
     "version": lambda c: c.version,
     "count": lambda c: (c.count(), c.count(split="train"), c.count(source="bravo")),
     "sources": lambda c: c.sources().to_pylist(),
@@ -59,7 +54,7 @@ READING: dict[str, Callable[[dp.Corpus], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A folder with a corpus and its saved run."""
     folder = tmp_path_factory.mktemp("threads")
     with toy_corpus(folder / "c.duckdb", 60, sources=("alpha", "bravo")) as corpus:
@@ -72,7 +67,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, made: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path, made):
     for file in made.iterdir():
         shutil.copy(file, tmp_path)
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -80,7 +75,7 @@ def corpus(tmp_path: Path, made: Path) -> Iterator[dp.Corpus]:
 
 
 @pytest.mark.parametrize("read_only", some([True, False], less=1))
-def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -> None:
+def test_threads_read_what_one_reads_alone(corpus, read_only):
     if read_only:
         path = corpus.path
         corpus.close()
@@ -89,7 +84,7 @@ def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -
     calls = [*READING] * often(50, less=1)
     random.Random(1).shuffle(calls)
 
-    def differs(name: str) -> str | None:
+    def differs(name):
         return None if READING[name](corpus) == expected[name] else name
 
     with ThreadPoolExecutor(THREADS) as threads:
@@ -99,9 +94,9 @@ def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_each_batch_goes_to_one_thread(corpus: dp.Corpus, prefetch: int) -> None:
+def test_each_batch_goes_to_one_thread(corpus, prefetch):
     steps = 200
-    options: dict[str, Any] = {"batch_size": 16, "steps": steps}
+    options = {"batch_size": 16, "steps": steps}
     with corpus.sampler(**options) as alone:
         expected = {batch.step: batch["anchor"] for batch in alone}
     sampler = corpus.sampler(**options, prefetch=prefetch)
@@ -112,10 +107,10 @@ def test_each_batch_goes_to_one_thread(corpus: dp.Corpus, prefetch: int) -> None
     assert {batch.step: batch["anchor"] for batch in batches} == expected
 
 
-def test_threads_change_a_corpus_one_after_the_other(corpus: dp.Corpus) -> None:
+def test_threads_change_a_corpus_one_after_the_other(corpus):
     before, rounds = corpus.count(), often(12, less=4)
 
-    def ingest(number: int) -> int:
+    def ingest(number):
         rows = [{"id": f"{number}-{i}", "text": f"text {number} {i}"} for i in range(50)]
         report = corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=f"s{number % 3}")
         assert corpus.count() >= before + 50
@@ -135,15 +130,15 @@ class Reading:
 
     name = "reading"
 
-    def __init__(self, look: Callable[[], Any]) -> None:
+    def __init__(self, look):
         self.look = look
 
-    def batches(self, cursor: str | None) -> Iterator[tuple[list[dict[str, str]], str]]:
+    def batches(self, cursor):
         for number in range(PAGES):
             yield [{"id": str(number), "text": f"{number}: {self.look()}"}], str(number)
 
 
-def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus: dp.Corpus) -> None:
+def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus):
     """It gives back what DuckDB holds at each commit, by a limit that holds for all connections."""
     with ThreadPoolExecutor(1) as pool, closing(corpus.database.cursor()) as other:
         much = "SELECT count(DISTINCT i) AS n FROM range($n) AS t(i)"
@@ -153,7 +148,7 @@ def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus: dp.Co
         assert [t["n"].to_pylist() for t in found.result()] == [[300_000 + i] for i in range(12)]
 
 
-def test_a_source_reads_its_own_corpus_and_does_not_change_it(corpus: dp.Corpus) -> None:
+def test_a_source_reads_its_own_corpus_and_does_not_change_it(corpus):
     before = corpus.count()
     reading = ("count", "search", "read", "resume")
     report = corpus.ingest(Reading(lambda: [bool(READING[name](corpus)) for name in reading]))
@@ -164,11 +159,11 @@ def test_a_source_reads_its_own_corpus_and_does_not_change_it(corpus: dp.Corpus)
 
 
 @thorough
-def test_threads_save_and_look_at_the_same_state_file(corpus: dp.Corpus) -> None:
+def test_threads_save_and_look_at_the_same_state_file(corpus):
     """Whoever finds the file open for a save waits for the moment that it takes."""
     saves, writers = often(40, less=2), often(4, less=2)
 
-    def save(number: int) -> None:
+    def save(number):
         with corpus.sampler(run=f"run {number}", batch_size=4, prefetch=0) as sampler:
             for _ in range(saves):
                 next(sampler)

@@ -1,11 +1,7 @@
 """What a worker hands over arrives as a dict, whichever way its columns are asked for."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +16,7 @@ from duckplets.adapters.torch.batches import HandedOver, WholeBatch  # noqa: E40
 from duckplets.samples.batch import Batch  # noqa: E402
 from duckplets.torch import SamplerDataset  # noqa: E402
 
-COLUMNS: dict[str, Any] = {
+COLUMNS = {
     "anchor": ["a", "ü\x00", ""],
     "negative": [None, "b", "c"],
     "tokens": [1, None, 3],
@@ -29,7 +25,7 @@ COLUMNS: dict[str, Any] = {
     "messages": [[{"role": "user"}], [], None],
 }
 TYPES = {"tokens": pa.int32()}
-EXPECTED: dict[str, Any] = {
+EXPECTED = {
     **{name: COLUMNS[name] for name in ("anchor", "negative", "messages")},
     "tokens": [1, -1, 3],
     "swapped": [True, False, True],
@@ -37,33 +33,31 @@ EXPECTED: dict[str, Any] = {
 }
 
 
-def batch(low: int = 0, high: int = 3) -> Batch:
+def batch(low=0, high=3):
     columns = {name: pa.array(values, TYPES.get(name)) for name, values in COLUMNS.items()}
     return Batch(pa.table(columns).slice(low, high - low), step=5, position=80)
 
 
-def arrived(**slices: int) -> WholeBatch:
-    found: WholeBatch = pickle.loads(pickle.dumps(default_convert(HandedOver(batch(**slices)))))
-    return found
+def arrived(**slices):
+    return pickle.loads(pickle.dumps(default_convert(HandedOver(batch(**slices)))))
 
 
-def seen(columns: Any) -> dict[str, Any]:
+def seen(columns):
     """Return the columns but weights, of which one is not a number, as plain values."""
     there = {**columns}
     weights = there.pop("weight")
     assert weights.dtype == torch.float64
     assert weights[0] == 0.5
     assert weights[1].isnan()
-    found: dict[str, Any] = plain([there])[0]
-    return found
+    return plain([there])[0]
 
 
-def updated(there: dict[str, Any], columns: Any) -> dict[str, Any]:
+def updated(there, columns):
     there.update(columns)
     return there
 
 
-WAYS: dict[str, Callable[[WholeBatch], Any]] = {
+WAYS = {
     "by key": lambda b: {name: b[name] for name in b},
     "items": lambda b: dict(b.items()),
     "values": lambda b: dict(zip(b.keys(), b.values(), strict=True)),
@@ -110,7 +104,7 @@ def test_tensors_are_pinned_and_texts_stay(monkeypatch):
     assert found["anchor"] == COLUMNS["anchor"]
 
 
-def with_lengths(batch: Any) -> Any:
+def with_lengths(batch):
     batch["lengths"] = [len(text) for text in batch["anchor"]]
     return {**batch}
 

@@ -1,9 +1,5 @@
 """Keys of batches from vectors: near texts share them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,7 +8,7 @@ import duckplets as dp
 pytest.importorskip("sklearn")
 
 
-def test_near_texts_share_batches_and_near_clusters_mixed_ones(tmp_path: Path) -> None:
+def test_near_texts_share_batches_and_near_clusters_mixed_ones(tmp_path):
     draw = np.random.default_rng(0)
     rows = [{"id": str(n), "q": f"asks {n}", "a": f"answers {n}"} for n in range(400)]
     angles = {str(n): 0.5 * (n % 8) + draw.normal(0, 0.02) for n in range(400)}
@@ -45,7 +41,7 @@ def test_near_texts_share_batches_and_near_clusters_mixed_ones(tmp_path: Path) -
         corpus.cluster("v", size=50)
 
 
-def _in_order(corpus: dp.Corpus) -> list[str]:
+def _in_order(corpus):
     """Return a record of each cluster, in the order of clusters."""
     rows = corpus.sql(
         "SELECT number, any_value(records.record_id) AS id FROM batch_keys AS keys JOIN chunks "

@@ -1,10 +1,6 @@
 """What an evaluator keeps of each query, and what two models differ by."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +10,7 @@ import duckplets as dp
 METRICS = ("ndcg@10", "mrr@10", "recall@10")
 
 
-def write(path: Path, values: Any, *, families: Any = None) -> Path:
+def write(path, values, *, families=None):
     rows = [
         {"query": f"q{i}", "family": str(i if families is None else families[i])}
         | dict(zip(METRICS, map(float, row), strict=True))
@@ -24,7 +20,7 @@ def write(path: Path, values: Any, *, families: Any = None) -> Path:
     return path
 
 
-def test_means_and_intervals_are_those_of_the_paired_differences(tmp_path: Path) -> None:
+def test_means_and_intervals_are_those_of_the_paired_differences(tmp_path):
     draw = np.random.default_rng(3)
     ours, effect = draw.random((400, 3)), draw.normal([0.1, 0, -0.05], 0.2, (400, 3))
     first, second = write(tmp_path / "a", ours), write(tmp_path / "b", ours + effect)
@@ -42,7 +38,7 @@ def test_means_and_intervals_are_those_of_the_paired_differences(tmp_path: Path)
     assert found.metrics[0]["low"] < narrow["low"] < narrow["high"] < found.metrics[0]["high"]
 
 
-def test_queries_of_one_family_are_no_more_evidence_than_one(tmp_path: Path) -> None:
+def test_queries_of_one_family_are_no_more_evidence_than_one(tmp_path):
     effect = np.repeat(np.random.default_rng(4).normal(0.1, 0.3, (40, 3)), 10, axis=0)
     alone = [write(tmp_path / "a", effect * 0), write(tmp_path / "b", effect)]
     family = [*range(40)] * 10
@@ -68,7 +64,7 @@ def test_queries_of_one_family_are_no_more_evidence_than_one(tmp_path: Path) -> 
         (b"\xff", "holds no results"),
     ],
 )
-def test_what_is_no_result_is_refused(tmp_path: Path, content: Any, said: str) -> None:
+def test_what_is_no_result_is_refused(tmp_path, content, said):
     first, second = write(tmp_path / "a", np.zeros((2, 3))), tmp_path / "b"
     if content is not None:
         second.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -76,7 +72,7 @@ def test_what_is_no_result_is_refused(tmp_path: Path, content: Any, said: str) -
         dp.compare(first, second)
 
 
-def test_other_queries_are_refused(tmp_path: Path) -> None:
+def test_other_queries_are_refused(tmp_path):
     first, second = write(tmp_path / "a", np.zeros((2, 3))), write(tmp_path / "b", np.zeros((3, 3)))
     with pytest.raises(dp.QualityError, match="1 stand in one of them only, such as 'q2'"):
         dp.compare(first, second)
@@ -84,7 +80,7 @@ def test_other_queries_are_refused(tmp_path: Path) -> None:
         dp.compare(first, first, confidence=1)
 
 
-def test_an_evaluator_keeps_what_came_of_each_query(tmp_path: Path) -> None:
+def test_an_evaluator_keeps_what_came_of_each_query(tmp_path):
     pytest.importorskip("sentence_transformers")
     rows = [
         {"a": f"question {i}", "b": f"answer {i}", "g": f"g{i // 2}" if i < 20 else None}
@@ -110,7 +106,7 @@ def test_an_evaluator_keeps_what_came_of_each_query(tmp_path: Path) -> None:
     evaluator._found = None
     metrics = evaluator.compute_metrics(hits)
 
-    def expected(i: int) -> float:
+    def expected(i):
         return 1.0 if i < 20 else 1 / 3
 
     assert metrics["mrr@k"][10] == pytest.approx(sum(map(expected, range(60))) / 60)

@@ -1,11 +1,8 @@
 """Prompts and losses by source: batches that are of one source name it to the trainer."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from adapters.models import arguments, embedder, st
@@ -20,17 +17,17 @@ PROMPTS = {"one": "first ask : ", "two": "second ask : "}
 class Counting(MultipleNegativesRankingLoss):
     """The loss, with the anchors it was given."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model):
         super().__init__(model)
-        self.anchors: list[str] = []
+        self.anchors = []
 
-    def forward(self, features: Any, labels: Any = None) -> Any:
+    def forward(self, features, labels=None):
         decode = self.model.tokenizer.batch_decode
         self.anchors += decode(features[0]["input_ids"], skip_special_tokens=True)
         return super().forward(features, labels)
 
 
-def test_each_source_has_its_prompt_and_its_loss(corpus_path: Path, tmp_path: Path) -> None:
+def test_each_source_has_its_prompt_and_its_loss(corpus_path, tmp_path):
     model = embedder()
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=BATCH, batch_by="source", state=tmp_path / "s.duckdb")
@@ -55,7 +52,7 @@ def test_each_source_has_its_prompt_and_its_loss(corpus_path: Path, tmp_path: Pa
         assert all(text.startswith(words) for text in losses[name].anchors)
 
 
-def test_batches_of_several_sources_have_no_name(corpus_path: Path) -> None:
+def test_batches_of_several_sources_have_no_name(corpus_path):
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         with pytest.raises(dp.SamplerError, match=r"'one', 'two'; open .* batch_by='source'"):
             corpus.sampler().to_hf(dataset_name=True)
@@ -65,9 +62,7 @@ def test_batches_of_several_sources_have_no_name(corpus_path: Path) -> None:
         assert next(iter(rows))["dataset_name"] == "one"
 
 
-def test_the_example_trains_each_source_with_its_instruction(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_trains_each_source_with_its_instruction(monkeypatch, capsys):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
     example = importlib.import_module("instructions")
     example.main(8)

@@ -1,10 +1,5 @@
 """Embedding with models: what a set of sentence-transformers is tied to, tensors, own prompts."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hashed import check_whole, hashed, kept, texts_of
@@ -16,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 12) as opened:
         yield opened
 

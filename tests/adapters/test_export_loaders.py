@@ -1,11 +1,5 @@
 """Exports are read by those they are for: trainers of sentence-transformers, the loader of BEIR."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 datasets = pytest.importorskip("datasets")
@@ -18,13 +12,11 @@ from sentence_transformers import cross_encoder  # noqa: E402
 from sentence_transformers.cross_encoder import losses as ranking  # noqa: E402
 from sentence_transformers.sentence_transformer import losses  # noqa: E402
 
-import duckplets as dp  # noqa: E402
-
 BATCH = 4
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "odd.duckdb"
     with odd_text_corpus(path, 24) as corpus:
         mine_by_hand(corpus)
@@ -32,27 +24,27 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def model():
     return models.embedder()
 
 
 @pytest.fixture(scope="module")
-def ranker() -> Any:
+def ranker():
     return models.ranker()
 
 
 @pytest.fixture(autouse=True)
-def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quiet(tmp_path, monkeypatch):
     datasets.disable_progress_bars()
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
-def exported(corpus: dp.Corpus, path: Path, **options: Any) -> Path:
+def exported(corpus, path, **options):
     corpus.export_negatives(path, recipe=options.pop("recipe", RECIPE), **options)
     return path
 
 
-def loaded(path: Path) -> Any:
+def loaded(path):
     kind = "parquet" if path.suffix == ".parquet" else "json"
     return datasets.load_dataset(kind, data_files=str(path), split="train")
 
@@ -63,7 +55,7 @@ TRIPLET = ["anchor", "positive", "negative"]
 TUPLE = ["anchor", "positive", "negative_1", "negative_2"]
 PAIR, LIST = ["anchor", "document"], ["anchor", "documents"]
 # shape, scores, loss, whether it is one of cross-encoders, text columns
-TRAININGS: list[tuple[str, bool, Any, bool, list[str]]] = [
+TRAININGS = [
     ("triplet", False, losses.MultipleNegativesRankingLoss, False, TRIPLET),
     ("triplet", True, losses.MarginMSELoss, False, TRIPLET),
     ("n-tuple", False, losses.MultipleNegativesRankingLoss, False, TUPLE),
@@ -76,9 +68,7 @@ TRAININGS: list[tuple[str, bool, Any, bool, list[str]]] = [
 ]
 
 
-def trained(
-    model: Any, dataset: Any, loss: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[Any], list[Any]]:
+def trained(model, dataset, loss, folder, monkeypatch):
     """Train for two steps; returns the rows and the labels that the collator saw and made."""
     crossed = isinstance(model, st.CrossEncoder)
     package = cross_encoder if crossed else st
@@ -89,11 +79,11 @@ def trained(
         train_dataset=dataset,
         loss=loss(model),
     )
-    seen: list[dict[str, Any]] = []
-    labels: list[Any] = []
+    seen = []
+    labels = []
     collate = type(trainer.data_collator).__call__
 
-    def watched(collator: Any, features: list[dict[str, Any]]) -> Any:
+    def watched(collator, features):
         batch = collate(collator, features)
         seen.extend(features)
         labels.extend(batch["label"].tolist() if "label" in batch and not crossed else [])

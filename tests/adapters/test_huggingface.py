@@ -1,14 +1,9 @@
 """Hugging Face datasets of a run: the text columns and no other, at any step."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
-from adapters.loaders import Batches, assert_refused, torch
+from adapters.loaders import assert_refused, torch
 from effort import some
 from token_shards import lengths_of, numbered, write_shards
 
@@ -21,13 +16,13 @@ COMMON = {"batch_size": 16, "seed": 7}
 
 
 @pytest.fixture
-def corpus(corpus_path: Path) -> Iterator[dp.Corpus]:
+def corpus(corpus_path):
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         yield corpus
 
 
 @pytest.fixture(scope="module")
-def rows(alone: Batches) -> list[dict[str, Any]]:
+def rows(alone):
     """The texts of all samples in order."""
     columns = ("anchor", "positive", "negative")
     return [
@@ -37,7 +32,7 @@ def rows(alone: Batches) -> list[dict[str, Any]]:
     ]
 
 
-def kinds(dataset: Any) -> dict[str, str]:
+def kinds(dataset):
     return {name: feature.dtype for name, feature in dataset.features.items()}
 
 

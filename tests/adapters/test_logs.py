@@ -1,11 +1,6 @@
 """What a run uses is logged where people look: TensorBoard and MLflow, written and read back."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from adapters.loaders import loader, torch
@@ -27,7 +22,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def mlflow(tmp_path_factory):
     """MLflow over a file of SQLite, which tells nobody else."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
@@ -40,7 +35,7 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         mlflow.set_tracking_uri(None)
 
 
-def in_mlflow(mlflow: Any) -> tuple[dict[str, Any], dict[str, list[tuple[int, float]]]]:
+def in_mlflow(mlflow):
     """Return parameters and metrics of the last run."""
     client = mlflow.MlflowClient()
     found = client.search_runs([mlflow.get_experiment_by_name("tests").experiment_id])[0]
@@ -51,7 +46,7 @@ def in_mlflow(mlflow: Any) -> tuple[dict[str, Any], dict[str, list[tuple[int, fl
     return found.data.params, history
 
 
-def in_tensorboard(folder: Path) -> tuple[str, dict[str, list[tuple[int, float]]]]:
+def in_tensorboard(folder):
     """Return all texts, those of hyperparameters too, and the scalars below a folder."""
     texts, scalars = "", {}
     for file in sorted(folder.rglob("events.out.*")):
@@ -70,7 +65,7 @@ def in_tensorboard(folder: Path) -> tuple[str, dict[str, list[tuple[int, float]]
     return texts, scalars
 
 
-def counted(corpus_path: Path, **arguments: Any) -> dict[int, dict[str, float]]:
+def counted(corpus_path, **arguments):
     """Return the metrics of the run after every second step, as one process has them."""
     found = {}
     with dp.Corpus(corpus_path, read_only=True) as corpus:
@@ -84,11 +79,7 @@ def counted(corpus_path: Path, **arguments: Any) -> dict[int, dict[str, float]]:
     raise AssertionError
 
 
-def assert_logged(
-    scalars: dict[str, list[tuple[int, float]]],
-    expected: dict[int, dict[str, float]],
-    prefix: str = "",
-) -> None:
+def assert_logged(scalars, expected, prefix=""):
     for name in expected[EVERY]:
         series = [(step, pytest.approx(values[name])) for step, values in expected.items()]
         assert scalars[prefix + name] == series, name
@@ -168,21 +159,21 @@ def test_a_reporter_that_raises_ends_no_training(corpus_path, tmp_path, caplog):
 class Lengths(lightning.LightningModule):
     """Learns the length of texts; may end in the middle of an epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.scale = torch.nn.Parameter(torch.ones(()))
-        self.seen: list[list[str]] = []
+        self.seen = []
 
-    def training_step(self, batch: Any, index: int) -> Any:
+    def training_step(self, batch, index):
         self.seen.append(batch["anchor"])
         return (self.scale * torch.tensor([float(len(t)) for t in batch["anchor"]])).mean()
 
-    def configure_optimizers(self) -> Any:
+    def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=1e-6)
 
 
-def lightning_trainer(folder: Path, dataset: Any, steps: int = STEPS, **options: Any) -> Any:
-    given: dict[str, Any] = {"logger": False, "enable_checkpointing": False}
+def lightning_trainer(folder, dataset, steps=STEPS, **options):
+    given = {"logger": False, "enable_checkpointing": False}
     return lightning.Trainer(
         default_root_dir=folder,
         max_steps=steps,
@@ -219,7 +210,7 @@ def test_lightning_goes_on_from_its_checkpoint(corpus_path, tmp_path, alone, wor
         def log_metrics(self, metrics, step=None):
             raise ConnectionError("https://user:password@host")
 
-    def dataset(**arguments: Any) -> Any:
+    def dataset(**arguments):
         return SamplerDataset(corpus_path, **{"batch_size": 16, "seed": 7, **arguments})
 
     first, model = dataset(), Lengths()
@@ -271,7 +262,7 @@ def test_any_loop_logs_to_any_function(corpus_path, mlflow, workers):
 def test_a_resumed_run_logs_its_forecast_where_it_goes_on(corpus_path):
     dataset = SamplerDataset(corpus_path, batch_size=BATCH)
     dataset.load_state_dict(dataset.state_dict(step=3))
-    logged: list[tuple[int, dict[str, float]]] = []
+    logged = []
     dp.log_run(dataset, lambda of, step: logged.append((step, of)))
     assert [step for step, _ in logged] == [dataset.step] == [3]
     for wrong in ({"every": 0}, {"every": 1.5}):

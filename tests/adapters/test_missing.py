@@ -1,7 +1,5 @@
 """Without the packages, the adapters say which to install; all else does without them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

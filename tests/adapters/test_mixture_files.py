@@ -1,22 +1,15 @@
 """Mixture files: the [data] table of a training config, and everything wrong in it at once."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from duckplets.errors import MixtureError
 from duckplets.order.mixture import Anneal, Mixture, Phase
 from duckplets.sources.remote.hub import HubSource
 
-Load = Callable[[str | bytes], Mixture]
-
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
-    def write_and_load(text: str | bytes) -> Mixture:
+def load(tmp_path):
+    def write_and_load(text):
         file = tmp_path / "mix.toml"
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
         return Mixture.from_toml(file)
@@ -87,7 +80,7 @@ hf_name = "bigcode/the-stack-dedup"
 path = "/data/wiki"
 """
 STACK = "bigcode--the-stack-dedup"
-READ: list[tuple[str, Mixture]] = [
+READ = [
     (
         "[data]\nmix_temperature = 1.0  # leaves the weights alone\n" + TWO + TO_CODE,
         Mixture(DECLARED, phases=[Phase(10_000, SWAPPED, 0.5), Phase(20_000, {"web": 0})]),

@@ -1,15 +1,10 @@
 """The quality benchmark: BM25 negatives are close to their anchors, and its parts are right."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -24,7 +19,7 @@ RESULTS = BENCHMARKS / "quality.json"
 
 
 @pytest.fixture(scope="module")
-def quality() -> Iterator[ModuleType]:
+def quality():
     names = ("quality", "quality_training")
     threads = torch.get_num_threads()
     sys.path.insert(0, str(BENCHMARKS))  # as for a script
@@ -38,11 +33,11 @@ def quality() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="module")
-def training(quality: ModuleType) -> ModuleType:
+def training(quality):
     return sys.modules["quality_training"]
 
 
-def small(quality: ModuleType, name: str, rows: int) -> Any:
+def small(quality, name, rows):
     """Return a data set cut short, by a rule that takes of all its parts."""
     data = quality.DATA[name]
     found = data.rows()
@@ -70,7 +65,7 @@ def test_the_script_runs_from_end_to_end(quality, training, monkeypatch):
         assert shape(found) == shape(published["data"]["python"]), "quality.json is of another form"
 
 
-def shape(value: Any) -> Any:
+def shape(value):
     """Names of fields; not of settings, for which of them is chosen differs."""
     if not isinstance(value, dict):
         return None

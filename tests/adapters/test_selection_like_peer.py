@@ -3,11 +3,7 @@
 Both skip ``range_min`` of what margins and scores leave, and take so many of the rest.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +13,7 @@ pytest.importorskip("sentence_transformers")
 
 from datasets import Dataset, disable_progress_bars  # noqa: E402
 from effort import often  # noqa: E402
-from mined_corpora import Rows, write_mining  # noqa: E402
+from mined_corpora import write_mining  # noqa: E402
 from sentence_transformers.util import mine_hard_negatives  # noqa: E402
 
 import duckplets as dp  # noqa: E402
@@ -36,28 +32,28 @@ class Scores:
 
     device = torch.device("cpu")
 
-    def __init__(self, matrix: np.ndarray) -> None:
+    def __init__(self, matrix):
         self.matrix = matrix
 
-    def encode_query(self, texts: list[str], **_: Any) -> np.ndarray:
+    def encode_query(self, texts, **_):
         return self.matrix[numbers(texts)]
 
-    def encode_document(self, texts: list[str], **_: Any) -> np.ndarray:
+    def encode_document(self, texts, **_):
         return np.eye(self.matrix.shape[1])[numbers(texts)]
 
-    def similarity(self, anchors: Any, documents: Any) -> torch.Tensor:
+    def similarity(self, anchors, documents):
         return torch.as_tensor(anchors) @ torch.as_tensor(documents).T
 
-    def similarity_pairwise(self, anchors: Any, documents: Any) -> torch.Tensor:
+    def similarity_pairwise(self, anchors, documents):
         return (torch.as_tensor(anchors) * torch.as_tensor(documents)).sum(dim=1)
 
 
-def numbers(texts: list[str]) -> list[int]:
+def numbers(texts):
     return [int(text.split()[1]) for text in texts]
 
 
-def theirs(settings: Mined, matrix: np.ndarray, positives: list[list[int]]) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in positives]
+def theirs(settings, matrix, positives):
+    found = [[] for _ in positives]
     pairs = [(f"query {a}", f"document {d}") for a, own in enumerate(positives) for d in own]
     knobs = ("range_min", "max_score", "min_score", "absolute_margin", "relative_margin")
     try:
@@ -78,17 +74,15 @@ def theirs(settings: Mined, matrix: np.ndarray, positives: list[list[int]]) -> l
     return found
 
 
-def ours(
-    corpus: dp.Corpus, settings: Mined, matrix: np.ndarray, positives: list[list[int]]
-) -> list[list[int]]:
+def ours(corpus, settings, matrix, positives):
     """What the policy leaves of the same scores, kept as candidates."""
-    rows: Rows = {}
+    rows = {}
     for anchor, (scores, own) in enumerate(zip(matrix, positives, strict=True)):
         legal = [d for d in np.argsort(-scores, kind="stable").tolist() if d not in own]
         rows[anchor] = [(document, float(scores[document])) for document in legal]
     known = {a: float(matrix[a][own].min()) for a, own in enumerate(positives)}
     write_mining(corpus, RECIPE, rows, source="s", positives=known)
-    found: list[list[int]] = [[] for _ in positives]
+    found = [[] for _ in positives]
     (mining,) = Minings(corpus.database).found("peer")
     for anchors, _, documents, *_ in policies.left(
         corpus.database, mining, settings, corpus.version
@@ -99,7 +93,7 @@ def ours(
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     with dp.Corpus(tmp_path_factory.mktemp("peer") / "c.duckdb") as corpus:
         rows = [{"id": "r", "q": "question", "a": "answer"}]
         corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
@@ -115,9 +109,9 @@ SCORES = {
 }  # without ties in a row: among equal scores, theirs are in no order
 
 
-def random_settings(draw: random.Random, matrix: np.ndarray) -> Mined:
+def random_settings(draw, matrix):
     range_min = draw.choice([0, 0, 1, 4])
-    knobs: dict[str, Any] = {"range_min": range_min, "range_max": range_min + draw.randrange(1, 6)}
+    knobs = {"range_min": range_min, "range_max": range_min + draw.randrange(1, 6)}
     low, high = sorted(draw.choices(matrix.flatten().tolist(), k=2))
     scale = float(np.abs(matrix).mean())
     for name, value in {

@@ -1,34 +1,30 @@
 """TokenDataset under a plain DataLoader: one order for any number of workers and ranks."""
 
-from __future__ import annotations
-
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from adapters.loaders import Batches, assert_refused, loader, plain  # noqa: E402
+from adapters.loaders import assert_refused, loader, plain  # noqa: E402
 from effort import often, some  # noqa: E402
 from token_shards import lengths_of, numbered, write_shards  # noqa: E402
 
 import duckplets as dp  # noqa: E402
 from duckplets.torch import TokenDataset  # noqa: E402
 
-COMMON: dict[str, Any] = {"batch_size": 6, "seq_length": 24, "pack": True, "seed": 7, "epochs": 2}
+COMMON = {"batch_size": 6, "seq_length": 24, "pack": True, "seed": 7, "epochs": 2}
 WORKERS = pytest.mark.parametrize("workers", some([0, 1, 3, 2], less=2))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     texts = {name: numbered(lengths_of(90, seed)) for seed, name in enumerate(["one", "two"])}
     return write_shards(tmp_path_factory.mktemp("tokens") / "shards", {"train": texts})
 
 
 @pytest.fixture(scope="module")
-def alone(folder: Path) -> Batches:
+def alone(folder):
     """The batches of one process; the last is short."""
     with dp.TokenShards(folder) as shards:
         found = [
@@ -39,7 +35,7 @@ def alone(folder: Path) -> Batches:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value):
     return value.tolist() if hasattr(value, "tolist") else value
 
 

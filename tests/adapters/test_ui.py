@@ -1,12 +1,8 @@
 """`duckplets ui` with the extension itself, and a stand-in for the site of its page."""
 
-from __future__ import annotations
-
 import socket
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.request import urlopen
 
 import duckdb
@@ -20,15 +16,15 @@ from duckplets.errors import QueryError
 
 
 @pytest.fixture
-def site() -> Iterator[str]:
+def site():
     class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.send_response(200)
             self.send_header("Content-Length", "4")
             self.end_headers()
             self.wfile.write(b"page")
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
@@ -40,7 +36,7 @@ def site() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def home(tmp_path, monkeypatch):
     """No notebooks of who runs the tests, and no browser."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "bin").mkdir()
@@ -54,7 +50,7 @@ def test_the_page_is_served_here_with_the_questions(corpus_path, site, monkeypat
     here = Session(duckdb.connect(config={"allow_unsigned_extensions": "true"}))
     monkeypatch.setattr(Database, "scratch", lambda: Database(here))
 
-    def from_site(database: Database, name: str, ways: str) -> None:
+    def from_site(database, name, ways):
         need(database, name, ways)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]

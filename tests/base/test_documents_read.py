@@ -1,21 +1,17 @@
 """Documents within limits, in every kind of file that is read; names; plain values and shapes."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.base.documents import Form, Unreadable, parse
+from duckplets.base.documents import Unreadable, parse
 from duckplets.errors import SamplerError
 
 # Form, text, what is said, of files as small as they may be.
-TOO_MUCH: dict[str, tuple[Form, str, str]] = {
+TOO_MUCH = {
     "aliases": ("YAML", "a: &a [x, x]\nb: &b [*a, *a]", "has an alias: line 2"),
     "an alias within itself": ("YAML", "a: &a [1, *a]", "has an alias: line 1"),
     "lists": ("YAML", "[" * often(100_000, less=2_000), "nested too deeply"),
@@ -48,7 +44,7 @@ def test_what_is_nested_or_dotted_within_the_limits_is_read():
     assert parse(texts, "TOML") == {"a": "[[[[.' ", "b.c": ']]{{"'}
 
 
-FILES: dict[str, tuple[Callable[..., Any], str]] = {
+FILES = {
     "sets.yaml": (dp.load_data_sets, "a: &a [x]\nb: *a"),
     "sets.toml": (dp.load_data_sets, "a." * 120 + "b = 1"),
     "mixture.toml": (dp.Mixture.from_toml, "a." * 120 + "b = 1"),
@@ -80,7 +76,7 @@ def test_every_file_has_a_limit_that_can_be_set(tmp_path):
 
 
 SECTION = dp.any_section()
-NAMED: dict[str, Callable[[Any], object]] = {
+NAMED = {
     "recipe": lambda name: dp.TripletRecipe(name, SECTION, SECTION, SECTION),
     "text recipe": lambda name: dp.TextRecipe(name, SECTION),
     "data set on the Hub": lambda name: dp.HubSource("hf://o/n text=t", source_id=name),

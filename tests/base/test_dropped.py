@@ -1,41 +1,36 @@
 """What is dropped: it ends, and Ctrl-C that comes meanwhile is not lost."""
 
-from __future__ import annotations
-
 import gc
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pkgutil import resolve_name
-from typing import Any
 
 import pytest
 from prebuilt import toy_corpus
 from programs import PATIENCE
 
-import duckplets as dp
 from duckplets.base.prefetch import ahead
 
 
-def _reader(corpus: dp.Corpus) -> Any:
+def _reader(corpus):
     return corpus.sampler()._reader
 
 
-def _items(corpus: dp.Corpus) -> Any:
+def _items(corpus):
     items = ahead(iter(range(9)))
     next(items)
     return items
 
 
-MADE: dict[str, tuple[Callable[[dp.Corpus], Any], Any, str]] = {
+MADE = {
     "a reader": (_reader, "duckplets.runs.reader", "_let_go"),
     "what is made ahead": (_items, "duckplets.base.prefetch._PrefetchQueue", "stop"),
 }
 
 
 @pytest.fixture
-def no_callbacks() -> Iterator[None]:
+def no_callbacks():
     """Have garbage collections call nobody: Hypothesis' own callback would take the Ctrl-C."""
     callbacks = gc.callbacks[:]
     gc.callbacks.clear()
@@ -67,7 +62,7 @@ def test_ctrl_c_is_not_lost_where_something_is_dropped(made, tmp_path, monkeypat
         assert ended.wait(PATIENCE)
 
 
-def _drop(things: list[Any]) -> None:
+def _drop(things):
     things.clear()
     gc.collect()
     for _ in range(100 * PATIENCE):  # the signal came to another thread, and ends no sleep

@@ -1,33 +1,30 @@
 """Items made ahead of their use: order, errors, and the end of the threads."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 
 from duckplets.base.prefetch import Lookahead, StoppedError, ahead
 
 
-def until(true: Callable[[], bool]) -> None:
+def until(true):
     deadline = time.monotonic() + 20
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
-def threads() -> list[str]:
+def threads():
     return [thread.name for thread in threading.enumerate() if thread.name == "of this test"]
 
 
-def squares(begun: list[int], *, fail_at: int = -1, seconds: float = 0.0) -> Iterator[Any]:
-    def square(i: int) -> int:
+def squares(begun, *, fail_at=-1, seconds=0.0):
+    def square(i):
         begun.append(i)
         time.sleep(seconds * (i % 3))
         if i == fail_at:
@@ -39,7 +36,7 @@ def squares(begun: list[int], *, fail_at: int = -1, seconds: float = 0.0) -> Ite
 
 @pytest.mark.parametrize(("most", "workers"), [(0, 1), (4, 1), (1, 3), (100, 3)])
 def test_items_come_in_order_and_an_error_at_its_place_ends_them(most, workers):
-    begun: list[int] = []
+    begun = []
     items = Lookahead(squares(begun, seconds=0.001), "of this test", most=most, threads=workers)
     assert list(items) == [i * i for i in range(50)]
     assert list(items) == []
@@ -66,7 +63,7 @@ def test_closing_ends_an_iterator_that_waits_and_whoever_waits_for_it():
             raise StopIteration
 
     items = ahead(Waiting(), "of this test")
-    told: list[type] = []
+    told = []
 
     def take():
         try:

@@ -1,10 +1,7 @@
 """What is shown of reports and errors: nothing in it acts on a page or a terminal."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hostile import HOSTILE, check_html
@@ -23,7 +20,7 @@ from duckplets.search.index import IndexReport
 from duckplets.text.chunking import Chunking
 
 
-def check(found: Any, *texts: str) -> None:
+def check(found, *texts):
     check_html(found._repr_html_(), *texts)
 
 
@@ -37,7 +34,7 @@ INDEXED = {"split": "t", "reason": "r", "documents": 9, "tokens": 1, "terms": 1,
 COMPACTED = {"freed": {"records": 1_000}, "before": 2, "after": 1, "runs": (HOSTILE,)}
 EXPORTED = {"format": "beir", "rows": 1, "anchors": 1, "negatives": 0}
 SCRIPT = "<script>"
-REPORTS: dict[str, tuple[Any, tuple[str, ...]]] = {
+REPORTS = {
     "ingest": (
         dp.IngestReport(**INGESTED, reasons={HOSTILE: 1}),
         ("IngestReport", "5,000", SCRIPT),

@@ -1,14 +1,11 @@
 """Sampling, planning and looking back from the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,12 +28,12 @@ IDS = ["position", "source", "recipe", "swapped"] + [
 COLUMNS = ["--columns", ",".join(IDS)]
 
 
-def samples(*arguments: str | Path) -> list[dict[str, Any]]:
+def samples(*arguments):
     """Return what ``sample`` writes, with the columns that identify a sample."""
     return lines(ok("sample", *arguments, *COLUMNS))
 
 
-def ids(*arguments: str | Path, batch: int) -> list[dict[str, Any]]:
+def ids(*arguments, batch):
     """Return what ``served`` prints, without the steps, which have to be right."""
     rows = lines(ok("served", *arguments))
     for row in rows:
@@ -48,9 +45,9 @@ def ids(*arguments: str | Path, batch: int) -> list[dict[str, Any]]:
 # ---- sample
 
 
-def test_samples_are_those_of_python(toy: str) -> None:
+def test_samples_are_those_of_python(toy):
     columns = "anchor,anchor_meta,anchor_date,swapped,negative_1,negative_2"
-    pairs: dict[str, Any] = {"split": "test", "batch_size": 3, "seed": 5, "steps": 2}
+    pairs = {"split": "test", "batch_size": 3, "seed": 5, "steps": 2}
     pairs["mixture"] = {"a": 3.0, "b": 1.0}
     triplets = {"negatives": 2, "swap": False, "no_duplicates": True, "columns": columns.split(",")}
     for kind, given, typed in (
@@ -69,7 +66,7 @@ def test_samples_are_those_of_python(toy: str) -> None:
         assert found == json.loads(json.dumps(expected, default=str))
 
 
-def test_files_hold_what_stdout_would(toy: str) -> None:
+def test_files_hold_what_stdout_would(toy):
     typed = ["sample", toy, "--batch-size", "7", "--steps", "5"]
     typed += ["--columns", "anchor,anchor_meta"]
     expected = lines(ok(*typed))
@@ -86,10 +83,10 @@ def test_files_hold_what_stdout_would(toy: str) -> None:
     assert files() == {toy, "out.jsonl", "out.parquet"}
 
 
-def test_a_failure_leaves_the_old_file(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_old_file(toy, monkeypatch):
     taken = Sampler.__next__
 
-    def fail_later(self: Sampler) -> dp.Batch:
+    def fail_later(self):
         if self.step == 2:
             raise OSError(28, "No space left on device")
         return taken(self)
@@ -103,7 +100,7 @@ def test_a_failure_leaves_the_old_file(toy: str, monkeypatch: pytest.MonkeyPatch
     assert files() == {toy, "out.jsonl", "out.parquet"}
 
 
-def test_tags_and_runs(toy: str) -> None:
+def test_tags_and_runs(toy):
     ok("sample", toy, "--batch-size", "2", "--run", "r", "--save", "--tag", "one")
     ok("sample", toy, "--batch-size", "2", "--run", "r", "--save", "--steps", "3")
     later = lines(ok("sample", toy, "--run", "r", "--resume"))
@@ -123,21 +120,7 @@ def test_tags_and_runs(toy: str) -> None:
     assert len(ok("cursor", "list", toy).splitlines()) == 1
 
 
-def test_a_save_that_goes_back_is_said(toy: str) -> None:
-    ok("sample", toy, "--batch-size", "4", "--steps", "30", "--save")
-    of = ("sample", toy, "--batch-size", "4")
-    assert "was saved at" not in cli(*of).stderr  # nothing is going to be replaced
-    back = cli(*of, "--steps", "2", "--save")
-    assert back.exit_code == 0
-    assert "note: run 'default' was saved at step 30; this run begins at step 0, and" in back.stderr
-    assert "duckplets sample toy.duckdb --resume\n" in back.stderr
-    assert "saved at step 2 in toy.state.duckdb, which replaces the save at step 30" in back.stderr
-    assert dp.resume(toy).step == 2
-
-
-def test_a_run_that_could_not_be_saved_is_refused_before_anything_is_written(
-    toy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_could_not_be_saved_is_refused_before_anything_is_written(toy, monkeypatch):
     before = Path(toy).read_bytes()
     Path(toy).chmod(0o400)
     ok("sample", toy, "--save")
@@ -152,7 +135,7 @@ def test_a_run_that_could_not_be_saved_is_refused_before_anything_is_written(
 # ---- ranks, and what is written beside the samples
 
 
-def test_a_run_is_resumed_by_ranks_of_which_the_first_saves(toy: str) -> None:
+def test_a_run_is_resumed_by_ranks_of_which_the_first_saves(toy):
     expected = samples(toy, "--batch-size", "12", "--steps", "4")
     assert samples(toy, "--batch-size", "12", "--steps", "2", "--save") == expected[:24]
     found = []
@@ -172,7 +155,7 @@ def test_a_run_is_resumed_by_ranks_of_which_the_first_saves(toy: str) -> None:
     )
 
 
-def test_a_state_file_elsewhere(toy: str) -> None:
+def test_a_state_file_elsewhere(toy):
     Path("d").mkdir()
     elsewhere = ["--state", "d/s.duckdb"]
     unbroken = samples(toy, "--batch-size", "4", "--steps", "2")
@@ -189,9 +172,7 @@ def test_a_state_file_elsewhere(toy: str) -> None:
     assert "no run 'default'" in error("sample", toy, "--resume", *elsewhere)
 
 
-def test_an_old_state_file_is_migrated_by_the_command_its_error_names(
-    toy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_state_file_is_migrated_by_the_command_its_error_names(toy, monkeypatch):
     create(Path("s.duckdb"), "state")
     later = (9001, "9001_later.sql", "COMMENT ON TABLE saves IS 'Saves';")
     monkeypatch.setattr("duckplets.db.migrate.migrations", lambda kind: [*migrations(kind), later])
@@ -204,7 +185,7 @@ def test_an_old_state_file_is_migrated_by_the_command_its_error_names(
 # ---- drift
 
 
-def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy: str) -> None:
+def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy):
     ok("sample", toy, "--batch-size", "4", "--save")
     drifting = [toy, "--resume", "--seed", "7", "--allow-drift", "seed", "--save"]
     ok("sample", *drifting, "--out", "x.jsonl")  # only the latest save is of the old order
@@ -218,7 +199,7 @@ def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy:
 # ---- plan
 
 
-def test_a_plan_is_what_is_sampled_then(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_what_is_sampled_then(toy, monkeypatch):
     options = ["--batch-size", "6", "--seed", "3", "--mixture", "a=2,b=1", "--no-duplicates"]
     options += ["--no-swap", "--split", "validation", "--recipes", "anchor_context"]
     planned = ids(toy, *options, "--next", "4", batch=6)
@@ -236,7 +217,7 @@ def test_a_plan_is_what_is_sampled_then(toy: str, monkeypatch: pytest.MonkeyPatc
 # ---- served
 
 
-def test_what_was_served_is_what_was_sampled(toy: str) -> None:
+def test_what_was_served_is_what_was_sampled(toy):
     yielded = samples(toy, "--batch-size", "5", "--steps", "3", "--save", "--tag", "one")
     for tag in (["--tag", "one"], []):
         yielded += samples(toy, "--resume", *tag, "--steps", "2", "--save")
@@ -250,7 +231,7 @@ def test_what_was_served_is_what_was_sampled(toy: str) -> None:
     assert pq.read_table("x.parquet").to_pylist() == lines(ok("served", toy, "--to", "8"))
 
 
-def test_what_was_not_served_yet_is_refused(toy: str) -> None:
+def test_what_was_not_served_yet_is_refused(toy):
     of = ["--run", "my run", "--state", "s.duckdb"]
     ok("sample", toy, "--batch-size", "5", *of, "--save", "--tag", "one")
     ok("sample", toy, *of, "--resume", "--tag", "one", "--save", "--out", "x.jsonl")

@@ -1,13 +1,10 @@
 """What a shell is offered: names in the corpus, and nothing where they cannot be read at once."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from hashlib import sha256
 from io import StringIO
-from pathlib import Path
 
 import duckdb
 import prebuilt
@@ -15,7 +12,6 @@ import pytest
 from effort import some, thorough
 from programs import ran
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import duckplets as dp
 from duckplets.cli import app
@@ -24,7 +20,7 @@ UNSAFE = ["$(reboot)", "a b", "-x"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A corpus of several sources, with a stored recipe and saved runs."""
     path = tmp_path_factory.mktemp("completion") / "c.duckdb"
     with prebuilt.toy_corpus(path, 40) as corpus:
@@ -42,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMAND = get_command(app)  # made once: it takes longer than what is asked of it
 
 
-def offered(*words: str | Path) -> list[str]:
+def offered(*words):
     """Return what bash is offered after words, the last of which is being typed."""
     asked = {"COMP_WORDS": " ".join(["duckplets", *map(str, words)])}
     asked |= {"COMP_CWORD": str(len(words)), "_DUCKPLETS_COMPLETE": "complete_bash"}
@@ -77,7 +73,7 @@ OFFERED = {
 }
 
 
-def test_names_are_offered(made: Path) -> None:
+def test_names_are_offered(made):
     state = made.with_name("c.state.duckdb")
     before = {file: sha256(file.read_bytes()).digest() for file in (made, state)}
     places = {"C": str(made), "S": str(state)}
@@ -88,7 +84,7 @@ def test_names_are_offered(made: Path) -> None:
     assert {file.name for file in made.parent.iterdir()} == {made.name, state.name}
 
 
-def test_nothing_is_offered_where_a_file_cannot_be_read(made: Path, tmp_path: Path) -> None:
+def test_nothing_is_offered_where_a_file_cannot_be_read(made, tmp_path):
     cases = ("absent", "folder", "text", "cut", "other", "newer", "locked")
     paths = {what: tmp_path / f"{what}.duckdb" for what in cases}
     paths["folder"].mkdir()
@@ -105,29 +101,8 @@ def test_nothing_is_offered_where_a_file_cannot_be_read(made: Path, tmp_path: Pa
     assert not paths["absent"].exists()
 
 
-def test_each_shell_has_its_script() -> None:
-    for shell in ("bash", "zsh", "fish"):
-        script = CliRunner().invoke(
-            app, [], prog_name="duckplets", env={"_DUCKPLETS_COMPLETE": f"source_{shell}"}
-        )
-        assert script.exit_code == 0, script.stderr
-        assert f"_DUCKPLETS_COMPLETE=complete_{shell}" in script.stdout
-
-
-@thorough
-def test_the_program_itself_offers_names(made: Path) -> None:
-    asked = {"COMP_WORDS": f"duckplets show {made} fab", "COMP_CWORD": "3"}
-    done = ran(
-        sys.executable,
-        "-m",
-        "duckplets.cli",
-        env=asked | {"_DUCKPLETS_COMPLETE": "complete_bash"},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fables\n", "")
-
-
 @thorough  # see test_help_is_quick_and_imports_nothing_heavy
-def test_a_command_loads_only_what_it_uses(made: Path) -> None:
+def test_a_command_loads_only_what_it_uses(made):
     spared = ["sqlglot", "duckplets.runs.sampler", "duckplets.sources.formats.csv_file"]
     spared += ["duckplets.cli.ingest", "duckplets.ingest.ingest"]
     code = (

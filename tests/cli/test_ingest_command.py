@@ -1,7 +1,5 @@
 """The command `ingest`: what is said of every row, sources that fail, and what is left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -13,12 +11,12 @@ import duckplets as dp
 
 
 @pytest.fixture(autouse=True)
-def _files(in_folder: None) -> None:
+def _files(in_folder):
     Path("good.csv").write_text("q,a\nq1,a1\nq2\n")
     Path("bad.csv").write_text("x\n1\n")
 
 
-def test_what_became_of_every_row_is_said() -> None:
+def test_what_became_of_every_row_is_said():
     done = cli("ingest", "c.duckdb", "good.csv", "--anchor", "q", "--positive", "a")
     assert done.exit_code == 0
     assert done.stderr.splitlines()[0].startswith("good: 2 rows read: 1 added, 0 skipped, 1 failed")
@@ -30,7 +28,7 @@ def test_what_became_of_every_row_is_said() -> None:
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_a_refused_ingest_leaves_no_file_that_was_not_there(before: bool) -> None:
+def test_a_refused_ingest_leaves_no_file_that_was_not_there(before):
     if before:
         dp.Corpus("c.duckdb").close()
     for source in ("bad.csv", "good.csv"):
@@ -40,7 +38,7 @@ def test_a_refused_ingest_leaves_no_file_that_was_not_there(before: bool) -> Non
         assert [name for name in os.listdir() if "duckdb" in name] == ["c.duckdb"] * before
 
 
-def test_every_row_that_was_left_out_is_found_by_what_is_printed() -> None:
+def test_every_row_that_was_left_out_is_found_by_what_is_printed():
     rows = [{"q": "a", "p": ["[]", "b"]}, {"q": 1}, {"q": "c", "p": 2}, {"q": " ", "p": "d"}]
     rows += [{"q": f"q {i}", "p": "p", "day": day} for i, day in enumerate(["soon", 5, None])]
     Path("odd.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -58,7 +56,7 @@ def test_every_row_that_was_left_out_is_found_by_what_is_printed() -> None:
     ]
 
 
-def test_going_on_after_sources_that_fail() -> None:
+def test_going_on_after_sources_that_fail():
     Path("odd.bin").write_text("?")
     sources = ["none.csv", "odd.bin", "bad.csv", "good.csv", "no*.json"]
     command = ["ingest", "c.duckdb", *sources, "--anchor", "q"]
@@ -87,7 +85,7 @@ def test_going_on_after_sources_that_fail() -> None:
     assert not Path("d.duckdb").exists()
 
 
-def test_sound_lines_of_a_list_go_on() -> None:
+def test_sound_lines_of_a_list_go_on():
     Path("l.txt").write_text("hf://a/b anchr=q\n# comment\nhf://c text=t weight=-1\n")
     said = error("ingest", "c.duckdb", "--list", "l.txt")
     assert "l.txt:1: unknown key 'anchr'" in said
@@ -102,7 +100,7 @@ def test_sound_lines_of_a_list_go_on() -> None:
     assert not Path("c.duckdb").exists()
 
 
-def test_a_preview_makes_no_file() -> None:
+def test_a_preview_makes_no_file():
     Path("p.csv").write_text("q,a\n" + "".join(f'q {i},"[""x""]"\n' for i in range(30)))
     out = ok("ingest", "c.duckdb", "p.csv", "--anchor", "q", "--positive", "a", "--preview", "2")
     assert "anchor (q): q 1" in out
@@ -113,7 +111,7 @@ def test_a_preview_makes_no_file() -> None:
     assert not Path("c.duckdb").exists()
 
 
-def test_text_files_by_name() -> None:
+def test_text_files_by_name():
     Path("notes").mkdir()
     for name in ("a.md", "b.rst", "c.txt"):
         Path("notes", name).write_text(f"# Heading {name}\n\ntext of {name}")

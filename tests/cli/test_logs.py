@@ -1,7 +1,5 @@
 """What is logged: to stderr and to a file that rotates, without texts and without secrets."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
@@ -27,7 +25,7 @@ LINE = re.compile(
 )
 
 
-def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path: Path) -> None:
+def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path):
     corpus, out, log = (tmp_path / name for name in ("c.duckdb", "out.jsonl", "run.log"))
     quality = tmp_path / "q.toml"
     quality.write_text("language = false\n")
@@ -67,9 +65,7 @@ def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path: Path) -> None
         assert before is None or wrong.read_bytes() == before
 
 
-def test_a_log_rotates_and_one_that_cannot_be_written_stops_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_log_rotates_and_one_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(logs, "_BYTES", 2_000)
     log, path = logging.getLogger("duckplets.x.Y"), tmp_path / "run.log"
     with logs.logged(path, apart_from=[]):
@@ -90,7 +86,7 @@ def test_a_log_rotates_and_one_that_cannot_be_written_stops_nothing(
     assert caplog.text.count("run.log cannot be written any more: division by zero") == 1
 
 
-def test_secrets_are_taken_out_as_far_as_they_can_be_told() -> None:
+def test_secrets_are_taken_out_as_far_as_they_can_be_told():
     for text, clean in {
         "https://user:pw@host/path": "https://host/path",
         "hf://data/set token=abc123, x": "hf://data/set token=…, x",
@@ -103,11 +99,11 @@ def test_secrets_are_taken_out_as_far_as_they_can_be_told() -> None:
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def test_the_bar_tells_rate_acceptance_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_tells_rate_acceptance_and_size(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     stream = Terminal()
@@ -139,7 +135,7 @@ STAGES = {
 
 
 @thorough
-def test_every_long_command_logs_its_stages_with_counts() -> None:
+def test_every_long_command_logs_its_stages_with_counts():
     toy_corpus(Path("c.duckdb"), 12).close()
     assert all(typed.split()[0] in cli_names._LONG for typed in STAGES)
     Path("more.jsonl").write_text("".join(f'{{"t": "one {i} of many"}}\n' for i in range(3)))
@@ -156,12 +152,12 @@ def test_every_long_command_logs_its_stages_with_counts() -> None:
         assert "of many" not in log.read_text()
 
 
-def test_every_long_command_has_the_option_and_no_other_one() -> None:
+def test_every_long_command_has_the_option_and_no_other_one():
     for name in (*chain(*cli_names._COMMANDS.values()), "tokenizer train"):
         assert ("--log-file" in ok(*name.split(), "--help")) == (name in cli_names._LONG), name
 
 
-def test_verbs_log_to_whoever_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_verbs_log_to_whoever_listens(tmp_path, caplog):
     caplog.set_level(logging.INFO, "duckplets")
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 12) as corpus:

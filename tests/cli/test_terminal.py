@@ -1,7 +1,5 @@
 """Whatever a corpus, a file or a command line holds, nothing of it acts on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,7 +7,6 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli, error, files, lines, ok
@@ -36,7 +33,7 @@ WHOLE = 10**6  # what is read by programs is not cut
 # ---- the functions that write
 
 
-def test_what_is_shown_acts_nowhere_and_is_bounded() -> None:
+def test_what_is_shown_acts_nowhere_and_is_bounded():
     for value in (HOSTILE, "\ud800", "\0", LONG, f"{ACTS}{LONG}{ACTS}", 5, None):
         for limit in (20, 200, 4000):
             text = shown(value, limit)
@@ -57,7 +54,7 @@ def test_what_is_shown_acts_nowhere_and_is_bounded() -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A corpus with a run in which whatever a user names acts on terminals."""
     path = tmp_path_factory.mktemp("hostile") / "hostile.duckdb"
     rows = [
@@ -101,7 +98,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def rename(path: Path, statements: list[str]) -> None:
+def rename(path, statements):
     database = Database.open(path)
     for statement in statements:
         values = {"h": HOSTILE, "l": LONG}
@@ -110,13 +107,13 @@ def rename(path: Path, statements: list[str]) -> None:
 
 
 @pytest.fixture
-def hostile(made: Path, tmp_path: Path) -> str:
+def hostile(made, tmp_path):
     for file in (made, made.with_name("hostile.state.duckdb")):
         shutil.copy(file, tmp_path / file.name)
     return "hostile.duckdb"
 
 
-def printed(*arguments: str, code: int | None = 0, widest: int = WIDEST) -> str:
+def printed(*arguments, code=0, widest=WIDEST):
     """Run a command and return its stdout, after a look at all that it printed."""
     result = cli(*arguments)
     for text in (result.stdout_bytes.decode(), result.stderr_bytes.decode()):
@@ -126,7 +123,7 @@ def printed(*arguments: str, code: int | None = 0, widest: int = WIDEST) -> str:
     return result.stdout_bytes.decode()
 
 
-def test_no_command_prints_what_acts(hostile: str) -> None:
+def test_no_command_prints_what_acts(hostile):
     assert printed("status", hostile).count("\n") < 60
     assert printed("cursor", "list", hostile).count("\n") == 3
     found = printed("search", hostile, f"word number {HOSTILE}", "--k", "16")
@@ -145,7 +142,7 @@ def test_no_command_prints_what_acts(hostile: str) -> None:
         printed(*command.split(), hostile, code=1, widest=5000)
 
 
-def test_json_output_has_the_values_that_are_stored(hostile: str) -> None:
+def test_json_output_has_the_values_that_are_stored(hostile):
     found = json.loads(printed("status", hostile, "--json", widest=WHOLE))
     assert {source["name"] for source in found["sources"]} == {f"s{HOSTILE}"}
     assert {run["tag"] for run in found["runs"]} == {None, HOSTILE + LONG}
@@ -190,7 +187,7 @@ REFUSED = [
 ]
 
 
-def test_no_error_repeats_what_acts(hostile: str) -> None:
+def test_no_error_repeats_what_acts(hostile):
     Path(FILE).write_text(f'"{HOSTILE} 2",b\n1,2\n', encoding="utf-8")
     names = [HOSTILE, LONG, "\udcff", f"{LONG}{HOSTILE}"]
     for place, arguments in enumerate(some(REFUSED, less=8)):
@@ -223,7 +220,7 @@ ODD = [
 ]
 
 
-def test_odd_names_give_a_line_and_leave_nothing(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_names_give_a_line_and_leave_nothing(toy, monkeypatch):
     Path("x.csv").write_text("a\n1\n")
     Path("b\udcff.csv").write_text("a\n1\n")
     monkeypatch.setattr(migrate, "create", CREATE)
@@ -238,7 +235,7 @@ def test_odd_names_give_a_line_and_leave_nothing(toy: str, monkeypatch: pytest.M
         Path("n.duckdb").unlink(missing_ok=True)
 
 
-def test_a_folder_that_may_not_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_written_is_named(monkeypatch):
     Path("x.csv").write_text("a\n1\n")
     monkeypatch.setattr(migrate, "create", CREATE)
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -249,14 +246,14 @@ def test_a_folder_that_may_not_be_written_is_named(monkeypatch: pytest.MonkeyPat
 # ---- the streams of a process
 
 
-def shell(line: str, **options: Any) -> Any:
+def shell(line, **options):
     duckplets = shlex.join([sys.executable, "-m", "duckplets.cli"])
     return ran("sh", "-c", f"exec {duckplets} {line}", **options)
 
 
-def test_closed_streams(tmp_path: Path) -> None:
+def test_closed_streams(tmp_path):
     Path("x.csv").write_text("a\n1\n")
-    said: dict[str, Any] = {
+    said = {
         "status --wrong 2>&-": (2, "", ""),
         "status none.duckdb 2>&-": (1, "", ""),
         "ingest n.duckdb x.csv --text a 2>&- <&-": (0, "source", ""),
@@ -287,7 +284,7 @@ main(["status", "none.duckdb"])
 """
 
 
-def test_ctrl_c_while_modules_are_loaded() -> None:
+def test_ctrl_c_while_modules_are_loaded():
     modules = [
         "duckplets.cli.app",
         "typer",

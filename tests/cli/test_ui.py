@@ -1,13 +1,10 @@
 """`duckplets ui`: the questions answer what they are named for, wherever they are asked."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -22,10 +19,10 @@ from duckplets.errors import QueryError
 
 
 @pytest.fixture
-def looked_at(tmp_path: Path) -> Path:
+def looked_at(tmp_path):
     path = tmp_path / "it's, a look.duckdb"
     with toy_corpus(path, 60) as corpus:
-        rows: list[dict[str, Any]] = [
+        rows = [
             {"q": "asked twice", "a": f"an answer, the {i}th of them, for all who asked"}
             for i in range(40)
         ]
@@ -37,7 +34,7 @@ def looked_at(tmp_path: Path) -> Path:
     return path
 
 
-def answers(script: str) -> dict[str, list[dict[str, Any]]]:
+def answers(script):
     """Run the script's own statements, all but those that show rows, and read every view."""
     with duckdb.connect() as here:
         for statement in here.extract_statements(script):
@@ -92,7 +89,7 @@ def test_without_the_extension_the_questions_are_printed_and_why(looked_at, tmp_
     (tmp_path / "home").mkdir()
     monkeypatch.setattr("duckplets.db.extensions.find_spec", lambda name: None)
 
-    def refuse(database: Database, name: str) -> None:
+    def refuse(database, name):
         raise QueryError("no route to host")
 
     monkeypatch.setattr(Database, "install_extension", refuse)
@@ -110,7 +107,7 @@ def test_where_the_site_of_the_page_is_out_of_reach_they_are_printed(looked_at, 
     monkeypatch.setattr("duckplets.db.extensions.need", lambda *_: None)
     run = Database.run
 
-    def served(database: Database, name: str, *given: Any) -> Any:
+    def served(database, name, *given):
         with socket.create_server(("127.0.0.1", 0)) as gone:
             address = f"http://127.0.0.1:{gone.getsockname()[1]}/"
         is_start = name == "corpus/questions/serve"

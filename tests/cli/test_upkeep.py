@@ -1,10 +1,7 @@
 """Looking after a corpus from the shell: what is not named stays, and removing asks first."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli, error, lines, ok, usage
@@ -19,17 +16,17 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 @pytest.fixture
-def toy(in_folder: None) -> str:
+def toy(in_folder):
     toy_corpus(Path("toy.duckdb"), 40, sources=("toy", "other")).close()
     return "toy.duckdb"
 
 
-def chunking(path: str) -> dict[str, object]:
+def chunking(path):
     with dp.Corpus(path, read_only=True) as corpus:
         return dict(corpus.chunking().fingerprint())
 
 
-def test_chunk_keeps_what_is_not_named(toy: str) -> None:
+def test_chunk_keeps_what_is_not_named(toy):
     ok("chunk", toy, "--max-tokens", "20", "--overlap", "2,4", "--denoise")
     first = chunking(toy)
     told = cli("chunk", toy, "--summary-weight", "0.5").stderr
@@ -49,7 +46,7 @@ def test_chunk_keeps_what_is_not_named(toy: str) -> None:
     assert chunking(toy) == dp.Chunking(max_tokens=30).fingerprint()
 
 
-def test_terms_that_are_not_named_stay(toy: str) -> None:
+def test_terms_that_are_not_named_stay(toy):
     Path("stop.txt").write_text("river\nstone\n")
     of = ("--split", "test")  # which is the quickest to index
     told = cli("search", toy, "x", *of, "--stemmer", "none", "--stop-words", "stop.txt")
@@ -62,7 +59,7 @@ def test_terms_that_are_not_named_stay(toy: str) -> None:
         assert corpus.terms() == corpus.terms("other") == dp.Terms(stemmer="none")
 
 
-def test_split_says_what_is_shared_and_what_was_not_named(toy: str) -> None:
+def test_split_says_what_is_shared_and_what_was_not_named(toy):
     told = cli("split", toy, "--train", "0.5", "--reassign")
     assert "shares: train 0.5, validation 0.25, test 0.25" in told.stderr
     assert "validation: 0 of " in told.stderr
@@ -78,7 +75,7 @@ def test_split_says_what_is_shared_and_what_was_not_named(toy: str) -> None:
     assert json.loads(ok("status", toy, "--json"))["shared_anchors"]["test"]["shared"] == 0
 
 
-def test_remove_asks_says_who_draws_and_removes(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_asks_says_who_draws_and_removes(toy, monkeypatch):
     with dp.Corpus(toy) as corpus, corpus.sampler(batch_size=4, run="tuesday") as sampler:
         next(sampler)
         sampler.save()
@@ -100,21 +97,21 @@ def test_remove_asks_says_who_draws_and_removes(toy: str, monkeypatch: pytest.Mo
 
 
 def test_pools_are_counted_once_a_version_and_those_of_many_records_when_somebody_asks(
-    toy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    toy, monkeypatch
+):
     with dp.Corpus(toy) as corpus:  # one recipe of one source and three splits
         corpus.remove("other")
     monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", 1)
-    counted: list[str] = []
+    counted = []
     count = PoolReader.count
 
-    def counting(self: PoolReader, pool: Any) -> Any:
+    def counting(self, pool):
         counted.append(pool.described)
         return count(self, pool)
 
     monkeypatch.setattr(PoolReader, "count", counting)
 
-    def told(pools: int, *options: str) -> dict[str, Any]:
+    def told(pools, *options):
         counted.clear()
         found = dict(json.loads(ok("status", toy, "--json", *options)))
         del found["bytes"]  # what is kept of counts takes room
@@ -140,7 +137,7 @@ def test_pools_are_counted_once_a_version_and_those_of_many_records_when_somebod
     assert told(0) == whole  # they are kept
 
 
-def test_show_shows_records_and_samples(toy: str) -> None:
+def test_show_shows_records_and_samples(toy):
     rows = lines(ok("show", toy, "other", "--limit", "3", "--json"))
     assert [row["record_id"] for row in rows] == [f"other/r{i}" for i in (0, 0, 1, 1, 2, 2)]
     assert {row["role"] for row in rows} == {"anchor", "context"}
@@ -163,10 +160,10 @@ def test_show_shows_records_and_samples(toy: str) -> None:
     usage("show", toy, "--state", "x.duckdb")
 
 
-def test_show_says_why_there_is_nothing_to_show() -> None:
+def test_show_says_why_there_is_nothing_to_show():
     path = "c.duckdb"
 
-    def said(*arguments: str) -> str:
+    def said(*arguments):
         shown = cli("show", path, *arguments)
         assert (shown.exit_code, shown.stdout) == (0, "")
         return shown.stderr

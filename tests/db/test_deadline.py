@@ -1,13 +1,12 @@
 """Deadlines: what runs over a pool too long is stopped, and named."""
 
-from __future__ import annotations
-
+import random
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import unicodedata
 
+import pyarrow as pa
 import pytest
+from effort import often
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -16,7 +15,7 @@ SLOW = "levenshtein(anchor.text[:100], negative.text[:100]) > 600"
 
 
 @prebuilt
-def long_texts(path: Path) -> dp.Corpus:
+def long_texts(path):
     corpus = dp.Corpus(path)
     records = [
         {"id": i, "q": f"q{i} " + "ab " * 34, "a": f"a{i} " + "ba " * 34} for i in range(400)
@@ -32,7 +31,7 @@ def long_texts(path: Path) -> dp.Corpus:
 
 
 ROWS = [{"anchor_id": "s/0", "negative_id": "s/1", "score": 1.0}]
-WHERE_CONDITIONS_RUN: dict[str, Callable[[dp.Corpus], Any]] = {
+WHERE_CONDITIONS_RUN = {
     "sampler": lambda corpus: corpus.sampler(),
     "pool": lambda corpus: corpus.pool("slow"),
     "status": lambda corpus: corpus.status(),
@@ -54,3 +53,38 @@ def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path):
                 run(corpus)
             assert time.monotonic() - started < 10, name
             assert corpus.count() == 400  # nothing was left behind that is in the way
+
+
+# ---- the hash of a normalised text is that of its definition, however it is reckoned
+
+
+DEFINITION = r"""
+md5_number_lower(lower(strip_accents(nfc_normalize(trim(
+    regexp_replace(text, '\s+', ' ', 'g')
+)))))
+"""
+DIFFERENT = f"SELECT count(*) FROM made WHERE normalised_hash(text) IS DISTINCT FROM {DEFINITION}"
+SPACES = [*" \t\n\r\f\v", "  ", "\r\n", "\x85", "\xa0", "\u2003", "\u2028", "\u200b", "\u3000"]
+LETTERS = [*"aBÉ\u0301ßİﬁ각😀\0", "e\u0301", "\u1100\u1161\u11a8"]
+
+
+def test_it_is_that_of_the_definition(tmp_path):
+    draw = random.Random(4)
+    marks = [chr(c) for c in range(0x300, 0x1E000) if unicodedata.combining(chr(c))]
+    composed = [chr(c) for c in range(0x110000) if unicodedata.decomposition(chr(c))]
+    choices = [SPACES, SPACES, LETTERS, LETTERS, marks, composed]
+    texts = [
+        "".join(draw.choice(draw.choice(choices)) for _ in range(draw.randrange(9)))
+        for _ in range(often(200_000, less=20_000))
+    ]
+    texts += [
+        f"{before}x{between}y{after}" for before in SPACES for between in SPACES for after in SPACES
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        made = pa.table({"text": texts})
+        with corpus.database.registered(made=made):
+            ((wrong,),) = corpus.database.rows(DIFFERENT)
+            hashes = "normalised_hash(E' A\\n\\tÉ '), normalised_hash('a e'), normalised_hash('ae')"
+            (equal,) = corpus.database.rows(f"SELECT {hashes}")
+    assert wrong == 0
+    assert equal[0] == equal[1] != equal[2]

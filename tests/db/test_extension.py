@@ -1,9 +1,6 @@
 """DuckDB's fts extension: the ways it is found, in their order, and what is said if it is not."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -25,17 +22,17 @@ except FileNotFoundError as error:
 
 
 @pytest.fixture(autouse=True)
-def bare_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def bare_home(tmp_path, monkeypatch):
     """No extension is installed for the user of a test."""
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def install(monkeypatch):
     """What was to be downloaded; there is no network."""
-    asked: list[str] = []
+    asked = []
 
-    def refuse(database: Database, name: str) -> None:
+    def refuse(database, name):
         asked.append(name)
         raise QueryError("IO Error: no route to host")
 
@@ -44,21 +41,21 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_open() -> None:
+def _nothing_is_open():
     """Forget the instances that the vocabularies of other tests have opened."""
     analyzer._instance.cache_clear()
 
 
 @pytest.fixture
-def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_wheel(monkeypatch):
     monkeypatch.setattr(extensions, "find_spec", lambda name: None)
 
 
-def stems(database: Database) -> bool:
+def stems(database):
     return database.rows("SELECT stem('foxes', 'porter')") == [("fox",)]
 
 
-def install_from_wheel(database: Database, name: str) -> None:
+def install_from_wheel(database, name):
     """What ``INSTALL fts`` does, without a network."""
     assert name == "fts"
     database._connection.install_extension(str(WHEEL))

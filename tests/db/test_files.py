@@ -1,13 +1,10 @@
 """Where a corpus may lie, what lies beside it, and who has it open."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import some, thorough
@@ -23,7 +20,7 @@ SOURCE = dp.MemorySource(ROWS, id="id", anchor="q", positive="a")
 NOBODY = 2**22 + 1  # no process has this number: Linux ends before
 
 
-def toy(path: Path) -> Path:
+def toy(path):
     copied(path, testing.toy_corpus, 30)
     return path
 
@@ -91,7 +88,7 @@ def test_a_killed_process_leaves_nothing_beside_the_file(tmp_path):
     assert os.listdir(tmp_path) == ["c.duckdb"]
 
 
-def leave_wal(path: Path) -> Path:
+def leave_wal(path):
     """Leave what a killed duckdb CLI leaves beside a corpus: a row more, in the WAL only."""
     code = (
         "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]); "
@@ -171,7 +168,7 @@ def test_the_next_opening_for_writing_sweeps(tmp_path):
 def test_one_process_opens_a_file_twice(tmp_path):
     path = toy(tmp_path / "c.duckdb")
     reading, less = {"read_only": True}, {"memory_limit": "200MB"}
-    cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    cases = [
         ({}, {}, True),
         ({}, reading, False),
         ({}, less, False),

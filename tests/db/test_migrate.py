@@ -1,15 +1,11 @@
 """Schema versions: created whole, migrated one by one, refused with a way out; the schema."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import closing
 from itertools import product
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -18,70 +14,65 @@ from effort import some
 import duckplets as dp
 from duckplets.db import migrate, queries
 from duckplets.db.database import Database
-from duckplets.db.migrate import Kind
 from duckplets.errors import DamagedFileError, MigrationError, QueryError
 
-KINDS: tuple[Kind, ...] = ("corpus", "state", "vectors")
+KINDS = ("corpus", "state", "vectors")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 Migrations = tuple[tuple[int, str, str], ...]
-SetMigrations = Callable[[Migrations], None]
 
-MORE: Migrations = (
+MORE = (
     (9001, "9001_more", "CREATE TABLE more (i INTEGER); INSERT INTO more VALUES (1)"),
     (9002, "9002_again", "ALTER TABLE more ADD COLUMN j INTEGER"),
 )
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "faq.duckdb"
 
 
-Made = Callable[[Kind], None]
-
-
 @pytest.fixture
-def there(path: Path, new_files: dict[str, Path]) -> Made:
+def there(path, new_files):
     """Put a file of a kind there, made once and copied."""
 
-    def copy(kind: Kind) -> None:
+    def copy(kind):
         shutil.copyfile(new_files[kind], path)
 
     return copy
 
 
 @pytest.fixture
-def add(monkeypatch: pytest.MonkeyPatch) -> SetMigrations:
+def add(monkeypatch):
     """Make this duckplets know further migrations."""
 
-    def set_migrations(further: Migrations) -> None:
+    def set_migrations(further):
         monkeypatch.setattr(migrate, "migrations", lambda kind: queries.migrations(kind) + further)
 
     return set_migrations
 
 
-def migrated(path: Path, kind: Kind) -> list[str]:
+def migrated(path, kind):
     with closing(Database.open(path)) as database:
         return migrate.migrate(database, kind)
 
 
-def checked(path: Path, kind: Kind) -> None:
+def checked(path, kind):
     with closing(Database.open(path, read_only=True)) as database:
         migrate.check(database, kind)
 
 
-def asked(path: Path, sql: str) -> list[tuple[object, ...]]:
+def asked(path, sql):
     with duckdb.connect(str(path), read_only=True) as connection:
         return connection.execute(sql).fetchall()
 
 
-def done(path: Path, sql: str) -> None:
+def done(path, sql):
     with duckdb.connect(str(path)) as connection:
         connection.execute(sql)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
@@ -260,7 +251,7 @@ def test_a_new_file_has_every_migration_and_the_golden_schema_with_comments(kind
     checked(path, kind)
     assert list(contents(path.parent)) == [path.name]
     lines = []
-    columns: dict[object, list[tuple[object, ...]]] = defaultdict(list)
+    columns = defaultdict(list)
     for relation, *column in asked(path, COLUMNS):
         columns[relation].append(tuple(column))
     for name, what, comment in asked(path, RELATIONS):

@@ -1,9 +1,6 @@
 """A commit that a kill ended in the middle of a block: the file is mended, and nothing else is."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 from subprocess import PIPE
 from typing import Any, NamedTuple
 
@@ -33,7 +30,7 @@ class Commit(NamedTuple):
     cuts: list[int]  # ends of pages in blocks of metadata with something new before and after them
     ends: list[int]  # of the blocks that these lie in
 
-    def ended_at(self, n: int, path: Path) -> bytes:
+    def ended_at(self, n, path):
         """Put the file there as a kill at one of the cuts leaves it, and return its bytes."""
         cut, end = self.cuts[n], self.ends[n]
         path.write_bytes(self.after[:cut] + self.before[cut:end] + self.after[end:])
@@ -41,18 +38,18 @@ class Commit(NamedTuple):
         return path.read_bytes()
 
 
-def rows(count: int) -> dp.MemorySource:
+def rows(count):
     found = [{"id": str(i), "t": f"text {i} {'x' * 50}"} for i in range(count)]
     return dp.MemorySource(found, text="t", id="id")
 
 
-def stored(path: Path, **how: Any) -> list[Any]:
+def stored(path, **how):
     with dp.Corpus(path, **how) as corpus:
         return corpus.sql("SELECT * FROM section_texts ORDER BY ALL").to_pylist()
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def commit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Commit:
+def commit(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("commit") / "c.duckdb"
     records, size = request.param
     with duckdb.connect(config={"default_block_size": str(size)}) as connection:
@@ -146,7 +143,7 @@ def test_a_file_that_somebody_has_is_left_alone(commit, tmp_path, monkeypatch):
         with pytest.raises(dp.CorpusLockedError):
             dp.Corpus(path)
         assert path.read_bytes() == found
-    looked: list[int] = []
+    looked = []
     with dp.Corpus(path):
         monkeypatch.setattr(torn_write_repair, "mend", lambda *_: looked.append(1))
         sessions.mend(path, "c")

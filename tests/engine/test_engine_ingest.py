@@ -1,17 +1,13 @@
 """Text comes in by an engine: the same tables, errors and notes as one process makes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
 import re
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,12 +26,12 @@ from duckplets.sources import paths, row_batches
 from duckplets.sources.limits import FileReader
 from duckplets.sources.partitions import cuts_of
 
-COLUMNS: dict[str, Any] = {"id": "id", "anchor": "title", "positive": "body"}
+COLUMNS = {"id": "id", "anchor": "title", "positive": "body"}
 COUNT = often(120, less=30)  # rows of a source
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     """Parts of two files or two row groups, and rows that wait in files."""
     monkeypatch.setattr(paths, "AT_ONCE", 6_000)
     monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
@@ -47,9 +43,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
 
-def rows_of(draw: random.Random, count: int, first: int = 0) -> list[dict[str, Any]]:
+def rows_of(draw, count, first=0):
     """Return rows, some without an anchor, with a text twice, or a date that is none."""
-    found: list[dict[str, Any]] = []
+    found = []
     for number in range(first, first + count):
         body = " ".join(draw.choices(WORDS, k=draw.randrange(8, 60))).capitalize() + "."
         if found and draw.random() < 0.1:
@@ -70,9 +66,7 @@ def rows_of(draw: random.Random, count: int, first: int = 0) -> list[dict[str, A
     return found
 
 
-def files_of(
-    folder: Path, form: str, seed: int, count: int = COUNT, several: int = 5, first: int = 0
-) -> str:
+def files_of(folder, form, seed, count=COUNT, several=5, first=0):
     """Write rows to several files of very different sizes; return a glob for them."""
     draw = random.Random(seed)
     rows = rows_of(draw, count, first)
@@ -101,7 +95,7 @@ def files_of(
     return str(folder / f"*.{form}")
 
 
-def texts_of(folder: Path, seed: int) -> Path:
+def texts_of(folder, seed):
     """Write a folder of texts, with files in it that are none."""
     draw = random.Random(seed)
     for row in rows_of(draw, COUNT // 2):
@@ -116,9 +110,8 @@ def texts_of(folder: Path, seed: int) -> Path:
     return folder
 
 
-Case = tuple[Callable[[Path], Any], dict[str, Any]]
-GATED: dict[str, Any] = {"quality": QUALITY}
-CASES: dict[str, Case] = {
+GATED = {"quality": QUALITY}
+CASES = {
     "jsonl": (lambda at: dp.JsonSource(files_of(at, "jsonl", 1), **COLUMNS, date="day"), {}),
     "gz": (lambda at: dp.JsonSource(files_of(at, "jsonl.gz", 2), **COLUMNS), GATED),
     "csv": (
@@ -166,25 +159,25 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-def late(folder: Path) -> str:
+def late(folder):
     """Write files of which only the last has a key that is mapped."""
     found = files_of(folder, "jsonl", 13)
     (folder / "99.jsonl").write_text(json.dumps({"body": "The last of all.", "rare": "x"}) + "\n")
     return found
 
 
-def cleaned(corpus: dp.Corpus) -> None:
+def cleaned(corpus):
     """Have texts of a corpus cleaned, some of them dropped, by what is built in and by a user's."""
     dp.register_preprocessor("no ants", without_ants)
     corpus.chunk(dp.Chunking(max_tokens=12, preprocessors=(dp.Denoiser(), without_ants)))
 
 
-def without_ants(text: str) -> str | None:
+def without_ants(text):
     """Drop texts that begin so, and change the others."""
     return None if text.lower().startswith("a") else text.replace("e", "3")
 
 
-def told(corpus: dp.Corpus, report: Any) -> dict[str, Any]:
+def told(corpus, report):
     """Return all that is stored and said of an ingest, but times."""
     names = [name for name in report.__dataclass_fields__ if name != "seconds"]
     said = {name: getattr(report, name) for name in names}
@@ -194,9 +187,7 @@ def told(corpus: dp.Corpus, report: Any) -> dict[str, Any]:
     return contents(corpus) | {"report": said, "texts": texts}
 
 
-def ingested(
-    path: Path, source: Any, engine: Any, *, clean: bool = False, **asked: Any
-) -> dict[str, Any]:
+def ingested(path, source, engine, *, clean=False, **asked):
     """Return what an ingest into a new corpus leaves and says, or its error."""
     with dp.Corpus(path) as corpus:
         if clean:
@@ -220,9 +211,7 @@ BY_WORKERS = [(case, case != "in place", by) for case in CASES for by in ("proce
 @pytest.mark.parametrize(
     ("case", "clean", "by"), [*some(HOW, less=3), *(BY_WORKERS if THOROUGH else [])]
 )
-def test_tables_are_the_same(
-    case: str, clean: bool, by: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_tables_are_the_same(case, clean, by, request, tmp_path):
     make, asked = CASES[case]
     source = make(tmp_path / "in")
     alone = ingested(tmp_path / "a.duckdb", source, None, clean=clean, **asked)
@@ -238,7 +227,7 @@ def test_tables_are_the_same(
     assert not list(tmp_path.glob(".*.parts"))
 
 
-WRONG: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+WRONG = {
     "row": (
         lambda at: dp.JsonSource(files_of(at, "jsonl", 20), **COLUMNS), {"on_error": "raise"}
     ),
@@ -257,14 +246,14 @@ WRONG: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def cut_short(folder: Path) -> str:
+def cut_short(folder):
     found = files_of(folder, "jsonl.gz", 29)
     last = sorted(folder.glob("*.gz"))[-1]
     last.write_bytes(last.read_bytes()[:-20])
     return found
 
 
-def blank(folder: Path) -> Path:
+def blank(folder):
     folder.mkdir(exist_ok=True)
     (folder / "a.jsonl").write_text("\n\n\n")
     return folder / "a.jsonl"
@@ -272,7 +261,7 @@ def blank(folder: Path) -> Path:
 
 @thorough
 @pytest.mark.parametrize("case", WRONG)
-def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_the_same(case, tmp_path, monkeypatch):
     make, asked = WRONG[case]
     make(tmp_path / "in")
     monkeypatch.chdir(tmp_path)  # paths are told as they were given
@@ -285,9 +274,9 @@ def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 @thorough
 @pytest.mark.parametrize("form", some(["parquet", "jsonl", "csv"], less=1))
-def test_what_stopped_goes_on_where_it_was(form: str, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"name": "s", "quality": QUALITY, "where": "text <> ''"}
-    kinds: Any = {"jsonl": dp.JsonSource, "parquet": dp.ParquetSource, "csv": dp.CsvSource}
+def test_what_stopped_goes_on_where_it_was(form, tmp_path):
+    given = {"name": "s", "quality": QUALITY, "where": "text <> ''"}
+    kinds = {"jsonl": dp.JsonSource, "parquet": dp.ParquetSource, "csv": dp.CsvSource}
     source = kinds[form](files_of(tmp_path / "in", form, 31, 120), text="body", id="id")
     for seed in range(often(8, less=1)):
         draw = random.Random(seed)
@@ -319,8 +308,8 @@ class Stopped(Exception):  # noqa: N818
     """Stands for Ctrl-C."""
 
 
-def _stop_at(row: int) -> Callable[[int, int | None], None]:
-    def progress(done: int, total: int | None) -> None:
+def _stop_at(row):
+    def progress(done, total):
         if done >= row:
             raise Stopped
 
@@ -328,21 +317,21 @@ def _stop_at(row: int) -> Callable[[int, int | None], None]:
 
 
 @thorough
-def test_several_sources_are_as_by_one_process(tmp_path: Path) -> None:
+def test_several_sources_are_as_by_one_process(tmp_path):
     refused = r"1 source of 5 failed\n.*no column 'gone'"
     for seed in range(often(10, less=1)):
         found = []
         for engine in (None, Shuffled(seed)):
             draw, place = random.Random(seed), tmp_path / f"in-{seed}"
             pages = [{"id": r["id"], "text": r["body"]} for r in rows_of(draw, COUNT // 2)]
-            wanted: dict[str, Any] = {
+            wanted = {
                 "a": dp.CsvSource(files_of(place / "a", "csv", seed), text="body"),
                 "b": Pages("b", pages),
                 "c": dp.JsonSource(files_of(place / "c", "jsonl", seed + 1), text="gone"),
                 "d": dp.ParquetSource(files_of(place / "d", "parquet", seed + 1), text="body"),
                 "e": dp.TextFileSource(texts_of(place / "e", seed), pattern="*.md"),
             }
-            cap: dict[str, Any] = draw.choice([{}, {"limit": 9}, {"size_mb": 0.002}])
+            cap = draw.choice([{}, {"limit": 9}, {"size_mb": 0.002}])
             path = tmp_path / f"{seed}-{engine is None}.duckdb"
             how = {"quality": QUALITY, "jsonl": path.with_suffix(".jsonl"), "keep_going": True}
             with dp.Corpus(path) as corpus:
@@ -356,15 +345,15 @@ def test_several_sources_are_as_by_one_process(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*.parts"))
 
 
-def test_what_an_engine_did_not_do_is_said(tmp_path: Path) -> None:
-    def changed(given: Any) -> None:
+def test_what_an_engine_did_not_do_is_said(tmp_path):
+    def changed(given):
         for file in given.cut.files:
             file.write_text(file.read_text().rstrip() + "\n\n")
 
     memory = dp.MemorySource(rows_of(random.Random(1), 5), text="body")
     keys = dp.JsonSource(late(tmp_path / "in"), text="body", meta="rare")
     csv = dp.CsvSource(files_of(tmp_path / "csv", "csv", 2, several=1), text="body")
-    cases: list[tuple[Any, Shuffled, str]] = [
+    cases = [
         (memory, Shuffled(), "the engine had nothing to do: only this process can read"),
         (keys, Shuffled(), "read by this process, not by the engine's workers: not all keys"),
         (csv, Shuffled(before=changed), r"as a worker could not: .*00\.csv changes while it is"),
@@ -396,7 +385,7 @@ with dp.Corpus({corpus!r}) as corpus:
 """
 
 
-def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
+def test_a_killed_driver_goes_on(tmp_path):
     count, several = often(20_000, less=80), often(12, less=4)
     files = files_of(tmp_path / "in", "jsonl", 7, count, several)
     source = dp.JsonSource(files, **COLUMNS)
@@ -416,13 +405,13 @@ def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
 
 @thorough
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_worker_killed_while_parts_are_made_changes_nothing(workers: int, tmp_path: Path) -> None:
+def test_a_worker_killed_while_parts_are_made_changes_nothing(workers, tmp_path):
     source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, 1_000, 10), **COLUMNS)
     alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
-    gone: list[int] = []
+    gone = []
     before = workers_of()
 
-    def kill_at_first(done: int, total: int | None) -> None:
+    def kill_at_first(done, total):
         gone.extend([] if gone else kill_one(before))  # while others of its parts are made
 
     with local(workers) as engine:

@@ -1,46 +1,50 @@
 """Engines: what runs on workers, in which order it comes back, and what becomes of lost ones."""
 
-from __future__ import annotations
-
+import hashlib
 import os
+import random
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import parts_of_tests
 import pytest
-from effort import often, thorough
+from commands import error
+from corpora import WORDS
+from effort import THOROUGH, often, some, thorough
+from gated_rows import contents
+from prebuilt import prebuilt
 from programs import python
-from worker_processes import wait_for_end, workers_of
+from worker_processes import killed, wait_for_end, workers_of
 
 import duckplets as dp
 from duckplets.engine import dask, opened
 from duckplets.engine import local as of_processes
 from duckplets.engine.dask import DaskEngine
 from duckplets.engine.inline import INLINE, InlineEngine
-from duckplets.engine.local import LocalEngine, local
+from duckplets.engine.local import local
 from duckplets.engine.protocol import Engine, Part, versions
 
 HERE = Path(__file__).parent
 
 
-def parts(count: int) -> Iterator[Part]:
+def parts(count):
     return (Part(f"part {n}", n) for n in range(count))
 
 
 @pytest.fixture
-def engine(kind: str, request: pytest.FixtureRequest) -> Iterator[Engine]:
+def engine(kind, request):
     if kind == "dask":
         with opened(request.getfixturevalue("cluster")) as found:
             assert isinstance(found, DaskEngine)
             assert found.workers == 2
             yield found
         return
-    inline: dict[str, Engine] = {"inline": INLINE, "threads": InlineEngine(2)}
+    inline = {"inline": INLINE, "threads": InlineEngine(2)}
     yield inline.get(kind) or request.getfixturevalue("processes")
 
 
@@ -49,11 +53,11 @@ class Doubled:
 
     workers = 1
 
-    def map(self, function: Any, job: Any, parts: Any) -> Iterator[Any]:
+    def map(self, function, job, parts):
         return (function(job, part.input) for part in parts)
 
 
-def test_what_an_engine_is_and_what_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_engine_is_and_what_is_none(monkeypatch):
     own = Doubled()
     assert isinstance(own, Engine)
     for given, wanted in ((own, own), (None, INLINE)):
@@ -69,11 +73,11 @@ def test_what_an_engine_is_and_what_is_none(monkeypatch: pytest.MonkeyPatch) -> 
         pass
 
 
-def in_order(engine: Engine, count: int, modulus: int) -> None:
+def in_order(engine, count, modulus):
     """Check that results come in the order of the parts, and no more are drawn than needed."""
     drawn = []
 
-    def asked() -> Iterator[Part]:
+    def asked():
         for part in parts(count):
             drawn.append(part)
             yield part
@@ -89,8 +93,8 @@ def in_order(engine: Engine, count: int, modulus: int) -> None:
 # One test an engine, so that one process of a suite starts a cluster.
 @pytest.mark.parametrize("kind", ["inline", "threads", "local", "dask"])
 def test_results_are_in_order_whatever_is_lost_and_what_fails_thrice_is_named(
-    kind: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kind, engine, tmp_path, monkeypatch
+):
     for count, modulus in [(0, 1), (1, 1), (5, 7), (6, 1), (7, 7), (60, 7)]:
         in_order(engine, count, modulus)
     with pytest.raises(dp.SourceError, match=r"^row 3 is wrong$"):  # ours come as they are
@@ -115,11 +119,11 @@ def test_results_are_in_order_whatever_is_lost_and_what_fails_thrice_is_named(
         list(engine.map(parts_of_tests.waited, {}, parts(3)))
 
 
-def test_who_takes_no_more_leaves_no_part_running(processes: LocalEngine, tmp_path: Path) -> None:
+def test_who_takes_no_more_leaves_no_part_running(processes, tmp_path):
     other = processes.map(parts_of_tests.waited, {}, parts(20))
     assert next(other) == 0
 
-    def failing() -> Iterator[Part]:
+    def failing():
         for name in ("one", "two"):
             yield Part(name, str(tmp_path))
         while len(list(tmp_path.glob("*.pid"))) < 2:
@@ -138,7 +142,7 @@ LETHAL = r"part 5: {} workers ended while they worked at it, so it is likely wha
 
 
 @thorough
-def test_what_ends_twenty_workers_is_named(tmp_path: Path) -> None:
+def test_what_ends_twenty_workers_is_named(tmp_path):
     most = often(20, less=1)
     job = {"at": 5, "times": 99, "folder": str(tmp_path)}
     with local(2, most_losses=most) as engine:
@@ -148,7 +152,7 @@ def test_what_ends_twenty_workers_is_named(tmp_path: Path) -> None:
         assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
 
 
-def _listening() -> set[str]:
+def _listening():
     """Return the sockets of the machine that somebody can connect to."""
     rows = [
         (line.split(), of)
@@ -162,16 +166,14 @@ def _listening() -> set[str]:
     }
 
 
-def _sockets(pid: int) -> set[str]:
+def _sockets(pid):
     """Return the sockets that a process has open, as the system names them."""
     links = (os.readlink(place) for place in Path(f"/proc/{pid}/fd").iterdir() if place.exists())
     return {link for link in links if link.startswith("socket:")}
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
-def test_nothing_listens_and_work_too_small_is_said(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_listens_and_work_too_small_is_said(caplog, monkeypatch):
     """A socket would be open to every user of the machine, and what runs there runs as this one."""
     monkeypatch.setattr(of_processes, "_WORTH", 600.0)  # seconds: on a busy machine all takes long
     before, others = workers_of(), _sockets(os.getpid()) & _listening()
@@ -188,10 +190,8 @@ def test_nothing_listens_and_work_too_small_is_said(
     assert said.startswith("engine='local:1': 1 process worked for ")
 
 
-def test_no_package_is_needed_but_for_functions_of_a_script(
-    processes: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script: dict[str, Any] = {"__name__": "__main__"}
+def test_no_package_is_needed_but_for_functions_of_a_script(processes, monkeypatch):
+    script = {"__name__": "__main__"}
     exec("def gate(number):\n    return 3 * number", script)
     refused = {
         (lambda n: 3 * n): r"cannot be sent .*lambda.* install cloudpickle",
@@ -209,7 +209,7 @@ def test_no_package_is_needed_but_for_functions_of_a_script(
 
 
 GONE = dp.CsvSource("a.csv", text="gone")
-NOTHING_TO_DO: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+NOTHING_TO_DO = {
     "index": ("no splits yet", (), {}),
     "mine": ("no splits yet", (), {}),
     "shard": ("tokenizer='t'", ("o",), {"tokenizer": "t"}),
@@ -220,7 +220,7 @@ NOTHING_TO_DO: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-def test_what_is_refused_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_starts_no_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("body\na text\n")
     rows = [{"q": f"question {n}", "a": f"answer {n}"} for n in range(20)]
@@ -249,7 +249,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_whoever_started_them(sent: signal.Signals, tmp_path: Path) -> None:
+def test_workers_end_with_whoever_started_them(sent, tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "out"
     script.write_text(SCRIPT, encoding="utf-8")
     folder.mkdir()
@@ -265,3 +265,179 @@ def test_workers_end_with_whoever_started_them(sent: signal.Signals, tmp_path: P
         else:
             driver.kill()
         wait_for_end({int(file.stem) for file in found})
+
+
+# ---- the same work by an engine and without one: the same tables, shards and snapshots
+
+
+@prebuilt
+def corpus_of(path, count, seed):
+    """Two sources of titles and bodies, some of them nearly equal, with splits."""
+    draw = random.Random(seed)
+    corpus = dp.Corpus(path)
+    for name in ("one", "two"):
+        rows = []
+        for number in range(count):
+            body = " ".join(draw.choices(WORDS, k=draw.randrange(1, 60)))
+            if rows and number % 5 == 0:
+                body = rows[draw.randrange(len(rows))]["body"] + " again"
+            rows.append({"id": f"{number}", "title": " ".join(body.split()[:4]), "body": body})
+        source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
+        corpus.ingest(source, name=name, progress=False)
+    corpus.split(*((0.8, 0.1, 0.1) if THOROUGH else (1, 0, 0)), seed=seed)
+    return corpus
+
+
+def short(texts):
+    """Judge texts; defined here, so workers have it from the session only."""
+    return [len(text) < 300 for text in texts]
+
+
+def index(corpus, engine):
+    corpus.index(engine=engine, progress=False)
+
+
+def mine(corpus, engine):
+    corpus.mine(["anchor_context"], depth=5, engine=engine, progress=False)
+
+
+def deduplicate(corpus, engine):
+    assert corpus.deduplicate(0.7, ngram=2, engine=engine, progress=False).clusters
+
+
+def judge(corpus, engine):
+    dp.register_gate("short", short)
+    gates = dp.Quality(
+        language=None, gates=("short",), min_characters=20, pii=None, duplicates=False
+    )
+    assert corpus.judge(gates, engine=engine).rejected
+
+
+SAME = {
+    "index": index, "mine": mine, "deduplicate": deduplicate, "judge": judge
+}  # fmt: skip
+
+
+TABLES = [(40, 1, "processes"), (3, 2, "processes"), (2000, 3, "processes"), (40, 4, "cluster")]
+
+
+@pytest.mark.parametrize(("count", "seed", "by"), some(TABLES, less=1))
+def test_tables_are_the_same(count, seed, by, request, tmp_path):
+    found = []
+    for name, engine in (("alone", None), ("engine", request.getfixturevalue(by))):
+        with corpus_of(tmp_path / f"{name}.duckdb", count, seed) as corpus:
+            for work in SAME.values() if count > 10 else [index]:  # so few have nothing to mine
+                work(corpus, engine)
+            found.append(told(corpus))
+    assert found[0] == found[1]
+
+
+def told(corpus):
+    """Return what is in all tables but times."""
+    found = contents(corpus)
+    for rows in found.values():
+        for row in rows:
+            for name in ("seconds", "finished_at", "built_at"):
+                row.pop(name, None)
+    return found
+
+
+@pytest.mark.parametrize("buckets", some([(8, 16), (64,)], less=1))
+def test_shards_are_the_same(processes, tmp_path, buckets, tokenizer):
+    found = []
+    settings = {"buckets": buckets, "shard_mb": 0.005, "offsets": True}
+    with corpus_of(tmp_path / "c.duckdb", often(2000, less=40), 1) as corpus:
+        for name, engine in (("alone", None), ("engine", processes)):
+            out = tmp_path / name
+            how = settings | {"engine": engine, "progress": False}
+            corpus.shard(out, tokenizer=tokenizer, longer="cut", **how)
+            manifest = (out / "manifest.json").read_text(encoding="utf-8").replace(name, "")
+            found.append(shard_digests(out) | {"manifest": manifest})
+    assert found[0] == found[1]
+    assert len(found[0]) > 4
+
+
+def shard_digests(folder):
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".parquet", ".tsv")
+    }
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory):
+    pytest.importorskip("tokenizers")
+    folder = tmp_path_factory.mktemp("tokenizer")
+    with corpus_of(folder / "c.duckdb", 40, 1) as corpus:
+        dp.train_tokenizer(corpus, folder / "t", vocab_size=300, progress=False)
+    return folder / "t"
+
+
+@thorough
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_killed_all_the_time_change_nothing(workers, tmp_path, tokenizer):
+    found = []
+    for name in ("alone", "engine"):
+        with (
+            corpus_of(tmp_path / f"{name}.duckdb", 5_000, 7) as corpus,
+            local(workers) if name == "engine" else nullcontext() as engine,
+            killed(0.4) if name == "engine" else nullcontext(["none"]) as gone,
+        ):
+            for work in SAME.values():
+                work(corpus, engine)
+            out = tmp_path / name
+            corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
+            assert gone
+            # A manifest has when the versions of its corpus were made.
+            found.append((told(corpus), shard_digests(out)))
+    assert found[0] == found[1]
+
+
+@thorough
+def test_snapshots_are_the_same(processes, tmp_path):
+    found = []
+    for name, engine in (("alone", None), ("engine", processes)):
+        with corpus_of(tmp_path / f"{name}.duckdb", 60, 9) as corpus:
+            corpus.chunk(dp.Chunking(max_tokens=5, overlap=(2,)))
+            assert corpus.prepare(engine=engine, progress=False).chunks > 500
+        files = (tmp_path / f"{name}.snapshot").rglob("*.npy")
+        found.append(sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
+    assert found[0] == found[1]
+    assert len(found[0]) >= 3
+
+
+DRIVER = """
+import sys
+import duckplets as dp
+
+with dp.Corpus(sys.argv[1]) as corpus:
+    print("ready", flush=True)
+    corpus.mine(["anchor_context"], depth=5, engine="local:2", progress=lambda *_: print("more"))
+"""
+
+
+@thorough
+def test_a_driver_that_was_killed_goes_on(tmp_path):
+    with corpus_of(tmp_path / "whole.duckdb", 8_000, 8) as corpus:
+        mine(corpus, None)
+        wanted = told(corpus)
+    corpus_of(tmp_path / "c.duckdb", 8_000, 8).close()
+    for seconds in (0.0, 2.0, 5.0):
+        with python("-c", DRIVER, tmp_path / "c.duckdb") as driver:
+            assert driver.stdout.readline() == "ready\n"
+            time.sleep(seconds)
+            driver.kill()
+            driver.wait()
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        mine(corpus, "local:2")
+        assert told(corpus) == wanted
+
+
+def test_the_command_line_takes_an_engine(tmp_path):
+    corpus_of(tmp_path / "c.duckdb", 40, 1).close()
+    path = str(tmp_path / "c.duckdb")
+    for command in (["mine", path], ["quality", path, "--apply", "c4"], ["deduplicate", path]):
+        assert re.search("engine[ =]'ray://x': give", error(*command, "--engine", "ray://x"))
+    refused = error("deduplicate", path, "--equal", "--engine", "local:1")
+    assert "compares digests in this process" in refused

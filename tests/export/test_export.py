@@ -1,22 +1,16 @@
 """Exports, read again with plain JSON, csv and pyarrow, say what the tables say, row for row."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from effort import some, thorough
 from mined_by_hand import (
     RECIPE,
-    Anchor,
     document_ids,
     expected,
     kept,
@@ -57,7 +51,7 @@ MINE_HARD_NEGATIVES = {  # what it adds to the first two columns, of strings
 }
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value):
     if isinstance(value, list):
         kinds = {kind_of(item) for item in value}
         assert len(kinds) == 1, value
@@ -67,7 +61,7 @@ def kind_of(value: Any) -> str:
     return type(value).__name__
 
 
-def assert_schema(rows: list[dict[str, Any]], schema: dict[str, str]) -> None:
+def assert_schema(rows, schema):
     assert rows
     for row in rows:
         assert {name: kind_of(value) for name, value in row.items()} == schema
@@ -75,18 +69,18 @@ def assert_schema(rows: list[dict[str, Any]], schema: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "odd.duckdb"
     with odd_text_corpus(path) as corpus:
         mine_by_hand(corpus)
         yield corpus
 
 
-def written(corpus: dp.Corpus, path: Path, /, **options: Any) -> ExportReport:
+def written(corpus, path, /, **options):
     return corpus.export_negatives(path, recipe=options.pop("recipe", RECIPE), **options)
 
 
-def json_rows(path: Path) -> list[dict[str, Any]]:
+def json_rows(path):
     data = path.read_bytes()
     lines = data.decode("utf-8").splitlines()
     assert data.endswith(b"\n")
@@ -94,11 +88,11 @@ def json_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
+def rows_of(path):
     return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else json_rows(path)
 
 
-def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list[Any]]:
+def st_rows(anchors, shape, *, scores):
     """The values of rows, written down from what mine_hard_negatives makes of each shape."""
     for a in anchors:
         texts, all_scores = [text for _, text in a.negatives], [a.positive_score, *a.scores]
@@ -124,8 +118,8 @@ def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list
     some(product(SHAPES, [False, True], [".parquet", ".jsonl"]), less=4),
 )
 def test_sentence_transformers_rows_are_those_of_the_tables(
-    corpus: dp.Corpus, tmp_path: Path, shape: Any, scores: bool, suffix: str
-) -> None:
+    corpus, tmp_path, shape, scores, suffix
+):
     path = tmp_path / f"out{suffix}"
     report = written(corpus, path, format=ST, shape=shape, scores=scores, negatives=3)
     exactly = 3 if shape == "n-tuple" else None
@@ -155,9 +149,7 @@ def test_sentence_transformers_rows_are_those_of_the_tables(
     ("scores", "instruction"),
     some(product([False, True], [None, "Find the body – «von» diesem Titel"]), less=2),
 )
-def test_flagembedding_rows_are_those_of_the_tables(
-    corpus: dp.Corpus, tmp_path: Path, scores: bool, instruction: str | None
-) -> None:
+def test_flagembedding_rows_are_those_of_the_tables(corpus, tmp_path, scores, instruction):
     path = tmp_path / "out.jsonl"
     recipe = replace(RECIPE, instruction=instruction)
     report = written(corpus, path, format="flagembedding", scores=scores, recipe=recipe)
@@ -176,7 +168,7 @@ def test_flagembedding_rows_are_those_of_the_tables(
     assert (report.rows, report.left_out) == (len(rows), left_out)
 
 
-def test_ms_swift_rows_are_messages_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_ms_swift_rows_are_messages_of_the_tables(corpus, tmp_path):
     path, recipe = tmp_path / "out.jsonl", replace(RECIPE, instruction="Find the body")
     report = written(corpus, path, format="ms-swift", recipe=recipe)
     anchors, left_out = kept(expected(corpus))
@@ -196,7 +188,7 @@ def test_ms_swift_rows_are_messages_of_the_tables(corpus: dp.Corpus, tmp_path: P
     assert (report.rows, report.left_out) == (len(wanted), left_out)
 
 
-def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus, tmp_path):
     out = tmp_path / "out"
     report = written(corpus, out, format="tevatron", negatives=4)
     assert report.files == ["corpus.jsonl", "train.jsonl"]
@@ -205,7 +197,7 @@ def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_pat
     rows, documents = (json_rows(out / f"{name}.jsonl") for name in ("train", "corpus"))
     assert_schema(rows, TEVATRON)
     assert_schema(documents, TEVATRON_CORPUS)
-    every: list[dict[str, str]] = []
+    every = []
     for source in ("one", "two"):
         found = [s for s in sections(corpus, source, "train") if s["role"] == "context"]
         ids = document_ids(found)
@@ -218,7 +210,7 @@ def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_pat
     assert len({row["query_id"] for row in rows}) == len(rows)
 
 
-def test_ids_with_scores_lead_to_queries_and_documents(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_ids_with_scores_lead_to_queries_and_documents(corpus, tmp_path):
     report = written(corpus, tmp_path / "out", format="pylate", negatives=4)
     anchors, left_out = kept(expected(corpus, negatives=4), scores=True)
     assert report.left_out == left_out
@@ -235,7 +227,7 @@ def test_ids_with_scores_lead_to_queries_and_documents(corpus: dp.Corpus, tmp_pa
 
 
 @pytest.mark.parametrize("scores", some([True, False], less=1))
-def test_passages_carry_their_texts(corpus: dp.Corpus, tmp_path: Path, scores: bool) -> None:
+def test_passages_carry_their_texts(corpus, tmp_path, scores):
     path = tmp_path / "out.jsonl"
     written(corpus, path, format="tevatron", shape="passages", scores=scores)
     anchors, _ = kept(expected(corpus), scores=scores)
@@ -255,7 +247,7 @@ def test_passages_carry_their_texts(corpus: dp.Corpus, tmp_path: Path, scores: b
             assert {p["score"] for p in row["positive_passages"]} == {a.positive_score}
 
 
-def judgements(path: Path) -> list[tuple[str, str]]:
+def judgements(path):
     with path.open(encoding="utf-8") as stream:
         header, *rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_MINIMAL)
     assert header == ["query-id", "corpus-id", "score"]
@@ -264,7 +256,7 @@ def judgements(path: Path) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows]
 
 
-def test_beir_judges_the_positives_of_every_anchor(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_beir_judges_the_positives_of_every_anchor(corpus, tmp_path):
     report = written(corpus, tmp_path / "out", format="beir", split="train")
     assert report.files == ["corpus.jsonl", "qrels/train.tsv", "queries.jsonl"]
     documents, queries = (json_rows(tmp_path / f"out/{n}.jsonl") for n in ("corpus", "queries"))
@@ -283,7 +275,7 @@ def test_beir_judges_the_positives_of_every_anchor(corpus: dp.Corpus, tmp_path: 
     assert report.left_out == {}
 
 
-def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path: Path) -> None:
+def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path):
     records = [
         {"id": f"r{i}", "title": "which?" if i % 3 else f"title {i}", "body": f"answer {i}"}
         for i in range(30)
@@ -303,7 +295,7 @@ def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path: Path) ->
     assert report.rows == 60
 
 
-def digests(folder: Path) -> dict[str, str]:
+def digests(folder):
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
@@ -311,7 +303,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def everything(corpus: dp.Corpus, folder: Path) -> dict[str, str]:
+def everything(corpus, folder):
     """Export in all formats; returns what was written."""
     folder.mkdir()
     for shape, name in (("triplet", "s.parquet"), ("labeled-list", "s.jsonl")):
@@ -326,9 +318,7 @@ def everything(corpus: dp.Corpus, folder: Path) -> dict[str, str]:
 
 
 @thorough
-def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_do_not_depend_on_threads_blocks_or_the_process(tmp_path, monkeypatch):
     path = tmp_path / "c.duckdb"
     with odd_text_corpus(path, 15) as corpus:
         mine_by_hand(corpus)
@@ -341,11 +331,9 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
             assert everything(corpus, tmp_path / f"{threads}") == first
 
 
-def test_short_anchors_are_filled_up_at_random_and_marked(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_short_anchors_are_filled_up_at_random_and_marked(corpus, tmp_path):
     out = tmp_path / "out"
-    how: dict[str, Any] = {"format": "tevatron", "negatives": 7}
+    how = {"format": "tevatron", "negatives": 7}
     report = written(corpus, out, when_short="random", **how)
     rows, mined = json_rows(out / "train.jsonl"), {a.id: a for a in expected(corpus)}
     texts = {row["docid"]: row["text"] for row in json_rows(out / "corpus.jsonl")}
@@ -367,9 +355,7 @@ def test_short_anchors_are_filled_up_at_random_and_marked(
     assert len(rows) > some_mined, "anchors without any negative are filled up too"
 
 
-def test_an_evaluation_set_may_have_the_documents_of_all_splits(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_an_evaluation_set_may_have_the_documents_of_all_splits(corpus, tmp_path):
     for name in ("split", "all"):
         written(corpus, tmp_path / name, format="beir", split="validation", corpus=name)
     every = {

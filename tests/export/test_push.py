@@ -1,14 +1,9 @@
 """What is pushed to a hub: the very samples, a card that says what they are, and what may fail."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
-from collections.abc import Iterator
 from functools import partialmethod
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +29,7 @@ SHARD = "data/train-00000-of-00001.parquet"
 
 
 @pytest.fixture(scope="module")
-def mined(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def mined(tmp_path_factory):
     path = tmp_path_factory.mktemp("push") / "odd.duckdb"
     with odd_text_corpus(path, 30, ("one", "two")) as corpus:
         mine_by_hand(corpus)
@@ -42,34 +37,33 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def waits(monkeypatch):
     """How long would have been waited between tries."""
-    found: list[float] = []
+    found = []
     made = partialmethod(HubTarget.__init__, sleep=found.append)
     monkeypatch.setattr(HubTarget, "__init__", made)
     return found
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+def hub(monkeypatch, tmp_path):
     with Hub() as server:
         point_to(server, monkeypatch, tmp_path / "cache")
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield server
 
 
-def files_of(hub: Hub, name: str) -> dict[str, bytes]:
+def files_of(hub, name):
     files = hub.repos[name].revisions[hub.repos[name].head]
     return {path: content for path, content in files.items() if isinstance(content, bytes)}
 
 
-def table_of(hub: Hub, name: str, shard: str = SHARD) -> pa.Table:
+def table_of(hub, name, shard=SHARD):
     return pq.read_table(io.BytesIO(files_of(hub, name)[shard]))
 
 
-def front_of(card: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(card.split("---\n")[1])
-    return found
+def front_of(card):
+    return yaml.safe_load(card.split("---\n")[1])
 
 
 def test_mined_negatives_are_those_of_the_export_and_are_read_again(mined, hub, tmp_path):
@@ -78,7 +72,7 @@ def test_mined_negatives_are_those_of_the_export_and_are_read_again(mined, hub, 
     assert hub.repos["me/mined"].private
     assert hub.repos["me/mined"].head == report.commit
     assert set(report.files) == {SHARD, "README.md"}
-    how: dict[str, Any] = {"recipe": RECIPE, "format": "sentence-transformers", "progress": False}
+    how = {"recipe": RECIPE, "format": "sentence-transformers", "progress": False}
     mined.export_negatives(tmp_path / "here.parquet", **how)
     there = table_of(hub, "me/mined")
     assert there.equals(pq.read_table(tmp_path / "here.parquet"))
@@ -93,7 +87,7 @@ def test_mined_negatives_are_those_of_the_export_and_are_read_again(mined, hub, 
 
 
 def test_steps_of_a_run_are_the_very_samples_and_the_run_goes_on_behind_them(mined, hub):
-    how: dict[str, Any] = {"recipes": [RECIPE], "batch_size": 4, "seed": 5}
+    how = {"recipes": [RECIPE], "batch_size": 4, "seed": 5}
     expected = mined.sampler(**how)
     sampler = mined.sampler(**how)
     next(sampler)
@@ -112,7 +106,7 @@ def test_steps_of_a_run_are_the_very_samples_and_the_run_goes_on_behind_them(min
 def test_large_stretches_are_several_files_that_are_read_as_one(mined, hub, monkeypatch, tmp_path):
     monkeypatch.setattr("duckplets.export.hub._FILE_BYTES", 5_000)
     monkeypatch.setattr("duckplets.export.hub._GROUP_ROWS", 8)
-    how: dict[str, Any] = {"recipes": [RECIPE], "batch_size": 4, "epochs": 2}
+    how = {"recipes": [RECIPE], "batch_size": 4, "epochs": 2}
     report = mined.push("me/parts", mined.sampler(**how))
     shards = [name for name in report.files if name != "README.md"]
     assert len(shards) > 1
@@ -134,7 +128,7 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
         for i, text in enumerate(texts)
     ]
     with dp.Corpus(tmp_path / "card.duckdb") as corpus:
-        mapping: dict[str, Any] = {"anchor": "q", "positive": "a", "meta": "license"}
+        mapping = {"anchor": "q", "positive": "a", "meta": "license"}
         gates = dp.Quality("general", pii="redact")
         corpus.ingest(dp.MemorySource(rows, **mapping), name="open | ``` x", quality=gates)
         corpus.split()
@@ -210,7 +204,7 @@ def test_what_may_not_be_written_says_why_and_leaves_the_run_where_it_was(mined,
         mined.push("me/none", sampler, steps=0)
 
 
-FAULTS: list[tuple[str, dict[str, Any]]] = [
+FAULTS = [
     ("repos/create", {"status": 429, "headers": {"Retry-After": "7"}}),
     ("repos/create", {"status": 503}),
     ("commit/main", {"status": 429, "headers": {"Retry-After": "9999"}}),
@@ -252,7 +246,7 @@ def test_an_answer_that_is_lost_makes_no_second_commit(mined, hub, waits):
 def test_a_change_by_somebody_else_meanwhile_is_not_lost(mined, hub, monkeypatch):
     begin = HubTarget.begin
 
-    def begun(target: HubTarget, **how: Any) -> Any:
+    def begun(target, **how):
         found = begin(target, **how)
         hub.repos["me/shared"].change({"theirs.txt": b"theirs"})
         return found

@@ -1,12 +1,8 @@
 """What the exports write is read again, and a ready negative is never a positive."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +11,7 @@ from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.errors import SourceError
 
-Texts = tuple[str, tuple[str, ...], tuple[str, ...]]
 SECTIONS = """
     SELECT record_id, list({'role': role, 'text': text} ORDER BY position) AS sections
     FROM section_texts GROUP BY record_id
@@ -25,16 +19,16 @@ SECTIONS = """
 
 
 @pytest.fixture(scope="module")
-def mined(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def mined(tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "odd.duckdb"
     with odd_text_corpus(path, 30, ("one",)) as corpus:
         mine_by_hand(corpus)
         yield corpus
 
 
-def texts_in(corpus: dp.Corpus) -> Counter[Texts]:
+def texts_in(corpus):
     """Of every record its anchor, its positives, its negatives."""
-    found: Counter[Texts] = Counter()
+    found = Counter()
     for row in corpus.sql(SECTIONS).to_pylist():
         of = {role: [s["text"] for s in row["sections"] if s["role"] == role] for role in ROLES}
         (anchor,) = of["anchor"]
@@ -45,7 +39,7 @@ def texts_in(corpus: dp.Corpus) -> Counter[Texts]:
 ROLES = ("anchor", "context", "rejected")
 
 
-def ingested(folder: Path, source: Any) -> Counter[Texts]:
+def ingested(folder, source):
     with dp.Corpus(folder / "again.duckdb") as corpus:
         # Rows that are equal have one id without an id column, and are one record.
         report = corpus.ingest(source, name="again", progress=False)
@@ -55,7 +49,7 @@ def ingested(folder: Path, source: Any) -> Counter[Texts]:
         return texts_in(corpus)
 
 
-def filled(texts: Any) -> tuple[str, ...]:
+def filled(texts):
     return tuple(text for text in texts if text is not None and text.strip())
 
 
@@ -70,7 +64,7 @@ FILES += [
 @pytest.mark.parametrize(("format", "shape", "ending"), some(FILES, less=3))
 def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending):  # noqa: A002
     path = tmp_path / f"s.{ending}"
-    options: dict[str, Any] = {"negatives": 2} if shape == "n-tuple" else {}
+    options = {"negatives": 2} if shape == "n-tuple" else {}
     mined.export_negatives(path, recipe=RECIPE, format=format, shape=shape, **options)
     if ending == "parquet":
         rows, kind = pq.read_table(path).to_pylist(), dp.ParquetSource
@@ -96,7 +90,7 @@ def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending
 
 
 @prebuilt
-def ready_corpus(path: Path, seed: int) -> dp.Corpus:
+def ready_corpus(path, seed):
     """Records of up to three positives and four negatives; each text says what it is."""
     draw = Random(seed)
     records = [
@@ -148,19 +142,3 @@ def test_a_ready_negative_is_never_a_positive(tmp_path, seed):
             for batch in whole:
                 for slot in ("anchor", "positive", "negative"):
                     assert not any(text.startswith("negative") for text in batch[slot])
-
-
-def test_ready_negatives_come_from_every_way_to_say_it(tmp_path):
-    rows = [{"q": f"q{i}", "p": f"p{i}", "n1": f"n{i}", "n2": [f"m{i}", ""]} for i in range(4)]
-    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "d.yaml").write_text(
-        "d: {file_name: r.jsonl, anchor: q, positive: p, negative: [n1, n2]}\n"
-    )
-    wanted = {(f"q{i}", (f"p{i}",), (f"n{i}", f"m{i}")): 1 for i in range(4)}
-    with dp.Corpus(tmp_path / "d.duckdb") as corpus:
-        corpus.ingest_data_sets(tmp_path / "d.yaml", progress=False)
-        assert texts_in(corpus) == wanted
-        assert corpus.sql("SELECT defaults FROM sources").to_pylist() == [{"defaults": "ready"}]
-        (tmp_path / "e.yaml").write_text("e: {file_name: r.jsonl, text: q, negative: n1}\n")
-        with pytest.raises(SourceError, match="negative= needs anchor="):
-            corpus.ingest_data_sets(tmp_path / "e.yaml", progress=False)

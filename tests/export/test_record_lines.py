@@ -1,11 +1,6 @@
 """Records as JSON lines: all of them, whole or absent, in place of nothing but such an export."""
 
-from __future__ import annotations
-
 import resource
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import some
@@ -27,13 +22,13 @@ EXPORT = b'{"text":"","meta":{"source":"s","record_id":"s/1","sha256":null}}\n'
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
 
 
 @pytest.fixture
-def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_pieces(monkeypatch):
     """Commit after every few rows, and write after every few records."""
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
@@ -42,9 +37,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
 
 
-def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(corpus, tmp_path):
     corpus.normalise(dp.Normaliser(quotes=False))
     path = tmp_path / "out.jsonl"
     rows = [{"id": f"{i}{odd}", "text": LONG + odd, "license": "mit"} for i, odd in enumerate(ODD)]
@@ -67,7 +60,7 @@ def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(
     assert set(last) >= {"language", "language_probability", "license", "domain_terms", "own"}
 
 
-def test_every_record_is_in_it_and_none_that_was_removed(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_every_record_is_in_it_and_none_that_was_removed(corpus, tmp_path):
     path = tmp_path / "out.jsonl"
     rows = [{"text": f"{LONG} bob.secret@example.org"}, {"text": "a\nb"}]
     gate = {"quality": Quality(language=None, pii="redact")}
@@ -92,7 +85,7 @@ def test_every_record_is_in_it_and_none_that_was_removed(corpus: dp.Corpus, tmp_
     assert path.read_bytes() == b""
 
 
-def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_a_file_is_replaced_only_when_that_is_asked_for(corpus, tmp_path):
     path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(path)
     take(corpus, dp.MemorySource([{"text": "b"}], text="text"), quality=None)
@@ -111,8 +104,8 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_p
     "error", some([KeyboardInterrupt(), OSError("gone"), KeyError("no")], less=1)
 )
 def test_interrupted_it_has_what_was_accepted_and_the_same_call_completes_it(
-    corpus: dp.Corpus, tmp_path: Path, error: Any
-) -> None:
+    corpus, tmp_path, error
+):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(40)]
     path, given = tmp_path / "out.jsonl", {"quality": QUALITY, "progress": False, "retries": 0}
     named = {"a": Pages("a", rows[:8]), "b": Pages("b", rows[8:], page=10, fails=(22,))}
@@ -128,7 +121,7 @@ def test_interrupted_it_has_what_was_accepted_and_the_same_call_completes_it(
     assert len(lines_of(path)) == 40
 
 
-def test_a_full_disk_leaves_the_file_as_it_was(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_file_as_it_was(corpus, tmp_path):
     path, room = tmp_path / "out.jsonl", 6_000_000
     path.write_bytes(EXPORT)
     source = written(tmp_path / "a.jsonl", [GOOD.format(i) + "\x01" * 20_000 for i in range(60)])

@@ -4,22 +4,17 @@
 --rewrite-golden``, with ``DUCKPLETS_THOROUGH=1`` or the longest prefix of what changed is missing.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from conftest import GOLDEN
 from effort import THOROUGH, some
 from frozen_ingests import CHUNKINGS, INGESTS, LONG, TABLES, source_of
-from frozen_runs import BODY, CONDITIONS, CORPORA, RUNS, WINDOWS, WORDNET, Opened, opener
+from frozen_runs import BODY, CONDITIONS, CORPORA, RUNS, WINDOWS, WORDNET, opener
 from hub_data import jsonl, parquet, point_to, rows
 from hub_server import Hub
 from prebuilt import copied
@@ -30,22 +25,20 @@ MARKS = (2_000, 10_000, 100_000)
 LAST = MARKS[-1] if THOROUGH else MARKS[0]
 DEEPER = tuple(f" {mark}" for mark in MARKS if mark > LAST)
 
-Frozen = Callable[[str, str, Mapping[str, Any]], None]
 
-
-def digest(*values: Any) -> str:
+def digest(*values):
     return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:16]
 
 
-def told(value: Any) -> str:
+def told(value):
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True).replace('"', "'")
 
 
 @pytest.fixture
-def frozen(request: pytest.FixtureRequest) -> Frozen:
+def frozen(request):
     """A check that a case gives what a golden file has for it: ``frozen(file, case, found)``."""
 
-    def check(file: str, case: str, given: Mapping[str, Any]) -> None:
+    def check(file, case, given):
         path = GOLDEN / "freeze" / f"{file}.json"
         found = {name: told(of) for name, of in given.items()}
         if request.config.getoption("--rewrite-golden"):
@@ -76,12 +69,12 @@ def frozen(request: pytest.FixtureRequest) -> Frozen:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def opened(tmp_path_factory):
     with ExitStack() as stack:
         yield opener(tmp_path_factory.mktemp("frozen"), stack)
 
 
-def groups_of(kind: str, negatives: int, more: Sequence[str]) -> dict[str, list[str]]:
+def groups_of(kind, negatives, more):
     """Return the columns of a run by what they are."""
     ids = ["source", "recipe", "instruction"]
     if kind == "messages":
@@ -96,7 +89,7 @@ def groups_of(kind: str, negatives: int, more: Sequence[str]) -> dict[str, list[
     return {"ids": [*ids, *also, *details], "texts": [*texts, *more], "weights": ["weight"]}
 
 
-def digests(tables: Iterable[pa.Table], groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def digests(tables, groups):
     """Return a digest of each group of columns at every mark on the way."""
     hashes, taken, found = {group: hashlib.sha256() for group in groups}, 0, {}
     for table in tables:
@@ -112,10 +105,19 @@ def digests(tables: Iterable[pa.Table], groups: Mapping[str, Sequence[str]]) -> 
     return found
 
 
-@pytest.mark.parametrize("name", some(RUNS, less=7))
-def test_samples_stay(name: str, opened: Opened, frozen: Frozen) -> None:
+def tables(sampler, told):
+    """Yield the tables of a run's batches, with weights set before steps."""
+    for batch in sampler:
+        yield batch.table
+        if sampler.step in told:
+            sampler.set_weights(told[sampler.step])
+
+
+@pytest.mark.parametrize("name", some(RUNS, less=9))
+def test_samples_stay(name, opened, frozen):
     run = {"batch_size": 250, **RUNS[name]}
     of = opened(run.pop("of", "toy"))
+    position, told = (run.pop(what, None) for what in ("position", "told"))
     if isinstance(of, dp.TokenShards):
         run |= {"batch_size": 50, "seq_length": 24}
         arrays = ["input_ids", "attention_mask", "position_ids", "document_ids"]
@@ -126,13 +128,15 @@ def test_samples_stay(name: str, opened: Opened, frozen: Frozen) -> None:
         groups = groups_of(run.get("kind", "triplets"), run.get("negatives", 1), more)
         run["columns"] = [column for names in groups.values() for column in names]
     with closing(of.sampler(**run)) as sampler:
-        frozen("runs", name, digests((batch.table for batch in sampler), groups))
+        if position:
+            sampler.move(position)
+        frozen("runs", name, digests(tables(sampler, told or {}), groups))
 
 
 # ---- what ingests make
 
 
-def counts_of(report: dp.IngestReport) -> dict[str, Any]:
+def counts_of(report):
     """Return what a report counts; of its examples a digest, without the folders of files."""
     names = ("read", "added", "skipped", "failed", "reasons", "incomplete", "replaced", "left_out")
     counts = {name: getattr(report, name) for name in names}
@@ -143,7 +147,7 @@ def counts_of(report: dp.IngestReport) -> dict[str, Any]:
     return {name: of for name, of in counts.items() if of} | {"examples": digest(shown)}
 
 
-def contents(corpus: dp.Corpus, *tables: str) -> dict[str, str]:
+def contents(corpus, *tables):
     """Return of tables how many rows they have, and a digest of those in any order."""
     read = {name: corpus.sql(TABLES[name]).to_pylist() for name in tables}
     lines = {name: sorted(json.dumps(row, default=str) for row in of) for name, of in read.items()}
@@ -151,7 +155,7 @@ def contents(corpus: dp.Corpus, *tables: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", some(INGESTS, less=8))
-def test_records_and_reports_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_records_and_reports_stay(name, tmp_path, frozen):
     if name.startswith("wordnet") and not WORDNET.exists():
         pytest.skip("the WordNet file is not here")
     if name == "wordnet_whole" and not THOROUGH:
@@ -164,7 +168,7 @@ def test_records_and_reports_stay(name: str, tmp_path: Path, frozen: Frozen) -> 
             reports = corpus.ingest_data_sets(source, **options)
         else:
             reports = {"report": corpus.ingest(source, **options)}
-        found: dict[str, Any] = {what: counts_of(report) for what, report in reports.items()}
+        found = {what: counts_of(report) for what, report in reports.items()}
         found |= contents(corpus, "ids", "records", "sections", "chunks", "judgements")
         for together in ("group", "text"):
             split = corpus.split(0.6, 0.2, 0.2, 9, keep_together=together, reassign=True)
@@ -173,9 +177,7 @@ def test_records_and_reports_stay(name: str, tmp_path: Path, frozen: Frozen) -> 
     frozen("ingests", name, found)
 
 
-def test_what_a_list_names_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frozen: Frozen
-) -> None:
+def test_what_a_list_names_stays(tmp_path, monkeypatch, frozen):
     pytest.importorskip("huggingface_hub")
     with Hub() as hub, dp.Corpus(tmp_path / "c.duckdb") as corpus:
         point_to(hub, monkeypatch, tmp_path / "cache")
@@ -191,7 +193,7 @@ def test_what_a_list_names_stays(
 
 
 @pytest.mark.parametrize("name", some(CHUNKINGS, less=3))
-def test_chunks_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_chunks_stay(name, tmp_path, frozen):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource([{"t": LONG}, {"t": "short"}], text="t"), progress=False)
         corpus.chunk(CHUNKINGS[name])
@@ -202,7 +204,7 @@ def test_chunks_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
 
 
 @pytest.mark.parametrize("name", some(["odd", "toy"], less=1))
-def test_what_is_mined_stays(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_what_is_mined_stays(name, tmp_path, frozen):
     copied(tmp_path / "c.duckdb", CORPORA[name])
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         report = corpus.mine(split="test", progress=False)
@@ -211,7 +213,7 @@ def test_what_is_mined_stays(name: str, tmp_path: Path, frozen: Frozen) -> None:
         frozen("mined", name, found | contents(corpus, "negatives"))
 
 
-POOLS: dict[str, Sequence[str | dp.TripletRecipe]] = {
+POOLS = {
     "toy": ["anchor_context", "anchor_anchor"],
     "odd": [WINDOWS, BODY, *CONDITIONS],
     "ready": ["ready_negative", "anchor_context"],
@@ -221,7 +223,7 @@ POOLS: dict[str, Sequence[str | dp.TripletRecipe]] = {
 
 
 @pytest.mark.parametrize("name", some(POOLS, less=3))
-def test_pools_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
+def test_pools_stay(name, tmp_path, frozen):
     copied(tmp_path / "c.duckdb", CORPORA["dated" if name == "alone" else name])
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         source = name if name in ("alone", "dated") else min(corpus.sources()["name"].to_pylist())

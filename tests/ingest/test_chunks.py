@@ -1,12 +1,8 @@
 """Chunks in the corpus file: the rows of ``windows``, their spans and hashes, done again."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -42,21 +38,21 @@ CHUNKINGS = [
 ]
 
 
-def records(given: list[str]) -> dp.MemorySource:
+def records(given):
     """Records of two sections; the second is one word."""
     rows = [{"id": f"r{i}", "a": text, "b": f"word{i}"} for i, text in enumerate(given)]
     return dp.MemorySource(rows, id="id", anchor="a", positive="b")
 
 
-def rows(corpus: dp.Corpus, table: str) -> list[dict[str, Any]]:
+def rows(corpus, table):
     return corpus.sql(f'FROM "{table}" ORDER BY ALL').to_pylist()
 
 
-def lower_md5(text: str) -> int:
+def lower_md5(text):
     return int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little")
 
 
-def expected(sections: list[dict[str, Any]], chunking: dp.Chunking) -> list[dict[str, Any]]:
+def expected(sections, chunking):
     """The rows of the table but for their keys."""
     texts = [section["text"] for section in sections]
     counts, found = windows(pa.array(texts), chunking)
@@ -72,7 +68,7 @@ def expected(sections: list[dict[str, Any]], chunking: dp.Chunking) -> list[dict
     return chunks
 
 
-def check(corpus: dp.Corpus, chunking: dp.Chunking) -> None:
+def check(corpus, chunking):
     """Check every row of the table, and what follows from it."""
     sections, stored = rows(corpus, "sections"), rows(corpus, "chunks")
     keys = [row.pop("chunk_key") for row in stored]
@@ -80,7 +76,7 @@ def check(corpus: dp.Corpus, chunking: dp.Chunking) -> None:
     assert keys == list(range(keys[0], keys[0] + len(keys)))
     text_of = {section["section_key"]: section["text"] for section in sections}
     solid = {key: [not char.isspace() for char in text] for key, text in text_of.items()}
-    hashes: dict[str, int] = {}
+    hashes = {}
     for row in stored:
         begin, end = row["start"], row["start"] + row["length"]
         text = text_of[row["section_key"]][begin:end]
@@ -93,27 +89,7 @@ def check(corpus: dp.Corpus, chunking: dp.Chunking) -> None:
     assert not any(map(any, solid.values()))
 
 
-def test_defaults_before_any_word_about_chunks(corpus: dp.Corpus) -> None:
-    words = " ".join(f"w{i}" for i in range(2_000))
-    corpus.ingest(records([*TEXTS, words]))
-    check(corpus, dp.Chunking())
-    spans = corpus.sql(
-        "SELECT kind, window_index, overlap, start_token, token_count FROM chunks "
-        "WHERE record_key = 13 AND overlap + window_index + token_count > 1 ORDER BY chunk_key"
-    ).to_pylist()
-    assert [tuple(span.values()) for span in spans] == [
-        ("window", 0, 64, 0, 1024),
-        ("window", 1, 64, 960, 1024),
-        ("window", 2, 64, 1920, 80),
-        ("summary", 0, 0, 0, 512),
-    ]
-    before = rows(corpus, "chunks")
-    assert corpus.chunk() == 0
-    assert corpus.chunk(dp.Chunking()) == 0
-    assert rows(corpus, "chunks") == before
-
-
-def test_ingest_and_chunk_give_the_same(tmp_path: Path) -> None:
+def test_ingest_and_chunk_give_the_same(tmp_path):
     path = tmp_path / "after.duckdb"
     with empty_corpus(path) as corpus:
         corpus.ingest(records(TEXTS))
@@ -145,12 +121,8 @@ def test_ingest_and_chunk_give_the_same(tmp_path: Path) -> None:
     summary_tokens=st.sampled_from([0, 1, 4, 100]),
 )
 def test_any_text_gives_the_rows_of_windows(
-    tmp_path_factory: pytest.TempPathFactory,
-    texts: list[str],
-    max_tokens: int,
-    overlap: tuple[int, ...],
-    summary_tokens: int,
-) -> None:
+    tmp_path_factory, texts, max_tokens, overlap, summary_tokens
+):
     chunking = dp.Chunking(max_tokens=max_tokens, overlap=overlap, summary_tokens=summary_tokens)
     with empty_corpus(tmp_path_factory.mktemp("any") / "c.duckdb") as corpus:
         corpus.chunk(chunking)
@@ -158,9 +130,7 @@ def test_any_text_gives_the_rows_of_windows(
         check(corpus, chunking)
 
 
-def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(corpus, monkeypatch):
     corpus.ingest(records(TEXTS))
     for size in some((1, 5, 24, 25), less=2):
         monkeypatch.setattr("duckplets.ingest.chunks._SECTIONS", size)
@@ -170,7 +140,7 @@ def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(
     before = rows(corpus, "chunks"), rows(corpus, "settings")
     calls = itertools.count()
 
-    def failing(*arguments: Any) -> Any:
+    def failing(*arguments):
         if next(calls) == 2:
             raise MemoryError
         return windows(*arguments)
@@ -183,9 +153,7 @@ def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(
     assert corpus.chunk(dp.Chunking(max_tokens=4)) == 2 * len(TEXTS)
 
 
-def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_others(
-    tmp_path: Path,
-) -> None:
+def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_others(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 60, 1) as corpus:
         sampler, other = (corpus.sampler(batch_size=8, prefetch=0) for _ in range(2))
         expected = [batch.table for batch in itertools.islice(other, 5)]
@@ -211,9 +179,7 @@ def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_other
             assert next(resumed).step == 1
 
 
-def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(corpus, tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     found = tokenizers.models.WordLevel({"[UNK]": 0, "w1": 1}, unk_token="[UNK]")
     tokenizer = tokenizers.Tokenizer(found)
@@ -250,7 +216,7 @@ def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(
     check(corpus, dp.Chunking())
 
 
-def test_views_show_the_newest_version(tmp_path: Path) -> None:
+def test_views_show_the_newest_version(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 40, sources=("a", "b", "gone")) as corpus:
         given = [{"id": f"r{i}", "title": text, "body": f"word{i}"} for i, text in enumerate(TEXTS)]
         source = dp.MemorySource(given, id="id", anchor="title", positive="body")

@@ -1,10 +1,7 @@
 """What a corpus keeps of converted rows: messages, rows set aside, counts that add up."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import Any
 
 import pytest
 from converter_cases import CASES, Good, messages
@@ -14,7 +11,7 @@ import duckplets as dp
 from duckplets.errors import SourceError
 
 
-def rows_of(corpus: dp.Corpus, query: str) -> list[dict[str, Any]]:
+def rows_of(corpus, query):
     return corpus.sql(query).to_pylist()
 
 
@@ -57,7 +54,7 @@ def test_all_rows_are_stored_counted_or_set_aside(corpus, converter):
 
 
 def test_the_same_rows_again_add_nothing_and_other_messages_conflict(corpus):
-    def source(system: str) -> dp.MemorySource:
+    def source(system):
         row = {"instruction": "q", "output": "r", "id": "a", "system": system}
         return dp.MemorySource([row], converter="alpaca", id="id")
 
@@ -75,7 +72,7 @@ def test_the_same_rows_again_add_nothing_and_other_messages_conflict(corpus):
 # ---- each reply, and tools
 
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "w", "arguments": '{"a": 1}'}}]
-TALK: list[dict[str, Any]] = [
+TALK = [
     {"role": "system", "content": "S"},
     {"role": "user", "content": "weather?"},
     {"role": "assistant", "content": None, "tool_calls": CALLS},
@@ -90,7 +87,7 @@ VALUE = {"type": "text", "value": 'a "text":"value" b'}
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
 
 
-def pairs_of(corpus: dp.Corpus) -> list[tuple[str, str, str, str]]:
+def pairs_of(corpus):
     rows = corpus.sql("""
         SELECT record_id, group_key, list(text ORDER BY position) AS texts
         FROM records JOIN sections USING (record_key)
@@ -99,7 +96,7 @@ def pairs_of(corpus: dp.Corpus) -> list[tuple[str, str, str, str]]:
     return [(row["record_id"], row["group_key"], *row["texts"]) for row in rows]
 
 
-def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus: dp.Corpus) -> None:
+def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus):
     rows = [{"id": "a", "messages": TALK}, {"id": "b", "messages": PLAIN}]
     source = dp.MemorySource(rows, id="id", converter="openai", turns="each")
     report = corpus.ingest(source, name="chat", progress=False)
@@ -128,8 +125,8 @@ def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus: dp.Corp
         corpus.ingest(source, name="gated", limit=3, progress=False)
 
 
-def test_turns_are_of_conversations() -> None:
-    cases: list[tuple[dict[str, Any], str]] = [
+def test_turns_are_of_conversations():
+    cases = [
         ({"converter": "openai", "turns": "all"}, "turns='all': give 'last' or 'each'"),
         ({"converter": "alpaca", "turns": "each"}, "'alpaca' makes one pair of a row"),
         ({"anchor": "a", "turns": "each"}, "turns='each' needs converter="),

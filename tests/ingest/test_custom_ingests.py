@@ -1,16 +1,12 @@
 """Ingests of users' sources: failed, interrupted and gone on with; nothing is left over."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -30,7 +26,7 @@ NOT_THE_SAME = (*TIMES, "started_at", "ended_at", "cursor")
 class Given:
     """A source that a test writes as a function."""
 
-    def __init__(self, batches: Callable[[Any], Any], name: str = "given") -> None:
+    def __init__(self, batches, name="given"):
         self.name = name
         self.batches = batches
 
@@ -43,16 +39,16 @@ class Flaky:
 
     name = "flaky"
 
-    def __init__(self, *failing: int) -> None:
+    def __init__(self, *failing):
         self.failing = set(failing)
-        self.pages: list[int] = []
+        self.pages = []
 
-    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+    def batches(self, cursor):
         for start in range(cursor["next"] if cursor else 0, COUNT, 5):
             self.pages.append(start)
             yield self.page(start), {"next": start + 5}
 
-    def page(self, start: int) -> Iterator[dict[str, Any]]:
+    def page(self, start):
         for i in range(start, start + 5):
             if i in self.failing:
                 self.failing.discard(i)
@@ -78,10 +74,10 @@ def _no_thread_is_left_over():
         time.sleep(0.01)
 
 
-def failing(at: int, error: Exception) -> Callable[[Any], Iterator[Any]]:
+def failing(at, error):
     """Batches of two records, of which the one of a number cannot be made."""
 
-    def records(start: int) -> Iterator[dict[str, Any]]:
+    def records(start):
         for i in range(start, start + 2):
             if i == at:
                 raise error
@@ -90,24 +86,24 @@ def failing(at: int, error: Exception) -> Callable[[Any], Iterator[Any]]:
     return lambda _: ((records(start), start) for start in range(1, 100, 2))
 
 
-def raising(error: Exception) -> Any:
+def raising(error):
     raise error
 
 
 class Unprintable:
-    def __str__(self) -> str:
+    def __str__(self):
         raise LookupError("no text of mine")
 
 
-def endless(*batches: Any) -> Callable[[Any], Iterator[Any]]:
+def endless(*batches):
     return lambda _: iter([([{"text": "a"}, {"text": "b"}], 1), *batches])
 
 
-LOOP: list[Any] = []
+LOOP = []
 LOOP.append(LOOP)
 ONE = [{"text": "x"}]
 
-FAULTS: list[tuple[str, Callable[[Any], Any], str]] = [
+FAULTS = [
     ("records", failing(7, TypeError("bad page")), "row 7: TypeError: bad page"),
     ("own error", failing(4, dp.SourceError("no more")), "row 4: SourceError: no more"),
     ("call", lambda _: raising(OSError(5, "no disk")), "row 1: OSError: [Errno 5] no disk"),
@@ -212,7 +208,7 @@ def test_an_interrupted_ingest_ends_as_an_unbroken_one(tmp_path, monkeypatch):
 def test_production_is_a_bounded_number_of_rows_and_bytes_ahead(reader, monkeypatch):
     made = 0
 
-    def batches(_: Any) -> Iterator[Any]:
+    def batches(_):
         nonlocal made
         for i in count():
             made += 1
@@ -237,7 +233,7 @@ def test_production_is_a_bounded_number_of_rows_and_bytes_ahead(reader, monkeypa
     monkeypatch.setattr(feed, "_BYTES_WAITING", 1 << 20)
     large = [0]
 
-    def pages(_: Any) -> Iterator[Any]:
+    def pages(_):
         for large[0] in count(1):
             yield [{"text": "x" * 200_000}], large[0]
 
@@ -249,13 +245,13 @@ def test_production_is_a_bounded_number_of_rows_and_bytes_ahead(reader, monkeypa
 
 
 def test_all_of_a_source_runs_in_one_thread_and_is_closed_there(reader):
-    ran: list[tuple[str, int]] = []
-    kept_alive: list[Iterator[Any]] = []
+    ran = []
+    kept_alive = []
 
-    def note(what: str) -> None:
+    def note(what):
         ran.append((what, threading.get_ident()))
 
-    def batches() -> Iterator[Any]:
+    def batches():
         note("begin")
         try:
             for i in count():
@@ -278,9 +274,9 @@ def test_all_of_a_source_runs_in_one_thread_and_is_closed_there(reader):
 def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(feed, "_PATIENCE", 0.05)
     going_on = threading.Event()
-    gave_up: list[bool] = []
+    gave_up = []
 
-    def batches(_: Any) -> Iterator[Any]:
+    def batches(_):
         yield [{"text": "x"}] * 50, 1
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         gave_up.append(not going_on.wait(20))

@@ -1,14 +1,10 @@
 """Texts left in their Parquet files: as if they were inside, and refused where files change."""
 
-from __future__ import annotations
-
 import os
 import random
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,11 +25,11 @@ TABLES = {
 }
 
 
-def sentence(rng: random.Random, most: int = 14) -> str:
+def sentence(rng, most=14):
     return " ".join(rng.choices(WORDS, k=rng.randint(1, most)))
 
 
-def row(rng: random.Random, number: int) -> dict[str, Any]:
+def row(rng, number):
     """A row with what rows have: blank texts, lists with holes, nulls, equal texts."""
     body = rng.choice([sentence(rng, 60), sentence(rng, 60), sentence(rng, 60), " ", None])
     items = [rng.choice([sentence(rng), sentence(rng), "", None]) for _ in range(rng.randint(0, 4))]
@@ -54,23 +50,21 @@ SCHEMA = pa.schema(
 )
 
 
-def write(path: Path, rows: list[dict[str, Any]], group: int = 7) -> Path:
+def write(path, rows, group=7):
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path, row_group_size=group)
     return path
 
 
-def rows_of(seed: int, count: int, first: int = 0) -> list[dict[str, Any]]:
+def rows_of(seed, count, first=0):
     rng = random.Random(seed)
     return [row(rng, first + i) for i in range(count)]
 
 
-MAPPING: dict[str, Any] = {"anchor": "title", "positive": ["items", "body"], "id": "id"}
+MAPPING = {"anchor": "title", "positive": ["items", "body"], "id": "id"}
 
 
-def taken_in(
-    path: Path, files: Any, *, in_place: bool, mapping: dict[str, Any] = MAPPING, **asked: Any
-) -> dp.Corpus:
+def taken_in(path, files, *, in_place, mapping=MAPPING, **asked):
     corpus = dp.Corpus(path)
     source = dp.ParquetSource(files, **mapping)
     corpus.ingest(source, name="notes", in_place=in_place, progress=False, **asked)
@@ -78,7 +72,7 @@ def taken_in(
     return corpus
 
 
-def table(corpus: dp.Corpus, name: str) -> list[dict[str, Any]]:
+def table(corpus, name):
     return corpus.sql(f"SELECT {TABLES[name]} FROM {name} ORDER BY ALL").to_pylist()
 
 
@@ -97,13 +91,7 @@ MAPPINGS = [
     mapping=st.sampled_from(MAPPINGS),
     chunking=st.sampled_from([None, dp.Chunking(max_tokens=12, overlap=(3,))]),
 )
-def test_everything_is_as_with_the_texts_inside(
-    tmp_path_factory: pytest.TempPathFactory,
-    seed: int,
-    counts: list[int],
-    mapping: dict[str, Any],
-    chunking: dp.Chunking | None,
-) -> None:
+def test_everything_is_as_with_the_texts_inside(tmp_path_factory, seed, counts, mapping, chunking):
     folder = tmp_path_factory.mktemp("both")
     rows = [*rows_of(seed, sum(counts)), {**rows_of(seed, 1)[0], "id": "last", "body": "whole"}]
     parts = [rows[sum(counts[:i]) : sum(counts[: i + 1])] for i in range(len(counts))]
@@ -121,20 +109,20 @@ def test_everything_is_as_with_the_texts_inside(
     assert found[0] == found[1]
 
 
-def drawn(corpus: dp.Corpus, kind: Any = "triplets", **asked: Any) -> list[dict[str, Any]]:
+def drawn(corpus, kind="triplets", **asked):
     with corpus.sampler(kind, batch_size=16, seed=5, steps=4, **asked) as sampler:
         return [row for batch in sampler for row in batch.to_pylist()]
 
 
 @thorough
-def test_verbs_give_what_they_give_with_the_texts_inside(tmp_path: Path) -> None:
+def test_verbs_give_what_they_give_with_the_texts_inside(tmp_path):
     most = often(70, less=40)
     files = [write(tmp_path / f"{i}.parquet", rows_of(i, most, i * most)) for i in range(2)]
-    how: dict[str, Any] = {"on_conflict": "skip"}
+    how = {"on_conflict": "skip"}
     inside = taken_in(tmp_path / "in.duckdb", files, in_place=False, **how)
     outside = taken_in(tmp_path / "out.duckdb", files, in_place=True, **how)
 
-    def same(ask: Callable[[dp.Corpus], Any]) -> None:
+    def same(ask):
         assert ask(outside) == ask(inside)
 
     same(drawn)
@@ -166,15 +154,15 @@ def test_verbs_give_what_they_give_with_the_texts_inside(tmp_path: Path) -> None
     outside.close()
 
 
-def touch(path: Path) -> None:
+def touch(path):
     os.utime(path, ns=(1, 1))
 
 
-def cut(path: Path) -> None:
+def cut(path):
     write(path, rows_of(0, 5))
 
 
-def another_footer(path: Path) -> None:
+def another_footer(path):
     """Change a byte that stands in the footer, and no more than that."""
     stat, data = path.stat(), bytearray(path.read_bytes())
     length = int.from_bytes(data[-8:-4], "little")
@@ -184,7 +172,7 @@ def another_footer(path: Path) -> None:
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-CHANGES: list[tuple[Callable[[Path], None], str]] = [
+CHANGES = [
     (touch, "was written at 1970"),
     (cut, "bytes now"),
     (another_footer, "another footer"),
@@ -192,12 +180,12 @@ CHANGES: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
-READ_ONLY: list[Callable[[dp.Corpus], Any]] = [
+READ_ONLY = [
     drawn,
     lambda corpus: corpus.sql("SELECT text FROM sections"),
     lambda corpus: corpus.sql("SELECT text FROM chunk_texts"),
 ]
-WRITING: list[Callable[[dp.Corpus], Any]] = [
+WRITING = [
     drawn,
     lambda corpus: corpus.prepare(progress=False),
     lambda corpus: corpus.search("river"),
@@ -205,9 +193,7 @@ WRITING: list[Callable[[dp.Corpus], Any]] = [
 ]
 
 
-def test_a_file_that_changed_is_named_and_status_still_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changed_is_named_and_status_still_tells(tmp_path, monkeypatch):
     made = write(tmp_path / "made" / "a.parquet", rows_of(1, 60)).parent
     monkeypatch.chdir(made)
     taken_in(made / "notes.duckdb", "a.parquet", in_place=True).close()
@@ -231,9 +217,7 @@ def test_a_file_that_changed_is_named_and_status_still_tells(
             assert corpus.count() == len(corpus.sql("FROM records"))
 
 
-def test_texts_that_were_inside_move_out_and_a_file_written_anew_is_read_again(
-    tmp_path: Path,
-) -> None:
+def test_texts_that_were_inside_move_out_and_a_file_written_anew_is_read_again(tmp_path):
     rows = rows_of(2, 30)
     file = write(tmp_path / "a.parquet", rows)
     source = dp.ParquetSource(file, **MAPPING)
@@ -256,7 +240,7 @@ def test_texts_that_were_inside_move_out_and_a_file_written_anew_is_read_again(
         )
 
 
-def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path: Path) -> None:
+def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path):
     rows = [{**row, "body": f"body {i}"} for i, row in enumerate(rows_of(2, 40))]
     file = write(tmp_path / "a.parquet", rows)
     source = dp.ParquetSource(file, **MAPPING)
@@ -291,9 +275,7 @@ def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path: Path) -
 
 
 @thorough
-def test_folders_grow_move_and_are_compacted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_grow_move_and_are_compacted(tmp_path, monkeypatch):
     home = tmp_path / "home"
     for i in range(3):
         write(home / "data" / f"{i}.parquet", rows_of(i, 30, 30 * i))
@@ -335,7 +317,7 @@ def test_folders_grow_move_and_are_compacted(
         assert len(corpus.sql("FROM placed_files")) == 0
 
 
-def not_utf8(beside: str) -> Path:
+def not_utf8(beside):
     of_bytes = pa.array([b"fine", b"\xff\xfe", b"too"], pa.binary())
     texts = pa.StringArray.from_buffers(3, *of_bytes.buffers()[1:])
     path = Path(beside).with_name("bytes.parquet")
@@ -343,7 +325,7 @@ def not_utf8(beside: str) -> Path:
     return path
 
 
-REFUSED: list[tuple[Callable[[str], Any], str]] = [
+REFUSED = [
     (lambda f: dp.MemorySource([{"text": "x"}], text="text"), "kind memory"),
     (lambda f: dp.ParquetSource(f, text="id", text_of="json"), "text_of="),
     (lambda f: dp.ParquetSource(f, converter="alpaca"), "converter="),
@@ -355,7 +337,7 @@ REFUSED: list[tuple[Callable[[str], Any], str]] = [
 ]
 
 
-def test_what_cannot_stay_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_stay_is_refused(tmp_path):
     file = str(tmp_path / "a.parquet")
     columns = {"id": ["a"], "number": [1], "nested": [{"text": "x"}], "l": [["y"]]}
     pq.write_table(pa.table(columns), file)
@@ -367,7 +349,7 @@ def test_what_cannot_stay_is_refused(tmp_path: Path) -> None:
         corpus.ingest(dp.ParquetSource(file, text="id"), in_place=True, progress=False)
 
 
-def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path: Path) -> None:
+def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path):
     grown = []
     for length in (1, 40):  # words of a text
         rows = [{"q": f"q {i}", "a": f"{i} word" * length} for i in range(2_000)]

@@ -1,12 +1,7 @@
 """Preprocessors: in the settings, at ingest, and when a corpus is cleaned anew."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import some
@@ -26,17 +21,17 @@ TABLES = ("records", "sections", "chunks", "section_originals", "splits")
 
 
 @pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
+def registry():
     """Leave no function behind that a test has registered."""
     yield
     preprocessors.REGISTRY.clear()
 
 
-def shout(text: str) -> str | None:
+def shout(text):
     return text.upper()
 
 
-def test_settings_name_their_preprocessors_in_order() -> None:
+def test_settings_name_their_preprocessors_in_order():
     register_preprocessor("shout", shout, version="7")
     chunking = Chunking(preprocessors=[shout, Denoiser(max_digit_ratio=0.5)])
     stored = chunking.to_json()
@@ -60,7 +55,7 @@ def test_settings_name_their_preprocessors_in_order() -> None:
     assert Chunking(preprocessors=[shout]).preprocessors == (second,)
 
 
-GIVEN: list[tuple[Any, str]] = [
+GIVEN = [
     (Denoiser(), r"preprocessors=Denoiser\(.*expected several, such as \(dp\.Denoiser\(\),"),
     ("denoiser", "preprocessors='denoiser': expected several"),
     (["denoiser"], r"'denoiser' is no preprocessor; expected dp\.Denoiser\(\), dp\.Norm"),
@@ -68,7 +63,7 @@ GIVEN: list[tuple[Any, str]] = [
     ([str.upper], r"function upper has no name .* dp\.register_preprocessor\('upper', upper"),
     ([None], "None is no preprocessor"),
 ]
-STORED: list[tuple[Any, str]] = [
+STORED = [
     ({"name": "denoiser", "max_digits": 1}, "'max_digits' .*did you mean 'max_digit_ratio'"),
     ({"name": "denoiser", "max_digit_ratio": 2}, "max_digit_ratio=2: give a finite number"),
     ({"name": "mine", "strip_markdown": True}, "'mine': unknown key 'strip_markdown'"),
@@ -77,7 +72,7 @@ STORED: list[tuple[Any, str]] = [
     ({"name": ""}, "preprocessor name '': give up to 200 printable characters"),
     ({"name": "mine", "version": 1}, "preprocessor version 1: give"),
 ]
-REGISTERED: list[tuple[tuple[Any, ...], str]] = [
+REGISTERED = [
     (("denoiser", shout), r"'denoiser' is taken: that is dp\.Denoiser"),
     (("x", 3), "preprocessor 'x' is 3: expected a function"),
     (("a\nb", shout), r"preprocessor name 'a\\nb'"),
@@ -85,7 +80,7 @@ REGISTERED: list[tuple[tuple[Any, ...], str]] = [
 ]
 
 
-def test_wrong_preprocessors_are_refused() -> None:
+def test_wrong_preprocessors_are_refused():
     for given, told in GIVEN:
         with pytest.raises(ChunkingError, match=told):
             Chunking(preprocessors=given)
@@ -103,7 +98,7 @@ WORDS = ["alpha", "beta", "gamma delta", "naïve", "漢字", "x1", "12", "3456",
 NOISE = ["12 34", "----", "| 1 | 2 |\n|---|---|", "7\n8\n9"]
 
 
-def text_of(draw: random.Random, noise: float) -> str:
+def text_of(draw, noise):
     if draw.random() < noise:
         return draw.choice(NOISE)
     lines = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(3)]
@@ -112,7 +107,7 @@ def text_of(draw: random.Random, noise: float) -> str:
     return f"{draw.choice(WORDS[:5])} {draw.random()}\n" + "\n".join(lines)
 
 
-def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
+def rows_of(count, seed):
     """Rows of an anchor, a positive and up to three contexts; some are noise as a whole."""
     draw = random.Random(seed)
     rows = []
@@ -123,11 +118,11 @@ def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def source_of(rows: list[dict[str, Any]]) -> dp.MemorySource:
+def source_of(rows):
     return dp.MemorySource(rows, id="id", anchor="anchor", positive="positive", context="context")
 
 
-def dump(corpus: dp.Corpus, *tables: str) -> dict[str, list[dict[str, Any]]]:
+def dump(corpus, *tables):
     """Rows of tables in the order in which they are stored; times of the ingest aside."""
     found = {name: corpus.sql(f"FROM {name}").to_pylist() for name in tables or TABLES}
     for row in found.get("records", []):
@@ -135,7 +130,7 @@ def dump(corpus: dp.Corpus, *tables: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def check(corpus: dp.Corpus, rows: list[dict[str, Any]], chunking: Chunking) -> None:
+def check(corpus, rows, chunking):
     """Check the stored sections and originals against the rows and the preprocessors."""
     functions = [
         one if isinstance(one, Denoiser) else preprocessors.REGISTRY.find(one.name, one.version)
@@ -155,7 +150,7 @@ def check(corpus: dp.Corpus, rows: list[dict[str, Any]], chunking: Chunking) -> 
         if f"s/{row['id']}" not in ids:
             continue
         for position, text in enumerate([row["anchor"], row["positive"], *row["context"]]):
-            clean: str | None = text
+            clean = text
             for function in functions:
                 clean = None if clean is None else function(clean)
             if clean is not None:
@@ -174,7 +169,7 @@ DENOISED = Chunking(max_tokens=6, overlap=(2,), summary_tokens=3, preprocessors=
 PLAIN = Chunking(max_tokens=6, overlap=(2,), summary_tokens=3)
 
 
-def test_ingest_stores_clean_text_and_what_came(corpus: dp.Corpus) -> None:
+def test_ingest_stores_clean_text_and_what_came(corpus):
     rows = rows_of(60, 1)
     corpus.chunk(DENOISED)
     report = corpus.ingest(source_of(rows), name="s", progress=False)
@@ -196,7 +191,7 @@ def test_ingest_stores_clean_text_and_what_came(corpus: dp.Corpus) -> None:
     assert again.reasons == {"duplicate id, same content": report.added, **report.reasons}
 
 
-def test_ids_and_hashes_are_those_of_the_original(tmp_path: Path) -> None:
+def test_ids_and_hashes_are_those_of_the_original(tmp_path):
     rows = [{k: v for k, v in row.items() if k != "id"} for row in rows_of(30, 2)]
     source = {"anchor": "anchor", "positive": "positive", "context": "context"}
     found = []
@@ -211,8 +206,8 @@ def test_ids_and_hashes_are_those_of_the_original(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("batch", "count"), some([(7, 40), (1, 12), (4096, 90)], less=1))
 def test_there_and_back_gives_the_same_corpus_and_changes_are_counted(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, batch: int, count: int
-) -> None:
+    corpus, monkeypatch, batch, count
+):
     monkeypatch.setattr(chunks, "_RECORDS", batch)
     rows = rows_of(count, 3)
     register_preprocessor("shout", shout)
@@ -257,7 +252,7 @@ def test_there_and_back_gives_the_same_corpus_and_changes_are_counted(
     ]
 
 
-def test_a_function_that_is_not_registered_is_asked_for(tmp_path: Path) -> None:
+def test_a_function_that_is_not_registered_is_asked_for(tmp_path):
     rows = rows_of(40, 7)
     register_preprocessor("shout", shout, version="2")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -283,15 +278,15 @@ def test_a_function_that_is_not_registered_is_asked_for(tmp_path: Path) -> None:
             assert all(text == text.upper() for batch in sampler for text in batch["text"])
 
 
-def failing(bad: Callable[[str], Any]) -> Callable[[str], str | None]:
+def failing(bad):
     return lambda text: bad(text) if "bad" in text else text
 
 
-def unknown(text: str) -> Any:
+def unknown(text):
     raise KeyError(text)
 
 
-FAULTS: list[tuple[Any, str]] = [
+FAULTS = [
     (unknown, "preprocessor 'mine' failed on record {}, section 3: KeyError: 'a bad one'"),
     (lambda text: 7, "'mine' returned int for record {}"),
     (lambda text: b"x", "'mine' returned bytes for record {}"),
@@ -299,13 +294,13 @@ FAULTS: list[tuple[Any, str]] = [
 ]
 
 
-def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus: dp.Corpus) -> None:
+def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus):
     rows = rows_of(40, 9)
     rows[33]["context"] = ["fine", "a bad one"]
     corpus.ingest(source_of(rows), name="s", progress=False)
     named = Chunking(preprocessors=[Preprocessor(name="mine")])
 
-    def check_faults(attempt: Callable[[], Any], where: str) -> None:
+    def check_faults(attempt, where):
         before = dump(corpus, *TABLES, "settings", "corpus_versions")
         for bad, told in FAULTS:
             register_preprocessor("mine", failing(bad))
@@ -320,16 +315,14 @@ def test_a_failing_function_is_named_and_leaves_the_corpus_as_it_was(corpus: dp.
     check_faults(lambda: corpus.ingest(source_of(rows), name="t"), r"r33 \(row 34\)")
 
 
-def test_preprocessors_are_called_in_order_and_keys_of_what_they_drop_stay_free(
-    corpus: dp.Corpus,
-) -> None:
-    seen: list[str] = []
+def test_preprocessors_are_called_in_order_and_keys_of_what_they_drop_stay_free(corpus):
+    seen = []
 
-    def note(text: str) -> str | None:
+    def note(text):
         seen.append(text)
         return " " if text == "KEPT AS IT IS" else text
 
-    def drop_short(text: str) -> str | None:
+    def drop_short(text):
         return text if len(text) > 8 else None
 
     register_preprocessor("shout", shout)

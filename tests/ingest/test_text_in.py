@@ -1,10 +1,6 @@
 """The verbs about text coming in, and the same from the command line."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error, files, lines, ok, usage
@@ -18,34 +14,34 @@ SETS = ROOT / "examples" / "data_sets.yaml"
 
 
 @pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
-def corpus() -> Iterator[dp.Corpus]:
+def corpus():
     with dp.Corpus("c.duckdb") as corpus:
         yield corpus
 
 
-def told(*arguments: str) -> list[dict[str, Any]]:
+def told(*arguments):
     """Run a command that prints JSON lines."""
     return lines(ok(*arguments))
 
 
-def faq() -> dp.CsvSource:
+def faq():
     return dp.CsvSource(FAQ, anchor="question", positive="answer", date="updated", meta="topic")
 
 
-def prefixes(corpus: dp.Corpus) -> set[str]:
+def prefixes(corpus):
     """Return the keys that are shown before texts, with what stands between them."""
     batch = corpus.sampler("texts", batch_size=64, columns=["text_prefix"]).batch_at(0)
     shown = [line for line in batch["text_prefix"] if line is not None]
     return {part.split("=")[0] for line in shown for part in line[len("meta: ") :].split(" | ")}
 
 
-def test_a_prefix_is_set_later_and_a_run_keeps_its_own(corpus: dp.Corpus) -> None:
+def test_a_prefix_is_set_later_and_a_run_keeps_its_own(corpus):
     corpus.ingest(faq(), prefix="source, topic", progress=False)
     corpus.split()
     assert prefixes(corpus) == {"source", "topic"}
@@ -60,18 +56,18 @@ def test_a_prefix_is_set_later_and_a_run_keeps_its_own(corpus: dp.Corpus) -> Non
     assert prefixes(corpus) == set()
 
 
-def test_wrong_arguments_are_refused_and_change_nothing(corpus: dp.Corpus) -> None:
+def test_wrong_arguments_are_refused_and_change_nothing(corpus):
     Path("sets.yaml").write_text(f"a: {{file_name: {FAQ}, anchor: question}}\nb: {{size: -1}}\n")
     corpus.ingest(faq(), progress=False)
     field = dp.Prefix(1.0, [[dp.Field("desk", ["library"])]])
-    wrong: list[tuple[Callable[[], Any], str]] = [
+    wrong = [
         (lambda: corpus.ingest(faq(), prefix="source, tpic"), r"'tpic' \(did you mean 'topic'\?\)"),
         (lambda: corpus.set_prefix("faq", "source, tpic"), r"'tpic' \(did you mean 'topic'\?\)"),
         (lambda: corpus.set_prefix("fqa", "source"), r"no source 'fqa' \(did you mean 'faq'\?\)"),
-        (lambda: corpus.set_prefix(field, "faq"), "give the name of a source"),  # type: ignore
+        (lambda: corpus.set_prefix(field, "faq"), "give the name of a source"),
         (lambda: corpus.ingest_data_sets("sets.yaml"), "data set 'b': size=-1"),
-        (lambda: dp.load_data_sets(None), "path=None: give the path"),  # type: ignore[arg-type]
-        (lambda: dp.read_hub_list(None), "path=None: give the path"),  # type: ignore[arg-type]
+        (lambda: dp.load_data_sets(None), "path=None: give the path"),
+        (lambda: dp.read_hub_list(None), "path=None: give the path"),
     ]
     for call, message in wrong:
         with pytest.raises(dp.SourceError, match=message):
@@ -82,7 +78,7 @@ def test_wrong_arguments_are_refused_and_change_nothing(corpus: dp.Corpus) -> No
     assert corpus.version == 1
 
 
-def test_data_sets_of_a_file_come_with_their_sizes_and_weights(corpus: dp.Corpus) -> None:
+def test_data_sets_of_a_file_come_with_their_sizes_and_weights(corpus):
     reports = corpus.ingest_data_sets(SETS, progress=False)
     assert {name: (r.read, r.added) for name, r in reports.items()} == {
         "chats": (12, 11),
@@ -100,7 +96,7 @@ def test_data_sets_of_a_file_come_with_their_sizes_and_weights(corpus: dp.Corpus
     assert corpus.data_index().counts() == {"chats": 0, "faq": 60}
 
 
-def test_the_commands_ingest_what_the_verbs_do() -> None:
+def test_the_commands_ingest_what_the_verbs_do():
     columns = ("--anchor", "question", "--positive", "answer", "--date", "updated")
     ok("ingest", "c.duckdb", str(FAQ), *columns, "--prefix", "source")
     ok("ingest", "c.duckdb", str(CHATS), *["--converter", "sharegpt", "--on-error", "quarantine"])
@@ -118,7 +114,7 @@ def test_the_commands_ingest_what_the_verbs_do() -> None:
     assert not any(row["text"].startswith("meta:") for row in bare)
 
 
-def test_what_does_not_go_with_files_that_say_it_themselves() -> None:
+def test_what_does_not_go_with_files_that_say_it_themselves():
     Path("sources.txt").write_text("hf://org/one anchor=q\nhf://org/two txt=q\n")
     said = error("ingest", "c.duckdb", "--list", "sources.txt")
     assert "sources.txt:2" in said

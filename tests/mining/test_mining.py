@@ -1,10 +1,7 @@
 """Mining: exactly match_bm25's ranking under the guards, the same however it is done."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
@@ -18,14 +15,12 @@ from duckplets.mining import guards, store
 from duckplets.mining import mine as mining
 
 
-def recipe(**options: Any) -> dp.TripletRecipe:
+def recipe(**options):
     return dp.TripletRecipe("mined", *BOTH, **{"by": "bm25"} | options)
 
 
 @pytest.mark.parametrize(("seed", "strategy"), some(enumerate(STRATEGIES), less=2))
-def test_negatives_are_the_best_legal_documents(
-    tmp_path: Path, strategy: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_negatives_are_the_best_legal_documents(tmp_path, strategy, seed, monkeypatch):
     how, allowed = STRATEGIES[strategy]
     monkeypatch.setattr(guards, "_BLOCK_PAIRS", often(700, less=100))  # several blocks
     count, sources = often(110, less=30), often(2, less=1)
@@ -44,11 +39,11 @@ def test_negatives_are_the_best_legal_documents(
 
 ANCHORS = often(1000, less=8)  # each costs a match_bm25
 RECORDS = often(240, less=60)
-KNOBS: dict[str, Any] = {"depth": 9}
+KNOBS = {"depth": 9}
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+def reference(tmp_path_factory):
     with odd_corpus(tmp_path_factory.mktemp("reference") / "c.duckdb", RECORDS, 9) as corpus:
         corpus.mine(recipe(), split="train", **KNOBS)
         return mined(corpus)
@@ -59,21 +54,16 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]
     some([(2, often(16, less=8), 7), (1, 5, 50), (8, 3000, 1000)], less=1),
 )
 def test_threads_blocks_shards_and_interruptions_change_nothing(
-    tmp_path: Path,
-    reference: list[tuple[Any, ...]],
-    threads: int,
-    block: int,
-    shard: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path, reference, threads, block, shard, monkeypatch
+):
     if THOROUGH:  # tests of engines mine by processes, too
         monkeypatch.setattr(mining, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr(guards, "BLOCK_ANCHORS", block)
     monkeypatch.setattr(mining, "BLOCK_ANCHORS", block)
     monkeypatch.setattr(store, "_PART_ROWS", 100)  # some blocks make a part
-    done: list[int] = []
+    done = []
 
-    def stop(now: int, _: int | None) -> None:
+    def stop(now, _):
         done.append(now)
         if block < 100 and len(done) in (3, 4, 9):
             raise KeyboardInterrupt
@@ -98,7 +88,7 @@ def test_threads_blocks_shards_and_interruptions_change_nothing(
             assert len(named) > 2
 
 
-def test_scope_shard_searches_the_anchors_own_shard(tmp_path: Path) -> None:
+def test_scope_shard_searches_the_anchors_own_shard(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", often(240, less=100), 9) as corpus:
         corpus.mine(recipe(), split="train", depth=500)
         whole = {row[4:7:2]: row[7] for row in mined(corpus)}
@@ -110,14 +100,12 @@ def test_scope_shard_searches_the_anchors_own_shard(tmp_path: Path) -> None:
         assert len(kept) < 2 * len(whole) / shards
 
 
-def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(
-    tmp_path: Path, reference: list[tuple[Any, ...]]
-) -> None:
+def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(tmp_path, reference):
     path = tmp_path / "c.duckdb"
     odd_corpus(path, RECORDS, 9).close()
     before = path.read_bytes()
 
-    def mine(corpus: dp.Corpus) -> dp.MiningReport:
+    def mine(corpus):
         return corpus.mine(recipe(), split="train", progress=False, **KNOBS)
 
     with dp.Corpus(path, read_only=True) as corpus, dp.Corpus(path, read_only=True) as other:
@@ -143,11 +131,11 @@ def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(
         assert count == len(reference)
 
 
-def more() -> dp.MemorySource:
+def more():
     return source_of([row | {"id": f"new{i}"} for i, row in enumerate(records(40, 101))])
 
 
-def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
+def test_only_what_is_stale_is_mined_again(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", often(120, less=40), 5, sources=2) as corpus:
         corpus.add_recipe(recipe())
         first = corpus.mine(split="train")
@@ -155,7 +143,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
         assert corpus.mine(split="train").pairs == ()
         before = mined(corpus)
 
-        def stale() -> set[str]:
+        def stale():
             rows = corpus.status()["mining"]
             return {row["source"] for row in rows if row["stale"] and row["split"] == "train"}
 
@@ -170,7 +158,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
         assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 100
 
 
-def test_counts_add_up(tmp_path: Path) -> None:
+def test_counts_add_up(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", often(200, less=100), 6) as corpus:
         by = dp.bm25(range_min=1, range_max=7, relative_margin=0.05, min_score=0.6)
         corpus.add_recipe(recipe(by=by))
@@ -192,7 +180,7 @@ def test_counts_add_up(tmp_path: Path) -> None:
         assert corpus.mine(recipe(by=by), split="train", depth=12).pairs == (), "deeper is there"
 
 
-MISTAKES: list[tuple[type[Exception], str, dict[str, Any]]] = [
+MISTAKES = [
     (TypeError, r"unexpected keyword argument 'topk'", {"topk": 5}),
     (RecipeError, r"no recipe 'nope'", {"recipe": "nope"}),
     (RecipeError, r"no source 'odd9'.*did you mean 'odd0'", {"source": "odd9"}),
@@ -202,7 +190,7 @@ MISTAKES: list[tuple[type[Exception], str, dict[str, Any]]] = [
 ]
 
 
-def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
+def test_mistakes_say_what_to_do(tmp_path):
     path = tmp_path / "c.duckdb"
     with odd_corpus(path, 40, 5) as corpus:
         for kind, message, wrong in MISTAKES:
@@ -227,7 +215,7 @@ WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
 
 @thorough
 @pytest.mark.skipif(not WORDNET.exists(), reason="the WordNet file is not here")
-def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
+def test_scores_are_match_bm25s_on_wordnet(tmp_path):
     part = pq.read_table(WORDNET).slice(40_000, often(8_000, less=1_000))
     pq.write_table(part, tmp_path / "some.parquet")
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:

@@ -1,16 +1,11 @@
 """Policies: what they leave is what their rules say, case by case and against plain Python."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often
-from mined_corpora import Rows, write_mining
+from mined_corpora import write_mining
 from prebuilt import prebuilt
 from questions import fates_of
 
@@ -24,7 +19,7 @@ ANCHORS = 40
 
 
 @prebuilt
-def scored(path: Path) -> dp.Corpus:
+def scored(path):
     corpus = dp.Corpus(path)
     rows = [{"id": f"r{i:02}", "q": f"question {i}", "a": f"answer {i}"} for i in range(ANCHORS)]
     corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
@@ -34,32 +29,30 @@ def scored(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     with scored(tmp_path_factory.mktemp("policies") / "c.duckdb") as corpus:
         yield corpus
 
 
-def sections(corpus: dp.Corpus, role: str) -> list[int]:
+def sections(corpus, role):
     rows = corpus.sql(
         "SELECT section_key FROM sections WHERE role = $role ORDER BY ALL", {"role": role}
     )
     return list(rows["section_key"].to_pylist())
 
 
-def mine(corpus: dp.Corpus, lists: list[list[float]], positives: list[float | None]) -> list[int]:
+def mine(corpus, lists, positives):
     """Store lists of scores as candidates; returns the anchors."""
     anchors, documents = sections(corpus, "anchor")[: len(lists)], sections(corpus, "context")
-    rows: Rows = {
-        a: list(zip(documents, of, strict=False)) for a, of in zip(anchors, lists, strict=True)
-    }
+    rows = {a: list(zip(documents, of, strict=False)) for a, of in zip(anchors, lists, strict=True)}
     known = {a: p for a, p in zip(anchors, positives, strict=True) if p is not None}
     write_mining(corpus, RECIPE, rows, source="s", positives=known, block=17)
     return anchors
 
 
-def left(corpus: dp.Corpus, policy: Mined, anchors: list[int]) -> list[list[float]]:
+def left(corpus, policy, anchors):
     (mining,) = Minings(corpus.database).found("scored")
-    found: dict[int, list[float]] = {anchor: [] for anchor in anchors}
+    found = {anchor: [] for anchor in anchors}
     for owners, _, _, scores, _ in policies.left(corpus.database, mining, policy, corpus.version):
         for owner, score in zip(owners.tolist(), scores.tolist(), strict=True):
             found[owner].append(score)
@@ -68,7 +61,7 @@ def left(corpus: dp.Corpus, policy: Mined, anchors: list[int]) -> list[list[floa
 
 TENS = [100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 40.0, 30.0, 20.0, 10.0]
 COSINES = [0.75, 0.5, 0.25, 0.0, -0.25, -0.5, -0.75]
-CASES: list[tuple[str, dict[str, Any], list[float], float | None, list[float]]] = [
+CASES = [
     ("the first few", {"range_max": 3}, TENS, 95, [100, 90, 80]),
     ("all there are", {}, TENS, 95, TENS),
     ("range_min passes over the first", {"range_min": 3, "range_max": 5}, TENS, None, [70, 60]),
@@ -103,7 +96,7 @@ CASES: list[tuple[str, dict[str, Any], list[float], float | None, list[float]]] 
 ]  # fmt: skip
 
 
-def test_the_rules_of_sentence_transformers_case_by_case(corpus: dp.Corpus) -> None:
+def test_the_rules_of_sentence_transformers_case_by_case(corpus):
     anchors = mine(corpus, [case[2] for case in CASES], [case[3] for case in CASES])
     for number, (what, settings, _, _, kept) in enumerate(CASES):
         assert left(corpus, Mined(**settings), anchors)[number] == kept, what
@@ -117,8 +110,8 @@ GRIDS = {
 }
 
 
-def random_policy(draw: random.Random, score: Any) -> Mined:
-    settings: dict[str, Any] = {"range_min": draw.choice([0, 0, 1, 3, 8])}
+def random_policy(draw, score):
+    settings = {"range_min": draw.choice([0, 0, 1, 3, 8])}
     settings["range_max"] = settings["range_min"] + draw.randrange(1, 20)
     low, high = sorted([score(draw), score(draw)])
     for name, value in {
@@ -133,7 +126,7 @@ def random_policy(draw: random.Random, score: Any) -> Mined:
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-def test_policies_leave_what_plain_python_does(grid: str, corpus: dp.Corpus) -> None:
+def test_policies_leave_what_plain_python_does(grid, corpus):
     score, draw = GRIDS[grid], random.Random(grid)
     lists = [
         sorted((score(draw) for _ in range(draw.randrange(0, 35))), reverse=True)
@@ -159,7 +152,7 @@ def test_policies_leave_what_plain_python_does(grid: str, corpus: dp.Corpus) -> 
         corpus.remove_recipe("scored")
         corpus.add_recipe(dp.TripletRecipe("scored", *RECIPE.selectors, by=policy))
         shown = corpus.sql("SELECT anchor_section_key AS a, score FROM negatives ORDER BY a, rank")
-        by_anchor: dict[int, list[float]] = {anchor: [] for anchor in anchors}
+        by_anchor = {anchor: [] for anchor in anchors}
         for anchor, one in zip(*(c.to_pylist() for c in shown.columns), strict=True):
             by_anchor[anchor].append(one)
         assert list(by_anchor.values()) == expected, "the view goes by the same law"
@@ -172,12 +165,12 @@ def test_policies_leave_what_plain_python_does(grid: str, corpus: dp.Corpus) -> 
             assert [row["cut"] or "kept" for row in why] == fates[number]
 
 
-def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus: dp.Corpus) -> None:
+def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus):
     anchors, documents = sections(corpus, "anchor"), sections(corpus, "context")
     corpus.remove_recipe("scored")
     corpus.add_recipe(RECIPE)
     for scorer, document in (("bm25", 0), ("given", 1)):
-        rows: Rows = {anchors[5]: [(documents[document], 1.0)]}
+        rows = {anchors[5]: [(documents[document], 1.0)]}
         write_mining(corpus, RECIPE, rows, source="s", scorer=scorer)
     assert corpus.sql("FROM candidates").num_rows == 2
     assert corpus.sql("FROM negatives")["scorer"].to_pylist() == ["given"]
@@ -193,7 +186,7 @@ def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus: dp.Corpus) -
         corpus.negatives(RECIPE)
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"range_min": 5, "range_max": 5}, "range_max=5 must be greater than range_min=5"),
     ({"range_max": 0}, "range_max=0: give an integer from 1"),
     ({"min_score": 2.0, "max_score": 1.0}, "min_score=2.0 is above max_score=1.0"),
@@ -205,7 +198,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_policies_are_refused() -> None:
+def test_wrong_policies_are_refused():
     for settings, message in WRONG:
         with pytest.raises(dp.RecipeError, match=message):
             dp.mined(**settings)

@@ -1,10 +1,6 @@
 """What is mined where nobody names a recipe, and what mining says of what it found."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error, lines, ok
@@ -22,7 +18,7 @@ NOUNS = ["door", "window", "car", "house", "book", "pen"]
 
 
 @prebuilt
-def chores(path: Path) -> dp.Corpus:
+def chores(path):
     """Questions whose answers share words with each other; a third with none of the question."""
     corpus = dp.Corpus(path)
     rows = []
@@ -38,17 +34,17 @@ def chores(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Any:
+def corpus(tmp_path):
     with chores(tmp_path / "c.duckdb") as corpus:
         yield corpus
 
 
-def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
+def made(report):
     return {(pair.recipe, pair.source, pair.split) for pair in report.pairs}
 
 
 @thorough
-def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> None:
+def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
     whole = made(corpus.mine(progress=False))
     assert whole == {
         (recipe, source, split)
@@ -62,7 +58,7 @@ def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> 
     assert made(corpus.mine(progress=False)) == set(), "it is there and current"
 
 
-def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpus) -> None:
+def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
     roles = (ANCHOR, CONTEXT, CONTEXT)
     for recipe in (
         dp.TripletRecipe("open", *roles),
@@ -86,7 +82,7 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpu
     assert "chance (by='random')" in note
 
 
-def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
+def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path):
     path, out = tmp_path / "c.duckdb", tmp_path / "x.parquet"
     chores(path).close()
     export = ("export", path, out, "--format", "sentence-transformers")
@@ -99,11 +95,11 @@ def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
     assert {row["negative_by"] for row in found} <= {"bm25", "bm25_fallback"}
 
 
-def test_plain_pairs_need_no_mining(corpus: dp.Corpus, tmp_path: Path) -> None:
-    how: dict[str, Any] = {"negatives": 0, "progress": False, "overwrite": True}
+def test_plain_pairs_need_no_mining(corpus, tmp_path):
+    how = {"negatives": 0, "progress": False, "overwrite": True}
     out = tmp_path / "pairs.jsonl"
 
-    def rows() -> list[dict[str, Any]]:
+    def rows():
         return lines(out.read_text(encoding="utf-8"))
 
     for shape in (None, "triplet", "n-tuple"):
@@ -120,8 +116,8 @@ def test_plain_pairs_need_no_mining(corpus: dp.Corpus, tmp_path: Path) -> None:
             corpus.export_negatives(out, format="flagembedding", **how, **wrong)
 
 
-def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus: dp.Corpus) -> None:
-    where: dict[str, Any] = {"source": "chores", "split": "train", "progress": False}
+def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):
+    where = {"source": "chores", "split": "train", "progress": False}
     plain = corpus.mine("anchor_context", **where)
     assert not any("margin" in note for note in plain.notes)
     for margin, value in (("relative_margin", 0.95), ("absolute_margin", 3.0)):

@@ -3,17 +3,14 @@
 Every prefix of positions is fair, of an anneal's stairs as well, and counts have a closed form.
 """
 
-from __future__ import annotations
-
 import math
 import random
-from collections.abc import Iterable
+from collections import Counter
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, permutations
 
 import numpy as np
 import pytest
-from conftest import Golden
 from dealing import listed, stretch
 from effort import often, some
 from hypothesis import given, settings
@@ -21,31 +18,32 @@ from hypothesis import strategies as st
 
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Stairs, exact_shares, exact_weights
+from duckplets.order.blocks import InBlocks, KeyedOrder
 from duckplets.order.mixture import Anneal, Mixture
-from duckplets.order.permute import hashed, key
+from duckplets.order.permute import hashed, key, permuted
 from duckplets.order.schedule import Schedule
 
 
-def bound(weights: Iterable[int]) -> int:
+def bound(weights):
     """How far a prefix's count may be from the exact share, not reaching it."""
     positive = sum(w > 0 for w in weights)
     return 1 if positive <= 2 else math.ceil(math.log2(positive)) + 1
 
 
-def of_many(leaves: int) -> list[float]:
+def of_many(leaves):
     """Return weights of every size, with zeros among them."""
     words = hashed(key("weights", leaves), np.arange(leaves)).tolist()
     rest = [0.0 if word % 7 == 0 else (word % 1000 + 1) / 10 ** (word % 4) for word in words[1:]]
     return [0.5, *rest]
 
 
-def of_many_magnitudes(leaves: int) -> list[float]:
+def of_many_magnitudes(leaves):
     """Return weights from a millionth to a million, all magnitudes as likely."""
     words = hashed(key("magnitudes", leaves), np.arange(leaves)).tolist()
     return [float(f"{word % 9999 + 1}e{word % 12 - 9}") for word in words]
 
 
-SPECIAL: dict[str, list[float]] = {
+SPECIAL = {
     "one": [3.0],
     "equal": [1, 1],
     "1.009": [1, 1.009],
@@ -70,7 +68,7 @@ CASES = pytest.mark.parametrize(
 )
 
 
-def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -> None:
+def check_stretch(exact, purpose, start, stop):
     """Check that every prefix that ends in a stretch is fair, and counts those of the walk."""
     deal, total = Apportionment(exact, key(purpose)), sum(exact)
     before, after = deal.counts(start), deal.counts(stop)
@@ -94,12 +92,12 @@ def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -
 
 @CASES
 @pytest.mark.parametrize("around", [10**9, 10**12, 2**50 + 1])
-def test_every_prefix_around_a_far_position_is_fair(weights: list[float], around: int) -> None:
+def test_every_prefix_around_a_far_position_is_fair(weights, around):
     check_stretch(exact_weights(weights), "around", around - 4000, around + 4000)
 
 
 @CASES
-def test_every_prefix_is_fair(weights: list[float]) -> None:
+def test_every_prefix_is_fair(weights):
     check_stretch(exact_weights(weights), "fair", 0, often(1_000_000, less=20_000))
 
 
@@ -118,15 +116,13 @@ def test_every_prefix_is_fair(weights: list[float]) -> None:
         ([np.float64(1), np.float64(1.009)], (1000, 1009)),
     ],
 )
-def test_weights_keep_the_ratios_they_were_written_in(
-    weights: list[float], integers: tuple[int, ...]
-) -> None:
+def test_weights_keep_the_ratios_they_were_written_in(weights, integers):
     found = exact_weights(weights)
     assert found == integers
     assert all(type(w) is int for w in found)
 
 
-DEALT: dict[str, tuple[list[float], int]] = {
+DEALT = {
     "shares_1_1.009": ([1, 1.009], 0),
     "shares_defaults": ([0.30, 0.10, 0.35, 0.25], 0),
     "shares_zero_among": ([1, 0, 2, 0.0, 3], 0),
@@ -136,7 +132,7 @@ DEALT: dict[str, tuple[list[float], int]] = {
 
 
 @pytest.mark.parametrize("name", DEALT)
-def test_the_first_thousand_positions_never_change(name: str, golden: Golden) -> None:
+def test_the_first_thousand_positions_never_change(name, golden):
     weights, start = DEALT[name]
     deal = Apportionment(exact_weights(weights), key(7, "sources"))
     golden(f"order/{name}.txt", listed(stretch(deal, start, start + 1000)[0]))
@@ -173,17 +169,13 @@ SHARES = [
 
 
 @pytest.mark.parametrize(("values", "temperature", "expected"), SHARES)
-def test_shares_are_these_very_integers(
-    values: list[float], temperature: float, expected: tuple[int, ...]
-) -> None:
+def test_shares_are_these_very_integers(values, temperature, expected):
     assert exact_shares(values, temperature) == expected
 
 
 @settings(max_examples=often(300, less=20), deadline=None)
 @given(several, st.one_of(st.sampled_from(TEMPERATURES), st.floats(0.01, 100)))
-def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
-    values: list[float], temperature: float
-) -> None:
+def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(values, temperature):
     shares = exact_shares(values, temperature)
     assert len(shares) == len(values)
     assert [share > 0 for share in shares] == [value > 0 for value in values]
@@ -194,7 +186,7 @@ def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 @pytest.mark.parametrize("values", [[0.0, 0.0], [0.0], []])
-def test_nothing_to_draw_from_is_refused(values: list[float], temperature: float) -> None:
+def test_nothing_to_draw_from_is_refused(values, temperature):
     with pytest.raises(MixtureError, match="every weight is 0; give at least one"):
         exact_shares(values, temperature)
 
@@ -203,7 +195,7 @@ def test_nothing_to_draw_from_is_refused(values: list[float], temperature: float
 
 
 @pytest.mark.parametrize("leaves", range(1, 10))
-def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: int) -> None:
+def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves):
     draw = random.Random(leaves)
     for count, longest in ((1, 500), (3, 7), (40, 90), (300, 2)):  # some stairs are empty
         shares = [[draw.choice([1, 1009, 10 ** draw.randint(0, 9)]) for _ in range(leaves)]]
@@ -221,7 +213,7 @@ def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: i
 
 
 @pytest.mark.parametrize("length", [1, 3, 1023, 1024, 1025, 5000, 10**6, 10**15])
-def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(length: int) -> None:
+def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(length):
     mixture = Mixture({"a": 3, "b": 1, "c": 0}, anneal=Anneal(7, {"a": 0, "c": 2}, 7 + length))
     schedule = Schedule(mixture, ["a", "b", "c"], seed=1, batch=6)
     count = min(1024, length)
@@ -237,3 +229,75 @@ def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(leng
     for had, now, part in zip(*totals, (0.375, 7 / 24, 1 / 3), strict=True):
         assert abs(now - had - part * 6 * length) < 3 + length * 6e-12
     assert schedule.changes == [0, 7, 7 + length]
+
+
+# ---- whole batches that are dealt, and anchors ordered so that batches have few keys
+
+
+EPOCHS = 5
+
+
+@given(
+    keys=st.lists(st.integers(-1, 6), min_size=1, max_size=120),
+    rows=st.integers(1, 9),
+    several=st.sampled_from([1, 2, 3]),
+    purpose=st.integers(0, 2**64 - 1),
+)
+@settings(max_examples=often(400, less=120), deadline=None)
+def test_every_anchor_comes_once_an_epoch_in_blocks_of_as_many_keys_as_asked_for(
+    keys, rows, several, purpose
+):
+    size, n = rows * several, len(keys)
+    order = KeyedOrder(np.array(keys, np.int64), size, several, purpose)
+    index = np.arange(n * EPOCHS)
+    found, epochs = order.at(index)
+    assert (epochs == index // n).all()
+    assert (np.sort(found.reshape(EPOCHS, n)) == np.arange(n)).all()
+    mixed = n * EPOCHS % size  # the last block is not whole
+    for at in range(0, n * EPOCHS - mixed, size):
+        lanes = np.array(keys)[found[at : at + size]].reshape(rows, several)
+        is_pure = (lanes == lanes[0]).all() and -1 not in lanes
+        mixed += 0 if is_pure and len({*lanes[0]}) == several else size
+    assert mixed <= EPOCHS * order.mixed
+    if several == 1:  # what fills no block of a key, and one block more
+        left = sum(keys.count(key) if key < 0 else keys.count(key) % size for key in {*keys})
+        assert left <= order.mixed <= left + size
+    some = index[(index * 7 + 3) % 5 < 2]
+    assert (order.at(some)[0] == found[some]).all()
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.integers(1, 7), st.integers(0, 99))
+@settings(max_examples=often(200, less=60), deadline=None)
+def test_blocks_are_dealt_whole_and_counted(weights, size, purpose):
+    weights = weights if any(weights) else [1]
+    blocks = Apportionment(weights, purpose)
+    dealt, index = InBlocks(blocks, size), np.arange(40 * size)
+    leaves, indexes = np.full(len(index), -1), np.full(len(index), -1)
+    for share in dealt.deal(index):
+        leaves[share.offsets], indexes[share.offsets] = share.leaf, share.indexes
+    for leaf in range(len(weights)):
+        mine = np.flatnonzero(leaves == leaf)
+        assert (indexes[mine] == np.arange(len(mine))).all()
+    assert (leaves.reshape(-1, size) == leaves[::size, None]).all()
+    for upto in (0, 1, size, 3 * size + 1, 40 * size):
+        assert dealt.counts(upto) == [int((leaves[:upto] == n).sum()) for n in range(len(weights))]
+    assert dealt.counts(40 * size) == [count * size for count in blocks.counts(40)]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_small_permutations_are_all_as_likely(n):
+    times, which = 6000, np.repeat(np.arange(6000), n)
+    items = permuted(7, np.arange(times), np.full(times, n), which, np.tile(np.arange(n), times))
+    counts = Counter(map(tuple, items.reshape(times, n).tolist()))
+    each = times / len(orders := [*permutations(range(n))])
+    chi_square = sum((counts[order] - each) ** 2 / each for order in orders)
+    assert chi_square < 3 * len(orders) + 12  # far beyond the 99.9 % quantile
+
+
+@pytest.mark.parametrize("sizes", [[5, 1, 300, 4097, 65], [100_003], [2, 2, 2]])
+def test_permutations_of_any_sizes_have_every_item_once(sizes):
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    rank = np.concatenate([np.arange(size) for size in sizes])
+    items = permuted(3, np.arange(len(sizes)) * 11, np.array(sizes), which, rank)
+    for number, size in enumerate(sizes):
+        assert (np.sort(items[which == number]) == np.arange(size)).all()

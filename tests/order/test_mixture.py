@@ -1,11 +1,7 @@
 """Mixtures: what is refused where it is written, what a phase means, and plain values."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -16,7 +12,7 @@ SOURCES = ["code", "web", "wiki"]
 NAN, INF = float("nan"), float("inf")
 
 
-WRONG_WEIGHTS: list[tuple[Any, str]] = [
+WRONG_WEIGHTS = [
     (["web"], r"=\['web'\]: give .*a weight for each name, as in \{'web': 0.7\}"),
     (None, "=None: give .*a weight for each name"),
     ("web", "='web': give .*a weight for each name"),
@@ -26,7 +22,7 @@ WRONG_WEIGHTS: list[tuple[Any, str]] = [
     ({"web": True}, r"\['web'\]=True: give"),
     ({"web": "0.7"}, r"\['web'\]='0.7': give"),
 ]
-WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
+WRITTEN = [
     (Mixture, "mixture: "),
     (lambda weights: Phase(7, weights), "phase at step 7: "),
     (lambda weights: Anneal(7, weights), "anneal: "),
@@ -36,19 +32,17 @@ WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("made", "where"), WRITTEN)
 @pytest.mark.parametrize(("weights", "message"), WRONG_WEIGHTS)
-def test_wrong_weights_fail_where_they_are_written(
-    made: Callable[[Any], Any], where: str, weights: Any, message: str
-) -> None:
+def test_wrong_weights_fail_where_they_are_written(made, where, weights, message):
     with pytest.raises(MixtureError, match=f"^{where}weights{message}"):
         made(weights)
 
 
-FACTORS: list[tuple[Callable[[Any], Any], str]] = [
+FACTORS = [
     (lambda v: Mixture({}, v), "mixture: temperature="),
     (lambda v: Phase(3, {}, v), "phase at step 3: lr_scale="),
     (lambda v: Anneal(3, {}, None, v), "anneal: lr_scale="),
 ]
-STEPS: list[tuple[Callable[[Any], Any], str]] = [
+STEPS = [
     (lambda v: Phase(v, {}), "phase: start_step="),
     (lambda v: Anneal(v, {}), "anneal: start_step="),
     (lambda v: Anneal(0, {}, v), "anneal: end_step="),
@@ -62,7 +56,7 @@ STEPS: list[tuple[Callable[[Any], Any], str]] = [
         (STEPS, [-1, 0.0, True, "1"], "an integer from 0 to "),
     ],
 )
-def test_factors_and_steps_have_bounds(settings_of: Any, values: list[Any], why: str) -> None:
+def test_factors_and_steps_have_bounds(settings_of, values, why):
     for (made, what), value in product(settings_of, values):
         with pytest.raises(MixtureError, match=f"^{what}.*: give {why}") as caught:
             made(value)
@@ -92,22 +86,20 @@ def test_factors_and_steps_have_bounds(settings_of: Any, values: list[Any], why:
         (lambda: Mixture({}).check(SOURCES), "source has weight 0.*left out, unless omitted="),
     ],
 )  # fmt: skip
-def test_names_and_sums_are_checked_against_the_sources(
-    made: Callable[[], Any], message: str
-) -> None:
+def test_names_and_sums_are_checked_against_the_sources(made, message):
     with pytest.raises(MixtureError, match=message):
         made()
 
 
-def _phased(*phases: Any) -> Mixture:
+def _phased(*phases):
     return Mixture({"code": 1}, phases=phases)
 
 
-def _checked(*phases: Any) -> None:
+def _checked(*phases):
     _phased(*phases).check(SOURCES)
 
 
-def _annealed() -> Mixture:
+def _annealed():
     return Mixture({"code": 1}, anneal=Anneal(4, {"code": 0}, 9))
 
 
@@ -120,7 +112,7 @@ MIXTURES = [
 ]
 
 
-def test_plain_values_make_an_equal_mixture() -> None:
+def test_plain_values_make_an_equal_mixture():
     for mixture in MIXTURES:
         plain = mixture.to_dict()
         through = json.loads(json.dumps(plain, sort_keys=True))
@@ -146,6 +138,6 @@ def test_plain_values_make_an_equal_mixture() -> None:
         ({"weights": "all"}, "weights='all': give 'proportional', 'equal' or a weight"),
     ],
 )
-def test_damaged_plain_values_are_refused(d: Any, message: str) -> None:
+def test_damaged_plain_values_are_refused(d, message):
     with pytest.raises(MixtureError, match=message):
         Mixture.from_dict(d)

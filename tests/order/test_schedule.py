@@ -4,14 +4,10 @@ What is in force at a step is worked out here a second time, in fractions and st
 every draw of random plans is held to it.
 """
 
-from __future__ import annotations
-
 import math
-import random
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from dealing import stretch
@@ -19,7 +15,6 @@ from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckplets.base.arrays import Integers
 from duckplets.order.apportion import exact_shares
 from duckplets.order.mixture import Anneal, Event, Mixture, Phase
 from duckplets.order.schedule import Schedule
@@ -39,7 +34,7 @@ class Case:
     samples_per_draw: int = 1
     events: dict[int, Event] = field(default_factory=dict)
 
-    def schedule(self, events: dict[int, Event] | None = None) -> Schedule:
+    def schedule(self, events=None):
         return Schedule(
             self.mixture,
             self.sources,
@@ -49,11 +44,11 @@ class Case:
             events=self.events if events is None else events,
         )
 
-    def change_before(self, step: int) -> tuple[int, dict[str, float], Anneal | None]:
+    def change_before(self, step):
         """Return when the weights in force were set, which, and the ramp they begin if any."""
         mixture, names = self.mixture, self.sources
         declared = {name: float(w) for name, w in mixture.declared(names).items()}
-        found: dict[int, tuple[dict[str, float], Anneal | None]] = {0: (declared, None)}
+        found = {0: (declared, None)}
         for phase in mixture.phases:
             found[phase.start_step] = declared | dict(phase.weights), None
         anneal = mixture.anneal
@@ -67,7 +62,7 @@ class Case:
         begin = max(at for at in found if at <= step)
         return begin, *found[begin]
 
-    def parts(self, step: int) -> list[Fraction]:
+    def parts(self, step):
         """Return the part of every source, by name, in force at a step."""
         begin, weights, ramp = self.change_before(step)
         here = self._normal(weights, begin)
@@ -77,24 +72,24 @@ class Case:
         there = self._normal(weights | dict(ramp.weights), begin)
         return [a + (b - a) * way for a, b in zip(here, there, strict=True)]
 
-    def _normal(self, weights: dict[str, float], step: int) -> list[Fraction]:
+    def _normal(self, weights, step):
         ordered = [weights[name] for name in sorted(self.sources)]
         set_so_far = [self.events[at].temperature for at in sorted(self.events) if at <= step]
         temperature = [self.mixture.temperature, *(t for t in set_so_far if t is not None)][-1]
         shares = exact_shares(ordered, temperature)
         return [Fraction(share, sum(shares)) for share in shares]
 
-    def step_of(self, draw: Any) -> Any:
+    def step_of(self, draw):
         return draw * self.samples_per_draw // self.batch
 
 
-def weights_of(names: list[str], declared: dict[str, float]) -> st.SearchStrategy[dict[str, float]]:
+def weights_of(names, declared):
     found = st.dictionaries(st.sampled_from(names), WEIGHTS, max_size=len(names))
     return found.filter(lambda w: any((dict.fromkeys(names, 1.0) | declared | w).values()))
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, most: int = 30) -> Case:
+def cases(draw, *, most=30):
     """Plans of weights with changes at all steps up to ``most``."""
     names = NAMES[: draw(st.integers(1, len(NAMES)))]
     declared = draw(weights_of(names, {}))
@@ -102,7 +97,7 @@ def cases(draw: st.DrawFn, *, most: int = 30) -> Case:
     temperatures = st.sampled_from([None, None, 1, 2.5])
     steps = st.integers(0, most)
     kind = draw(st.sampled_from(["plain", "phases", "phases", "anneal", "ramp", "ramp"]))
-    phases: list[Phase] = []
+    phases = []
     anneal = None
     if kind == "phases":
         phases = [Phase(s, draw(told)) for s in sorted(draw(st.sets(steps, max_size=5)))]
@@ -120,7 +115,7 @@ def cases(draw: st.DrawFn, *, most: int = 30) -> Case:
     )
 
 
-def runs_on(leaf: Integers, index: Integers, first: dict[int, int]) -> None:
+def runs_on(leaf, index, first):
     """Check that every source goes on from where it was, without gap or repeat."""
     for i in set(leaf.tolist()):
         here = index[leaf == i]
@@ -133,9 +128,7 @@ EXAMPLES = settings(max_examples=often(150, less=10), deadline=None)
 
 @EXAMPLES
 @given(cases(), st.lists(st.integers(0, 600), max_size=6), st.randoms(use_true_random=False))
-def test_every_source_goes_on_in_its_own_order(
-    case: Case, cuts: list[int], shuffled: random.Random
-) -> None:
+def test_every_source_goes_on_in_its_own_order(case, cuts, shuffled):
     """Whatever pieces it is asked for in, and counts are those of the walk."""
     leaf, index = stretch(case.schedule(), 0, 600)
     runs_on(leaf, index, {})
@@ -154,7 +147,7 @@ def test_every_source_goes_on_in_its_own_order(
 
 @settings(max_examples=often(60, less=6), deadline=None)
 @given(cases(), st.sampled_from([10**9, 10**12, 10**9 + 1, 10**12 + 7]))
-def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
+def test_far_draws_are_dealt_without_walking(case, position):
     # The last changes are far out as well.
     step = case.step_of(position)
     case = replace(
@@ -171,7 +164,7 @@ def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
 
 @EXAMPLES
 @given(cases())
-def test_every_prefix_is_fair_since_the_weights_were_set(case: Case) -> None:
+def test_every_prefix_is_fair_since_the_weights_were_set(case):
     schedule, sources = case.schedule(), len(case.sources)
     steps = case.step_of(np.arange(70 * case.batch // case.samples_per_draw))
     leaf, _ = stretch(schedule, 0, len(steps))
@@ -185,14 +178,14 @@ def test_every_prefix_is_fair_since_the_weights_were_set(case: Case) -> None:
         assert (np.abs(off) < bound_of(case, begin)).all(), begin
 
 
-def bound_of(case: Case, step: int) -> int:
+def bound_of(case, step):
     if case.change_before(step)[2] is not None:
         return 2 * (math.ceil(math.log2(max(len(case.sources), 2))) + 1)
     some = sum(part > 0 for part in case.parts(step))
     return 1 if some <= 2 else math.ceil(math.log2(some)) + 1
 
 
-def test_other_weights_at_the_same_step_keep_the_temperature_set_there() -> None:
+def test_other_weights_at_the_same_step_keep_the_temperature_set_there():
     schedule = Schedule(Mixture({"a": 1, "b": 16}), ["a", "b"], seed=1, batch=4)
     schedule = schedule.with_event(5, Event({"a": 16, "b": 1}, 2))
     again = schedule.with_event(5, Event({"a": 1, "b": 16}))

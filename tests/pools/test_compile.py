@@ -1,8 +1,5 @@
 """Recipes to SQL: golden statements, runnable text, what is refused, a sealed corpus."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -29,7 +26,7 @@ IN_2024 = dp.role("anchor", where="date >= '2024-01-01' and meta['lang'] = 'it''
 PARTS = "heading = '$source FROM verdicts -- if mined kin_key, anchor_columns ''\" slot.evil'"
 MANY = " or ".join(f"text = 'one of many {i}'" for i in range(30))
 HEADED = dp.any_section(where="heading like '%;--%' or length(text) > 10")
-RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
+RECIPES = {
     **{f"{kind}_{r.name}": r for kind in ("roles", "text", "dated") for r in default_recipes(kind)},
     "long_section": long_section_recipe("context"),
     "equality": triplet(name="equality", where=TOPICS),
@@ -51,7 +48,7 @@ RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     with odd_corpus(tmp_path_factory.mktemp("compile") / "c.duckdb", 40, 1) as corpus:
         yield corpus
 

@@ -1,23 +1,10 @@
 """Pools of recipes whose negatives are mined: exactly the anchors that have legal negatives."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import pytest
 from effort import some
-from mined_corpora import (
-    ANCHOR,
-    CASES,
-    CONTEXT,
-    Rows,
-    guarded_corpus,
-    hash_texts,
-    rules_of,
-    write_mining,
-)
+from mined_corpora import ANCHOR, CASES, CONTEXT, guarded_corpus, hash_texts, rules_of, write_mining
 
 import duckplets as dp
 from duckplets.pools.compile import compile_pool
@@ -27,7 +14,7 @@ SIZES = (5, 18, 50)
 
 
 @pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dp.Corpus]]:
+def corpora(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guarded")
     corpora = [guarded_corpus(folder / f"{n}.duckdb", n, n) for n in SIZES]
     for share, corpus in enumerate(corpora):
@@ -88,9 +75,9 @@ def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path):
         dropped = sections[::3]
         recipe = dp.TripletRecipe("r", **case["recipe"], by=dp.bm25(when_short="drop"))
         other = next(p.section for p in rules.pieces if rules.is_negative(p))
-        rows: Rows = {s: [] if s in dropped else [(other, 1.0)] for s in sections}
+        rows = {s: [] if s in dropped else [(other, 1.0)] for s in sections}
         write_mining(corpus, recipe, rows)
-        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
+        how = {"recipes": [recipe], "mixture": {"s0": 1}}
         sampler = corpus.sampler(**how)
         assert sampler.epoch_length == len(rules.pool(1, dropped)) < len(whole)
         (source,) = {*sampler.forecast().table["fallback_anchors"].to_pylist()}

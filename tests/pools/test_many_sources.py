@@ -1,11 +1,7 @@
 """Pools of many sources, read together: the same as each alone, by as few statements as one's."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import fields, is_dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +30,7 @@ def triplet(positive=CONTEXT, negative=CONTEXT, *, anchor=ANCHOR, where=None, **
 TOPICS = "negative.meta['topic'] {} anchor.meta['topic']"
 OWN = {"strategy": "same_record"}
 QUESTION = {"strategy": "question_answer_mismatch"}
-RECIPES: dict[str, Any] = {
+RECIPES = {
     "plain": triplet(),
     "chunks": triplet(negative=ANY, anchor=ANY, per="chunk"),
     "simcse": triplet(ANY, ANY, anchor=ANY, allow_same_anchor_positive=True),
@@ -57,10 +53,10 @@ RECIPES: dict[str, Any] = {
 
 
 @prebuilt
-def scattered_corpus(path: Path, seed: int, sources: int) -> dp.Corpus:
+def scattered_corpus(path, seed, sources):
     """Odd records whose sources take turns at random, so that keys of one lie among others'."""
     draw, corpus = random.Random(seed), dp.Corpus(path)
-    records: list[dict[str, Any]] = odd_records(12 * sources, seed, repeats=0.4)
+    records = odd_records(12 * sources, seed, repeats=0.4)
     for record in records:
         record["g"] = draw.choice([None, None, "one", "two"])
         record["bad"] = draw.choice([[], ["no"], ["no", "never"], [record["body"]]])
@@ -83,7 +79,7 @@ def scattered_corpus(path: Path, seed: int, sources: int) -> dp.Corpus:
     return corpus
 
 
-def values(found: Any) -> Any:
+def values(found):
     """A pool, or a part of it, as plain values with the types of its arrays."""
     if isinstance(found, np.ndarray):
         return found.dtype, found.tolist()
@@ -92,7 +88,7 @@ def values(found: Any) -> Any:
     return found
 
 
-def read(reader: PoolReader, pool: CompiledPool, of: Any, *, spare: bool) -> Any:
+def read(reader, pool, of, *, spare):
     """A pool, or why there is none."""
     try:
         return values(reader.read(pool, of, spare=spare))
@@ -116,7 +112,7 @@ def test_read_together_as_alone(number, name, seed, tmp_path, monkeypatch):
         found.append("none such")
         others = draw.sample([*RECIPES.values()], 2)
         several = [
-            compile_pool(recipe, source=s, **where)  # type: ignore[arg-type]
+            compile_pool(recipe, source=s, **where)
             for recipe in (RECIPES[name], *others)
             for s in found
         ]
@@ -138,13 +134,13 @@ def test_read_together_as_alone(number, name, seed, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def statements(monkeypatch):
     """The statements that are run, as they are run."""
-    ran: list[str] = []
+    ran = []
     for way in ("rows", "arrow"):
         plain = getattr(Database, way)
 
-        def noting(self: Database, sql: str, parameters: Any = None, plain: Any = plain) -> Any:
+        def noting(self, sql, parameters=None, plain=plain):
             ran.append(sql)
             return plain(self, sql, parameters)
 

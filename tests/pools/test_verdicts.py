@@ -1,12 +1,8 @@
 """``relabel``: what somebody said of pairs of texts, in pools, draws and candidates."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -37,7 +33,7 @@ RECIPES = {
 Verdicts = dict[tuple[str, str], str]
 
 
-def corpus_of(path: Path, seed: int) -> dp.Corpus:
+def corpus_of(path, seed):
     """Three sources whose records share questions and answers, so that a pair is of several."""
     draw, corpus = random.Random(seed), dp.Corpus(path)
     for name in "abc":
@@ -62,8 +58,8 @@ def corpus_of(path: Path, seed: int) -> dp.Corpus:
 class World:
     """The train split of a corpus, with what verdicts make of it, in plain Python."""
 
-    def __init__(self, corpus: dp.Corpus, verdicts: Verdicts) -> None:
-        self.texts: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    def __init__(self, corpus, verdicts):
+        self.texts = defaultdict(lambda: defaultdict(set))
         for row in corpus.sql(
             "SELECT record_id, role, text FROM section_texts WHERE split = 'train'"
         ).to_pylist():
@@ -71,25 +67,25 @@ class World:
         self.there = {text for of in self.texts.values() for text in of["context"]}
         self.verdicts = verdicts
 
-    def said(self, record: str) -> dict[str, str]:
+    def said(self, record):
         (anchor,) = self.texts[record]["anchor"]
         return {text: of for (asked, text), of in self.verdicts.items() if asked == anchor}
 
-    def positives(self, record: str) -> set[str]:
+    def positives(self, record):
         own, said = self.texts[record]["context"], self.said(record)
         promoted = {text for text, of in said.items() if of == "positive"}
         return (own - {*said}) | promoted & (self.there | own)
 
-    def forbidden(self, record: str) -> set[str]:
+    def forbidden(self, record):
         kept = {text for text, of in self.said(record).items() if of != "negative"}
         return kept | self.texts[record]["anchor"] | self.positives(record)
 
-    def anchors(self, source: str, recipe: str) -> set[str]:
+    def anchors(self, source, recipe):
         """Those with a positive and a legal negative; of recipes that compare no terms."""
         found = {record for record in self.texts if record.startswith(f"{source}/")}
         role = "rejected" if recipe.startswith("own") else "context"
 
-        def drawn(record: str) -> set[str]:
+        def drawn(record):
             several = {record} if recipe == "own only" else found
             several = several if recipe.startswith("own") else found - {record}
             return {text for other in several for text in self.texts[other][role]}
@@ -97,7 +93,7 @@ class World:
         return {r for r in found if self.positives(r) and drawn(r) - self.forbidden(r)}
 
 
-def judged(corpus: dp.Corpus, seed: int, share: float) -> Verdicts:
+def judged(corpus, seed, share):
     """Verdicts on many pairs of a corpus and on some texts that it has not."""
     draw = random.Random(seed)
     asked = [f"who is number {n}" for n in range(22)]
@@ -109,7 +105,7 @@ def judged(corpus: dp.Corpus, seed: int, share: float) -> Verdicts:
     return found | dict.fromkeys(everywhere, "ambiguous")
 
 
-def table_of(verdicts: Verdicts) -> dict[str, list[str]]:
+def table_of(verdicts):
     return {
         "anchor": [anchor for anchor, _ in verdicts],
         "text": [text for _, text in verdicts],
@@ -120,15 +116,13 @@ def table_of(verdicts: Verdicts) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "share", "seed"), some(product(RECIPES, [0.05, 0.3, 0.8], [1, 2]), less=16)
 )
-def test_what_was_said_of_a_pair_holds_in_every_sample(
-    tmp_path: Path, name: str, share: float, seed: int
-) -> None:
+def test_what_was_said_of_a_pair_holds_in_every_sample(tmp_path, name, share, seed):
     with corpus_of(tmp_path / "c.duckdb", seed) as corpus:
         recipe = RECIPES[name]
         corpus.add_recipe(recipe)
         if recipe.by == "bm25":
             corpus.mine(progress=False)
-        given: dict[str, Any] = {"recipes": ["r"], "batch_size": 16, "seed": seed}
+        given = {"recipes": ["r"], "batch_size": 16, "seed": seed}
         given |= {"kind": "pairs"} if seed == 2 and not name.startswith("own") else {}
         before = corpus.sampler(**given, empty="skip")
         unchanged = [before.batch_at(step).to_pydict() for step in range(6)]
@@ -167,7 +161,7 @@ def test_what_was_said_of_a_pair_holds_in_every_sample(
             assert [old.batch_at(step).to_pydict() for step in range(6)] == unchanged
 
 
-def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path: Path) -> None:
+def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 3) as corpus:
         corpus.add_recipe(RECIPES["mined"])
         corpus.mine(progress=False)
@@ -208,7 +202,7 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
         assert "1 negative pairs" in "".join(corpus.status()["verdicts"])
 
 
-def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path: Path) -> None:
+def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 5) as corpus:
         version = corpus.version
         rows = corpus.sql("SELECT role, text, split FROM section_texts").to_pylist()
@@ -254,7 +248,7 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path: Path) -> None:
         ("none.parquet", "relabel: 'none.parquet' is no table"),
     ],
 )
-def test_a_table_that_is_none_is_refused_whole(corpus: dp.Corpus, table: Any, said: str) -> None:
+def test_a_table_that_is_none_is_refused_whole(corpus, table, said):
     version = corpus.version
     with pytest.raises(dp.RecipeError, match=said):
         corpus.relabel(table)
@@ -262,16 +256,16 @@ def test_a_table_that_is_none_is_refused_whole(corpus: dp.Corpus, table: Any, sa
     assert not corpus.sql("SELECT 1 FROM pair_verdicts").num_rows
 
 
-def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path: Path) -> None:
+def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 7) as corpus:
         corpus.add_recipe(RECIPES["mined"])
         corpus.mine(progress=False)
         asked = [f"who is number {n}" for n in range(20)]
         verdicts = {(q, f"number {n} it is"): "ambiguous" for q in asked for n in range(3)}
-        given: dict[str, Any] = {"recipes": ["r"], "batch_size": 4, "epochs": 4}
+        given = {"recipes": ["r"], "batch_size": 4, "epochs": 4}
         given |= {"by": "random", "apart": ("bm25", 1.0)}
 
-        def beside() -> int:
+        def beside():
             return sum(
                 (anchor, text) in verdicts
                 for batch in corpus.sampler(**given)

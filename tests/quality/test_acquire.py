@@ -1,16 +1,11 @@
 """Sources read side by side: as by one after the other, read on where they fail, ended for good."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,27 +24,25 @@ from duckplets.sources import retry, row_batches
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_waiting(monkeypatch):
     """Waits of a retry last no time."""
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
     assert_nothing_is_left(tmp_path)
 
 
-def test_side_by_side_leaves_what_one_after_the_other_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_side_by_side_leaves_what_one_after_the_other_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(row_batches, "MAX_ROWS", draw.randrange(2, 30))
-        cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
+        cap = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
         given = {"quality": QUALITY, "progress": False, "where": "text <> 'short'", **cap}
         with empty_corpus(tmp_path / f"{seed}-one.duckdb") as one:
             for number, source in enumerate(sources_of(seed, tmp_path)):
@@ -71,9 +64,7 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(
     assert_nothing_is_left(tmp_path)
 
 
-def test_a_source_that_fails_now_and_then_gives_each_row_once(
-    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_source_that_fails_now_and_then_gives_each_row_once(corpus, caplog):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(60)]
     fails = (0, 1, 7, 7, 8, 30, 31, 59)
     torn = Pages("torn", rows, page=8, fails=fails)
@@ -91,16 +82,16 @@ def test_a_source_that_fails_now_and_then_gives_each_row_once(
     assert "reading goes on there in 0.001 s (1 of 4 retries)" in caplog.text
 
 
-def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus: dp.Corpus) -> None:
+def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(20)]
     torn = Pages("torn", rows[:12], page=3, fails=(7, 7, 7, 7))
     named = [Pages("first", rows[:2]), torn, Pages("last", rows)]
-    told: list[str] = []
+    told = []
 
-    def each(name: str, report: Any) -> None:
+    def each(name, report):
         told.append(f"{name} {getattr(report, 'added', 'failed')}")
 
-    given: dict[str, Any] = {"quality": QUALITY, "progress": False, "each": each, "retries": 2}
+    given = {"quality": QUALITY, "progress": False, "each": each, "retries": 2}
     with pytest.raises(dp.SourceError, match="source 'torn': 3 attempts to read on after row"):
         corpus.acquire(named, **given)
     assert len(torn.calls) == 3
@@ -111,14 +102,14 @@ def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus: dp.
     assert texts(corpus) == [row["text"] for row in rows]
 
 
-def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp.Corpus) -> None:
+def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
-    named: dict[str, Any] = {
+    named = {
         "a": Pages("a", rows, fails=(5,), error=KeyError("no")),
         "b": Pages("b", rows),
         "c": dp.JsonSource("/nowhere.jsonl", text="text"),
     }
-    told: dict[str, Any] = {}
+    told = {}
     with pytest.raises(dp.SourceError) as caught:
         corpus.acquire(
             named, quality=QUALITY, progress=False, keep_going=True, each=told.__setitem__
@@ -130,12 +121,12 @@ def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp
     assert len(named["a"].calls) == 1  # what does not pass is not tried again
 
 
-def test_what_may_pass_is_told_from_what_does_not() -> None:
+def test_what_may_pass_is_told_from_what_does_not():
     class Answer(Exception):  # noqa: N818 - as packages name them
-        def __init__(self, status: int) -> None:
+        def __init__(self, status):
             self.response = type("R", (), {"status_code": status})()
 
-    passing: list[Exception] = [TimeoutError(), OSError("x"), ConnectionRefusedError(), Answer(503)]
+    passing = [TimeoutError(), OSError("x"), ConnectionRefusedError(), Answer(503)]
     passing += [OSError(110, "timed out"), dp.PassingError("x"), Answer(429)]
     for error in passing:
         wrapped = dp.SourceError("x")
@@ -149,7 +140,7 @@ def test_what_may_pass_is_told_from_what_does_not() -> None:
     assert retry.may_pass(OSError(5, "I/O"), is_local=True)
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"readers": 0}, "readers=0: give a whole number from 1"),
     ({"retries": -1}, "retries=-1: give a whole number from 0"),
     ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
@@ -160,7 +151,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
     pages = Pages("p", [{"text": GOOD}])
     for given, message in WRONG:
         arguments = {"sources": [pages], "quality": QUALITY, "progress": False} | given
@@ -170,7 +161,7 @@ def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) 
     assert (pages.calls, corpus.version) == ([], 0)
 
 
-def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
+def test_shuffled_streams_are_refused(corpus):
     datasets = pytest.importorskip("datasets")
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
     data = datasets.Dataset.from_list(rows)
@@ -191,15 +182,13 @@ def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
     assert [report.added for report in reports.values()] == [9, 0]
 
 
-def test_what_ends_the_writer_ends_the_readers(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ends_the_writer_ends_the_readers(corpus, monkeypatch):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(1000)]
 
-    def endless(name: str) -> Pages:
+    def endless(name):
         return Pages(name, rows, page=1, sleep=0.01, fails=())
 
-    def interrupted(sources: list[Pages]) -> None:
+    def interrupted(sources):
         timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         started = time.monotonic()
@@ -213,7 +202,7 @@ def test_what_ends_the_writer_ends_the_readers(
     monkeypatch.setattr(retry, "FIRST_WAIT", 60.0)
     interrupted([Pages("torn", [{"text": GOOD}], fails=(0,))])
 
-    def refused(name: str, report: Any) -> None:
+    def refused(name, report):
         raise dp.RecipeError("enough")
 
     with pytest.raises(dp.RecipeError, match="enough"):
@@ -222,12 +211,12 @@ def test_what_ends_the_writer_ends_the_readers(
         )
 
 
-def test_no_more_sources_are_read_at_the_same_time_than_are_asked_for(corpus: dp.Corpus) -> None:
-    at_work: set[str] = set()
+def test_no_more_sources_are_read_at_the_same_time_than_are_asked_for(corpus):
+    at_work = set()
     most = [0]
 
     class Watched(Pages):
-        def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        def batches(self, cursor):
             at_work.add(self.name)
             for pair in super().batches(cursor):
                 most[0] = max(most[0], len(at_work))
@@ -261,16 +250,14 @@ for room in sys.stdin:
 
 
 @thorough  # test_kills fills the disk of an ingest without gates, and locks its file
-def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(tmp_path):
     path, file = tmp_path / "c.duckdb", tmp_path / "rows.jsonl"
     draw = random.Random(1)
     hexadecimal = [f"{draw.getrandbits(4000):x}" for _ in range(2000)]  # does not compress
     written(file, [f"{n} {text}" for n, text in enumerate(hexadecimal)])
     with python("-c", ACQUIRES, path, file, stdin=subprocess.PIPE) as other:
 
-        def told(room: int) -> str:
+        def told(room):
             print(room, file=other.stdin, flush=True)
             return str(other.stdout.readline())
 
@@ -287,7 +274,7 @@ def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(
         check(corpus)
 
 
-def beside(path: Path, *death: int) -> None:
+def beside(path, *death):
     """Take in three sources side by side, committed after every few rows."""
     from duckplets.ingest import ingest
 
@@ -314,17 +301,17 @@ test_kills.JOBS["beside"] = beside
 
 
 @pytest.mark.timeout(3600 if THOROUGH else 300)
-def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
+def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path):
     draw = random.Random(3)
     path = tmp_path / "c.duckdb"
     for name in "ac":
         written(tmp_path / f"{name}.jsonl", some_rows(draw, often(150, less=40)))
 
-    def fresh() -> None:
+    def fresh():
         path.unlink(missing_ok=True)
         dp.Corpus(path).close()
 
-    def stored() -> Any:
+    def stored():
         with dp.Corpus(path) as corpus:
             check(corpus)
             return contents(corpus)

@@ -1,9 +1,6 @@
 """The commands `ingest` through gates, and `quality`."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 from commands import cli, error, ok, usage
 from effort import thorough
@@ -11,7 +8,7 @@ from gated_rows import GOOD, written
 
 
 @thorough
-def test_text_is_taken_in_judged_and_told_of(tmp_path: Path) -> None:
+def test_text_is_taken_in_judged_and_told_of(tmp_path):
     corpus, quality = tmp_path / "c.duckdb", tmp_path / "q.toml"
     quality.write_text("language = false\nmin_characters = 60\n")
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
@@ -46,7 +43,7 @@ def test_text_is_taken_in_judged_and_told_of(tmp_path: Path) -> None:
     assert "where" in error("ingest", *given, "--where", "role = 'x'")
 
 
-def test_gates_read_by_the_options_of_ingest_and_data_sets_by_their_own(tmp_path: Path) -> None:
+def test_gates_read_by_the_options_of_ingest_and_data_sets_by_their_own(tmp_path):
     corpus, sets = tmp_path / "c.duckdb", tmp_path / "sets.yaml"
     (tmp_path / "q.toml").write_text("language = false\nmin_characters = 10\n")
     table = tmp_path / "t.csv"

@@ -1,11 +1,7 @@
 """Records that share n-grams with an evaluation set: found by words, told with their place."""
 
-from __future__ import annotations
-
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,19 +11,19 @@ from effort import some
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.errors import DuckpletsError, ReadOnlyError, SamplerError, SourceError, SplitError
+from duckplets.errors import ReadOnlyError, SamplerError, SourceError, SplitError
 from duckplets.quality import decontaminate
 
 WORDS = [f"word{i}" for i in range(500)]
 RECORDS = 60
 
 
-def words_of(seed: Any, count: int = 60) -> list[str]:
+def words_of(seed, count=60):
     return random.Random(str(seed)).choices(WORDS, k=count)
 
 
 @prebuilt
-def corpus_of(path: Path) -> dp.Corpus:
+def corpus_of(path):
     """Return a corpus of two sources, split."""
     corpus = dp.Corpus(path)
     for name in ("one", "two"):
@@ -37,18 +33,18 @@ def corpus_of(path: Path) -> dp.Corpus:
     return corpus
 
 
-def leak(source: str, number: int, length: int = 13, start: int = 20) -> str:
+def leak(source, number, length=13, start=20):
     """Return a text that shares so many words with a record, told apart otherwise."""
     shared = words_of((source, number))[start : start + length]
     return " ".join([*words_of("before", 5), ", ".join(shared).upper(), *words_of("after", 5)])
 
 
-def splits_of(corpus: dp.Corpus) -> dict[str, str]:
+def splits_of(corpus):
     rows = corpus.sql("SELECT record_id, split FROM live_records").to_pylist()
     return {row["record_id"]: row["split"] for row in rows}
 
 
-def rows_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
+def rows_of(corpus):
     return list(
         corpus.sql(
             "SELECT record_id, version, against, matches, ngram, evaluation, action "
@@ -57,14 +53,14 @@ def rows_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
     )
 
 
-def found(corpus: dp.Corpus) -> dict[str, str]:
+def found(corpus):
     return {row["record_id"]: row["evaluation"] for row in rows_of(corpus)}
 
 
 QUESTIONS = [leak("one", 3), leak("one", 5, 12), leak("two", 7, 15), "too short", None, " "]
 
 
-def write(folder: Path, form: str) -> Path:
+def write(folder, form):
     """Write the questions as a file of a form."""
     path = folder / f"eval.{form}"
     rows = [{"id": i, "q": text, "a": "an answer"} for i, text in enumerate(QUESTIONS)]
@@ -79,7 +75,7 @@ def write(folder: Path, form: str) -> Path:
 
 
 @pytest.mark.parametrize("form", some(["csv", "parquet", "jsonl"], less=1))
-def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> None:
+def test_shared_ngrams_are_found_with_their_place(tmp_path, form):
     path = write(tmp_path, form)
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         report = corpus.decontaminate(path, text=["q", "a"], progress=False)
@@ -101,9 +97,7 @@ def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> 
 
 
 @pytest.mark.parametrize("n", some([2, 1, 4], less=1))
-def test_matches_are_those_of_plain_sets(
-    tmp_path: Path, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_matches_are_those_of_plain_sets(tmp_path, n, monkeypatch):
     monkeypatch.setattr(decontaminate, "_SLICE", 37)  # n-grams: the records are read several times
     draw = random.Random(n)
     texts = [draw.choices("abcdefghijklmnop", k=draw.randint(1, 12)) for _ in range(40)]
@@ -116,7 +110,7 @@ def test_matches_are_those_of_plain_sets(
         stored = {
             r["record_id"]: (r["matches"], r["ngram"], r["evaluation"]) for r in rows_of(corpus)
         }
-    first: dict[tuple[str, ...], int] = {}
+    first = {}
     for number, text in enumerate(asked, 1):
         for i in range(len(text) - n + 1):
             first.setdefault(tuple(text[i : i + n]), number)
@@ -129,7 +123,7 @@ def test_matches_are_those_of_plain_sets(
     assert stored == expected
 
 
-def with_leaks(corpus: dp.Corpus) -> None:
+def with_leaks(corpus):
     """Add to train and validation what the test split has, and to one source what another has."""
     rows = corpus.sql("SELECT record_id FROM live_records WHERE split = 'test' ORDER BY record_id")
     name, number = rows["record_id"][0].as_py().split("/")
@@ -139,7 +133,7 @@ def with_leaks(corpus: dp.Corpus) -> None:
     )
 
 
-def test_the_test_split_and_a_source(tmp_path: Path) -> None:
+def test_the_test_split_and_a_source(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         with_leaks(corpus)
         split = splits_of(corpus)
@@ -164,12 +158,12 @@ def test_the_test_split_and_a_source(tmp_path: Path) -> None:
         assert kinds == {(before, "mark"), (before + 1, "remove")}
 
 
-def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
+def test_wrong_evaluation_sets_are_refused(tmp_path):
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "short.jsonl").write_text('{"q": "three short words"}')
     (tmp_path / "none.jsonl").write_text('{"q": null}')
     (tmp_path / "eval.xyz").write_text("what")
-    cases: list[tuple[Any, dict[str, Any], type[DuckpletsError], str]] = [
+    cases = [
         ("missing.jsonl", {"text": "q"}, SourceError, "is no file, no source"),
         ("oen", {}, SourceError, "did you mean 'one'"),
         (tmp_path / "empty.jsonl", {"text": "q"}, SourceError, "is empty"),
@@ -200,7 +194,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
         corpus.decontaminate("test")
 
 
-def test_a_folder_of_texts_and_the_command(tmp_path: Path) -> None:
+def test_a_folder_of_texts_and_the_command(tmp_path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "exam.txt").write_text(leak("two", 9))
     path, questions = tmp_path / "c.duckdb", write(tmp_path, "jsonl")

@@ -4,19 +4,18 @@ Each text is one short string over and over. The processor time that a pass may 
 ten times what it takes, and much less than where a pass begins anew at every place.
 """
 
-from __future__ import annotations
-
+import json
 import random
 import re
 import signal
-from collections.abc import Callable, Iterator
+import sys
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from effort import THOROUGH, often, thorough
+from programs import ran
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -41,17 +40,16 @@ KINDS = ("email", "phone", "ssn", "ipv4", "card")
 reader = cache(Database.reader)
 
 
-def redacted(*texts: str, kinds: Any = KINDS) -> list[str]:
-    found: list[str] = pii.redacted(reader(), pa.array(texts), kinds).to_pylist()
-    return found
+def redacted(*texts, kinds=KINDS):
+    return pii.redacted(reader(), pa.array(texts), kinds).to_pylist()
 
 
-def measured(*texts: str) -> dict[str, list[Any]]:
+def measured(*texts):
     rows = pa.table({"row": range(len(texts)), "text": texts})
     return measure(reader(), rows, Quality(language=None)).to_pydict()
 
 
-PASSES: dict[str, Callable[[str], object]] = {
+PASSES = {
     "redact": lambda text: redacted(f"joe@example.com {text}"),
     "measure": measured,
     "normalise": dp.Normaliser(),
@@ -66,10 +64,10 @@ PASSES: dict[str, Callable[[str], object]] = {
 
 
 @contextmanager
-def processor_time(seconds: float, what: str) -> Iterator[None]:
+def processor_time(seconds, what):
     """End what takes more time of the processor than that: a busy machine ends nothing."""
 
-    def late(*_: object) -> None:
+    def late(*_):
         pytest.fail(f"{what}: more than {seconds} s of processor time")
 
     before = signal.signal(signal.SIGPROF, late)
@@ -84,7 +82,7 @@ def processor_time(seconds: float, what: str) -> Iterator[None]:
 @thorough
 @pytest.mark.timeout(3600 if THOROUGH else 300)
 @pytest.mark.parametrize("name", PASSES)
-def test_no_text_takes_more_than_its_length(name: str) -> None:
+def test_no_text_takes_more_than_its_length(name):
     PASSES[name]("a word, and another.")  # what is made once
     for unit in HOSTILE if THOROUGH else HOSTILE[:24]:
         with processor_time(SECONDS, f"{name} of {unit!r}"):
@@ -97,7 +95,7 @@ PIECES = [
 ]
 
 
-def made(pieces: list[str], count: int) -> list[str]:
+def made(pieces, count):
     draw = random.Random(7)
     return ["".join(draw.choices(pieces, k=draw.randint(1, 12))) for _ in range(count)]
 
@@ -107,7 +105,7 @@ ADDRESS = re.compile(
 )
 
 
-def test_addresses_are_what_one_pattern_would_find() -> None:
+def test_addresses_are_what_one_pattern_would_find():
     # What joins one address to the next, and no more, may be of neither.
     texts = [t for t in made(PIECES, often(200_000, less=8_000)) if t.count("@") < 2]
     expected = [ADDRESS.sub(lambda m: re.sub("[A-Za-z0-9].*", "[EMAIL]", m[0]), t) for t in texts]
@@ -126,10 +124,62 @@ EMPHASIS = {
 }
 
 
-def test_what_is_counted_is_what_is_taken_out() -> None:
+def test_what_is_counted_is_what_is_taken_out():
     texts = [*EMPHASIS, *made([*PIECES, "_", "__"], often(50_000, less=4_000))]
     assert redacted(*EMPHASIS) == list(EMPHASIS.values())
     found = measured(*texts)
     for kind, metric in zip(KINDS, ("emails", "phones", "ssns", "addresses", "cards"), strict=True):
         mark = "[IP]" if kind == "ipv4" else f"[{kind.upper()}]"
         assert [text.count(mark) for text in redacted(*texts, kinds=(kind,))] == found[metric]
+
+
+# ---- gates take a bounded amount of memory, for one text of many megabytes and for many files
+
+
+DRIVER = """
+import resource, sys
+import duckplets as dp
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+corpus, small, *files = sys.argv[1:]
+with dp.Corpus(corpus) as corpus:
+    given = {"quality": dp.Quality(language=None), "progress": False}
+    corpus.acquire({"small": dp.JsonSource(small, text="t")}, **given)
+    before = peak()
+    corpus.acquire({f"s{i}": dp.JsonSource(at, text="t") for i, at in enumerate(files)}, **given)
+    print(peak() - before)
+"""
+LINE = "some words of a line, {} of them, and what more there is to say."
+
+
+def grown(folder, texts):
+    """Return the megabytes that gates take for files of texts, beyond those for a short one."""
+    files = [folder / f"{i}.jsonl" for i in range(len(texts) + 1)]
+    for file, each in zip(files, [[LINE] * 9, *texts], strict=True):
+        file.write_text("".join(json.dumps({"t": text}) + "\n" for text in each))
+    run = ran(sys.executable, "-c", DRIVER, folder / "c.duckdb", *files)
+    assert run.returncode == 0, run.stderr
+    return int(run.stdout)
+
+
+@thorough
+@pytest.mark.parametrize("case", ["lines", "one line", "repeated"])
+def test_a_text_of_many_megabytes_takes_some_hundred(tmp_path, case):
+    draw, size = random.Random(1), 20_000_000
+    numbers = (0,) if case == "repeated" else range(100_000)
+    by = " " if case == "one line" else "\n"
+    text = by.join(LINE.format(n) for n in draw.choices(numbers, k=size // len(LINE)))
+    assert grown(tmp_path, [[text]]) < 330
+
+
+@thorough
+def test_many_files_take_little_more_than_a_few(tmp_path):
+    draw = random.Random(1)
+    texts = [
+        [" ".join(LINE.format(draw.randrange(10**6)) for _ in range(9)) for _ in range(9_000)]
+        for _ in range(9)
+    ]
+    for name in ("few", "many"):
+        (tmp_path / name).mkdir()
+    few, many = (grown(tmp_path / name, texts[:n]) for name, n in (("few", 4), ("many", 9)))
+    assert many < few + 150
+    assert many < 450

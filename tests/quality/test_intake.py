@@ -1,13 +1,8 @@
 """Intake through gates: where every planted row ends, what goes on where, and what is left."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some
@@ -19,11 +14,11 @@ import duckplets as dp
 from duckplets.quality import plugins
 from duckplets.quality.settings import Quality
 
-NO_GATES: dict[str, Any] = {"min_sentences": None, "lorem_ipsum": True, "curly_brackets": True}
+NO_GATES = {"min_sentences": None, "lorem_ipsum": True, "curly_brackets": True}
 CARD = "the number 4111 1111 1111 1111 was on it"
 
 # Rows with how they end: text, more columns, outcome, reason.
-PLANTED: list[tuple[str | None, dict[str, Any], str, str]] = [
+PLANTED = [
     (GOOD.format(0), {}, "accepted", ""),
     ("short", {}, "rejected", "schema: min_characters"),
     ("x" * 50, {}, "accepted", ""),
@@ -48,12 +43,12 @@ PLANTED: list[tuple[str | None, dict[str, Any], str, str]] = [
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
 
 
-MAPPINGS: list[dict[str, Any]] = [
+MAPPINGS = [
     {"anchor": "q", "positive": "a", "null_values": "N/A"},
     {"anchor": "q", "context": "a"},
     {"text": "a"},
@@ -62,9 +57,9 @@ MAPPINGS: list[dict[str, Any]] = [
 ]
 
 
-def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path: Path) -> None:
+def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path):
     values = [None, "", " \t", "N/A", "nan", "text"]
-    rows: list[Any] = [
+    rows = [
         {"id": f"{i}{j}", "q": q, "a": a, "d": "2024-01-01" if i else "some day"}
         for i, q in enumerate(values)
         for j, a in enumerate(values)
@@ -78,7 +73,7 @@ def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path: Path) -> No
     ):
         for number, mapping in enumerate(some(MAPPINGS, less=3)):
             source = dp.JsonSource(tmp_path / "rows.jsonl", id="id", **mapping)
-            given: dict[str, Any] = {"name": f"s{number}", "progress": False}
+            given = {"name": f"s{number}", "progress": False}
             one = plain.ingest(source, **given)
             other = gated.ingest(source, quality=no_gates, **given)
             for name in ("read", "added", "skipped", "failed", "reasons"):
@@ -92,7 +87,7 @@ def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path: Path) -> No
             assert one.failed if "text" in mapping else one.skipped
 
 
-def test_every_planted_row_ends_where_it_should(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_every_planted_row_ends_where_it_should(corpus, tmp_path):
     path = tmp_path / "planted.jsonl"
     written(path, [{"text": text, **more} for text, more, _, _ in PLANTED])
     with path.open("ab") as file:
@@ -135,7 +130,7 @@ ENGLISH = (
 )
 OK, PROFANE = ("accepted", None), ("rejected", "max_profanity_density")
 SAME, LANGUAGE = ("rejected", "same text"), ("rejected", "language")
-DIRTY: list[tuple[dict[str, Any] | bytes, tuple[str, str | None]]] = [
+DIRTY = [
     ({"text": ENGLISH + "one"}, OK),
     ({"text": ENGLISH + "one", "title": "another"}, SAME),
     ({"text": (ENGLISH + "one").replace(" ", "  \u00a0")}, SAME),  # after cleaning
@@ -165,7 +160,7 @@ DIRTY: list[tuple[dict[str, Any] | bytes, tuple[str, str | None]]] = [
 ]
 
 
-def test_dirt_of_every_kind_ends_where_it_should(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_dirt_of_every_kind_ends_where_it_should(corpus, tmp_path):
     pytest.importorskip("py3langid")
     (tmp_path / "words.txt").write_text("# mild\ndamn\nson of a gun\n", encoding="utf-8")
     dp.register_gate("quiet", lambda texts: ["SHOUT" not in text for text in texts])
@@ -193,9 +188,7 @@ def test_dirt_of_every_kind_ends_where_it_should(corpus: dp.Corpus, tmp_path: Pa
 
 
 @pytest.mark.parametrize("gate", some([{}, {"quality": None, "where": "true"}], less=1))
-def test_the_same_command_reads_only_what_was_appended(
-    corpus: dp.Corpus, tmp_path: Path, gate: dict[str, Any]
-) -> None:
+def test_the_same_command_reads_only_what_was_appended(corpus, tmp_path, gate):
     path = tmp_path / "a.jsonl"
     source = written(path, [GOOD.format(i) for i in range(5)])
     assert take(corpus, source, **gate).added == 5
@@ -223,7 +216,7 @@ def test_the_same_command_reads_only_what_was_appended(
     assert len(ends(corpus)) == 1
 
 
-def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
+def source_of(kind, path, rows):
     if kind == "file":
         return written(path, rows)
     if kind == "memory":
@@ -232,12 +225,10 @@ def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("kind", some(["pages", "file", "memory"], less=1))
-def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(tmp_path, kind):
     draw = random.Random(kind)
 
-    def text(i: int) -> str:
+    def text(i):
         return draw.choice(["short", "ü" * draw.randrange(50, 400), GOOD.format(i % 9)])
 
     rows = [{"id": str(i), "text": text(i)} for i in range(40)]
@@ -269,13 +260,12 @@ def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
         check(corpus)
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"where": "role = 'x'"}, "role is no column of a row; these are record_id, source"),
     ({"where": "trust >"}, "not a condition"),
     ({"where": "read_text('x') = ''"}, "read_text"),
     ({"where": 5}, "give a condition in SQL"),
     ({"size_mb": -1}, "size_mb=-1: give a number of 10^6 bytes"),
-    ({"size_mb": True}, "size_mb=True: give a number"),
     ({"limit": 1.5}, "limit=1.5: give a whole number"),
     ({"quality": "generel"}, "general"),
     ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
@@ -283,7 +273,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
     for arguments, message in WRONG:
         with pytest.raises(dp.DuckpletsError) as caught:
             take(corpus, dp.MemorySource([{"text": GOOD}], text="text"), **arguments)
@@ -291,10 +281,8 @@ def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) 
     assert corpus.version == 0
 
 
-def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(
-    corpus: dp.Corpus,
-) -> None:
-    def source(*rows: tuple[str, str, str]) -> dp.MemorySource:
+def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(corpus):
+    def source(*rows):
         made = [{"id": i, "text": text, "license": of} for i, text, of in rows]
         return dp.MemorySource(made, text="text", id="id", meta=["license"])
 
@@ -321,9 +309,7 @@ def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(
     assert texts(corpus) == [one, two, three]
 
 
-def test_what_comes_in_while_an_intake_is_unfinished_comes_first(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_in_while_an_intake_is_unfinished_comes_first(corpus, monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
@@ -346,7 +332,7 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(
     check(corpus)
 
 
-def test_redacted_texts_leave_no_original_anywhere(tmp_path: Path) -> None:
+def test_redacted_texts_leave_no_original_anywhere(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.denoise(dp.Denoiser())
         secret = ["bob.secret@example.org", "212-555-0199", "4111 1111 1111 1111"]

@@ -1,10 +1,6 @@
 """Other thresholds without the sources: the result is that of an intake by them."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, thorough
@@ -29,12 +25,12 @@ ROWS = [
 ]
 
 
-def source(rows: list[Any], **columns: Any) -> dp.MemorySource:
+def source(rows, **columns):
     made = [{"id": str(i), "text": text, **columns} for i, text in enumerate(rows)]
     return dp.MemorySource(made, text="text", id="id", meta=[*columns] or None)
 
 
-def reasons(corpus: dp.Corpus) -> list[str]:
+def reasons(corpus):
     rows = corpus.sql("SELECT * FROM judgements ORDER BY acquisition_id, row").to_pylist()
     return [
         r["outcome"] if r["outcome"] == "accepted" else f"{r['gate']}: {r['rule']}" for r in rows
@@ -42,14 +38,14 @@ def reasons(corpus: dp.Corpus) -> list[str]:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Any:
+def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         take(opened, source([text for text, _ in ROWS], license="mit"))
         opened.split(1, 0, 0)
         yield opened
 
 
-def test_rows_become_records_and_records_go(corpus: dp.Corpus) -> None:
+def test_rows_become_records_and_records_go(corpus):
     assert reasons(corpus) == [reason for _, reason in ROWS]
     with corpus.sampler("texts", batch_size=2, epochs=1) as sampler:
         pinned = [text for batch in sampler for text in batch["text"]]
@@ -92,12 +88,12 @@ def test_rows_become_records_and_records_go(corpus: dp.Corpus) -> None:
 
 
 @thorough
-def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path: Path) -> None:
-    def of(license_of: str) -> dp.MemorySource:
+def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path):
+    def of(license_of):
         row = {"id": license_of, "text": GOOD, "license": license_of}
         return dp.MemorySource([row], text="text", id="id", meta=["license"])
 
-    def live(corpus: dp.Corpus) -> list[str]:
+    def live(corpus):
         rows = corpus.sql("SELECT record_id FROM live_records")
         return list(rows["record_id"].to_pylist())
 
@@ -115,7 +111,7 @@ def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path: Path) ->
         assert live(corpus) == ["second/mit"]
 
 
-def test_records_without_gates_are_measured_and_judged(tmp_path: Path) -> None:
+def test_records_without_gates_are_measured_and_judged(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(source([text for text, _ in ROWS]), name="s", progress=False)
         report = corpus.judge(QUALITY)
@@ -125,7 +121,7 @@ def test_records_without_gates_are_measured_and_judged(tmp_path: Path) -> None:
         assert corpus.judge(LOOSE).measured == 0
 
 
-def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path: Path) -> None:
+def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path):
     asked = Quality(language=None, copyright=("weather",))
     for keep in (True, False):
         with empty_corpus(tmp_path / f"{keep}.duckdb") as corpus:
@@ -144,9 +140,7 @@ def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path: 
         corpus.judge(Quality(language=None, pii="redact"))
 
 
-def test_judging_gives_what_an_intake_by_the_thresholds_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judging_gives_what_an_intake_by_the_thresholds_gives(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(30, less=1)):
@@ -170,7 +164,7 @@ def test_judging_gives_what_an_intake_by_the_thresholds_gives(
             assert found["r"].to_pylist() == oracle(rows), seed
 
 
-def test_shifts_are_told_against_a_source_and_a_version(corpus: dp.Corpus) -> None:
+def test_shifts_are_told_against_a_source_and_a_version(corpus):
     assert corpus.shifts(1).warnings == []
     corpus.judge(STRICT)
     assert any("characters has shifted" in line for line in corpus.shifts(1).warnings)
@@ -184,7 +178,7 @@ def test_shifts_are_told_against_a_source_and_a_version(corpus: dp.Corpus) -> No
             corpus.shifts(against)
 
 
-def test_a_rejected_row_that_becomes_a_record_keeps_its_label(tmp_path: Path) -> None:
+def test_a_rejected_row_that_becomes_a_record_keeps_its_label(tmp_path):
     rows = [
         {"id": f"{i}", "q": f"q {i}", "a": "x" * (10 + 20 * i), "same": i % 2} for i in range(6)
     ]

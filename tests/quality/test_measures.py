@@ -1,18 +1,14 @@
 """What is found in texts: a table of planted kinds, with near misses, measured in one call."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import tempfile
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from effort import often
 
 from duckplets.db.database import Database
@@ -24,7 +20,7 @@ from duckplets.text.characters import bytes_of, classes
 PROFANE = "damn\nhell\nbastard\n# a comment\nass\nblow it all\n"
 
 # Texts, and what is found in them; every metric that is not named in a row of PII is 0.
-PII: dict[str, dict[str, int]] = {
+PII = {
     "write to ann@example.com today": {"emails": 1},
     "a.b+c@mail.example.co.uk, x@y.org": {"emails": 2},
     "ann@example and @example.com": {},
@@ -52,7 +48,7 @@ PII: dict[str, dict[str, int]] = {
 }
 
 # Texts, a metric, its value.
-FOUND: list[tuple[str, str, Any]] = [
+FOUND = [
     ("Copyright 2024", "copyright", 1),
     ("© 2024. ALL RIGHTS RESERVED", "copyright", 2),
     ("the right to copy", "copyright", 0),
@@ -116,7 +112,7 @@ FOUND: list[tuple[str, str, Any]] = [
 
 
 @cache
-def metrics() -> tuple[dict[str, list[Any]], list[str]]:
+def metrics():
     """Return the metrics of all texts above, measured at once, and the texts."""
     texts = [*PII, *(text for text, _, _ in FOUND)]
     table = pa.table({"row": pa.array(range(100, 100 + len(texts))), "text": texts})
@@ -128,28 +124,28 @@ def metrics() -> tuple[dict[str, list[Any]], list[str]]:
     return found.to_pydict(), texts
 
 
-def test_personal_data() -> None:
+def test_personal_data():
     found, texts = metrics()
     kinds = ("emails", "phones", "ssns", "addresses", "cards")
     for at, text in enumerate(texts[: len(PII)]):
         assert {kind: found[kind][at] for kind in kinds if found[kind][at]} == PII[text], text
 
 
-def test_metrics() -> None:
+def test_metrics():
     found, texts = metrics()
     assert found["sha256"] == [hashlib.sha256(text.encode()).digest() for text in texts]
     for text, metric, value in FOUND:
         assert found[metric][texts.index(text, len(PII))] == value, (text, metric)
 
 
-def tokens_of(text: str) -> list[str]:
+def tokens_of(text):
     data, bounds = bytes_of(pa.array([text]))
     start, end, _ = tokens._tokens(data, classes(data), bounds)
     raw = data.tobytes()
     return [raw[a:b].decode() for a, b in zip(start.tolist(), end.tolist(), strict=True)]
 
 
-def expected(text: str) -> dict[str, int]:
+def expected(text):
     found, words = {}, tokens_of(text)
     for n in tokens.TOP:
         grams = Counter(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
@@ -157,7 +153,7 @@ def expected(text: str) -> dict[str, int]:
         found[f"top_{n}gram"] = len(gram) * times
     for n in tokens.DUPLICATE:
         at = total = 0
-        seen: set[tuple[str, ...]] = set()
+        seen = set()
         while at < len(words) - n + 1:
             gram_at = tuple(words[at : at + n])
             again = gram_at in seen
@@ -174,7 +170,7 @@ def expected(text: str) -> dict[str, int]:
     return found
 
 
-def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch):
     draw = random.Random(5)
     parts = ["a", "b", "dé", "the", "of", ".", "..", "'", "日", "#", "{", ",", " ", "\n", "3", "。"]
     sizes = [0, 1, 2, 3, 7, 30, 150]
@@ -190,7 +186,7 @@ def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch: pytest.Mon
             assert {k: int(found[k][at]) for k in expected(text)} == expected(text), text
 
 
-def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch):
     draw = random.Random(8)
     parts = ["a line that ends here.", "One more {", "", " ", "\t", "x", "- ALL rights"]
     parts += ["é\u3000日", "\u3000"]

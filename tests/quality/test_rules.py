@@ -1,11 +1,7 @@
 """Every rule at its limit: one text that just keeps it, and one that just does not."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import cache
 from itertools import product
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +14,7 @@ from duckplets.quality.settings import RULES, SETTINGS, Quality
 
 THRESHOLDS = [r for r in RULES if r.startswith(("min_", "max_")) or r == "code_score"]
 
-OFF: dict[str, Any] = dict.fromkeys(THRESHOLDS) | {
+OFF = dict.fromkeys(THRESHOLDS) | {
     "pii": None,
     "copyright": (),
     "language": None,
@@ -27,18 +23,18 @@ OFF: dict[str, Any] = dict.fromkeys(THRESHOLDS) | {
 }
 
 
-def words(count: int, size: int = 5, start: int = 0) -> str:
+def words(count, size=5, start=0):
     letters = product("bcdfghjklmnpqrstvwxz", repeat=3)
     found = ["".join(each) for each in letters][start : start + count]
     return " ".join((each + "u" * size)[:size] for each in found)
 
 
-def padded(text: str, size: int) -> str:
+def padded(text, size):
     """Return a text of so many characters, the last ones one word."""
     return f"{text} {'y' * (size - len(text) - 1)}"
 
 
-def twice(n: int) -> str:
+def twice(n):
     """Return n tokens of 20 - n characters, a word, and the same tokens again."""
     extra = 20 - 2 * n
     sizes = [1 + extra // n + (i < extra % n) for i in range(n)]
@@ -46,8 +42,8 @@ def twice(n: int) -> str:
     return f"{gram} q {gram}"
 
 
-def lines(*counted: tuple[int, str], joint: str = "\n") -> str:
-    found: list[str] = []
+def lines(*counted, joint="\n"):
+    found = []
     for count, line in counted:
         found += [line.replace("@", words(1, start=len(found) + i)) for i in range(count)]
     return joint.join(found)
@@ -59,7 +55,7 @@ GRAMS = [(2, "ab cd", 4, 100), (3, "ab cd ef", 9, 400), (4, "ab cd ef gh", 4, 27
 PARTS = "p" * 100
 
 
-def cases() -> Iterator[tuple[str, Any, str, str]]:
+def cases():
     """Yield a rule, the value of its setting (None for that of its preset), and both texts."""
     yield "min_characters", 20, "x" * 20, "x" * 19
     yield "max_characters", 20, "é" * 20, "é" * 21
@@ -114,7 +110,7 @@ def cases() -> Iterator[tuple[str, Any, str, str]]:
 CASES = list(cases())
 
 
-def only(rule: str, value: Any) -> Quality:
+def only(rule, value):
     """Return settings in which one rule is on."""
     if value is None:
         (value,) = SETTINGS[rule]["presets"].values()
@@ -123,14 +119,14 @@ def only(rule: str, value: Any) -> Quality:
 
 
 @cache
-def measured_cases() -> pa.Table:
+def measured_cases():
     texts = [text for *_, inside, outside in CASES for text in (inside, outside)]
     table = pa.table({"row": pa.array(range(len(texts))), "text": texts})
     return measure(Database.reader(), table, Quality(language=None, copyright=("all rights",)))
 
 
 @pytest.mark.parametrize("at", range(len(CASES)), ids=[case[0] for case in CASES])
-def test_a_rule_at_its_limit(at: int) -> None:
+def test_a_rule_at_its_limit(at):
     """It decides by the metrics that ``needed`` names, and by no other."""
     rule, value, *_ = CASES[at]
     quality, table = only(rule, value), measured_cases().slice(2 * at, 2)
@@ -144,7 +140,7 @@ def test_a_rule_at_its_limit(at: int) -> None:
         assert decide(Database.reader(), kept, quality)["rule"].to_pylist() == [None, rule]
 
 
-def test_every_rule_of_the_presets_has_its_case() -> None:
+def test_every_rule_of_the_presets_has_its_case():
     presets = {"gopher", "c4", "fineweb"}
     rules = {rule for rule, facts in SETTINGS.items() if presets & {*facts["presets"]}}
     assert rules <= {case[0] for case in CASES}
@@ -155,7 +151,7 @@ def test_every_rule_of_the_presets_has_its_case() -> None:
     }
 
 
-def row(**values: Any) -> pa.Table:
+def row(**values):
     columns = {"row": pa.array([7])}
     columns |= {name: pa.array([v], METRICS.field(name).type) for name, v in values.items()}
     return pa.table(columns)
@@ -172,9 +168,9 @@ BAD = {
 }
 
 
-def test_the_first_gate_that_fails_is_the_reason() -> None:
+def test_the_first_gate_that_fails_is_the_reason():
     """Undone one after the other, from the first gate to the last."""
-    undone: list[tuple[str, str, dict[str, Any]]] = [
+    undone = [
         ("schema", "required", {"present": ["title"]}),
         ("schema", "min_characters", {"characters": 50}),
         ("content", "max_pii_density", {"words": 100}),
@@ -195,9 +191,9 @@ def test_the_first_gate_that_fails_is_the_reason() -> None:
     assert reason == {"row": 7, "outcome": "accepted", "gate": None, "rule": None}
 
 
-LICENSES: dict[str, Any] = {"licenses": ("MIT", "apache-2.0")}
-PRIVATE: dict[str, Any] = {"words": 2, "emails": 1}
-CHOICES: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+LICENSES = {"licenses": ("MIT", "apache-2.0")}
+PRIVATE = {"words": 2, "emails": 1}
+CHOICES = [
     ({"license": "mit"}, LICENSES, None),
     ({"license": " MIT "}, LICENSES, None),
     ({"license": "gpl"}, LICENSES, "licenses"),
@@ -213,7 +209,7 @@ CHOICES: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
 ]
 
 
-def test_choices_that_are_no_limits() -> None:
+def test_choices_that_are_no_limits():
     database = Database.reader()
     for values, settings, rule in CHOICES:
         found = decide(database, row(characters=100, **values), Quality(**settings))
@@ -225,7 +221,7 @@ def test_choices_that_are_no_limits() -> None:
         assert found["rule"].to_pylist() == [rule]
 
 
-def test_fields_that_are_there_are_metrics() -> None:
+def test_fields_that_are_there_are_metrics():
     fields = [{"title": "x", "date": None, "note": " "}, {"title": "", "date": "2", "note": "n"}]
     table = pa.table({"row": [1, 2], "text": ["a" * 60] * 2, "fields": fields})
     quality = Quality(required=("title",), language=None)
@@ -234,7 +230,7 @@ def test_fields_that_are_there_are_metrics() -> None:
     assert decide(Database.reader(), found, quality)["rule"].to_pylist() == [None, "required"]
 
 
-def test_keys_tell_which_stored_metrics_other_settings_can_use() -> None:
+def test_keys_tell_which_stored_metrics_other_settings_can_use():
     before = measured(Quality())
     after = measured(Quality(min_characters=3, copyright=("mine",), language_prefix=200))
     changed = {name for name in before if before[name] != after[name]}
@@ -243,7 +239,7 @@ def test_keys_tell_which_stored_metrics_other_settings_can_use() -> None:
     assert needed(Quality()) <= set(before)
 
 
-def test_the_report_takes_less_for_code_than_we_do() -> None:
+def test_the_report_takes_less_for_code_than_we_do():
     header = "# Copyright\n# by\n# somebody\n" + "# and more of it\n" * 20
     text = header + "def f(x):\n    y = [x]\n    return {y: 1}\n\n" * 9
     table = pa.table({"row": [1], "text": [text]})

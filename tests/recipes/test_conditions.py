@@ -1,10 +1,7 @@
 """Conditions: what is accepted means to DuckDB what its text says, and the rest is refused."""
 
-from __future__ import annotations
-
 import re
 import time
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -16,9 +13,6 @@ from sqlglot import exp
 from duckplets.errors import RecipeError
 from duckplets.recipes.condition_rules import COLUMNS, FUNCTIONS
 from duckplets.recipes.conditions import pair_condition, where_condition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROWS = """
 CREATE TABLE slot AS SELECT * FROM (VALUES
@@ -170,7 +164,7 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[duckdb.DuckDBPyConnection]:
+def database():
     with duckdb.connect() as connection:
         connection.execute(ROWS)
         yield connection
@@ -266,7 +260,7 @@ def test_precedence_is_duckdbs(database, first, rest):
     assert database.execute(f"SELECT ({parenthesised(tree)}) FROM slot").fetchall() == said
 
 
-def parenthesised(tree: exp.Expression) -> str:
+def parenthesised(tree):
     """Return the SQL of a tree with parentheses around every operation in it."""
     holder = exp.Paren(this=tree)
     for node in reversed(list(tree.walk())):

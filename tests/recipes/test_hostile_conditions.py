@@ -1,13 +1,10 @@
 """Conditions put together from hostile pieces: refused, or harmless and what their text says."""
 
-from __future__ import annotations
-
 import random
 import resource
 import time
 from collections import Counter
 from itertools import product
-from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -15,9 +12,6 @@ from effort import often
 
 from duckplets.errors import RecipeError
 from duckplets.recipes.conditions import pair_condition, where_condition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROWS = """
 CREATE TABLE slot AS SELECT
@@ -120,18 +114,18 @@ COLUMNS(c -> ¹)|pivot ¹
 SPACES = (" ", "  ", "\n", "\t", "\u00a0", "\u2003", "\ufeff", "\0", "\u200b")
 
 
-def pieces(text: str) -> list[str]:
+def pieces(text):
     return [piece for line in text.strip("\n").split("\n") for piece in line.split("|") if piece]
 
 
-def is_tame(text: str) -> bool:
+def is_tame(text):
     try:
         return bool(where_condition(f"({text}) is null"))
     except RecipeError:
         return False
 
 
-def conditions(many: int) -> Iterator[str]:
+def conditions(many):
     """Yield conditions, every other one of tame pieces; some have odd spaces or are cut."""
     chance = random.Random(7)
     wild = pieces(VALUES), pieces(FORMS)
@@ -144,7 +138,7 @@ def conditions(many: int) -> Iterator[str]:
         ],
     )
 
-    def composed(depth: int, values: list[str], forms: list[str]) -> str:
+    def composed(depth, values, forms):
         if depth == 0 or chance.random() < 0.2:
             return chance.choice(values)
         text = chance.choice(forms)
@@ -166,14 +160,14 @@ def conditions(many: int) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def table() -> Iterator[duckdb.DuckDBPyConnection]:
+def table():
     config = {"threads": 1, "memory_limit": "256MB", "enable_external_access": "false"}
     with duckdb.connect(config=config) as connection:
         connection.execute(ROWS)
         yield connection
 
 
-def outcome(text: str, table: duckdb.DuckDBPyConnection) -> str:
+def outcome(text, table):
     """Say what becomes of a condition; one that is accepted is run as it was written, too."""
     try:
         tree = where_condition(text)
@@ -189,7 +183,7 @@ def outcome(text: str, table: duckdb.DuckDBPyConnection) -> str:
 
 def test_hostile_conditions_are_refused_or_harmless(table):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    outcomes: Counter[str] = Counter()
+    outcomes = Counter()
     for text in conditions(often(10_000, less=250)):
         started = time.process_time()
         outcomes[outcome(text, table)] += 1

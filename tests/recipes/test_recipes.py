@@ -1,10 +1,7 @@
 """Recipes: made, refused, derived, and read back from dicts and files as they were."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from effort import often
@@ -28,18 +25,15 @@ from duckplets.recipes.recipes import (
     sql,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 ANCHOR, CONTEXT = role("anchor"), role("context")
 
 
-def triplet(name: str = "pairs", **changes: Any) -> TripletRecipe:
+def triplet(name="pairs", **changes):
     slots = {"anchor": ANCHOR, "positive": CONTEXT, "negative": CONTEXT}
     return TripletRecipe(name, **{**slots, **changes})
 
 
-WRONG: list[tuple[Callable[[], Any], str]] = [
+WRONG = [
     (lambda: role("ancor"), "role.*'ancor'.*did you mean 'anchor'"),
     (lambda: role("Anchor"), "did you mean 'anchor'"),
     (lambda: Selector(), "give one of role, position, near_date, any_section, not none"),
@@ -61,21 +55,16 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: long_section_recipe("text"), "role='text': give"),
 ]  # fmt: skip
 NEAR = near_date(1)
-WRONG_TRIPLETS: list[tuple[dict[str, Any], str]] = [
+WRONG_TRIPLETS = [
     ({"name": ""}, "up to 200"),
-    ({"name": "x" * 201}, "up to 200 printable"),
     ({"name": "a/b"}, "'a/b'.*without '/'"),
-    ({"name": "a\nb"}, "printable"),
-    ({"name": None}, "printable"),
     ({"anchor": "anchor"}, "'pairs': anchor='anchor': give a selector such as"),
     ({"anchor": NEAR}, "anchor: near_date"),
     ({"strategy": "other_recrod"}, "did you mean 'other_record'"),
-    ({"strategy": None}, "strategy=None: give 'other_record', "),
     ({"strategy": "wrong_article"}, "mean 'other_record', as the crate's wrong_article"),
     ({"strategy": "WrongPublicationDate"}, "did you mean 'other_date'"),
     ({"strategy": "QuestionAnswerMismatch"}, "did you mean 'question_answer_mismatch'"),
     ({"by": "a/b"}, "by='a/b': give up to 64 printable characters"),
-    ({"by": 3}, "by=3: give up to 64 .*, Mined.…. or None"),
     ({"negatives_from": "corpus"}, "negatives_from='corpus': give 'source' or 'split'"),
     ({"negatives_from": "split", "strategy": "same_record"}, "those of the anchor's own record"),
     ({"negatives_from": "split", "negative": NEAR}, "its date names, of the anchor's source"),
@@ -87,15 +76,12 @@ WRONG_TRIPLETS: list[tuple[dict[str, Any], str]] = [
     ({"negative": NEAR, "by": "bm25"}, "near_date negative is the one record"),
     ({"weight": -0.1}, "'pairs': weight.*-0.1"),
     ({"weight": float("nan")}, "weight.*nan"),
-    ({"weight": True}, "weight.*True"),
-    ({"weight": 10**400}, "weight"),
     ({"instruction": 1}, "instruction=1: give text or None"),
     ({"share": "anchor"}, "share='anchor': give 'anchors' or None .did you mean"),
     ({"per": "chunks"}, "per=.*did you mean 'chunk'"),
     ({"allow_same_anchor_positive": 1}, "positive=1: give True or False"),
     ({"sources": "faq"}, "sources='faq': give a list of names"),
     ({"sources": ()}, "sources=..: give names"),
-    ({"sources": ("faq", 1)}, "sources.1.=1: give text"),
 ]
 WRONG += [(partial(triplet, **given), why) for given, why in WRONG_TRIPLETS]
 
@@ -140,7 +126,7 @@ LONG = role("context", where="kind = 'window'")
 REJECTED = triplet(strategy="same_record", negative=role("rejected"))
 # The triplet recipes of a source, and the selectors of its texts.
 NEAR_TRUST = near_date(3, where="trust > 0")
-DERIVED: list[tuple[list[TripletRecipe], Any]] = [
+DERIVED = [
     *(([*default_recipes(of)], (ANCHOR, CONTEXT)) for of in ("roles", "documents", "pairs")),
     (list(default_recipes("text")), any_section()),
     ([REJECTED], (ANCHOR, CONTEXT)),
@@ -174,14 +160,14 @@ SLOT = st.one_of(SECTION, st.builds(near_date, st.integers(-400, 400), WHERE))
 NAME = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
     lambda name: name.isprintable() and name.strip() and "/" not in name
 )
-COMMON: dict[str, Any] = {
+COMMON = {
     "weight": st.floats(0, 1e300),
     "instruction": st.none() | st.text(st.characters(codec="utf-8")),
     "per": st.sampled_from(["record", "chunk"]),
     "sources": st.none() | st.lists(NAME, min_size=1, unique=True).map(tuple),
 }
 STRATEGIES = ["other_record", "other_date", "question_answer_mismatch", sql("anchor.date is null")]
-TRIPLET: dict[str, Any] = {
+TRIPLET = {
     "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON,
     "share": st.sampled_from([None, "anchors"]),
 }  # fmt: skip
@@ -209,18 +195,6 @@ def test_a_recipe_survives_json(recipe):
     assert from_dict(plain) == recipe
 
 
-def test_how_a_negative_is_chosen_is_a_word_or_a_table():
-    own = {"range_max": 4, "weight": "score"}
-    for by, written, mined in [
-        *((None, None, False), ("random", "random", False), ("bm25", "bm25", True)),
-        *((Mined(), {"bm25": {}}, True), (Mined("own", **own), {"own": own}, True)),
-    ]:
-        recipe = triplet(by=by)
-        assert to_dict(recipe).get("by") == written
-        assert recipe.mined is mined
-        assert hash(recipe) == hash(from_dict(to_dict(recipe)))
-
-
 @pytest.mark.parametrize(
     ("written", "selector"),
     [
@@ -234,7 +208,7 @@ def test_how_a_negative_is_chosen_is_a_word_or_a_table():
 )
 def test_a_selector_has_a_short_and_a_long_form(written, selector):
     plain = {"kind": "triplet", "name": "n", "anchor": "role:anchor", "positive": written}
-    assert from_dict({**plain, "negative": "any_section"}).positive == selector  # type: ignore[union-attr]
+    assert from_dict({**plain, "negative": "any_section"}).positive == selector
 
 
 GOOD = to_dict(triplet("good"))
@@ -297,7 +271,7 @@ near_date = 7
 [triplet.negative]
 any_section = true
 """
-READ: list[TripletRecipe | TextRecipe] = [
+READ = [
     triplet(
         "title_body",
         negative=role("context", where="meta['lang'] = 'en'"),

@@ -1,11 +1,7 @@
 """Index samplers: every record as often as promised, whatever the shards, from any element on."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,21 +9,17 @@ from effort import some
 
 import duckplets as dp
 
-Keys = np.ndarray[Any, np.dtype[np.int64]]
-
 EITHER_WAY = pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", "in order"])
 
 
-def shards_of(
-    n: int, count: int, *, shuffle: bool, epochs: int | None, drop: bool = False, seed: int = 7
-) -> list[dp.IndexSampler]:
+def shards_of(n, count, *, shuffle, epochs, drop=False, seed=7):
     return [
         dp.IndexSampler(n, dp.ShardOptions(i, count, drop), shuffle, epochs, seed)
         for i in range(count)
     ]
 
 
-def all_keys(sampler: dp.IndexSampler) -> Keys:
+def all_keys(sampler):
     return sampler.keys(0, len(sampler))
 
 
@@ -38,7 +30,7 @@ RAW = [10051008501529201284, 3395243085722503539]
 
 
 @EITHER_WAY
-def test_the_shards_serve_every_record_once_an_epoch(shuffle: bool) -> None:
+def test_the_shards_serve_every_record_once_an_epoch(shuffle):
     sizes_of = itertools.product(range(1, 51), range(1, 10), range(1, 4))
     for n, count, epochs in some(sizes_of, less=311):
         shards = shards_of(n, count, shuffle=shuffle, epochs=epochs)
@@ -51,7 +43,7 @@ def test_the_shards_serve_every_record_once_an_epoch(shuffle: bool) -> None:
 
 
 @EITHER_WAY
-def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle: bool) -> None:
+def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle):
     for n, count in some(itertools.product(range(1, 51), range(1, 10)), less=111):
         if n < count:
             continue
@@ -66,7 +58,7 @@ def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle: bool) 
                 assert sorted(keys) == list(range(each * count))
 
 
-def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+def test_epochs_and_seeds_have_orders_of_their_own():
     for n in (20, 100, 5000):
         orders = [
             tuple(dp.IndexSampler(n, shuffle=True, seed=seed).keys(e * n, (e + 1) * n).tolist())
@@ -77,7 +69,7 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
         assert all(sorted(order) == list(range(n)) for order in orders)
 
 
-def test_the_order_is_the_one_it_always_was() -> None:
+def test_the_order_is_the_one_it_always_was():
     small, large = (dp.IndexSampler(n, shuffle=True, seed=0) for n in (5, 10**6))
     assert small.keys(0, 15).tolist() == SMALL
     assert large.keys(10**6 - 3, 10**6 + 3).tolist() == MILLION
@@ -101,7 +93,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_loops_keys_and_elements_agree(case: dict[str, Any]) -> None:
+def test_loops_keys_and_elements_agree(case):
     sampler = dp.IndexSampler(**case)
     elements = list(sampler)
     assert len(elements) == len(sampler)
@@ -117,47 +109,41 @@ def test_loops_keys_and_elements_agree(case: dict[str, Any]) -> None:
             assert sampler.keys(start, stop).tolist() == all_keys(sampler)[start:stop].tolist()
 
 
-def test_a_generator_is_found_by_the_index_of_a_record() -> None:
+def test_a_generator_is_found_by_the_index_of_a_record():
     for sampler in shards_of(50, 2, shuffle=True, epochs=2):
         for element in sampler:
             assert element.rng is not None
             assert sampler.rng(element.index).random() == element.rng.random()
 
 
-MISTAKES: list[tuple[Callable[[], Any], str]] = [
+MISTAKES = [
     (lambda: dp.IndexSampler(0), "num_records=0: give an integer from 1"),
-    (lambda: dp.IndexSampler(2.0), "num_records=2.0: give an integer"),
-    (lambda: dp.IndexSampler(True), "num_records=True"),
     (lambda: dp.IndexSampler(2**63), f"give an integer from 1 to {2**62}"),
-    (lambda: dp.SequentialSampler(0), "num_records=0"),
     (lambda: dp.IndexSampler(5, num_epochs=0), "num_epochs=0: give an integer from 1"),
     (lambda: dp.IndexSampler(2**40, num_epochs=2**40), "num_epochs="),
     (lambda: dp.IndexSampler(5, shuffle=True), "give seed="),
     (lambda: dp.IndexSampler(5, shuffle=1, seed=0), "shuffle=1: give True or False"),
-    (lambda: dp.IndexSampler(5, seed=1.0), "seed=1.0: give an integer"),
     (lambda: dp.IndexSampler(5, (0, 2)), "dp.ShardOptions(shard_index, shard_count)"),
     (lambda: dp.IndexSampler(3, dp.ShardOptions(0, 4, True)), "fewer shards"),
     (lambda: dp.ShardOptions(0, 0), "shard_count=0: give an integer from 1"),
     (lambda: dp.ShardOptions(2, 2), "shard_index=2: give an integer from 0 to 1"),
-    (lambda: dp.ShardOptions(-1, 2), "shard_index=-1: give an integer from 0 to 1"),
     (lambda: dp.ShardOptions(0, 2, 1), "drop_remainder=1: give True or False"),
     (lambda: dp.IndexSampler(5, num_epochs=1).keys(0, 6), "stop=6: give an integer from 0 to 5"),
     (lambda: dp.IndexSampler(5).keys(-1, 2), "start=-1: give an integer from 0 to 2"),
     (lambda: dp.IndexSampler(5).keys(0, 2**63), "stop="),
-    (lambda: dp.IndexSampler(5).indices(0.0, 2), "start=0.0"),
     (lambda: dp.IndexSampler(5, num_epochs=1).elements(6), "start=6: give an integer from 0 to 5"),
     (lambda: dp.IndexSampler(5).rng(0), "give seed="),
     (lambda: dp.IndexSampler(5, seed=1).rng(-1), "index=-1"),
 ]
 
 
-def test_a_mistake_is_named() -> None:
+def test_a_mistake_is_named():
     for make, said in MISTAKES:
         with pytest.raises(dp.SamplerError, match=re.escape(said)):
             make()
 
 
-def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds() -> None:
+def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds():
     sampler = dp.IndexSampler(5, dp.ShardOptions(1, 2), num_epochs=1)
     for i in (-1, 2, 10**30):
         with pytest.raises(IndexError, match=f"element {i}: this shard has elements 0 to 1$"):
@@ -165,4 +151,4 @@ def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds() -> None:
     with pytest.raises(IndexError, match="this shard has none"):
         dp.IndexSampler(1, dp.ShardOptions(1, 2), num_epochs=1)[0]
     with pytest.raises(TypeError):
-        sampler["0"]  # type: ignore[index]
+        sampler["0"]

@@ -1,11 +1,5 @@
 """Records that a data index names, and the index of a corpus by the controls of its sources."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from effort import some
 from prebuilt import toy_corpus
@@ -19,19 +13,19 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
-    path: Path = tmp_path_factory.mktemp("index") / "toy.duckdb"
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("index") / "toy.duckdb"
     with toy_corpus(path, 60, sources=("alpha", "bravo", "charlie")) as made:
         yield made
 
 
-def ids(corpus: dp.Corpus, order: Any, **more: Any) -> list[str]:
+def ids(corpus, order, **more):
     batches = corpus.read(order, **{"batch_size": 7, "columns": "record_id"} | more)
     return [name for batch in batches for name in batch["record_id"]]
 
 
 @pytest.mark.parametrize("split", some([None, "train", "test"], less=1))
-def test_reading_gives_the_records_that_entries_name(corpus: dp.Corpus, split: str | None) -> None:
+def test_reading_gives_the_records_that_entries_name(corpus, split):
     known = {
         name: ids(corpus, range(count), source=name, split=split)
         for name in ("bravo", "alpha")
@@ -50,7 +44,7 @@ def test_reading_gives_the_records_that_entries_name(corpus: dp.Corpus, split: s
     assert list(zip(batch["source"], batch["record_key"], strict=True)) == list(index)
 
 
-WRONG_INDEXES: list[tuple[DataIndex, dict[str, Any], str]] = [
+WRONG_INDEXES = [
     (DataIndex({"alfa": 3}), {}, r"names 'alfa' \(did you mean 'alpha'"),
     (DataIndex({"alpha": 61}), {}, "entry 60 .* names record 60 of 'alpha'"),
     (DataIndex({"alpha": 60}), {"split": "test"}, "in split 'test' that has records"),
@@ -59,17 +53,17 @@ WRONG_INDEXES: list[tuple[DataIndex, dict[str, Any], str]] = [
 ]
 
 
-def test_an_index_of_what_is_not_there_is_refused_at_once(corpus: dp.Corpus) -> None:
+def test_an_index_of_what_is_not_there_is_refused_at_once(corpus):
     for index, more, message in WRONG_INDEXES:
         with pytest.raises(SamplerError, match=message):
             corpus.read(index, **{"batch_size": 3} | more)
 
 
-def test_the_index_of_a_corpus_follows_its_controls(tmp_path: Path) -> None:
+def test_the_index_of_a_corpus_follows_its_controls(tmp_path):
     with toy_corpus(tmp_path / "toy.duckdb", 60, sources=("alpha", "bravo")) as corpus:
         database = corpus.database
 
-        def index(split: str | None = None) -> DataIndex:
+        def index(split=None):
             return corpus.data_index(split)
 
         assert index() == DataIndex({"alpha": 60, "bravo": 60})

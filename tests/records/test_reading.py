@@ -1,13 +1,8 @@
 """Reading by number: the records an order names, as plain Python finds them, and no more."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import ODD_MAPPING, odd_corpus, odd_records
@@ -17,7 +12,6 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets.base import block_size
 from duckplets.records import read as reading
-from duckplets.samples.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -25,20 +19,15 @@ ALL = [*("index", "record_key", "record_id", "source", "split", "date", "meta", 
 ALL += [*("taxonomy", "trust", "created_at", "updated_at", "text", "anchor", "context")]
 
 
-def read(corpus: dp.Corpus, order: Any, **more: Any) -> Iterator[Batch]:
+def read(corpus, order, **more):
     return corpus.read(order, **{"batch_size": 10} | more)
 
 
-def rows(corpus: dp.Corpus, order: Any, **more: Any) -> list[dict[str, Any]]:
+def rows(corpus, order, **more):
     return [row for batch in read(corpus, order, **more) for row in batch.to_pylist()]
 
 
-def records(
-    corpus: dp.Corpus,
-    version: int | None = None,
-    split: str | None = None,
-    source: str | None = None,
-) -> list[dict[str, Any]]:
+def records(corpus, version=None, split=None, source=None):
     """The records of a version in the order of their keys, put together in plain Python."""
     version = corpus.version if version is None else version
     table = corpus.sql(
@@ -62,7 +51,7 @@ def records(
     return found
 
 
-def expected(known: list[dict[str, Any]], places: Any) -> list[dict[str, Any]]:
+def expected(known, places):
     """What reading (index, key) must give."""
     return [
         {"index": i, "record_key": k} | {name: known[k][name] for name in ALL[2:]}
@@ -71,7 +60,7 @@ def expected(known: list[dict[str, Any]], places: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     """Three sources, one of them removed, another with records replaced and without anchors."""
     path = tmp_path_factory.mktemp("reading") / "odd.duckdb"
     with odd_corpus(path, 60, seed=3, sources=3) as corpus:
@@ -88,9 +77,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
     ("batch_size", "shuffle", "small"),
     [(7, True, True), *some(itertools.product([7, 1, 64, 10**4], [True, False], [0, 1]), less=1)],
 )
-def test_a_sampler_reads_the_records_it_names(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, batch_size: int, shuffle: bool, small: bool
-) -> None:
+def test_a_sampler_reads_the_records_it_names(corpus, monkeypatch, batch_size, shuffle, small):
     if small:  # blocks so small that every order has many
         monkeypatch.setattr(block_size, "FIRST_ROWS", 7)
         monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
@@ -104,7 +91,7 @@ def test_a_sampler_reads_the_records_it_names(
     assert batch.keys() == usual
 
 
-def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
+def test_every_split_and_source_has_its_own_numbers(corpus):
     read_any = 0
     names = [None, *corpus.sources()["name"].to_pylist()]
     for split, source in itertools.product([None, "train", "test"], names):
@@ -119,7 +106,7 @@ def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
     assert read_any > 200
 
 
-def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> None:
+def test_messages_are_read_with_the_records_that_have_some(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         talk = [{"prompt": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}"} for i in range(7)]
         corpus.ingest(dp.MemorySource(talk, converter="pair"), name="talk", progress=False)
@@ -134,9 +121,7 @@ def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> No
         assert plain.table.schema.field("messages") == batch.table.schema.field("messages")
 
 
-def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_ingested_or_removed_meanwhile_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(block_size, "FIRST_ROWS", 10)
     monkeypatch.setattr(reading, "_LARGEST_BLOCK", 20)
     with toy_corpus(tmp_path / "a.duckdb", 100, sources=("a", "b")) as corpus:
@@ -154,21 +139,19 @@ def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
 class Own:
     """An order as a user writes one: every third record, endlessly."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records):
         self.records = records
         self.taken = 0
 
-    def __iter__(self) -> Iterator[dp.RecordMetadata]:
+    def __iter__(self):
         return self
 
-    def __next__(self) -> dp.RecordMetadata:
+    def __next__(self):
         self.taken += 1
         return dp.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
 
 
-def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_order_is_taken_a_block_ahead_and_no_further(corpus, monkeypatch):
     monkeypatch.setattr(block_size, "FIRST_ROWS", 10)
     monkeypatch.setattr(reading, "_LARGEST_BLOCK", 40)
     n = corpus.count()
@@ -186,9 +169,7 @@ def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
 
 @thorough
 @pytest.mark.parametrize("allowed", [1, 1000, 20_000])
-def test_blocks_have_no_more_than_their_bytes(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, allowed: int
-) -> None:
+def test_blocks_have_no_more_than_their_bytes(corpus, monkeypatch, allowed):
     monkeypatch.setattr(reading, "_BLOCK_BYTES", allowed)
     monkeypatch.setattr(block_size, "FIRST_ROWS", 1)
     order = Own(corpus.count())
@@ -202,7 +183,7 @@ def test_blocks_have_no_more_than_their_bytes(
     assert max(ahead) >= allowed // largest / 4
 
 
-NO_RECORDS: list[tuple[list[Any], str]] = [
+NO_RECORDS = [
     ([0, 10**6], "element 1 of the order names record 1000000; there are records 0 to "),
     ([2**63], "integers of 64 bits"),
     ([-1], "element 0 of the order names record -1"),
@@ -211,18 +192,18 @@ NO_RECORDS: list[tuple[list[Any], str]] = [
     ([1.0], "element 0 of the order is 1.0"),
     ([True], "element 0 of the order is True"),
     ([None], "element 0 of the order is None"),
-    ([dp.RecordMetadata(0.5)], "index=0.5"),  # type: ignore[arg-type]
-    ([dp.RecordMetadata(0, "a")], "record_key=a"),  # type: ignore[arg-type]
+    ([dp.RecordMetadata(0.5)], "index=0.5"),
+    ([dp.RecordMetadata(0, "a")], "record_key=a"),
 ]
 
 
-def test_an_element_that_names_no_record_is_named(corpus: dp.Corpus) -> None:
+def test_an_element_that_names_no_record_is_named(corpus):
     for order, said in NO_RECORDS:
         with pytest.raises(dp.SamplerError, match=re.escape(said)):
             rows(corpus, order)
 
 
-def test_a_corpus_without_records_says_so(tmp_path: Path) -> None:
+def test_a_corpus_without_records_says_so(tmp_path):
     with dp.Corpus(tmp_path / "a.duckdb") as corpus:
         with pytest.raises(dp.SamplerError, match="there are no records"):
             rows(corpus, [0])
@@ -230,7 +211,7 @@ def test_a_corpus_without_records_says_so(tmp_path: Path) -> None:
             read(corpus, dp.IndexSampler(1))
 
 
-MISTAKES: list[tuple[dict[str, Any], str]] = [
+MISTAKES = [
     ({"batch_size": 0}, "batch_size=0: give an integer from 1"),
     ({"batch_size": 2.5}, "batch_size=2.5"),
     ({"columns": ["txt"]}, "no 'txt' (did you mean 'text'?)"),
@@ -245,8 +226,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_mistake_is_named_at_once(corpus: dp.Corpus) -> None:
+def test_a_mistake_is_named_at_once(corpus):
     for wrong, said in MISTAKES:
-        arguments: dict[str, Any] = {"order": [0]} | wrong
+        arguments = {"order": [0]} | wrong
         with pytest.raises((dp.SamplerError, dp.SplitError), match=re.escape(said)):
             read(corpus, **arguments)

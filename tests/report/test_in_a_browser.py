@@ -1,7 +1,5 @@
 """The page in a real browser: it is quiet, asks nobody, and what is text stays text."""
 
-from __future__ import annotations
-
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -27,7 +25,7 @@ pytestmark = [
 SHOWN = "items => items.filter(item => !item.hidden).length"
 
 
-def test_a_hostile_page_is_quiet_and_its_script_works(tmp_path: Path) -> None:
+def test_a_hostile_page_is_quiet_and_its_script_works(tmp_path):
     page = tmp_path / "told.html"
     with told_corpus(tmp_path / "told.duckdb", 60) as corpus:
         train(corpus)
@@ -60,7 +58,7 @@ def test_a_hostile_page_is_quiet_and_its_script_works(tmp_path: Path) -> None:
         assert [event["blockedReason"] for event in failed] == ["csp"]
 
 
-def test_searching_sorting_leafing_and_printing(tmp_path: Path) -> None:
+def test_searching_sorting_leafing_and_printing(tmp_path):
     page = tmp_path / "told.html"
     with told_corpus(tmp_path / "told.duckdb", 60) as corpus:
         corpus.report(page)
@@ -97,7 +95,7 @@ def test_searching_sorting_leafing_and_printing(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_the_pictures_of_the_documents_can_be_made(tmp_path: Path) -> None:
+def test_the_pictures_of_the_documents_can_be_made(tmp_path):
     screenshots.main(tmp_path)
     made = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
     wanted = {f"{name}.png" for name in screenshots.PICTURES}

@@ -1,7 +1,5 @@
 """Drawings: areas are as large as what they show, and whatever names say stays text."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from itertools import pairwise
@@ -13,27 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_corpora import HOSTILE
 
-from duckplets.report.plots import HEIGHT, WIDTH, Plot, bars, lines, stacked_shares
+from duckplets.report.plots import HEIGHT, WIDTH, bars, lines, stacked_shares
 from duckplets.runs.forecast import SCHEMA
 
 POINT = re.compile(r"(-?[\d.]+) (-?[\d.]+)")
-Rows = list[dict[str, object]]
 
 
-def points(path: str) -> list[tuple[float, float]]:
+def points(path):
     return [(float(x), float(y)) for x, y in POINT.findall(path)]
 
 
-def area(path: str) -> float:
+def area(path):
     """Return the area of an outline."""
     corners = points(path)
     around = pairwise([*corners, corners[0]])
     return abs(sum(a[0] * b[1] - b[0] * a[1] for a, b in around)) / 2
 
 
-def forecast(stretches: list[tuple[int, int, dict[str, int]]]) -> pa.Table:
+def forecast(stretches):
     """A forecast of stretches: phase, steps and the parts of each source."""
-    rows: Rows = []
+    rows = []
     start = 0
     for phase, steps, parts in stretches:
         for source, part in parts.items():
@@ -60,12 +57,10 @@ STRETCHES = st.lists(
 
 @settings(max_examples=often(1000, less=15), deadline=None)
 @given(STRETCHES)
-def test_areas_are_the_shares_of_all_samples(
-    stretches: list[tuple[int, int, dict[str, int]]],
-) -> None:
+def test_areas_are_the_shares_of_all_samples(stretches):
     steps = sum(length for _, length, _ in stretches)
     plot = stacked_shares(forecast(stretches), steps=steps)
-    mean: dict[str, float] = defaultdict(float)
+    mean = defaultdict(float)
     for _, length, parts in stretches:
         for name, part in parts.items():
             mean[name] += part / sum(parts.values()) * length / steps
@@ -79,7 +74,7 @@ def test_areas_are_the_shares_of_all_samples(
     check(plot)
 
 
-def test_a_forecast_of_nothing_and_of_one_stretch() -> None:
+def test_a_forecast_of_nothing_and_of_one_stretch():
     check(stacked_shares(pa.Table.from_pylist([], schema=SCHEMA)))
     plot = stacked_shares(forecast([(0, 5, {"a": 1})]))
     assert plot.x == "sample"
@@ -91,7 +86,7 @@ def test_a_forecast_of_nothing_and_of_one_stretch() -> None:
     st.lists(st.floats(1e-3, 1e12) | st.just(0.0), min_size=1, max_size=30),
     st.sampled_from(HOSTILE),
 )
-def test_bars_are_as_high_as_their_figures(values: list[float], name: str) -> None:
+def test_bars_are_as_high_as_their_figures(values, name):
     labels = [f"{name} {i}" for i in range(len(values))]
     plot = bars("t", labels, {name: values}, x="x", y="y")
     tops = [float(re.findall(r"V([\d.]+)", shape.path)[0]) for shape in plot.shapes]
@@ -105,7 +100,7 @@ def test_bars_are_as_high_as_their_figures(values: list[float], name: str) -> No
 
 @settings(max_examples=often(1000, less=15), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(-1e6, 1e6)), min_size=1, max_size=20))
-def test_lines_stay_inside(several: list[tuple[float, float]]) -> None:
+def test_lines_stay_inside(several):
     plot = lines("t", {"a": several, "none": []}, x="x", y="y")
     (shape,) = plot.shapes
     assert len(points(shape.path)) == len(several)
@@ -113,7 +108,7 @@ def test_lines_stay_inside(several: list[tuple[float, float]]) -> None:
     check(plot)
 
 
-def check(plot: Plot) -> None:
+def check(plot):
     """Check that a drawing has few ticks at ascending places, and only elements of drawings."""
     for ticks in (plot.along, plot.up):
         assert len(ticks) <= 13

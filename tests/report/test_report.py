@@ -1,7 +1,5 @@
 """The page of a corpus: every figure is what its SQL says, and nothing in it acts."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -10,11 +8,9 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -43,20 +39,20 @@ _TAGS = {
 class Parsed(HTMLParser):
     """A page as a reader without a script has it."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
-        self.tags: Counter[str] = Counter()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.scripts: list[str] = []
-        self.headings: list[str] = []
-        self.tables: list[list[list[str]]] = []
+        self.tags = Counter()
+        self.attributes = []
+        self.scripts = []
+        self.headings = []
+        self.tables = []
         self.policy = self.style = self.text = ""
-        self._open: list[str] = []
+        self._open = []
         self.feed(html)
         self.close()
         assert not self._open
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags[tag] += 1
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if ("http-equiv", "Content-Security-Policy") in attrs:
@@ -65,10 +61,7 @@ class Parsed(HTMLParser):
             self._open.append(tag)
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(tag)
-        opened: dict[str, tuple[list[Any], Any]] = {
-            "script": (self.scripts, ""),
-            "table": (self.tables, []),
-        }
+        opened = {"script": (self.scripts, ""), "table": (self.tables, [])}
         if self.tables:
             opened["tr"] = self.tables[-1], []
         if tag in ("td", "th"):
@@ -77,10 +70,10 @@ class Parsed(HTMLParser):
             into, what = opened[tag]
             into.append(what)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self._open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         where = self._open[-1] if self._open else ""
         if where == "script":
             self.scripts[-1] += data
@@ -93,7 +86,7 @@ class Parsed(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "told.duckdb"
     copied(path, told_corpus.__wrapped__)
     with dp.Corpus(path) as corpus:
@@ -111,32 +104,32 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(path: Path) -> dp.ReportPage:
+def page(path):
     with dp.Corpus(path, read_only=True) as corpus:
         return corpus.report(run="default")
 
 
-def tables(page: dp.ReportPage, *sections: str) -> Iterator[dict[str, Any]]:
+def tables(page, *sections):
     for section in page.data["sections"]:
         if section["name"] in sections or not sections:
             yield from section["tables"]
 
 
-def table(page: dp.ReportPage, title: str) -> dict[str, Any]:
+def table(page, title):
     (found,) = [table for table in tables(page) if table["title"] == title]
     return found
 
 
-def notes(page: dp.ReportPage) -> str:
+def notes(page):
     return "\n".join(note for section in page.data["sections"] for note in section["notes"])
 
 
-def as_json(value: Any) -> Any:
+def as_json(value):
     """A value of DuckDB as the page has it."""
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def check_sql(page: dp.ReportPage, corpus: dp.Corpus) -> int:
+def check_sql(page, corpus):
     """Run every statement of a page again, and return how many there are."""
     run = 0
     for one in tables(page):
@@ -164,19 +157,19 @@ def check_sql(page: dp.ReportPage, corpus: dp.Corpus) -> int:
 # ---- figures
 
 
-def test_every_figure_is_what_its_sql_says(page: dp.ReportPage, path: Path) -> None:
+def test_every_figure_is_what_its_sql_says(page, path):
     with dp.Corpus(path, read_only=True) as corpus:
         assert check_sql(page, corpus) >= 20
     assert all(one["rows"] for one in tables(page, "recipes", "mined", "mixture", "samples"))
 
 
-def test_figures_are_those_of_other_ways(page: dp.ReportPage, path: Path) -> None:
+def test_figures_are_those_of_other_ways(page, path):
     with dp.Corpus(path, read_only=True) as corpus:
         found = corpus.status()
         records = {row[0]: row[4] for row in table(page, "Sources")["rows"]}
         assert records == {row["name"]: row["records"] for row in found["sources"]}
         lengths = [one for one in tables(page) if one["title"].startswith("Section lengths")]
-        of_lengths: Counter[str] = Counter()
+        of_lengths = Counter()
         for source, _, _, sections, tokens in (row for one in lengths for row in one["rows"]):
             of_lengths[source] += sections
             of_lengths[f"{source} tokens"] += tokens
@@ -196,7 +189,7 @@ def test_figures_are_those_of_other_ways(page: dp.ReportPage, path: Path) -> Non
         assert served == {name: metrics[f"data/{name}/samples"] for name in NAMES}
 
 
-def test_samples_are_those_that_the_run_serves_next(page: dp.ReportPage, path: Path) -> None:
+def test_samples_are_those_that_the_run_serves_next(page, path):
     shown = table(page, "Samples")
     by_slot = {}
     for row in shown["rows"]:
@@ -225,14 +218,12 @@ def test_samples_are_those_that_the_run_serves_next(page: dp.ReportPage, path: P
 # ---- the overview
 
 
-def attention(page: dp.ReportPage) -> dict[str, str]:
+def attention(page):
     """What needs attention, by the command that helps."""
     return {command: what for what, command in table(page, "Needs attention")["rows"]}
 
 
-def test_the_overview_tells_sizes_shares_and_what_needs_attention(
-    page: dp.ReportPage, path: Path
-) -> None:
+def test_the_overview_tells_sizes_shares_and_what_needs_attention(page, path):
     first = page.data["sections"][0]
     assert [one["title"] for one in first["tables"]] == [
         *("Size", "Share of each source", "Needs attention")
@@ -260,7 +251,7 @@ def test_the_overview_tells_sizes_shares_and_what_needs_attention(
     assert all(f"{n} of {split}" in found[again] for split, n in shared.items())
 
 
-def test_the_commands_of_the_overview_help(page: dp.ReportPage, path: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_overview_help(page, path, tmp_path):
     copy = tmp_path / path.name
     shutil.copytree(path.parent, tmp_path, dirs_exist_ok=True)
     for command in attention(page):
@@ -274,18 +265,16 @@ def test_the_commands_of_the_overview_help(page: dp.ReportPage, path: Path, tmp_
     assert (splits["seed"], splits["keep_together"]) == (1, "text")
 
 
-def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
 
     class Halting:
         name = "s"
 
-        def __init__(self, first: int, halts: bool) -> None:
+        def __init__(self, first, halts):
             self.first, self.halts = first, halts
 
-        def batches(self, cursor: Any) -> Any:
+        def batches(self, cursor):
             for n in range(cursor or 0, 2):
                 if n and self.halts:
                     raise RuntimeError("halted")
@@ -301,9 +290,7 @@ def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(
             corpus.ingest(Halting(first, False), progress=False)
 
 
-def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
-    tmp_path: Path,
-) -> None:
+def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(tmp_path):
     even = {"few": 1, "many": 1}
     with empty_corpus(tmp_path / "two.duckdb") as corpus:
         for name, count in (("few", 4), ("many", 200)):
@@ -321,7 +308,7 @@ def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
 # ---- the page
 
 
-def test_the_page_shows_its_data(page: dp.ReportPage) -> None:
+def test_the_page_shows_its_data(page):
     parsed = Parsed(page.html)
     data, _ = parsed.scripts
     assert json.loads(data) == page.data
@@ -341,7 +328,7 @@ def test_the_page_shows_its_data(page: dp.ReportPage) -> None:
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_nothing_acts_on_a_page(page: dp.ReportPage) -> None:
+def test_nothing_acts_on_a_page(page):
     parsed = Parsed(page.html)
     assert parsed.tags.keys() <= _TAGS
     assert parsed.tags["script"] == 2
@@ -362,9 +349,7 @@ def test_nothing_acts_on_a_page(page: dp.ReportPage) -> None:
 
 
 @thorough
-def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(
-    page: dp.ReportPage, path: Path
-) -> None:
+def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(page, path):
     before = path.read_bytes(), {file.name for file in path.parent.iterdir()}
     with dp.Corpus(path, read_only=True) as corpus:
         assert corpus.report(run="default").html == page.html
@@ -374,7 +359,7 @@ def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(
 @settings(max_examples=often(2000, less=15), deadline=None)
 @given(st.recursive(st.text() | st.integers() | st.none() | st.booleans(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
-def test_no_text_ends_the_script_it_stands_in(value: Any) -> None:
+def test_no_text_ends_the_script_it_stands_in(value):
     text = script_json(value)
     assert not re.search("[<>&\u2028\u2029]", text)
     assert json.loads(text) == value
@@ -383,7 +368,7 @@ def test_no_text_ends_the_script_it_stands_in(value: Any) -> None:
 # ---- bad input
 
 
-def test_corpora_of_few_records_have_a_page(tmp_path: Path) -> None:
+def test_corpora_of_few_records_have_a_page(tmp_path):
     path = tmp_path / "few.duckdb"
     with empty_corpus(path) as corpus:
         page = corpus.report()
@@ -401,7 +386,7 @@ def test_corpora_of_few_records_have_a_page(tmp_path: Path) -> None:
 
 
 @thorough
-def test_long_lines_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
+def test_long_lines_are_cut_and_their_length_is_said(tmp_path):
     size = often(10_000_000, less=100_000)
     rows = [{"q": f"{i} " + "x" * size, "a": "word " * (size // 5) + str(i)} for i in range(2)]
     with empty_corpus(tmp_path / "long.duckdb") as corpus:
@@ -413,7 +398,7 @@ def test_long_lines_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
     assert max(len(row[-1]) for row in table(page, "Records")["rows"]) == 1200
 
 
-def test_runs_that_are_not_of_the_corpus(tmp_path: Path) -> None:
+def test_runs_that_are_not_of_the_corpus(tmp_path):
     path, other = tmp_path / "toy.duckdb", tmp_path / "other.duckdb"
     with toy_corpus(other, 30, seed=3) as corpus, corpus.sampler(batch_size=4) as sampler:
         sampler.save()
@@ -431,13 +416,11 @@ def test_runs_that_are_not_of_the_corpus(tmp_path: Path) -> None:
             corpus.report()
 
 
-def test_what_is_there_is_not_replaced_unasked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_there_is_not_replaced_unasked(tmp_path, monkeypatch):
     there, out = tmp_path / "there.html", tmp_path / "out.html"
     there.write_text("mine")
 
-    def refused(*_: object, **__: object) -> None:
+    def refused(*_, **__):
         raise PermissionError(13, "no")
 
     with empty_corpus(tmp_path / "empty.duckdb") as corpus:
@@ -465,9 +448,7 @@ def test_what_is_there_is_not_replaced_unasked(
     assert {file.name for file in tmp_path.iterdir()} == {"there.html", "empty.duckdb"}
 
 
-def test_without_jinja_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_jinja_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     rendering._environment.cache_clear()
     with (
@@ -477,7 +458,65 @@ def test_without_jinja_the_error_says_what_to_install(
         corpus.report()
 
 
-def test_personal_data_stays_out_of_examples(page: dp.ReportPage) -> None:
+def test_personal_data_stays_out_of_examples(page):
     texts = [row[-1] for row in table(page, "Examples")["rows"]]
     assert any("[EMAIL]" in text for text in texts)
     assert not any("example.org" in text or "555-0123" in text for text in texts)
+
+
+# ---- the page of a run of messages shows conversations as the run serves them
+
+
+MARKUP = "</script><script>alert(1)</script>"
+
+
+def rows():
+    """Preference pairs, of which one has many messages and one long and hostile ones."""
+    found = []
+    for i in range(12):
+        turns = 2 if i else 20
+        said = [
+            {"role": "assistant" if turn % 2 else "user", "content": f"{i}: message {turn}"}
+            for turn in range(turns)
+        ]
+        if i == 1:
+            said[0]["content"] = MARKUP + "x" * 5_000
+        rejected = [*said[:-1], {"role": "assistant", "content": f"{i}: rejected"}]
+        found.append({"id": str(i), "chosen": said, "rejected": rejected})
+    return found
+
+
+def test_messages_are_those_that_the_run_serves_next(tmp_path):
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(rows(), converter="pair", id="id")
+        corpus.ingest(source, name="talks", progress=False)
+        corpus.split(1, 0, 0)
+        with corpus.sampler("messages", batch_size=4, seed=3, run="chat") as sampler:
+            next(sampler)
+            sampler.save()
+        columns = ["position", "record_id", "messages", "rejected_messages"]
+        with corpus.resume("chat", columns=columns) as going_on:
+            served = next(going_on).to_pylist()
+        page = corpus.report(run="chat")
+        tables = [each for section in page.data["sections"] for each in section["tables"]]
+        (shown,) = [table for table in tables if table["title"] == "Samples"]
+        again = corpus.sql(shown["made_by"]).to_pylist()
+        assert [list(row.values()) for row in again] == shown["rows"]
+    assert "first 12 messages" in shown["note"]
+    assert MARKUP not in page.html
+    cards = [dict(zip(shown["columns"], row, strict=True)) for row in shown["rows"]]
+    assert {card["record_id"] for card in cards} >= {"talks/0", "talks/1"}
+    for sample in served:
+        for kind, slot in (("messages", "message"), ("rejected_messages", "rejected message")):
+            texts = ["\n".join(p["text"] for p in each["content"]) for each in sample[kind]]
+            found = [
+                card
+                for card in cards
+                if card["position"] == sample["position"] and card["slot"].startswith(slot)
+            ]
+            assert [card["text"] for card in found] == [text[:1200] for text in texts][:12]
+            assert [card["characters"] for card in found] == [len(text) for text in texts][:12]
+            roles = [message["role"] for message in sample[kind]]
+            assert [card["role"] for card in found] == roles[:12]
+            assert found[-1]["slot"] == f"{slot} {len(found)} of {len(texts)}"
+            assert {card["record_id"] for card in found} == {sample["record_id"]}

@@ -1,10 +1,7 @@
 """A batch and a corpus as a person meets them: rows, data frames, and what a notebook shows."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,7 +12,7 @@ import duckplets as dp
 from duckplets.samples.batch import Batch
 
 
-def batch(rows: int) -> Batch:
+def batch(rows):
     columns = {
         "anchor": [f"a {i}" for i in range(rows)],
         "negative_2": [f"{i} {HOSTILE}" for i in range(rows)],
@@ -24,7 +21,7 @@ def batch(rows: int) -> Batch:
     return Batch(pa.table(columns), 3, 40)
 
 
-def test_samples_are_rows() -> None:
+def test_samples_are_rows():
     rows = batch(5).to_pylist()
     found = batch(5)
     assert list(found) == rows
@@ -42,7 +39,7 @@ def test_samples_are_rows() -> None:
         found["anchors"]
 
 
-def test_columns_are_read_as_those_of_a_dict() -> None:
+def test_columns_are_read_as_those_of_a_dict():
     found = batch(5)
     columns = found.to_pydict()
     assert dict(found) == dict(**found) == dict(found.items()) == columns
@@ -54,7 +51,7 @@ def test_columns_are_read_as_those_of_a_dict() -> None:
     assert not isinstance(found, Mapping)  # trainers make new ones of those, by their keys
 
 
-def test_a_batch_is_shown_with_its_first_texts() -> None:
+def test_a_batch_is_shown_with_its_first_texts():
     told = repr(batch(2))
     assert told.startswith("Batch(step=3, position=40, samples=2, first: anchor='a 0', negative_2=")
     assert "\x1b" not in told
@@ -63,7 +60,7 @@ def test_a_batch_is_shown_with_its_first_texts() -> None:
     assert "a 5" not in batch(9)._repr_html_()
 
 
-def test_a_data_frame_where_pandas_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_frame_where_pandas_is_there(monkeypatch):
     pandas = pytest.importorskip("pandas")
     frame = batch(3).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
@@ -74,7 +71,7 @@ def test_a_data_frame_where_pandas_is_there(monkeypatch: pytest.MonkeyPatch) -> 
         batch(3).to_pandas()
 
 
-def test_a_corpus_is_shown_with_its_counts_and_first_texts(tmp_path: Path) -> None:
+def test_a_corpus_is_shown_with_its_counts_and_first_texts(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 30) as corpus:
         corpus.ingest(dp.MemorySource([{"text": HOSTILE}], text="text"), name="<b>")

@@ -1,13 +1,10 @@
 """In which shares recipes and sources are drawn where nobody says so, and what is said of it."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +15,13 @@ from prebuilt import copying, prebuilt
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 TITLE = dp.TripletRecipe("title", ANCHOR, CONTEXT, CONTEXT)
 WORDS = " ".join(f"word{i}" for i in range(60))
 
 
 @prebuilt
-def sparse_corpus(path: Path, count: int, long: int) -> dp.Corpus:
+def sparse_corpus(path, count, long):
     """Records of a title and a short body, but for some whose body has several windows."""
     rows = [
         {"id": f"r{i}", "t": f"title {i}", "b": f"body {i} {WORDS if i < long else ''}"}
@@ -39,7 +34,7 @@ def sparse_corpus(path: Path, count: int, long: int) -> dp.Corpus:
     return corpus
 
 
-def drawn(sampler: dp.Sampler, count: int, *columns: str) -> Counter[Any]:
+def drawn(sampler, count, *columns):
     """How often which values of some columns come among the next samples."""
     rows = samples(sampler, count)
     return Counter(
@@ -47,7 +42,7 @@ def drawn(sampler: dp.Sampler, count: int, *columns: str) -> Counter[Any]:
     )
 
 
-def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
+def test_a_long_document_has_about_its_own_share(tmp_path):
     records = often(5000, less=200)
     with sparse_corpus(tmp_path / "c.duckdb", records, 2) as corpus:
         for preset, recipes in ((None, 1), ("crate", 2)):
@@ -66,9 +61,7 @@ def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("long", some([3, 7, 1, 12], less=1))
-def test_the_share_of_long_sections_is_exact_and_their_weight_whole(
-    tmp_path: Path, long: int
-) -> None:
+def test_the_share_of_long_sections_is_exact_and_their_weight_whole(tmp_path, long):
     with sparse_corpus(tmp_path / "c.duckdb", 12, long) as corpus:
         columns = ["recipe", "weight", "anchor_trust", "anchor_window", "positive_window"]
         sampler = corpus.sampler(columns=columns, swap=False)
@@ -88,7 +81,7 @@ def test_the_share_of_long_sections_is_exact_and_their_weight_whole(
 PLACE = ("text_record_id", "text_section", "text_window", "text")
 BODY = dp.role("context", where="position = 1")
 # Stored triplet recipes, and which windows their texts are.
-UNIONS: dict[str, tuple[list[dp.TripletRecipe], Any]] = {
+UNIONS = {
     "none": ([], lambda w: True),
     "overlapping conditions": (
         [
@@ -110,9 +103,7 @@ UNIONS: dict[str, tuple[list[dp.TripletRecipe], Any]] = {
 
 @pytest.mark.parametrize("case", some(UNIONS, less=2))
 @pytest.mark.parametrize("seed", range(often(4, less=1)))
-def test_texts_are_every_chunk_that_triplets_take_once_an_epoch(
-    tmp_path: Path, case: str, seed: int
-) -> None:
+def test_texts_are_every_chunk_that_triplets_take_once_an_epoch(tmp_path, case, seed):
     recipes, taken = UNIONS[case]
     with odd_corpus(tmp_path / "c.duckdb", 20 + seed, seed) as corpus:
         for recipe in recipes:
@@ -120,7 +111,7 @@ def test_texts_are_every_chunk_that_triplets_take_once_an_epoch(
         windows = [w for w in all_windows(corpus) if w.split == "train" and taken(w)]
         pool = corpus.pool("texts")["anchors"].to_pylist()
         assert sorted(key for keys in pool for key in keys) == sorted(w.key for w in windows)
-        how: dict[str, Any] = {"epochs": 1 + seed % 3, "batch_size": 7 + seed, "seed": seed}
+        how = {"epochs": 1 + seed % 3, "batch_size": 7 + seed, "seed": seed}
         sampler = corpus.sampler("texts", **how, columns=["recipe", *PLACE])
         rows = [row for batch in sampler for row in batch.to_pylist()]
         found = Counter(tuple(row[c] for c in PLACE) for row in rows)
@@ -137,14 +128,14 @@ class Shop:
     name = "shop"
     recipes: Any = (dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT, instruction="find"),)
 
-    def batches(self, cursor: Any) -> Any:
+    def batches(self, cursor):
         yield (
             [{"id": f"{i}", "anchor": f"a {i}", "positive": f"b {i} {WORDS}"} for i in range(9)],
             1,
         )
 
 
-def test_a_source_may_bring_recipes(tmp_path: Path) -> None:
+def test_a_source_may_bring_recipes(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(max_tokens=20))
         corpus.ingest(Shop())
@@ -177,7 +168,7 @@ def test_a_source_may_bring_recipes(tmp_path: Path) -> None:
 
 NAMES = ("a", "b", "c")
 # Controls, the mixture that is given, and the weights that come of it beside the listed records.
-SIZES: dict[str, tuple[dict[str, dict[str, Any]], Any, str]] = {
+SIZES = {
     "a size": ({"a": {"size": 3}}, None, "no mixture= is given.*a 3, b 40, c 40"),
     "a sample": ({"a": {"size": 3, "size_mode": "sample", "seed": 5}}, None, "a 3, b 40"),
     "a weight": ({"a": {"weight": 2.5}, "b": {"weight": 0.25}}, None, "a 100, b 10, c 40"),
@@ -197,9 +188,7 @@ corpus = copying(titled, dict.fromkeys(NAMES, 40))
 @pytest.mark.parametrize(
     ("case", "kind"), some([(c, k) for c in SIZES for k in ("triplets", "texts")], less=2)
 )
-def test_shares_and_anchors_are_those_that_index_controls_list(
-    corpus: dp.Corpus, case: str, kind: Any
-) -> None:
+def test_shares_and_anchors_are_those_that_index_controls_list(corpus, case, kind):
     controls, mixture, told = SIZES[case]
     for name, control in controls.items():
         corpus.set_index_controls(name, **control)
@@ -230,7 +219,7 @@ def test_shares_and_anchors_are_those_that_index_controls_list(
     assert {row[columns[1]] for row in rows} == listed
 
 
-def test_a_saved_run_keeps_what_its_controls_were(corpus: dp.Corpus) -> None:
+def test_a_saved_run_keeps_what_its_controls_were(corpus):
     corpus.set_index_controls("a", size=7, size_mode="sample")
     sampler = corpus.sampler(columns=["source", "anchor_record_id"], batch_size=20)
     next(sampler)
@@ -247,7 +236,7 @@ def test_a_saved_run_keeps_what_its_controls_were(corpus: dp.Corpus) -> None:
     assert "index" not in corpus.sampler().state_dict()["fingerprint"]
 
 
-def test_a_declared_mixture_holds_where_none_is_given(corpus: dp.Corpus) -> None:
+def test_a_declared_mixture_holds_where_none_is_given(corpus):
     assert corpus.sampler().notes == []
     for name, weight in (("a", 3), ("b", 0)):
         given = {"name": name, "weight": weight}
@@ -263,18 +252,18 @@ def test_a_declared_mixture_holds_where_none_is_given(corpus: dp.Corpus) -> None
     assert corpus.sampler(mixture={"c": 1, "a": 0, "b": 0}).notes == []
 
 
-def test_setting_weights_waits_for_no_block(corpus: dp.Corpus) -> None:
+def test_setting_weights_waits_for_no_block(corpus):
     sampler = corpus.sampler(batch_size=8, columns=["source"], prefetch=2)
     begun, go = threading.Event(), threading.Event()
     fetch = sampler._reader.fetcher.fetch
 
-    def slow(plan: Any, *, start: int, stop: int, **how: Any) -> Any:
+    def slow(plan, *, start, stop, **how):
         if threading.current_thread().name == "duckplets-prefetch" and start:
             begun.set()
             assert go.wait(60)
         return fetch(plan, start=start, stop=stop, **how)
 
-    sampler._reader.fetcher.fetch = slow  # type: ignore[method-assign]
+    sampler._reader.fetcher.fetch = slow
     next(sampler)
     assert begun.wait(60)
     for step in range(1, 4):  # while the thread is still at the block after the first
@@ -283,7 +272,7 @@ def test_setting_weights_waits_for_no_block(corpus: dp.Corpus) -> None:
     go.set()
 
 
-def test_drift_shows_the_values_that_differ(corpus: dp.Corpus) -> None:
+def test_drift_shows_the_values_that_differ(corpus):
     corpus.sampler(recipes=[TITLE], mixture={"a": 2}).save()
     for other, told in (
         (replace(TITLE, weight=0.5), "recipe 'title': weight .saved: 1.0, now: 0.5."),

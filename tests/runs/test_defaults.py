@@ -4,14 +4,9 @@
 and their shares, its swapping, its shares of sources, what an omitted source weighs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import corpora
 import pytest
@@ -19,8 +14,6 @@ from commands import cli, error, lines, ok, usage
 from prebuilt import prebuilt
 
 import duckplets as dp
-
-pytestmark = pytest.mark.usefixtures("pools_once")
 
 ROLES = {"anchor_context": 0.75, "anchor_anchor": 0.25}
 DATED = {
@@ -41,7 +34,7 @@ PLAIN = {
 
 
 @prebuilt
-def library(path: Path) -> dp.Corpus:
+def library(path):
     """Sources of every kind that has defaults of its own, of very different sizes."""
     corpus = dp.Corpus(path)
     for name, count in (("faq", 40), ("manual", 8)):
@@ -63,34 +56,34 @@ def library(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("defaults") / "c.duckdb"
     library(path).close()
     return path
 
 
 @pytest.fixture(scope="module")
-def corpus(path: Path) -> Iterator[dp.Corpus]:
+def corpus(path):
     with dp.Corpus(path, read_only=True) as corpus:
         yield corpus
 
 
-def rows_of(corpus: dp.Corpus, count: int, **how: Any) -> list[dict[str, Any]]:
+def rows_of(corpus, count, **how):
     columns = ["source", "recipe", "swapped", "anchor", "positive", "negative"]
     with corpus.sampler(**{"batch_size": 100, "columns": columns, "prefetch": 0} | how) as sampler:
         return corpora.rows_of(sampler, count // 100)
 
 
-def shares(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def shares(rows):
     """Of each source the shares of its recipes."""
     of_source = Counter(row["source"] for row in rows)
-    found: dict[str, dict[str, float]] = {source: {} for source in sorted(of_source)}
+    found = {source: {} for source in sorted(of_source)}
     for (source, recipe), count in Counter((r["source"], r["recipe"]) for r in rows).items():
         found[source][recipe] = count / of_source[source]
     return found
 
 
-def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> bool:
+def close(one, other):
     return one.keys() == other.keys() and all(
         shares.keys() == other[source].keys()
         and all(abs(share - other[source][name]) < 0.02 for name, share in shares.items())
@@ -98,7 +91,7 @@ def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) 
     )
 
 
-def test_by_default_pairs_are_served_as_they_were_given(corpus: dp.Corpus) -> None:
+def test_by_default_pairs_are_served_as_they_were_given(corpus):
     found = rows_of(corpus, 1000)
     assert close(shares(found), PLAIN)
     assert not any(row["swapped"] for row in found)
@@ -111,7 +104,7 @@ def test_by_default_pairs_are_served_as_they_were_given(corpus: dp.Corpus) -> No
         assert set(sampler.forecast().table["swap"].to_pylist()) == {False}
 
 
-def test_the_preset_is_the_crates_way(corpus: dp.Corpus) -> None:
+def test_the_preset_is_the_crates_way(corpus):
     found = rows_of(corpus, 5000, preset="crate")
     assert close(shares(found), CRATE)
     of_source = Counter(row["source"] for row in found)
@@ -126,7 +119,7 @@ def test_the_preset_is_the_crates_way(corpus: dp.Corpus) -> None:
         assert set(drawn["recipe"].to_pylist()) == {name for of in CRATE.values() for name in of}
 
 
-def test_what_is_given_wins_over_the_preset(corpus: dp.Corpus) -> None:
+def test_what_is_given_wins_over_the_preset(corpus):
     plain = rows_of(corpus, 500, preset="crate", swap=False)
     swapped = rows_of(corpus, 500, preset="crate")
     assert not any(row["swapped"] for row in plain)
@@ -142,7 +135,7 @@ def test_what_is_given_wins_over_the_preset(corpus: dp.Corpus) -> None:
     assert found == {"faq": 300, "manual": 100}
 
 
-def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
+def test_a_saved_run_keeps_its_preset(path, tmp_path):
     state = tmp_path / "s.duckdb"
     with dp.Corpus(path, read_only=True) as corpus:
         sampler = corpus.sampler(preset="crate", batch_size=10, state=state)
@@ -162,8 +155,8 @@ def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
         dp.resume(path, state=state, preset="crate")
 
 
-def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus) -> None:
-    wrong: list[Any] = ["crat", "", 3, True]
+def test_an_unknown_preset_is_refused_everywhere(corpus):
+    wrong = ["crat", "", 3, True]
     for preset, call in product(
         wrong,
         (
@@ -177,7 +170,7 @@ def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus) -> None:
             call(preset=preset)
 
 
-def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:
+def test_every_command_takes_the_preset(path, tmp_path):
     listed = ok("recipe", "list", path, "--preset", "crate")
     assert "anchor_anchor" in listed
     assert "when named" not in listed

@@ -1,14 +1,9 @@
 """Runs that are resumed with something else: another future, and what may not be another."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import random
-from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli, error
@@ -19,53 +14,51 @@ from prebuilt import copied
 import duckplets as dp
 from duckplets.runs import state
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
 
-def paired(path: Path) -> dp.Corpus:
+def paired(path):
     corpus = titled(path, {"a": 37, "b": 50, "c": 8})
     corpus.add_recipe(PAIR)
     return corpus
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     copied(tmp_path / "c.duckdb", paired)
     return tmp_path / "c.duckdb"
 
 
 @pytest.fixture
-def corpus(path: Path) -> Iterator[dp.Corpus]:
+def corpus(path):
     with dp.Corpus(path, read_only=True) as corpus:
         yield corpus
 
 
-def rows(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
+def rows(sampler, steps):
     return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
 
 
-def weights(draw: random.Random, *, distinct: bool = False) -> dict[str, float]:
+def weights(draw, *, distinct=False):
     if distinct:  # a small source would have to repeat itself within 64 batches
         return {"a": draw.choice([0.3, 1]), "b": draw.choice([0.5, 1]), "c": 0}
     found = {name: draw.choice([0, 0.3, 1, 2.5]) for name in draw.sample("abc", draw.randint(1, 3))}
     return found if any(found.values()) and len(found) == 3 else found | {"a": 1}
 
 
-def changes(draw: random.Random, first: int, distinct: bool) -> list[dp.Phase]:
+def changes(draw, first, distinct):
     steps = sorted(draw.sample(range(first, first + 30), draw.randint(0, 3)))
     return [
         dp.Phase(step, weights(draw, distinct=distinct), draw.choice([1, 0.5])) for step in steps
     ]
 
 
-def case(draw: random.Random, step: int, distinct: bool) -> tuple[dp.Mixture, dp.Mixture]:
+def case(draw, step, distinct):
     """Return two mixtures that are the same before a step."""
     declared, temperature = weights(draw, distinct=distinct), draw.choice([1, 1, 2.5])
     early = [phase for phase in changes(draw, 0, distinct) if phase.start_step < step]
 
-    def mixture() -> dp.Mixture:
+    def mixture():
         if early or draw.random() < 0.5:
             phases = [*early, *changes(draw, step, distinct)]
             return dp.Mixture(declared, temperature, phases, omitted=1)
@@ -78,12 +71,10 @@ def case(draw: random.Random, step: int, distinct: bool) -> tuple[dp.Mixture, dp
 
 
 @pytest.mark.parametrize("seed", range(often(25, less=1)))
-def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
-    corpus: dp.Corpus, path: Path, seed: int
-) -> None:
+def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(corpus, path, seed):
     draw = random.Random(seed)
     kind, distinct = draw.choice(["triplets", "pairs", "texts"]), draw.random() < 0.3
-    arguments: dict[str, Any] = {"kind": kind, "batch_size": 4, "recipes": ["pair"], "seed": seed}
+    arguments = {"kind": kind, "batch_size": 4, "recipes": ["pair"], "seed": seed}
     arguments |= {"columns": ["position", "source", "recipe"], "no_duplicates": distinct}
     stands = draw.randint(0, 20)
     old, new = case(draw, stands + (300 if distinct else 0), distinct)
@@ -92,7 +83,7 @@ def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
         for step in draw.sample(range(stands + 1), min(2, stands))
     }
 
-    def with_events(mixture: dp.Mixture) -> Iterator[dict[str, Any]]:
+    def with_events(mixture):
         sampler = corpus.sampler(mixture=mixture, run="whole", **arguments)
         for step in range(stands + 40):
             if step in events:
@@ -123,7 +114,7 @@ def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
     assert sliced == rest[40:80]
 
 
-def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corpus) -> None:
+def test_another_past_is_refused_with_both_values_phase_by_phase(corpus):
     phases = [dp.Phase(4, {"b": 2}), dp.Phase(9, {"c": 0}, 0.5)]
     old = dp.Mixture({"a": 3}, phases=phases, omitted=1)
     sampler = corpus.sampler(mixture=old, batch_size=4)
@@ -156,9 +147,7 @@ def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corp
     assert corpus.resume(mixture=again).changed_from == 36
 
 
-def test_a_save_over_checkpoints_of_another_future_is_refused(
-    corpus: dp.Corpus, path: Path, tmp_path: Path
-) -> None:
+def test_a_save_over_checkpoints_of_another_future_is_refused(corpus, path, tmp_path):
     sampler = corpus.sampler(batch_size=4)
     for tag in ("one", "two", "three"):
         rows(sampler, 2)
@@ -184,7 +173,7 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(
         state.reset(state.state_path(path), "default", after=-1)
 
 
-def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -> None:
+def test_a_file_and_the_command_line_edit_a_run(corpus, path):
     corpus.sampler(batch_size=4).save()
     file = path.with_name("m.toml")
     file.write_text("[[data.phases]]\nstart_step = 3\ndataset_weights = { b = 0 }\n")
@@ -200,9 +189,7 @@ def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -
     assert "would change samples from" in error("sample", path, "--resume", "--mixture", "a=2")
 
 
-def test_a_run_that_cannot_be_saved_is_known_at_once(
-    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_a_run_that_cannot_be_saved_is_known_at_once(corpus, tmp_path, monkeypatch, caplog):
     for place, why in [
         (tmp_path / "none" / "s.duckdb", "does not exist; make it first"),
         (tmp_path, "it is a folder"),
@@ -219,11 +206,11 @@ def test_a_run_that_cannot_be_saved_is_known_at_once(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus) -> None:
+def test_numbers_near_powers_of_two_are_right_or_refused(corpus):
     near = [2**k + d for k in some(range(70), less=4) for d in (-1, 0, 1)]
     near += [2**53 - 1, 2**53, 2**53 + 1, 10**5000]
     sampler = corpus.sampler(recipes=[PAIR], batch_size=4, prefetch=0, columns=["position"])
-    calls: list[Callable[[int], Any]] = [
+    calls = [
         sampler.batch_at,
         sampler.set_epoch,
         lambda n: sampler.served(n - 3, n),
@@ -264,7 +251,7 @@ DAMAGED = [
 ]
 
 
-def test_a_damaged_state_is_refused_whole(corpus: dp.Corpus) -> None:
+def test_a_damaged_state_is_refused_whole(corpus):
     sampler = corpus.sampler(batch_size=4)
     rows(sampler, 2)
     good = sampler.state_dict()
@@ -276,7 +263,7 @@ def test_a_damaged_state_is_refused_whole(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize(("prefetch", "first"), some([(2, 2), (0, 2), (0, 0), (2, 0)], less=1))
-def test_a_closed_sampler_does_not_end_in_silence(path: Path, prefetch: int, first: int) -> None:
+def test_a_closed_sampler_does_not_end_in_silence(path, prefetch, first):
     for of in ("sampler", "corpus"):
         corpus = dp.Corpus(path, read_only=True)
         sampler = corpus.sampler(batch_size=4, prefetch=prefetch)
@@ -292,7 +279,7 @@ def test_a_closed_sampler_does_not_end_in_silence(path: Path, prefetch: int, fir
         corpus.close()
 
 
-def test_samplers_and_corpora_are_not_sent_away(corpus: dp.Corpus) -> None:
+def test_samplers_and_corpora_are_not_sent_away(corpus):
     for what in (corpus, corpus.sampler()):
         for send in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(dp.SamplerError, match=r"duckplets.torch.SamplerDataset"):

@@ -1,25 +1,18 @@
 """What every run promises, over every kind of run there is: one table of kinds, one of promises."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from corpora import counts_of
 from effort import THOROUGH, often, some
-from frozen_runs import CORPORA, RUNS, Opened, opener
+from frozen_runs import CORPORA, RUNS, opener
 from prebuilt import copied
 
 import duckplets as dp
 from duckplets.testing import assert_resumes_everywhere
-
-pytestmark = pytest.mark.usefixtures("pools_once")
 
 STEPS, TOTAL = often(6, less=4), 12
 NAMES = [
@@ -31,16 +24,16 @@ EVERY = pytest.mark.parametrize("name", [n for n in RUNS if n in NAMES or THOROU
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def opened(tmp_path_factory):
     with ExitStack() as stack:
         yield opener(tmp_path_factory.mktemp("kinds"), stack)
 
 
-def run_of(name: str) -> tuple[str, dict[str, Any]]:
+def run_of(name):
     """Return the corpus of a kind of run, and its arguments."""
-    run: dict[str, Any] = {"prefetch": 0, **RUNS[name], "batch_size": TOTAL}
-    for ranks in ("rank", "world_size"):
-        run.pop(ranks, None)
+    run = {"prefetch": 0, **RUNS[name], "batch_size": TOTAL}
+    for other in ("rank", "world_size", "position", "told"):
+        run.pop(other, None)
     if run.get("of") == "tokens":
         run["seq_length"] = 24
     if vectors := run.pop("more", None):
@@ -48,18 +41,16 @@ def run_of(name: str) -> tuple[str, dict[str, Any]]:
     return run.pop("of", "toy"), run
 
 
-def tables(sampler: Any, steps: int) -> list[pa.Table]:
+def tables(sampler, steps):
     return [batch.table.combine_chunks() for batch in islice(sampler, steps)]
 
 
 @EVERY
-def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(
-    name: str, opened: Opened, tmp_path: Path
-) -> None:
+def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(name, opened, tmp_path):
     corpus, run = run_of(name)
     of, state = opened(corpus), tmp_path / "s.duckdb"
 
-    def sampler(ranks: int = 1, rank: int = 0, **how: Any) -> Any:
+    def sampler(ranks=1, rank=0, **how):
         size = {"batch_size": TOTAL // ranks, "world_size": ranks, "rank": rank, "state": state}
         return of.sampler(**{**run, **size, **how})
 
@@ -85,9 +76,7 @@ def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(
 
 
 @EVERY
-def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(
-    name: str, opened: Opened
-) -> None:
+def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(name, opened):
     corpus, run = run_of(name)
     sampler = opened(corpus).sampler(**run)
     end = STEPS * TOTAL
@@ -112,12 +101,12 @@ def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(
 
 
 @pytest.mark.parametrize("name", [n for n in WITHOUT_VECTORS if n in NAMES[::3] or THOROUGH])
-def test_a_snapshot_serves_the_same(name: str, tmp_path: Path) -> None:
+def test_a_snapshot_serves_the_same(name, tmp_path):
     corpus, run = run_of(name)
     copied(tmp_path / "c.duckdb", CORPORA[corpus])
     with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as of:
 
-        def served() -> list[pa.Table]:
+        def served():
             with of.sampler(**run) as sampler:
                 return tables(sampler, 3)
 

@@ -1,14 +1,10 @@
 """What a run says that it draws, against what it draws."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -20,21 +16,18 @@ from prebuilt import reading, toy_corpus
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
-
 corpus = reading(toy_corpus, 60, sources=("a", "b", "c"))
 
 
 ANNEAL = dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)
 RAMP = dp.Mixture({}, omitted=1, anneal=ANNEAL)
-KINDS: list[dict[str, Any]] = [
+KINDS = [
     {"kind": "pairs", "negatives": 2, "batch_size": 7},
     {"kind": "texts", "batch_size": 3, "world_size": 3, "rank": 1},
 ]
 
 
-def counted(sampler: dp.Sampler, stop: int, starts: list[int]) -> dict[tuple[int, str, str], int]:
+def counted(sampler, stop, starts):
     """Samples by where shares set in, source and recipe, of what is served."""
     table, batch = sampler.served(0, stop), sampler.settings.global_batch
     steps = [position // batch for position in range(stop)]
@@ -43,12 +36,12 @@ def counted(sampler: dp.Sampler, stop: int, starts: list[int]) -> dict[tuple[int
     return dict(Counter(names))
 
 
-def forecast(sampler: dp.Sampler, steps: int | None) -> dict[tuple[int, str, str], int]:
+def forecast(sampler, steps):
     rows = sampler.forecast(steps).table.to_pylist()
     return {(r["start_step"], r["source"], r["recipe"]): r["samples"] for r in rows if r["samples"]}
 
 
-def test_it_begins_at_the_start_with_the_weights_that_were_set(corpus: dp.Corpus) -> None:
+def test_it_begins_at_the_start_with_the_weights_that_were_set(corpus):
     sampler = corpus.sampler(mixture=RAMP, batch_size=8)
     for weights in ({"a": 5, "b": 0}, {"c": 9}):
         for _ in range(10):
@@ -57,7 +50,7 @@ def test_it_begins_at_the_start_with_the_weights_that_were_set(corpus: dp.Corpus
     assert forecast(sampler, 40) == counted(sampler, 320, [0, 5, 10, 20, 29])
 
 
-def test_by_default_it_goes_to_the_end(corpus: dp.Corpus) -> None:
+def test_by_default_it_goes_to_the_end(corpus):
     for bounds in ({"steps": 9}, {"epochs": 2, "remainder": "drop"}, {"epochs": 1}):
         sampler = corpus.sampler(batch_size=8, **{"remainder": "pad", **bounds})
         served = sum(len(batch) for batch in sampler)
@@ -65,12 +58,10 @@ def test_by_default_it_goes_to_the_end(corpus: dp.Corpus) -> None:
         assert forecast(sampler, 10**6) == forecast(sampler, None)
     for steps in (-1, 2**62, 1.5, True):
         with pytest.raises(dp.SamplerError, match="steps"):
-            sampler.forecast(steps)  # type: ignore[arg-type]
+            sampler.forecast(steps)
 
 
-def test_a_billion_samples_are_counted_not_drawn(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_billion_samples_are_counted_not_drawn(corpus, monkeypatch):
     anneal = dp.Anneal(1000, {"a": 9}, end_step=3_000_000)
     sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, anneal=anneal), batch_size=256)
     monkeypatch.setattr("duckplets.samples.stream.Stream.draw_at", None)
@@ -80,7 +71,7 @@ def test_a_billion_samples_are_counted_not_drawn(
     assert set(found.table["start_step"].to_pylist()) == {0, 1000, 3_000_000}
 
 
-def test_shares_and_visits_are_those_of_the_samples(corpus: dp.Corpus) -> None:
+def test_shares_and_visits_are_those_of_the_samples(corpus):
     for kind in KINDS:
         sampler = corpus.sampler(mixture=RAMP, **kind)
         per_draw = 1 + kind["negatives"] if kind.get("kind") == "pairs" else 1
@@ -95,22 +86,20 @@ def test_shares_and_visits_are_those_of_the_samples(corpus: dp.Corpus) -> None:
                 assert row["phase"] == (start >= 5)
 
 
-def tokens_taken(sampler: dp.Sampler) -> int:
+def tokens_taken(sampler):
     for _ in sampler:
         pass
     return int(sum(v for k, v in sampler.metrics().items() if k.endswith("/tokens")))
 
 
-def tokens(sampler: dp.Sampler) -> int:
+def tokens(sampler):
     return int(pc.sum(sampler.forecast().table["tokens"]).as_py())
 
 
 odd = reading(odd_corpus, 30, 1)
 
 
-def test_tokens_of_texts_are_exact_over_whole_epochs_and_those_of_triplets_near(
-    odd: dp.Corpus,
-) -> None:
+def test_tokens_of_texts_are_exact_over_whole_epochs_and_those_of_triplets_near(odd):
     chunks = dp.TextRecipe("chunks", dp.any_section(), per="chunk")
     records = dp.TextRecipe("records", dp.position(1))
     counts = odd.sql(
@@ -133,11 +122,11 @@ def test_tokens_of_texts_are_exact_over_whole_epochs_and_those_of_triplets_near(
 
 @pytest.mark.parametrize(("negatives", "rotation"), some([(3, 99), (1, 99), (2, 4)], less=1))
 def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
-    tmp_path: Path, negatives: int, rotation: int
-) -> None:
+    tmp_path, negatives, rotation
+):
     with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
         recipe = dp.TripletRecipe("plain", **CASES["plain"]["recipe"], sources=("s0",))
-        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
+        how = {"recipes": [recipe], "mixture": {"s0": 1}}
         corpus.sampler(**how).save()
         corpus.sampler(**how, by="random", run="chosen").save()
         rules = rules_of(corpus, CASES["plain"], "s0", "train")
@@ -165,13 +154,11 @@ def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
         assert f"negatives mined, for {expected:,} anchors random ones" in sampler.describe()
 
 
-def warned(sampler: dp.Sampler, word: str, steps: int | None = None) -> list[str]:
+def warned(sampler, word, steps=None):
     return [warning for warning in sampler.forecast(steps).warnings if word in warning]
 
 
-def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(
-    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(corpus, caplog):
     where = "length(text) < 40"
     few = corpus.sql(
         f"SELECT count(*) AS n FROM section_texts WHERE source = 'a' AND split = 'train' "
@@ -192,7 +179,7 @@ def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(
     assert not warned(corpus.sampler(recipes=[every, fair], mixture={"a": 1}), "times as often")
 
 
-def test_a_source_that_is_used_up_is_told(corpus: dp.Corpus) -> None:
+def test_a_source_that_is_used_up_is_told(corpus):
     mixture = dp.Mixture({"a": 8, "b": 1, "c": 1}, phases=[dp.Phase(20, {"a": 0, "c": 9})])
     sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
     assert not warned(sampler, "used up", 5)
@@ -209,7 +196,7 @@ def test_a_source_that_is_used_up_is_told(corpus: dp.Corpus) -> None:
     assert not warned(alike, "used up")
 
 
-def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path: Path) -> None:
+def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path):
     odd = "<script>x"
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=(odd,)) as corpus:
         found = corpus.sampler(batch_size=4, preset="crate").forecast()

@@ -1,11 +1,7 @@
 """``take_minings``: candidates mined while a run goes on, from a step on, as epochs go on."""
 
-from __future__ import annotations
-
 import random
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some
@@ -17,7 +13,7 @@ from duckplets.testing import assert_resumes_everywhere, toy_corpus
 
 RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
 FOUR = {"a": 4.0, "b": 1.0}
-RUNS: dict[str, dict[str, Any]] = {
+RUNS = {
     "plain": {},
     "several": {"negatives": 3, "swap": True},
     "pairs": {"kind": "pairs", "negatives": 2},
@@ -34,14 +30,14 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @prebuilt
-def corpus_of(path: Path) -> dp.Corpus:
+def corpus_of(path):
     corpus = toy_corpus(path, 40, sources=("a", "b"))
     corpus.add_recipe(RECIPE)
     mine(corpus, 1)
     return corpus
 
 
-def mine(corpus: dp.Corpus, seed: int, share: float = 0.9, sources: str = "ab") -> None:
+def mine(corpus, seed, share=0.9, sources="ab"):
     """Write candidates for a share of the anchors, other ones for every seed."""
     draw = random.Random(seed)
     for source in sources:
@@ -65,14 +61,12 @@ def mine(corpus: dp.Corpus, seed: int, share: float = 0.9, sources: str = "ab") 
         write_mining(corpus, RECIPE, scores, source=source, scorer="judge")
 
 
-def tables(sampler: dp.Sampler, *steps: int) -> list[Any]:
+def tables(sampler, *steps):
     return [sampler.batch_at(step).table.combine_chunks() for step in range(*steps)]
 
 
 @pytest.mark.parametrize(("name", "at"), some(product(RUNS, [0, 1, 7, 20]), less=12))
-def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(
-    tmp_path: Path, name: str, at: int
-) -> None:
+def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(tmp_path, name, at):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         run = {"recipes": ["r"], "batch_size": 16, "seed": 3, **RUNS[name]}
         sampler = corpus.sampler(**run)
@@ -128,7 +122,7 @@ def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(
             assert tables(resumed, steps) == [*first[:step], *expected]
 
 
-def test_minings_weights_and_versions_may_all_come(tmp_path: Path) -> None:
+def test_minings_weights_and_versions_may_all_come(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         sampler = corpus.sampler(recipes=["r"], batch_size=16)
         next(sampler)
@@ -172,7 +166,7 @@ def test_minings_weights_and_versions_may_all_come(tmp_path: Path) -> None:
             assert resumed.served(0, 320) == again
 
 
-def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path: Path) -> None:
+def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         dropping = corpus.sampler(
             recipes=["r"], by=dp.mined("judge", when_short="drop"), batch_size=16
@@ -209,7 +203,7 @@ def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path: Pat
             plain.take_minings()
 
 
-def test_steps_that_were_skipped_are_on_record(tmp_path: Path) -> None:
+def test_steps_that_were_skipped_are_on_record(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         sampler = corpus.sampler(recipes=["r"], batch_size=16)
         first = tables(sampler, 8)
@@ -229,9 +223,9 @@ def test_steps_that_were_skipped_are_on_record(tmp_path: Path) -> None:
             bounded.skip(-1)
 
 
-def test_a_source_that_is_first_drawn_later_has_the_minings_of_its_step(tmp_path: Path) -> None:
+def test_a_source_that_is_first_drawn_later_has_the_minings_of_its_step(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
-        run: dict[str, Any] = {"recipes": ["r"], "batch_size": 16, "mixture": {"a": 1, "b": 0}}
+        run = {"recipes": ["r"], "batch_size": 16, "mixture": {"a": 1, "b": 0}}
         sampler = corpus.sampler(**run)
         next(sampler)
         mine(corpus, 2)

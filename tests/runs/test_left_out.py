@@ -1,10 +1,6 @@
 """Sources and recipes without an anchor: left out with a note, or refused where they were named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import error, lines, ok
@@ -13,15 +9,13 @@ from prebuilt import prebuilt, reading
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 SIZE = 120
 GRADES = f"{SIZE} pairs have grades; give the least grade that counts as positive"
 
 
 @prebuilt
-def graded(path: Path) -> dp.Corpus:
+def graded(path):
     """Two sources of pairs, one of grades, one of a single record."""
     corpus = dp.Corpus(path)
     for name in ("docs", "faq"):
@@ -37,7 +31,7 @@ def graded(path: Path) -> dp.Corpus:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     graded(tmp_path / "c.duckdb").close()
     return tmp_path / "c.duckdb"
 
@@ -45,11 +39,11 @@ def path(tmp_path: Path) -> Path:
 corpus = reading(graded)
 
 
-def sources_of(sampler: dp.Sampler) -> set[str]:
+def sources_of(sampler):
     return set(sampler.forecast().table["source"].to_pylist())
 
 
-def test_what_nobody_named_is_left_out_with_a_note(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_what_nobody_named_is_left_out_with_a_note(corpus, tmp_path):
     own = dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT)
     for how in ({}, {"preset": "crate"}, {"recipes": ["anchor_context"]}, {"recipes": [own]}):
         sampler = corpus.sampler(**how, state=tmp_path / "s.duckdb", run=str([*how.values()])[:9])
@@ -74,7 +68,7 @@ LIMITED = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=("docs", "pa
 NOWHERE = dp.TripletRecipe("no", dp.role("anchor", "label > 7"), CONTEXT, CONTEXT)
 
 
-NAMED: list[tuple[dict[str, Any], str]] = [
+NAMED = [
     ({"mixture": {"docs": 0.7, "pairs": 0.3}}, f"'anchor_context' .*'pairs'.*{GRADES}"),
     ({"mixture": LATER}, GRADES),
     ({"mixture": {"docs": 1, "single": 1}}, "'single', split 'train': 1 no negative"),
@@ -84,7 +78,7 @@ NAMED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_was_named_is_an_error_at_once(corpus: dp.Corpus) -> None:
+def test_what_was_named_is_an_error_at_once(corpus):
     for how, message in NAMED:
         with pytest.raises(dp.EmptyPoolError, match=message):
             corpus.sampler(**how)
@@ -92,7 +86,7 @@ def test_what_was_named_is_an_error_at_once(corpus: dp.Corpus) -> None:
             assert sources_of(corpus.sampler(**how, empty="skip")) <= {"docs", "faq"}
 
 
-def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
+def test_what_weighs_nothing_is_not_looked_at(corpus):
     weights = {"docs": 0.7, "faq": 0.3, "pairs": 0, "single": 0}
     sampler = corpus.sampler(mixture=weights, batch_size=10)
     assert not any("left out" in note for note in sampler.notes)
@@ -100,9 +94,7 @@ def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
     corpus.sampler(mixture=weights, empty="error")
 
 
-def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(
-    path: Path, tmp_path: Path
-) -> None:
+def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_path):
     assert f"{SIZE} grade without a condition" in ok("status", path)
     mixture = ("--mixture", "pairs=1,docs=0,faq=0,single=0")
     told = error("sample", path, *mixture)
@@ -130,7 +122,7 @@ def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(
 
 
 @thorough
-def test_mining_leaves_it_out_as_well(path: Path) -> None:
+def test_mining_leaves_it_out_as_well(path):
     with dp.Corpus(path) as corpus:
         report = corpus.mine(progress=False)
         mined = {(pair.source, pair.split) for pair in report.pairs}

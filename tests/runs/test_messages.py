@@ -1,12 +1,8 @@
 """Samples of messages: whole conversations, each once an epoch of its source."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,15 +15,13 @@ from duckplets.base.columns import shaped_type
 from duckplets.runs.messages import shape_of
 from duckplets.testing import toy_corpus
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 INSERT = """
     INSERT INTO conversations (record_key, messages, rejected_messages, has_tools)
     SELECT record_key, messages, rejected_messages, FALSE FROM told
 """
 
 
-def conversation(question: str, *answers: str) -> list[dict[str, Any]]:
+def conversation(question, *answers):
     """A conversation of one turn or several."""
     turns = [("system", f"be short – “{question}”", 0.0)]
     for answer in answers:
@@ -38,18 +32,18 @@ def conversation(question: str, *answers: str) -> list[dict[str, Any]]:
     ]
 
 
-def chosen(name: str) -> list[dict[str, Any]]:
+def chosen(name):
     """What record ``name`` holds."""
     return conversation(f"what is {name}?", *(f'"{name}"\n{i}' for i in range(len(name) % 3 + 1)))
 
 
-def rejected(name: str) -> list[dict[str, Any]] | None:
+def rejected(name):
     """The rejected messages of every other record of source ``pairs``."""
     is_pair = name.startswith("pairs/") and int(name.rpartition("r")[2]) % 2
     return conversation(f"what is {name}?", "no idea") if is_pair else None
 
 
-def tell(corpus: dp.Corpus, source: str, *, every: int = 1) -> None:
+def tell(corpus, source, *, every=1):
     """Store conversations for every n-th record of a source."""
     rows = corpus.sql(
         "SELECT record_key, record_id FROM live_records WHERE source = $s ORDER BY record_key",
@@ -70,7 +64,7 @@ def tell(corpus: dp.Corpus, source: str, *, every: int = 1) -> None:
         corpus.database.rows(INSERT)
 
 
-def chats(path: Path) -> dp.Corpus:
+def chats(path):
     """Two sources with conversations, and one without."""
     corpus = dp.Corpus(path)
     for name, size in {"chat": 90, "pairs": 60, "plain": 40}.items():
@@ -86,7 +80,7 @@ def chats(path: Path) -> dp.Corpus:
 corpus = copying(chats)
 
 
-def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
+def test_messages_are_lists_of_what_was_stored(corpus):
     sampler = corpus.sampler("messages", batch_size=32, epochs=1)
     names = ["messages", "rejected_messages", "weight", "instruction", "recipe", "source"]
     more = ["record_id", "rejected_messages_json", "messages_json"]
@@ -109,7 +103,7 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("size", some([7, 200], less=1))
-def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) -> None:
+def test_every_conversation_comes_once_an_epoch(corpus, size):
     tell(corpus, "plain", every=3)
     for split in ("train", "validation"):
         sampler = corpus.sampler(
@@ -125,20 +119,7 @@ def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) ->
         assert sampler.epoch_length == told.num_rows
 
 
-def test_what_was_served_and_counted(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler("messages", batch_size=60, columns=["record_id", "source"])
-    rows = next(sampler).to_pylist()
-    served = sampler.served(0, 60)
-    assert served.column_names == ["step", "position", "source", "recipe", "record_id"]
-    assert served["record_id"].to_pylist() == [row["record_id"] for row in rows]
-    counts = Counter(row["source"] for row in rows)
-    tokens = sampler.metrics()["data/chat/tokens"]
-    assert tokens == 4 * counts["chat"]  # of the record's sections
-    assert sampler.text_columns == []
-    assert sampler.loss_by_source(next(sampler), [1.0] * 60).keys() == {"loss/chat", "loss/pairs"}
-
-
-def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
+def test_no_duplicates_compares_messages(corpus):
     same = json.dumps(conversation("the same", "twice"))
     chats = "record_key IN (SELECT record_key FROM live_records WHERE source = 'chat' LIMIT 9)"
     corpus.database.rows(f"UPDATE conversations SET messages = $same WHERE {chats}", {"same": same})
@@ -149,7 +130,7 @@ def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
         assert len(set(batch["messages_json"])) == 6
 
 
-def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
+def test_sources_without_conversations_are_left_out(corpus):
     sampler = corpus.sampler("messages", batch_size=50)
     assert {s for b in itertools.islice(sampler, 5) for s in b["source"]} == {"chat", "pairs"}
     corpus.sampler("messages", mixture={"plain": 0, "pairs": 2})
@@ -161,7 +142,7 @@ def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
         ({"columns": ["message"]}, dp.SamplerError, r"have no 'message' \(did you mean"),
     ]:
         with pytest.raises(error, match=told):
-            corpus.sampler("messages", **how)  # type: ignore[arg-type]
+            corpus.sampler("messages", **how)
     told = "no source has conversations to draw messages from; there are 'a', 'b'"
     with (
         dp.Corpus(kept(toy_corpus, 150, sources=("a", "b")), read_only=True) as none,
@@ -172,11 +153,11 @@ def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
 
 @thorough
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) -> None:
+def test_messages_that_are_written_can_be_read_again(tmp_path, form):
     told = [conversation(f"“what” is {i}?", f"line\n{i} \\n", f"and {i}!") for i in range(30)]
     out = tmp_path / f"out.{form}"
 
-    def drawn(path: Path, source: Any) -> list[Any]:
+    def drawn(path, source):
         with dp.Corpus(path) as corpus:
             corpus.ingest(source, name="s", progress=False)
             corpus.split(1, 0, 0)
@@ -190,5 +171,5 @@ def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) 
     rows = [{"messages": messages} for messages in told]
     first = drawn(tmp_path / "a.duckdb", dp.MemorySource(rows, converter="openai"))
     assert first == sorted(told, key=str)
-    read: Any = dp.JsonSource if form == "jsonl" else dp.ParquetSource
+    read = dp.JsonSource if form == "jsonl" else dp.ParquetSource
     assert drawn(tmp_path / "b.duckdb", read(out, converter="openai")) == first

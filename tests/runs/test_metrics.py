@@ -3,14 +3,10 @@
 Losses that a loop reports are saved with the run, and exact wherever it is resumed.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,20 +18,17 @@ from prebuilt import copying, reading, toy_corpus
 import duckplets as dp
 from duckplets.runs.state import reset
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
-
 corpus = reading(toy_corpus, 150, sources=("a", "b", "c"))
 
 
-CONFIGURATIONS: list[dict[str, Any]] = [
+CONFIGURATIONS = [
     {"kind": "pairs", "negatives": 2, "batch_size": 9},
     {"kind": "texts", "mixture": {"a": 0, "b": 1, "c": 3}},
     {"no_duplicates": True, "negatives": 2, "batch_size": 8},
 ]
 
 
-def test_losses_are_averaged_by_source(corpus: dp.Corpus) -> None:
+def test_losses_are_averaged_by_source(corpus):
     draw = random.Random(1)
     sampler = corpus.sampler(batch_size=20, columns=["anchor"])
     batch, names = next(sampler), next(corpus.sampler(batch_size=20))["source"]
@@ -52,7 +45,7 @@ def test_losses_are_averaged_by_source(corpus: dp.Corpus) -> None:
             sampler.loss_by_source(batch, wrong)
 
 
-def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
+def test_skew_says_how_uneven_a_batch_is(corpus):
     batch = next(corpus.sampler(mixture={"a": 6, "b": 3, "c": 1}, batch_size=100))
     counts = Counter(batch["source"])
     for given in (batch, batch["source"], batch.to_pydict()):
@@ -76,9 +69,7 @@ def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=1), ids=str)
-def test_counters_are_of_all_before_the_position(
-    corpus: dp.Corpus, configuration: dict[str, Any]
-) -> None:
+def test_counters_are_of_all_before_the_position(corpus, configuration):
     taken, moved = (corpus.sampler(**configuration) for _ in range(2))
     expected = [counts_of(taken)]
     for _ in range(9):
@@ -94,7 +85,7 @@ def test_counters_are_of_all_before_the_position(
         assert counts_of(other) == expected[step]
 
 
-SIMILAR: list[tuple[str, str, float]] = [
+SIMILAR = [
     ("", "", 0),
     ("a b", "", 0),
     ("A b!", "b, a", 1),
@@ -107,8 +98,8 @@ SIMILAR: list[tuple[str, str, float]] = [
 
 # Counted anew from 0, or what lies between subtracted.
 @pytest.mark.parametrize("back", some([2, 15], less=1))
-def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus: dp.Corpus, back: int) -> None:
-    def told(seen_before: bool) -> dict[str, float]:
+def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus, back):
+    def told(seen_before):
         with corpus.sampler(batch_size=16, prefetch=0, swap=True, run=str(seen_before)) as sampler:
             if seen_before:
                 sampler.move(20 * 16)
@@ -122,13 +113,13 @@ def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus: dp.Corpus, 
     assert told(True) == told(False)
 
 
-def test_similarity_is_the_share_of_common_words() -> None:
+def test_similarity_is_the_share_of_common_words():
     for one, other, expected in SIMILAR:
         assert dp.lexical_similarity(one, other) == pytest.approx(expected), (one, other)
         assert dp.lexical_similarity(other, one) == pytest.approx(expected)
 
 
-def test_diagnostics_are_of_the_batch(corpus: dp.Corpus) -> None:
+def test_diagnostics_are_of_the_batch(corpus):
     sampler = corpus.sampler(batch_size=8, negatives=2)
     batch = next(sampler)
     found = sampler.diagnostics(batch)
@@ -143,7 +134,7 @@ def test_diagnostics_are_of_the_batch(corpus: dp.Corpus) -> None:
         narrow.diagnostics(batch)
 
 
-def test_proximity_is_that_of_the_windows(tmp_path: Path) -> None:
+def test_proximity_is_that_of_the_windows(tmp_path):
     words = [{"t": " ".join(f"w{i}x{j}" for j in range(40))} for i in range(30)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(2,), summary_tokens=0))
@@ -161,13 +152,13 @@ def test_proximity_is_that_of_the_windows(tmp_path: Path) -> None:
 
 Rows = dict[tuple[int, str], float]
 SOURCES = ("a", "b", "c")
-TEXTS: dict[str, Any] = {"kind": "texts", "batch_size": 4, "seed": 7}
+TEXTS = {"kind": "texts", "batch_size": 4, "seed": 7}
 
 
 own = copying(toy_corpus, 12, sources=SOURCES)
 
 
-def rows(sampler: dp.Sampler) -> Rows:
+def rows(sampler):
     table = sampler.losses()
     found = {(row["step"], row["source"]): row["loss"] for row in table.to_pylist()}
     assert len(found) == table.num_rows, "one a step and source"
@@ -175,7 +166,7 @@ def rows(sampler: dp.Sampler) -> Rows:
     return found
 
 
-def stored(path: Path, run: str = "default") -> Rows:
+def stored(path, run="default"):
     with duckdb.connect(path, read_only=True) as state:
         found = state.execute(
             "SELECT step, source, loss FROM losses WHERE run = $run", {"run": run}
@@ -184,7 +175,7 @@ def stored(path: Path, run: str = "default") -> Rows:
     return {(step, source): loss for step, source, loss in found}
 
 
-def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own: dp.Corpus) -> None:
+def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own):
     sampler = own.sampler(**TEXTS)
     with pytest.raises(dp.SamplerError, match="no batch was taken yet"):
         sampler.report_loss({"a": 1.0})
@@ -200,7 +191,7 @@ def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own: dp.Corpus) ->
             sampler.report_loss(losses)
     for step in (-1, 3, 1.5):
         with pytest.raises(dp.SamplerError, match="step="):
-            sampler.report_loss({"a": 1.0}, step=step)  # type: ignore[arg-type]
+            sampler.report_loss({"a": 1.0}, step=step)
     assert rows(sampler) == told
     path = sampler.save()
     assert stored(path) == told
@@ -210,13 +201,13 @@ def test_losses_are_of_the_batch_taken_last_and_saved_with_it(own: dp.Corpus) ->
     assert rows(own.resume()) == stored(path)
 
 
-WRONG: list[Any] = [
+WRONG = [
     *({"nothing": 1.0}, {"a": math.nan}, {"a": math.inf}, {"a": "1"}, {"a": None}),
     *({"a": True}, [1.0], {1: 1.0}, {"a": 10**400}, {"b": 1.0, "loss/x": 2.0}),
 ]
 
 
-def test_losses_are_exact_wherever_a_run_is_resumed(own: dp.Corpus) -> None:
+def test_losses_are_exact_wherever_a_run_is_resumed(own):
     """Whatever is saved and resumed, in whatever order: the last pass over a step counts.
 
     What a file is to hold is told by plain dictionaries here: what the run knew when it saved, and
@@ -256,7 +247,7 @@ def test_losses_are_exact_wherever_a_run_is_resumed(own: dp.Corpus) -> None:
         sampler.close()
 
 
-def test_every_file_of_a_run_has_its_losses(own: dp.Corpus, tmp_path: Path) -> None:
+def test_every_file_of_a_run_has_its_losses(own, tmp_path):
     sampler = own.sampler(**TEXTS)
     for batch in islice(sampler, 4):
         sampler.report_loss({"a": batch.step})
@@ -282,7 +273,7 @@ def test_every_file_of_a_run_has_its_losses(own: dp.Corpus, tmp_path: Path) -> N
     assert stored(own.state_path()) == {}
 
 
-def test_the_samples_with_the_highest_losses_are_kept_and_found_again(own: dp.Corpus) -> None:
+def test_the_samples_with_the_highest_losses_are_kept_and_found_again(own):
     sampler = own.sampler(**{**TEXTS, "batch_size": 40})
     draw, told = random.Random(3), dict[int, float]()
     for batch in islice(sampler, 5):

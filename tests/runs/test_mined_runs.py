@@ -1,15 +1,9 @@
 """Runs over mined negatives: where recipes take them from, what they are pinned to and count."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from commands import error, lines, ok
 from corpora import rows_of
@@ -20,8 +14,6 @@ from prebuilt import copying
 import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.errors import DamagedFileError
-
-pytestmark = pytest.mark.usefixtures("pools_once")
 
 OPEN = dp.TripletRecipe("open", **CASES["plain"]["recipe"])
 OTHER = dp.TripletRecipe("other", **CASES["any"]["recipe"])
@@ -51,31 +43,31 @@ corpus = copying(guarded_corpus, 40, 1)
 
 
 @pytest.fixture(scope="module")
-def mined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def mined(tmp_path_factory):
     """A corpus of which one source was mined, for reading."""
     with guarded_corpus(tmp_path_factory.mktemp("by") / "c.duckdb", 40, 1) as corpus:
         mine(corpus, 1)
         yield corpus
 
 
-def mine(corpus: dp.Corpus, seed: int) -> None:
+def mine(corpus, seed):
     rules = rules_of(corpus, CASES["plain"], "s0", "train")
     write_mining(corpus, OPEN, some_candidates(rules, seed))
 
 
-def opened(corpus: dp.Corpus, *recipes: dp.TripletRecipe, **more: Any) -> dp.Sampler:
-    given: dict[str, Any] = {"recipes": recipes or (OPEN,), "batch_size": 8}
+def opened(corpus, *recipes, **more):
+    given = {"recipes": recipes or (OPEN,), "batch_size": 8}
     return corpus.sampler(**given | {"mixture": {"s0": 1, "s1": 0}, "columns": COLUMNS} | more)
 
 
-def tables(sampler: dp.Sampler, steps: int) -> list[pa.Table]:
+def tables(sampler, steps):
     return [next(sampler).table for _ in range(steps)]
 
 
 # ---- where negatives come from
 
 
-def test_none_takes_what_was_mined_where_something_was(mined: dp.Corpus) -> None:
+def test_none_takes_what_was_mined_where_something_was(mined):
     left_open, asked, named = opened(mined), opened(mined, by="bm25"), opened(mined, MINED)
     expected = rows_of(named, 9)
     assert "bm25" in {row["negative_by"] for row in expected}
@@ -94,7 +86,7 @@ def test_none_takes_what_was_mined_where_something_was(mined: dp.Corpus) -> None
         assert {row["negative_by"] for row in rows_of(sampler, 3)} == {"random"}
 
 
-def test_a_recipe_without_mined_negatives_is_named(mined: dp.Corpus) -> None:
+def test_a_recipe_without_mined_negatives_is_named(mined):
     sampler = opened(mined, OPEN, OTHER, WIDE, by="bm25", mixture=EVERY)
     notes = {note.split("'")[1]: note for note in sampler.notes}
     lacks = "no mined negatives of bm25 in source s1, split 'train', so it draws at random"
@@ -109,7 +101,7 @@ def test_a_recipe_without_mined_negatives_is_named(mined: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("shares", some([HALF, {"bm25": 0.1, "random": 1.009}], less=1))
-def test_kinds_are_mixed_by_exact_share(mined: dp.Corpus, shares: dict[str, float]) -> None:
+def test_kinds_are_mixed_by_exact_share(mined, shares):
     exact = shares["bm25"] / sum(shares.values())
     for seed in range(often(9, less=1)):
         sampler = opened(mined, by=shares, seed=seed, swap=False)
@@ -127,7 +119,7 @@ def test_kinds_are_mixed_by_exact_share(mined: dp.Corpus, shares: dict[str, floa
         assert sampler.metrics().get("data/s0/fallbacks", 0) == counted
 
 
-def test_what_cannot_be_drawn_is_refused(mined: dp.Corpus) -> None:
+def test_what_cannot_be_drawn_is_refused(mined):
     command = r"corpus.mine\('other'\), or run: duckplets mine .* other"
     topic = dp.TripletRecipe("open", **CASES["topic"]["recipe"], by="bm25")
     for recipe, how, why in [
@@ -156,7 +148,7 @@ def test_what_cannot_be_drawn_is_refused(mined: dp.Corpus) -> None:
         assert dict(row["anchor_meta"]) == dict(row["negative_meta"])
 
 
-def test_stale_ones_are_refused_with_three_ways_out(corpus: dp.Corpus) -> None:
+def test_stale_ones_are_refused_with_three_ways_out(corpus):
     mine(corpus, 1)
     corpus.add_recipe(OPEN)
     corpus.ingest(MORE, name="s0", progress=False)
@@ -178,7 +170,7 @@ def test_stale_ones_are_refused_with_three_ways_out(corpus: dp.Corpus) -> None:
 # ---- saved runs
 
 
-def test_what_is_mined_later_is_for_new_runs(corpus: dp.Corpus) -> None:
+def test_what_is_mined_later_is_for_new_runs(corpus):
     sampler = opened(corpus)
     expected = rows_of(sampler, 5)
     sampler.save()
@@ -193,7 +185,7 @@ def test_what_is_mined_later_is_for_new_runs(corpus: dp.Corpus) -> None:
         new.load_state_dict(sampler.state_dict())
 
 
-def test_another_policy_is_an_edit_of_the_future(mined: dp.Corpus, tmp_path: Path) -> None:
+def test_another_policy_is_an_edit_of_the_future(mined, tmp_path):
     state = tmp_path / "s.duckdb"
     run = opened(mined, MINED, state=state)
     before = tables(run, 4)
@@ -227,7 +219,7 @@ def test_another_policy_is_an_edit_of_the_future(mined: dp.Corpus, tmp_path: Pat
         opened(mined, OPEN, OTHER, by="random").load_state_dict(run.state_dict())
 
 
-def test_fallbacks_are_counted_over_saves(mined: dp.Corpus, tmp_path: Path) -> None:
+def test_fallbacks_are_counted_over_saves(mined, tmp_path):
     state, columns = tmp_path / "s.duckdb", ["negative_1_by", "negative_2_by"]
     sampler = opened(mined, MINED, negatives=2, columns=columns, state=state)
     expected = 0
@@ -244,7 +236,7 @@ def test_fallbacks_are_counted_over_saves(mined: dp.Corpus, tmp_path: Path) -> N
 
 
 @thorough
-def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Corpus) -> None:
+def test_later_records_join_with_negatives_that_are_mined_for_them(corpus):
     mine(corpus, 1)
     run = opened(corpus, MINED)
     before = tables(run, 4)
@@ -271,7 +263,7 @@ def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Co
     assert "bm25" in {row["negative_by"] for row in new}
 
 
-def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> None:
+def test_negatives_that_are_gone_or_others_are_refused(corpus):
     mine(corpus, 1)
     opened(corpus, MINED).save()
     folder = corpus.path.with_name("c.candidates")

@@ -3,15 +3,10 @@
 With what stands beside it: labels, prefixes, vectors, weights.
 """
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,15 +21,13 @@ import duckplets as dp
 from duckplets.testing import toy_records
 from duckplets.vectors.store import VectorStore
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 BACK = dp.TripletRecipe(
     "back", dp.role("context"), dp.role("anchor"), dp.role("anchor"), weight=0.5
 )
 TEXTS = dp.TextRecipe("each", dp.any_section(), per="chunk")
 BATCH = 8
-RUNS: dict[str, dict[str, Any]] = {
+RUNS = {
     "triplets": {"kind": "triplets", "recipes": [PAIR, BACK]},
     "pairs": {"kind": "pairs", "recipes": [PAIR], "negatives": 2},
     "texts": {"kind": "texts", "recipes": [TEXTS]},
@@ -51,7 +44,7 @@ SEEN = often(880, less=480)  # positions that are looked at
 LATER = [("a", 7), ("b", 11), ("c", 9), ("a", 20)]  # what each of the later versions adds
 
 
-def grown(path: Path) -> dp.Corpus:
+def grown(path):
     """A corpus of several versions, and runs that were opened at the first of them."""
     sizes = Counter({"a": 13, "b": 17, "d": 5})
     corpus = titled(path, dict(sizes))
@@ -69,33 +62,33 @@ NEWEST = FIRST + len(LATER)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     copied(tmp_path / "c.duckdb", grown)
     return tmp_path / "c.duckdb"
 
 
 @pytest.fixture
-def corpus(path: Path) -> Iterator[dp.Corpus]:
+def corpus(path):
     with dp.Corpus(path, read_only=True) as opened:
         yield opened
 
 
-def taken(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
+def taken(sampler, steps):
     return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
 
 
-def told(table: pa.Table) -> pa.Table:
+def told(table):
     """A table of what is served without the versions it is drawn from."""
     return table.drop_columns(["version"]) if "version" in table.column_names else table
 
 
-def check_parts(table: pa.Table, run: str, begins: dict[int, int]) -> None:
+def check_parts(table, run, begins):
     """From the step of a join on all is of its version, and streams begin a new epoch there."""
     slots = SLOTS.get(run, ("anchor", "positive"))
     every = 3 if run == "pairs" else 1  # of each draw one sample
     rows = table.to_pylist()
     versions = [row.get("version", FIRST) for row in rows]
-    parts: list[list[dict[str, Any]]] = [[] for _ in begins]
+    parts = [[] for _ in begins]
     for row, version in zip(rows, versions, strict=True):
         part = bisect_right([*begins], row["step"]) - 1
         assert version == [*begins.values()][part]
@@ -119,7 +112,7 @@ def check_parts(table: pa.Table, run: str, begins: dict[int, int]) -> None:
 
 @pytest.mark.parametrize("run", some(RUNS, less=2))
 @pytest.mark.parametrize("seed", range(often(5, less=1)))
-def test_versions_join_a_run_wherever_it_stands(corpus: dp.Corpus, run: str, seed: int) -> None:
+def test_versions_join_a_run_wherever_it_stands(corpus, run, seed):
     """What was served stays, and what follows is the same however it is come to."""
     draw = random.Random(f"{run} {seed}")
     with corpus.resume(run) as pinned:
@@ -159,7 +152,7 @@ def test_versions_join_a_run_wherever_it_stands(corpus: dp.Corpus, run: str, see
         check_nominal_epochs(again, [*begins])
 
 
-def check_nominal_epochs(sampler: dp.Sampler, begins: list[int]) -> None:
+def check_nominal_epochs(sampler, begins):
     """They go on from the step of a join, with its own length."""
     batch, last = sampler.settings.global_batch, -1
     for step in range(60):
@@ -174,7 +167,7 @@ def check_nominal_epochs(sampler: dp.Sampler, begins: list[int]) -> None:
 
 @thorough
 @pytest.mark.parametrize("run", RUNS)
-def test_ranks_let_the_same_join_and_may_change_in_number(corpus: dp.Corpus, run: str) -> None:
+def test_ranks_let_the_same_join_and_may_change_in_number(corpus, run):
     with corpus.resume(run) as sampler:
         taken(sampler, 5)
         sampler.save()
@@ -192,7 +185,7 @@ def test_ranks_let_the_same_join_and_may_change_in_number(corpus: dp.Corpus, run
         assert taken(alone, 8) == rows[12 * batch :]
 
 
-def test_anchors_that_a_join_cuts_off_are_counted_at_once_and_in_the_forecast(path: Path) -> None:
+def test_anchors_that_a_join_cuts_off_are_counted_at_once_and_in_the_forecast(path):
     with dp.resume(path, "triplets") as sampler:
         anchors = {
             (row["source"], row["recipe"]): row["anchors"]
@@ -209,7 +202,7 @@ def test_anchors_that_a_join_cuts_off_are_counted_at_once_and_in_the_forecast(pa
         assert any(said in warning for warning in sampler.forecast().warnings)
 
 
-def test_a_source_that_came_since_takes_the_recipes_that_are_given(path: Path) -> None:
+def test_a_source_that_came_since_takes_the_recipes_that_are_given(path):
     with dp.resume(path, "triplets", version="newest", recipes=[PAIR, BACK]) as sampler:
         assert any("'c' 0." in note and "(pair, back)" in note for note in sampler.notes)
         mixed = sampler.served(0, 300)
@@ -222,7 +215,7 @@ def test_a_source_that_came_since_takes_the_recipes_that_are_given(path: Path) -
         assert seen <= {0, 1, 2, 3}
 
 
-def test_versions_that_a_run_cannot_take(path: Path) -> None:
+def test_versions_that_a_run_cannot_take(path):
     with dp.resume(path, "triplets", version="newest") as sampler:
         taken(sampler, 5)
         sampler.save()
@@ -246,7 +239,7 @@ def test_versions_that_a_run_cannot_take(path: Path) -> None:
 
 
 @thorough
-def test_records_that_were_removed_come_no_more(path: Path) -> None:
+def test_records_that_were_removed_come_no_more(path):
     with dp.resume(path, "triplets") as sampler:
         sampler.move(3 * BATCH)
         sampler.save()
@@ -267,7 +260,7 @@ def test_records_that_were_removed_come_no_more(path: Path) -> None:
         assert taken(sampler, 40) == expected
 
 
-def test_the_command_line_lets_text_join(path: Path) -> None:
+def test_the_command_line_lets_text_join(path):
     sample = ("sample", path, "--run", "triplets", "--resume", "--steps", 3, "--save")
     ok(*sample)
     ok(*sample, "--version", "newest")
@@ -286,7 +279,7 @@ NEW = 6  # of the source that comes with it
 TRIPLE = ("anchor", "positive", "negative")
 
 
-def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
+def source(name, low, high, **more):
     rows = [
         {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": i % 2, "t": i}
         for i in range(low, high)
@@ -295,12 +288,12 @@ def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
     return dp.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
 
 
-def ingest(corpus: dp.Corpus, name: str, low: int, high: int, **more: Any) -> None:
+def ingest(corpus, name, low, high, **more):
     prefix = dp.Prefix(1, [[dp.Field("from", [name], 1)]])
     corpus.ingest(source(name, low, high, **more), name=name, prefix=prefix, progress=False)
 
 
-def first(path: Path) -> dp.Corpus:
+def first(path):
     """A corpus with prefixes, of one source with labels and one without."""
     corpus = dp.Corpus(path)
     corpus.split(1, 0, 0)
@@ -312,15 +305,15 @@ def first(path: Path) -> dp.Corpus:
 judged = copying(first)
 
 
-def grow(corpus: dp.Corpus) -> None:
+def grow(corpus):
     ingest(corpus, "judged", *LENGTHS, label="l")
     ingest(corpus, "plain", *LENGTHS)
     ingest(corpus, "new", 0, NEW)
 
 
-def test_judged_pairs_and_prefixes_of_both_versions(judged: dp.Corpus) -> None:
+def test_judged_pairs_and_prefixes_of_both_versions(judged):
     columns = ["anchor", "other", "label", "anchor_record_id", "other_record_id", "source"]
-    how: dict[str, Any] = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
+    how = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
     steps, more = 3, 30
     with judged.sampler("pairs", mixture={"judged": 1}, **how) as sampler:
         before = taken(sampler, steps)
@@ -345,7 +338,7 @@ def test_judged_pairs_and_prefixes_of_both_versions(judged: dp.Corpus) -> None:
             assert len({*found[start : start + size]}) == size
 
 
-def embed(corpus: dp.Corpus, name: str, lacking: str = "no such text") -> None:
+def embed(corpus, name, lacking="no such text"):
     """Give texts that have none their vector, but for those that hold some words."""
     store = VectorStore(corpus.path)
     of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
@@ -360,12 +353,12 @@ SET_OF = dict(some({"error": "all", "drop": "some", "null": "some"}.items(), les
 
 
 @thorough
-def test_vectors_of_both_versions(judged: dp.Corpus) -> None:
+def test_vectors_of_both_versions(judged):
     embed(judged, "all")
     embed(judged, "some", LACKING[0])  # 1, 10, 11, …
-    before: dict[str, list[Any]] = {}
+    before = {}
     for missing, name in SET_OF.items():
-        how: dict[str, Any] = {"columns": [*TRIPLE, *(f"{slot}_vector:{name}" for slot in TRIPLE)]}
+        how = {"columns": [*TRIPLE, *(f"{slot}_vector:{name}" for slot in TRIPLE)]}
         how |= {"vectors": missing, "batch_size": 20, "prefixes": False, "run": missing}
         with judged.sampler(mixture=dp.Mixture({"judged": 3}, omitted=1), **how) as sampler:
             before[missing] = taken(sampler, 2)
@@ -377,7 +370,7 @@ def test_vectors_of_both_versions(judged: dp.Corpus) -> None:
         assert any("their vectors are null" in note for note in sampler.notes)
     embed(judged, "all")
     embed(judged, "some", LACKING[1])
-    after: dict[str, list[Any]] = {}
+    after = {}
     for missing in SET_OF:
         with judged.resume(missing, version="newest") as sampler:
             assert sum("vectors" in note for note in sampler.notes) <= 1
@@ -400,11 +393,11 @@ def test_vectors_of_both_versions(judged: dp.Corpus) -> None:
 
 
 @thorough
-def test_a_recipe_that_finds_nothing_any_more_is_told(judged: dp.Corpus) -> None:
+def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
     names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
     text = dp.role("context")
     recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]
-    how: dict[str, Any] = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
+    how = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
     judged.sampler(recipes=recipes, empty="skip", **how).save()
     grow(judged)
     with judged.resume(version="newest") as sampler:

@@ -1,14 +1,9 @@
 """Mixtures in a run: weights that change repeat nothing, skip nothing, and are replayed."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import counts_of
@@ -18,12 +13,10 @@ from prebuilt import copying, reading
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ROWS = {"a": 37, "b": 50, "c": 8}
 TITLE = dp.TextRecipe("title", dp.role("anchor"))
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
-TEXTS: dict[str, Any] = {
+TEXTS = {
     "kind": "texts",
     "recipes": [TITLE],
     "batch_size": 8,
@@ -49,13 +42,13 @@ corpus = reading(titled, ROWS)
 own = copying(titled, ROWS)
 
 
-def taken(sampler: dp.Sampler, steps: int) -> list[dict[str, list[Any]]]:
+def taken(sampler, steps):
     return [batch.to_pydict() for batch in islice(sampler, steps)]
 
 
-def nothing_is_repeated_or_skipped(batches: Sequence[dict[str, list[Any]]]) -> Counter[str]:
+def nothing_is_repeated_or_skipped(batches):
     """Check that each source's rows come as whole permutations; return how many of each."""
-    ids: dict[str, list[str]] = defaultdict(list)
+    ids = defaultdict(list)
     for batch in batches:
         for source, record in zip(batch["source"], batch["text_record_id"], strict=True):
             ids[source].append(record)
@@ -68,7 +61,7 @@ def nothing_is_repeated_or_skipped(batches: Sequence[dict[str, list[Any]]]) -> C
 
 
 @pytest.mark.parametrize("name", some(MIXTURES, less=2))
-def test_a_change_in_mid_epoch_repeats_and_skips_nothing(corpus: dp.Corpus, name: str) -> None:
+def test_a_change_in_mid_epoch_repeats_and_skips_nothing(corpus, name):
     sampler = corpus.sampler(mixture=MIXTURES[name], **TEXTS)
     counts = nothing_is_repeated_or_skipped(taken(sampler, 60))
     assert counts.total() == 480
@@ -80,7 +73,7 @@ def test_a_change_in_mid_epoch_repeats_and_skips_nothing(corpus: dp.Corpus, name
 
 HOT = 100**0.25
 # The shares of a, b and c at some steps.
-SHARES: dict[str, dict[int, tuple[float, float, float]]] = {
+SHARES = {
     "phases": {
         4: (3 / 4, 1 / 4, 0),
         5: (0.1 / 1.3, 1 / 1.3, 0.2 / 1.3),
@@ -101,7 +94,7 @@ SHARES: dict[str, dict[int, tuple[float, float, float]]] = {
 }
 
 
-def test_every_step_is_drawn_by_its_weights(corpus: dp.Corpus) -> None:
+def test_every_step_is_drawn_by_its_weights(corpus):
     for name, mixture in MIXTURES.items():
         sampler = corpus.sampler(mixture=mixture, **TEXTS | {"batch_size": 400})
         for step, expected in SHARES[name].items():
@@ -110,7 +103,7 @@ def test_every_step_is_drawn_by_its_weights(corpus: dp.Corpus) -> None:
                 assert abs(found[source] / 400 - due) < (0.015 if due else 1e-9)
 
 
-def test_lr_scale_is_that_of_the_batch_taken_last(corpus: dp.Corpus) -> None:
+def test_lr_scale_is_that_of_the_batch_taken_last(corpus):
     sampler = corpus.sampler(mixture=MIXTURES["phases"], **TEXTS)
     scales = [1.0] * 5 + [0.5] * 16 + [0.25] * 4
     states = []
@@ -125,16 +118,14 @@ def test_lr_scale_is_that_of_the_batch_taken_last(corpus: dp.Corpus) -> None:
         assert sampler.lr_scale == scales[step]  # of the next one, before any is taken
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+def lines(caplog):
     found = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     caplog.clear()
     return [line.partition(", shares: ")[0] for line in found]
 
 
 @pytest.mark.parametrize("stop", some([6, 5, 0, 1, 4, 12], less=1))
-def test_a_transition_is_told_once_across_a_resume(
-    corpus: dp.Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture, stop: int
-) -> None:
+def test_a_transition_is_told_once_across_a_resume(corpus, tmp_path, caplog, stop):
     caplog.set_level(logging.INFO, "duckplets")
     told = "Phase transition at step 5: phase=1, lr_scale=0.5"
     state = tmp_path / "s.duckdb"
@@ -156,7 +147,7 @@ def test_a_transition_is_told_once_across_a_resume(
     assert lines(caplog) == []
 
 
-def test_set_weights_is_in_force_from_the_next_step(own: dp.Corpus) -> None:
+def test_set_weights_is_in_force_from_the_next_step(own):
     for prefetch in (2, 0)[: often(2, less=1)]:
         how = TEXTS | {"prefetch": prefetch, "batch_size": 40, "run": f"r{prefetch}"}
         sampler = own.sampler(mixture={"a": 1, "b": 1, "c": 0}, **how)
@@ -181,7 +172,7 @@ def test_set_weights_is_in_force_from_the_next_step(own: dp.Corpus) -> None:
         assert [sampler.batch_at(t).to_pydict() for t in range(13)] == [*before, *after, *last]
 
 
-def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus: dp.Corpus) -> None:
+def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus):
     """The first position of an epoch may lie in one."""
     sampler = corpus.sampler(**TEXTS)
     sampler.set_epoch(1)
@@ -195,12 +186,10 @@ def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus: dp
     assert set(sources[edge:]) == {"c"}
 
 
-def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
-    tmp_path: Path,
-) -> None:
+def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(tmp_path):
     with titled(tmp_path / "toy.duckdb", {"a": 300, "b": 300}) as corpus:
         mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(100, {"a": 3})])
-        arguments: dict[str, Any] = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
+        arguments = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
         sampler = corpus.sampler(mixture=mixture, **arguments)
         unchanged = taken(corpus.sampler(mixture=mixture, **arguments), 64)
         before = taken(sampler, 10)
@@ -220,11 +209,11 @@ def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
         ]
 
 
-TOLD: dict[int, dict[str, float]] = {3: {"a": 0.5}, 5: {"c": 4}, 9: {"b": 0}, 23: {"a": 0, "c": 1}}
+TOLD = {3: {"a": 0.5}, 5: {"c": 4}, 9: {"b": 0}, 23: {"a": 0, "c": 1}}
 
 
 @pytest.mark.parametrize("seed", range(often(2, less=1)))
-def test_a_run_cut_anywhere_replays_what_it_was_told(own: dp.Corpus, seed: int) -> None:
+def test_a_run_cut_anywhere_replays_what_it_was_told(own, seed):
     draw, expected = random.Random(seed), []
     unbroken = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
     for step in range(28):
@@ -254,7 +243,7 @@ def test_a_run_cut_anywhere_replays_what_it_was_told(own: dp.Corpus, seed: int) 
     assert [sampler.batch_at(t).to_pydict() for t in range(28)] == expected
 
 
-def test_going_back_and_telling_otherwise_is_another_run(own: dp.Corpus) -> None:
+def test_going_back_and_telling_otherwise_is_another_run(own):
     sampler = own.sampler(**TEXTS)
     start = sampler.state_dict()
     sampler.save()

@@ -1,14 +1,10 @@
 """Blocks ahead: how many, in which thread, what becomes of errors, and what is left behind."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some
@@ -16,29 +12,27 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 LAST = often(59, less=35)  # step
 
 
-def until(true: Callable[[], bool]) -> None:
+def until(true):
     deadline = time.monotonic() + 5
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
-def threads() -> list[str]:
+def threads():
     return [thread.name for thread in threading.enumerate() if "prefetch" in thread.name]
 
 
-def open_files() -> set[str]:
+def open_files():
     folder = Path("/proc/self/fd")
     links = (folder / name for name in os.listdir(folder))
     return {os.readlink(link) for link in links if link.is_symlink() and link.exists()}
 
 
-LEAVINGS: dict[str, Callable[[dp.Corpus], Any]] = {
+LEAVINGS = {
     "closed": lambda corpus: _taken(corpus).close(),
     "broken out of": lambda corpus: next((None for _ in corpus.sampler()), None),
     "dropped": lambda corpus: [_taken(corpus)].clear(),
@@ -47,14 +41,14 @@ LEAVINGS: dict[str, Callable[[dp.Corpus], Any]] = {
 }
 
 
-def _taken(corpus: dp.Corpus) -> dp.Sampler:
+def _taken(corpus):
     sampler = corpus.sampler(batch_size=4)
     next(sampler)
     return sampler
 
 
-def _interrupted(corpus: dp.Corpus) -> None:
-    def loop() -> None:
+def _interrupted(corpus):
+    def loop():
         for _ in corpus.sampler():
             raise KeyboardInterrupt
 
@@ -63,7 +57,7 @@ def _interrupted(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
+def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path):
     toy_corpus(tmp_path / "c.duckdb", 60).close()
     before = sorted(path.name for path in tmp_path.iterdir())
     for leaving in LEAVINGS.values():
@@ -76,7 +70,7 @@ def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefetch", some([4, 0, 1], less=1))
-def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path: Path, prefetch: int) -> None:
+def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path, prefetch):
     with toy_corpus(tmp_path / "c.duckdb", 80) as corpus:
         whole = corpus.sampler(batch_size=8)
         expected = [next(whole).table for _ in range(LAST + 1)]
@@ -92,8 +86,8 @@ def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path: Path, prefet
             sampler.save()
 
 
-def test_waits_for_blocks_are_in_the_metrics(tmp_path: Path) -> None:
-    def figures(sampler: dp.Sampler) -> tuple[float, ...]:
+def test_waits_for_blocks_are_in_the_metrics(tmp_path):
+    def figures(sampler):
         names = ("blocks_ready", "waits", "seconds_waited")
         return tuple(sampler.metrics()[f"prefetch/{name}"] for name in names)
 

@@ -1,13 +1,8 @@
 """Ranks: the batches of all of them together are the same for every number of ranks."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,8 +13,6 @@ from prebuilt import reading
 
 import duckplets as dp
 from duckplets.samples.plan import PartPlanner
-
-pytestmark = pytest.mark.usefixtures("pools_once")
 
 TOTAL = 24
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
@@ -33,12 +26,12 @@ PHASED = dp.Mixture(
 corpus = reading(titled, {"a": 141, "b": 166})
 
 
-def opened(corpus: dp.Corpus, world_size: int, *, total: int = TOTAL, **more: Any) -> list[Any]:
+def opened(corpus, world_size, *, total=TOTAL, **more):
     arguments = {"prefetch": 0, "world_size": world_size, "batch_size": total // world_size} | more
     return [corpus.sampler(**arguments, rank=rank) for rank in range(world_size)]
 
 
-def laid_end_to_end(batches: Sequence[dp.Batch]) -> pa.Table:
+def laid_end_to_end(batches):
     """The batch of all ranks."""
     assert len({batch.step for batch in batches}) == 1
     starts = [batch.position for batch in batches]
@@ -47,9 +40,7 @@ def laid_end_to_end(batches: Sequence[dp.Batch]) -> pa.Table:
 
 
 @pytest.mark.parametrize("world_size", some([16, 5, 7, 9, 48], less=1))
-def test_numbers_of_ranks_that_do_not_divide_are_refused(
-    corpus: dp.Corpus, tmp_path: Path, world_size: int
-) -> None:
+def test_numbers_of_ranks_that_do_not_divide_are_refused(corpus, tmp_path, world_size):
     state = tmp_path / "state.duckdb"
     sizes = "1, 2, 3, 4, 6, 8, 12, 24"
     sampler = corpus.sampler(recipes=[PAIR], batch_size=TOTAL, state=state)
@@ -88,10 +79,10 @@ def test_numbers_of_ranks_that_do_not_divide_are_refused(
         less=2,
     ),
 )
-def test_remainders(tmp_path: Path, rows: int, world_size: int, size: int, epochs: int) -> None:
+def test_remainders(tmp_path, rows, world_size, size, epochs):
     counts = {"a": rows} | ({"b": 3} if rows % 3 else {})
     with titled(tmp_path / "toy.duckdb", counts) as corpus:
-        arguments: dict[str, Any] = {
+        arguments = {
             "kind": "texts",
             "recipes": [dp.TextRecipe("title", dp.role("anchor"))],
             "mixture": counts,
@@ -123,12 +114,10 @@ def test_remainders(tmp_path: Path, rows: int, world_size: int, size: int, epoch
             assert marks == [False] * min(total, len(marks)) + [True] * max(0, len(ids) - total)
 
 
-def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_path):
     """Its last batch was short: the next one begins where that ended."""
     state = tmp_path / "state.duckdb"
-    how: dict[str, Any] = {"recipes": [PAIR], "swap": False, "columns": ["anchor_record_id"]}
+    how = {"recipes": [PAIR], "swap": False, "columns": ["anchor_record_id"]}
     ranks = opened(corpus, 2, epochs=1, state=state, mixture={"a": 1}, **how)
     ids = [i for rank in ranks for batch in rank for i in batch["anchor_record_id"]]
     assert {rank.position for rank in ranks} == {141}
@@ -140,18 +129,16 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
 
 
 @pytest.mark.parametrize("more", some([{"kind": "pairs", "negatives": 4}, {}], less=1))
-def test_a_rank_plans_its_own_positions_only(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
-) -> None:
-    planned: list[int] = []
+def test_a_rank_plans_its_own_positions_only(corpus, monkeypatch, more):
+    planned = []
     draws = PartPlanner._draws
 
-    def recorded(self: PartPlanner, numbers: Any, *more: Any) -> Any:
+    def recorded(self, numbers, *more):
         planned.append(len(numbers))
         return draws(self, numbers, *more)
 
     monkeypatch.setattr(PartPlanner, "_draws", recorded)
-    how: dict[str, Any] = {"recipes": [PAIR], "mixture": PHASED, **more}
+    how = {"recipes": [PAIR], "mixture": PHASED, **more}
     (rank,) = opened(corpus, 12, **how)[5:6]
     planned.clear()
     for _ in range(20):
@@ -168,7 +155,7 @@ def test_a_rank_plans_its_own_positions_only(
     assert planned == []
 
 
-def test_ranks_stay_one_run_wherever_they_go(corpus: dp.Corpus) -> None:
+def test_ranks_stay_one_run_wherever_they_go(corpus):
     draw = random.Random(5)
     (alone,), ranks = (opened(corpus, size, recipes=[PAIR], swap=True) for size in (1, 3))
     for _ in range(90):

@@ -1,24 +1,17 @@
 """Runs: purity, bounds, resume, state files, pinning, arguments."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import odd_corpus
-from effort import often, some, thorough
+from effort import often, some
 from prebuilt import copying, kept, reading, toy_corpus
 
 import duckplets as dp
 from duckplets import testing
 from duckplets.testing import toy_records
-
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 
 corpus = reading(toy_corpus, 150, sources=("a", "b"))
 own = copying(toy_corpus, 60)
@@ -29,14 +22,13 @@ own = copying(toy_corpus, 60)
     some([{}, {"batch_size": 13, "no_duplicates": True}, {"epochs": 2}], less=1),
     ids=str,
 )
-def test_any_step_that_was_passed_can_be_saved(
-    corpus: dp.Corpus, configuration: dict[str, Any], tmp_path: Path
-) -> None:
+def test_any_step_that_was_passed_can_be_saved(corpus, configuration, tmp_path):
     passed = corpus.sampler(**configuration)
     states = [passed.state_dict()]
     states += [passed.state_dict() for _ in itertools.islice(passed, often(60, less=9))]
     for step, expected in enumerate(states):
-        assert passed.state_dict(step=step) == expected
+        assert passed.state_dict(step=step) == json.loads(json.dumps(expected))
+        assert len(json.dumps(expected)) < 600
     with pytest.raises(dp.SamplerError, match=f"step={len(states)}"):
         passed.save(step=len(states))
     middle, path = len(states) // 2, tmp_path / "middle.state.duckdb"
@@ -45,7 +37,7 @@ def test_any_step_that_was_passed_can_be_saved(
         assert resumed.state_dict() == states[middle]
 
 
-def test_the_order_does_not_depend_on_threads(tmp_path: Path) -> None:
+def test_the_order_does_not_depend_on_threads(tmp_path):
     odd_corpus(tmp_path / "c.duckdb", often(300, less=60), 1, sources=2).close()
     found = []
     for threads in some((1, 2, 8), less=2):
@@ -54,7 +46,7 @@ def test_the_order_does_not_depend_on_threads(tmp_path: Path) -> None:
     assert all(drawn == found[0] for drawn in found)
 
 
-def test_a_run_keeps_to_its_version(own: dp.Corpus) -> None:
+def test_a_run_keeps_to_its_version(own):
     sampler = own.sampler(batch_size=16)
     expected = [b.table for b in itertools.islice(own.sampler(batch_size=16), 20)]
     next(sampler)
@@ -77,7 +69,7 @@ def test_a_run_keeps_to_its_version(own: dp.Corpus) -> None:
             assert batch.table.equals(expected[batch.step])
 
 
-def test_steps_bound_a_run_and_set_epoch_goes_to_the_first_position(corpus: dp.Corpus) -> None:
+def test_steps_bound_a_run_and_set_epoch_goes_to_the_first_position(corpus):
     sampler = corpus.sampler(steps=5, batch_size=10)
     assert len(sampler) == len(list(sampler)) == 5
     assert list(corpus.sampler(steps=0)) == []
@@ -104,20 +96,10 @@ def test_steps_bound_a_run_and_set_epoch_goes_to_the_first_position(corpus: dp.C
             bounded.served(start, stop)
     for steps in (-1, 1.5, True):
         with pytest.raises(dp.SamplerError, match="steps="):
-            bounded.plan(steps)  # type: ignore[arg-type]
+            bounded.plan(steps)
 
 
-def test_state_dict_is_small_and_plain(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler()
-    next(sampler)
-    text = json.dumps(sampler.state_dict())
-    assert len(text) < 600
-    other = corpus.sampler()
-    other.load_state_dict(json.loads(text))
-    assert next(other).table.equals(next(sampler).table)
-
-
-def test_a_mismatch_names_every_field(corpus: dp.Corpus) -> None:
+def test_a_mismatch_names_every_field(corpus):
     state = corpus.sampler(seed=1, batch_size=8).state_dict()
     with pytest.raises(dp.StateMismatchError, match=r"seed \(saved: 1, now: 2\).*batch_size"):
         corpus.sampler(seed=2, batch_size=16).load_state_dict(state)
@@ -128,7 +110,7 @@ def test_a_mismatch_names_every_field(corpus: dp.Corpus) -> None:
         corpus.sampler().load_state_dict({"step": 3})
 
 
-def test_saves_tags_and_paths(own: dp.Corpus, tmp_path: Path) -> None:
+def test_saves_tags_and_paths(own, tmp_path):
     sampler = own.sampler(batch_size=4)
     next(sampler)
     assert sampler.save() == tmp_path / "c.state.duckdb"
@@ -171,12 +153,12 @@ def test_saves_tags_and_paths(own: dp.Corpus, tmp_path: Path) -> None:
 
 
 def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_saved(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    tmp_path, caplog
+):
     path, state = tmp_path / "c.duckdb", tmp_path / "elsewhere.state.duckdb"
     with toy_corpus(path, 30) as corpus:
 
-        def saved(sampler: dp.Sampler, step: int, tag: str | None = None) -> list[str]:
+        def saved(sampler, step, tag=None):
             sampler.move(4 * step)
             caplog.clear()
             sampler.save(tag)
@@ -212,7 +194,7 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         assert note.startswith(f"this run cannot be saved in {corpus.state_path()}: ")
 
 
-def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_on_another_corpus(tmp_path):
     with toy_corpus(tmp_path / "one.duckdb", 60) as corpus:
         saved = corpus.sampler().save()
     for records, seed in [(61, 0), (60, 1)]:
@@ -238,15 +220,11 @@ def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:
             assert len(list(sampler)) == 1
 
 
-WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+WRONG = [
     ({"kind": "triplet"}, dp.SamplerError, "did you mean 'triplets'"),
     ({"split": "dev"}, dp.SplitError, "train, validation, test"),
     ({"batch_size": 0}, dp.SamplerError, "batch_size=0"),
-    ({"batch_size": 2.5}, dp.SamplerError, "integer"),
-    ({"batch_size": True}, dp.SamplerError, "integer"),
     ({"seed": "x"}, dp.SamplerError, "seed='x'"),
-    ({"steps": -1}, dp.SamplerError, "steps=-1"),
-    ({"epochs": 1.5}, dp.SamplerError, "epochs"),
     ({"negatives": 0}, dp.SamplerError, "negatives=0"),
     ({"prefetch": -1}, dp.SamplerError, "prefetch"),
     ({"remainder": "wrap"}, dp.SamplerError, "'keep', 'drop' or 'pad'"),
@@ -259,7 +237,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-def test_wrong_arguments(corpus: dp.Corpus) -> None:
+def test_wrong_arguments(corpus):
     for arguments, error, message in WRONG:
         with pytest.raises(error, match=message) as caught:
             corpus.sampler(**arguments)
@@ -267,7 +245,7 @@ def test_wrong_arguments(corpus: dp.Corpus) -> None:
         assert isinstance(caught.value, dp.DuckpletsError)
 
 
-def test_an_empty_pool_says_why(tmp_path: Path) -> None:
+def test_an_empty_pool_says_why(tmp_path):
     records = [{"t": f"t{i}", "b": "same"} for i in range(20)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.SplitError, match="duckplets split"):
@@ -284,7 +262,7 @@ def test_an_empty_pool_says_why(tmp_path: Path) -> None:
             corpus.sampler(split="test")
 
 
-def test_columns_are_what_was_asked_for(corpus: dp.Corpus) -> None:
+def test_columns_are_what_was_asked_for(corpus):
     batch = next(corpus.sampler(batch_size=3, columns=["negative", "anchor_meta", "source"]))
     assert batch.keys() == ["negative", "anchor_meta", "source"]
     assert dict(batch.to_pylist()[0]["anchor_meta"]).keys() == {"topic"}
@@ -300,24 +278,12 @@ def test_columns_are_what_was_asked_for(corpus: dp.Corpus) -> None:
         default["anchr"]
 
 
-def test_many_samplers_share_a_corpus(corpus: dp.Corpus) -> None:
-    one, two, third = (corpus.sampler(batch_size=8, seed=seed) for seed in (1, 1, 2))
-    test = corpus.sampler(split="test", batch_size=4)
-    for _ in range(5):
-        batch = next(one)
-        assert batch.table.equals(next(two).table)
-        assert not batch.table.equals(next(third).table)
-        assert not set(batch["anchor"]) & set(next(test)["anchor"])
-
-
 @pytest.mark.parametrize(
     "configuration",
     some([{"epochs": 1}, {}, {"rank": 1, "world_size": 3, "steps": 13}], less=2),
     ids=str,
 )
-def test_peeking_shows_what_comes_and_moves_nothing(
-    corpus: dp.Corpus, configuration: dict[str, Any]
-) -> None:
+def test_peeking_shows_what_comes_and_moves_nothing(corpus, configuration):
     sampler = corpus.sampler(batch_size=16, **configuration)
     for _ in range(3):
         next(sampler)
@@ -333,7 +299,7 @@ def test_peeking_shows_what_comes_and_moves_nothing(
     assert len(shown) == 40 or next(sampler, None) is None
 
 
-def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
+def test_too_little_memory_says_what_to_do(tmp_path):
     toy_corpus(tmp_path / "toy.duckdb", 60).close()
     query = "SELECT list(repeat('x', 1000) || i) FROM range(100_000) AS numbers(i)"
     with (
@@ -341,21 +307,3 @@ def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
         pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
     ):
         corpus.sql(query)
-
-
-@thorough
-def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 60) as corpus:
-        corpus.sampler(batch_size=16).save()
-    with dp.resume(path, batch_size=8, allow_drift=("batch_size",)) as sampler:
-        next(sampler)
-        sampler.save()
-        sampler.save(tag="drifted")
-    with dp.resume(path) as sampler:
-        assert (sampler.settings.batch_size, sampler.position) == (8, 8)
-    with dp.resume(path, batch_size=4, allow_drift=("batch_size",)) as sampler:
-        # The checkpoint is of the other order, and must not be taken for one of this.
-        with pytest.raises(dp.StateMismatchError, match=r"another run.*path="):
-            sampler.save()
-        sampler.save(path=tmp_path / "other.duckdb")

@@ -1,12 +1,7 @@
 """Batches whose samples share a source, a recipe, a length, a value or a stored key."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +20,7 @@ ANCHORS = """
 """
 
 
-def topic(number: int) -> str | None:
+def topic(number):
     """Return the topic of a record: one has half of them, others fill no batch, or it is none."""
     if number % 11 == 0:
         return None
@@ -33,7 +28,7 @@ def topic(number: int) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def corpus(tmp_path_factory):
     with dp.Corpus(tmp_path_factory.mktemp("keys") / "c.duckdb") as corpus:
         for name, count in RECORDS.items():
             rows = [
@@ -58,7 +53,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         yield corpus
 
 
-def labels_of(table: pa.Table, by: str, lengths: dict[str, int]) -> list[tuple[Any, ...]]:
+def labels_of(table, by, lengths):
     """Return what each sample is kept to a batch by."""
     found = []
     for source, recipe, record in zip(
@@ -74,7 +69,7 @@ RULES = [
     *(("source", 1), ("recipe", 1), ("length", 1), ("meta['topic']", 1), ("meta['topic']", 2)),
     *(("record_id", 1), ("text_hash", 4)),
 ]
-RUNS: list[dict[str, Any]] = [
+RUNS = [
     {},
     {"no_duplicates": True},
     {"mixture": {"a": 0.25, "b": 0.75}, "no_duplicates": "negatives"},
@@ -87,9 +82,7 @@ RUNS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("rule", "given"), some(product(RULES, RUNS), less=8), ids=lambda of: str(of)[:40]
 )
-def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(
-    corpus: dp.Corpus, rule: tuple[str, int], given: dict[str, Any]
-) -> None:
+def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, rule, given):
     by, several = rule
     recipes = [
         dp.TripletRecipe(name, anchor, positive, dp.role("context"), weight=weight)
@@ -152,7 +145,7 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(
     assert_resumes_everywhere(sampler, 5)
 
 
-def _buckets(corpus: dp.Corpus) -> dict[str, int]:
+def _buckets(corpus):
     """Return the sixteenth that each record is of, by the tokens of its source's records."""
     rows = corpus.sql(
         "SELECT record_id, record_key, sum(token_count)::BIGINT AS tokens FROM sections "
@@ -182,14 +175,14 @@ def _buckets(corpus: dp.Corpus) -> dict[str, int]:
         ({"batch_by": "length", "no_duplicates": "group", "batch_size": 96}, "at most"),
     ],
 )
-def test_wrong_keys_are_refused(corpus: dp.Corpus, given: dict[str, Any], message: str) -> None:
+def test_wrong_keys_are_refused(corpus, given, message):
     with pytest.raises(DuckpletsError, match=message):
         corpus.sampler(**{"batch_size": SIZE, **given})
 
 
-def test_tables_of_keys_are_checked_stored_and_pinned(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_tables_of_keys_are_checked_stored_and_pinned(corpus, tmp_path):
     ids = ["a/1", "a/2", "b/1", "z/9"]
-    wrong: list[tuple[Any, str]] = [
+    wrong = [
         ({"record_id": ids}, "it needs 'key'"),
         ({"record_id": [*ids[:3], "a/1"], "key": [1, 2, 3, 4]}, "'a/1' comes twice"),
         ({"record_id": [None], "key": [1]}, "record_id is null in row 0"),
@@ -222,10 +215,8 @@ def test_tables_of_keys_are_checked_stored_and_pinned(corpus: dp.Corpus, tmp_pat
         corpus.resume(state=state)
 
 
-def test_a_saved_run_keeps_its_keys_when_others_get_their_name_or_a_version_joins(
-    tmp_path: Path,
-) -> None:
-    def source(first: int, stop: int) -> dp.MemorySource:
+def test_a_saved_run_keeps_its_keys_when_others_get_their_name_or_a_version_joins(tmp_path):
+    def source(first, stop):
         rows = [
             {"id": str(n), "q": f"asks {n}", "a": f"answers {n}", "topic": f"t{n % 3}"}
             for n in range(first, stop)

@@ -1,37 +1,21 @@
 """Mined negatives as they are drawn: legal, each in its turn, told by method, score and rank."""
 
-from __future__ import annotations
-
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from corpora import negative_slots, samples
 from effort import often, some
-from mined_corpora import (
-    CASES,
-    Piece,
-    Rows,
-    Rules,
-    guarded_corpus,
-    pieces_of,
-    rules_of,
-    some_candidates,
-    write_mining,
-)
+from mined_corpora import CASES, guarded_corpus, pieces_of, rules_of, some_candidates, write_mining
 
 import duckplets as dp
-
-pytestmark = pytest.mark.usefixtures("pools_once")
 
 ONE = {"s0": 1}  # draw from source s0 alone
 
 
 @pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, dp.Corpus]]:
+def corpora(tmp_path_factory):
     folder = tmp_path_factory.mktemp("candidates")
     corpora = {n: guarded_corpus(folder / f"{n}.duckdb", n, n) for n in (24, 60)}
     yield corpora
@@ -39,13 +23,13 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, dp.C
         corpus.close()
 
 
-def recipe_of(name: str, by: Any = "bm25", **more: Any) -> dp.TripletRecipe:
+def recipe_of(name, by="bm25", **more):
     """One of ``CASES``, under a name of its own for each way to draw."""
     called = f"{name} {zlib.crc32(repr((by, more)).encode())}"
     return dp.TripletRecipe(called, **CASES[name]["recipe"], by=by, **more)
 
 
-def columns_of(negatives: int) -> list[str]:
+def columns_of(negatives):
     slots = negative_slots(negatives)
     columns = ["anchor", "anchor_record_id", "anchor_section", "positive", "negative_by", "source"]
     for slot in slots:
@@ -54,13 +38,11 @@ def columns_of(negatives: int) -> list[str]:
     return list(dict.fromkeys(columns))
 
 
-def plain_rules(corpus: dp.Corpus, name: str) -> Rules:
+def plain_rules(corpus, name):
     return rules_of(corpus, CASES[name], "s0", "train")
 
 
-def sampled(
-    corpus: dp.Corpus, recipe: dp.TripletRecipe, rows: Rows, negatives: int = 1, **more: Any
-) -> dp.Sampler:
+def sampled(corpus, recipe, rows, negatives=1, **more):
     """Open a run of source s0, for which these candidates were mined."""
     write_mining(corpus, recipe, rows)
     arguments = {"mixture": ONE, "swap": False, "columns": columns_of(negatives)} | more
@@ -71,16 +53,14 @@ def sampled(
     ("name", "size", "negatives"),
     some([(name, *size) for name in CASES for size in ((24, 1), (60, 4))], less=2),
 )
-def test_negatives_are_legal_whatever_was_mined(
-    corpora: dict[int, dp.Corpus], name: str, size: int, negatives: int
-) -> None:
+def test_negatives_are_legal_whatever_was_mined(corpora, name, size, negatives):
     corpus = corpora[size]
     rules, pieces = plain_rules(corpus, name), pieces_of(corpus)
-    windows: dict[tuple[str, int, str], list[Piece]] = defaultdict(list)
+    windows = defaultdict(list)
     for p in pieces:
         windows[p.record_id, p.position, p.text].append(p)
 
-    def windows_of(row: dict[str, Any], slot: str) -> list[Piece]:
+    def windows_of(row, slot):
         return windows[row[f"{slot}_record_id"], row[f"{slot}_section"], row[slot]]
 
     slots = negative_slots(negatives)
@@ -112,25 +92,23 @@ def test_negatives_are_legal_whatever_was_mined(
         assert 0 < metrics["data/s0/fallbacks"] < metrics["data/s0/samples"] * negatives
 
 
-def visits_to_sections(
-    rows: Iterable[dict[str, Any]], negatives: int
-) -> dict[tuple[str, int], list[list[int | None]]]:
+def visits_to_sections(rows, negatives):
     """The ranks that came at every visit to an anchor's section."""
-    visits: dict[tuple[str, int], list[list[int | None]]] = defaultdict(list)
+    visits = defaultdict(list)
     for row in rows:
         ranks = [row[f"{slot}_rank"] for slot in negative_slots(negatives)]
         visits[row["anchor_record_id"], row["anchor_section"]].append(ranks)
     return visits
 
 
-def legal_rows(rules: Rules, seed: int, most: int = 9) -> Rows:
+def legal_rows(rules, seed, most=9):
     """Candidates of different texts that are legal in every window: none gives way."""
     texts = defaultdict(set)
     for p in rules.pieces:
         texts[p.section].add(p.text)
-    rows: Rows = {}
+    rows = {}
     for section, candidates in some_candidates(rules, seed, most=most).items():
-        seen: set[str] = set()
+        seen = set()
         kept = []
         for n, score in candidates:
             if not seen & texts[n]:
@@ -142,9 +120,7 @@ def legal_rows(rules: Rules, seed: int, most: int = 9) -> Rows:
 
 @pytest.mark.parametrize("name", some(["plain", "any", "topic"], less=1))
 @pytest.mark.parametrize(("negatives", "rotation"), some([(2, 99), (1, 99), (3, 4)], less=2))
-def test_rotation_uses_every_candidate_in_its_turn(
-    corpora: dict[int, dp.Corpus], name: str, negatives: int, rotation: int
-) -> None:
+def test_rotation_uses_every_candidate_in_its_turn(corpora, name, negatives, rotation):
     corpus = corpora[60]
     rules = plain_rules(corpus, name)
     recipe = recipe_of(name, dp.bm25(range_max=rotation), weight=negatives)
@@ -170,9 +146,7 @@ def test_rotation_uses_every_candidate_in_its_turn(
     assert len(starts) > 2, "every section begins with the same one"
 
 
-def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(
-    corpora: dict[int, dp.Corpus],
-) -> None:
+def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(corpora):
     corpus = corpora[60]
     rules = plain_rules(corpus, "plain")
     recipe = recipe_of("plain", dp.bm25(weight="score", range_max=5))
@@ -183,7 +157,7 @@ def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(
     sampler = sampled(corpus, recipe, rows, 3)
     places = {(p.record_id, p.position): p.section for p in rules.pieces}
     visits = visits_to_sections(samples(sampler, 100 * sampler.epoch_length), 3)
-    firsts: dict[int, list[int | None]] = defaultdict(list)
+    firsts = defaultdict(list)
     for place, ranks in visits.items():
         every = len(rows.get(places[place], ()))
         count = min(every, 5)
@@ -201,14 +175,14 @@ def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(
             assert abs(share - weight / sum(weights)) < 0.06, (every, rank)
 
 
-def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]) -> None:
+def test_several_scorers_are_drawn_by_exact_shares(corpora):
     corpus = corpora[60]
     rules = plain_rules(corpus, "plain")
     recipe = dp.TripletRecipe("several", **CASES["plain"]["recipe"])
     for seed, scorer in enumerate(["bm25", "dense"]):
         rows = {a: of for a, of in legal_rows(rules, seed).items() if of}
         write_mining(corpus, recipe, rows, scorer=scorer)
-    how: dict[str, Any] = {"recipes": [recipe], "mixture": ONE, "columns": columns_of(1)}
+    how = {"recipes": [recipe], "mixture": ONE, "columns": columns_of(1)}
     shares = {"bm25": 0.5, "dense": 0.25, "random": 0.25}
     sampler = corpus.sampler(by=shares, **how, batch_size=50)
     found = list(samples(sampler, 400))
@@ -228,9 +202,7 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]
     assert {row["negative_by"] for row in newest} <= {"dense", "dense_fallback"}
 
 
-def test_anchors_without_candidates_draw_at_random_and_say_so(
-    corpora: dict[int, dp.Corpus],
-) -> None:
+def test_anchors_without_candidates_draw_at_random_and_say_so(corpora):
     found = list(
         samples(sampled(corpora[24], recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
     )

@@ -1,11 +1,7 @@
 """Pairs that were judged: each comes as it stands, once an epoch; none is a wrong positive."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,7 +19,7 @@ COLUMNS = [
 
 
 @prebuilt
-def judged(path: Path, /, **sizes: int) -> dp.Corpus:
+def judged(path, /, **sizes):
     """A source for each size: ``binary`` and ``graded`` ones have labels, others none."""
     corpus = dp.Corpus(path)
     corpus.split(1, 0, 0)
@@ -32,18 +28,18 @@ def judged(path: Path, /, **sizes: int) -> dp.Corpus:
             {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": label(name, i)}
             for i in range(size)
         ]
-        mapping: dict[str, Any] = {} if name.startswith("plain") else {"label": "l"}
+        mapping = {} if name.startswith("plain") else {"label": "l"}
         source = dp.MemorySource(rows, anchor="a", positive="p", id="id", **mapping)
         corpus.ingest(source, name=name, progress=False)
     return corpus
 
 
-def label(source: str, number: int) -> float:
+def label(source, number):
     """Return how a pair was judged."""
     return number % 2 if source.startswith("binary") else number / 4
 
 
-def check(row: dict[str, Any]) -> bool:
+def check(row):
     """Check the label of a pair; returns whether it is one that was judged."""
     source, number = row["anchor_record_id"].split("/")
     is_own = row["anchor_record_id"] == row["other_record_id"]
@@ -65,7 +61,7 @@ SAME = dp.TripletRecipe("same", ANCHOR, ANCHOR, ANCHOR, allow_same_anchor_positi
 NEAR = dp.TripletRecipe("near", ANCHOR, dp.near_date(3), ANCHOR)
 WINDOWS = dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT)
 # Which sources weigh anything, what is asked for, and which pairs these are; or what is refused.
-CASES: dict[str, tuple[set[str], dict[str, Any], str]] = {
+CASES = {
     "labels": ({"binary", "graded"}, {}, "labelled"),
     "several": ({"plain"}, {"negatives": 3}, "drawn"),
     "drawn": ({"binary", "plain"}, {"pairs": "drawn"}, "drawn"),
@@ -85,7 +81,7 @@ CASES: dict[str, tuple[set[str], dict[str, Any], str]] = {
 mixed = reading(judged, **SIZES)  # with labels of 0 and 1, with grades, and with none
 
 
-def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed: dp.Corpus) -> None:
+def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed):
     for name, (sources, given, expected) in CASES.items():
         mixture = {source: float(source in sources) for source in SIZES}
         run = {"kind": "pairs", "batch_size": 6, "mixture": mixture, "run": name, **given}
@@ -106,9 +102,7 @@ def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed: dp.Corp
 
 
 @pytest.mark.parametrize("seed", range(often(40, less=2)))
-def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(
-    tmp_path: Path, seed: int
-) -> None:
+def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(tmp_path, seed):
     draw = random.Random(seed)
     kind = draw.choice(["binary", "graded"])
     size, batch = draw.choice([1, 2, 3, 7, 33, 64]), draw.choice([1, 3, 8])
@@ -131,8 +125,8 @@ def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(
         assert table["visits"].to_pylist() == [3.0]
 
 
-def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> None:
-    how: dict[str, Any] = {"columns": COLUMNS, "mixture": "equal", "pairs": "labelled"}
+def test_grades_make_all_labels_floats_and_the_run_says_so(mixed):
+    how = {"columns": COLUMNS, "mixture": "equal", "pairs": "labelled"}
     with mixed.sampler("pairs", batch_size=6, **how) as every:
         assert every.batch_at(0).table["label"].type == pa.float64()
         assert any("labels are floats, for there are grades in 'graded'" in n for n in every.notes)
@@ -141,7 +135,7 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> 
         assert "grades as given" in every.describe()
 
 
-def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path: Path) -> None:
+def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path):
     with judged(tmp_path / "c.duckdb", binary=60) as corpus:
         columns = ["anchor", "positive", "anchor_record_id", "positive_record_id"]
         for by in (None, "bm25"):
@@ -155,7 +149,7 @@ def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path: Path) -> N
         assert (pool["anchors"], pool["left_out"]) == (30, {"labelled negative": 30})
 
 
-def test_a_grade_is_a_positive_only_by_a_condition(tmp_path: Path) -> None:
+def test_a_grade_is_a_positive_only_by_a_condition(tmp_path):
     good = dp.TripletRecipe("good", ANCHOR, dp.role("context", "label >= 4"), CONTEXT)
     asks = dp.TripletRecipe("asks", dp.role("anchor", "label < 1"), CONTEXT, CONTEXT)
     with judged(tmp_path / "c.duckdb", graded=24) as corpus:

@@ -1,17 +1,13 @@
 """``apart=``: no sample beside an anchor that a text of it is a positive of, or nearly."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import usage
 from effort import often, some
-from mined_corpora import Rows, write_mining
+from mined_corpora import write_mining
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -20,7 +16,7 @@ from duckplets.testing import assert_resumes_everywhere
 RECIPE = dp.TripletRecipe("near", dp.role("anchor"), dp.role("context"), dp.role("context"))
 RECORDS = 240
 ABOVE = 0.9
-KINDS: list[dict[str, Any]] = [
+KINDS = [
     {"negatives": 2, "by": "random"},
     {"negatives": 1, "by": "judge", "swap": True},
     {"negatives": 2, "kind": "pairs", "by": "random"},
@@ -28,7 +24,7 @@ KINDS: list[dict[str, Any]] = [
 
 
 @prebuilt
-def judged(path: Path, seed: int, crowd: int) -> dp.Corpus:
+def judged(path, seed, crowd):
     """Records of which a fifth ask what others ask, with candidates near and far.
 
     A candidate of an anchor is near if it scores above .9 of 10. Each is so with a chance that
@@ -45,7 +41,7 @@ def judged(path: Path, seed: int, crowd: int) -> dp.Corpus:
     found = corpus.sql("SELECT section_key, role FROM sections ORDER BY ALL").to_pylist()
     anchors, answers = ([r["section_key"] for r in found if r["role"] == role]
                         for role in ("anchor", "context"))  # fmt: skip
-    scores: Rows = {}
+    scores = {}
     for anchor in anchors:
         near = draw.sample(answers, draw.randrange(2 * crowd + 1))
         far = draw.sample(answers, 5)
@@ -56,7 +52,7 @@ def judged(path: Path, seed: int, crowd: int) -> dp.Corpus:
     return corpus
 
 
-def kept_apart(corpus: dp.Corpus) -> dict[str, set[str]]:
+def kept_apart(corpus):
     """What must not stand beside an anchor's record, in plain Python."""
     asked, answers = defaultdict(list[str]), dict[str, str]()
     for row in corpus.sql(
@@ -83,9 +79,7 @@ def kept_apart(corpus: dp.Corpus) -> dict[str, set[str]]:
     ("kind", "of", "crowd"),
     some(product(range(len(KINDS)), [(16, 42), (5, 1), (24, 7)], [0, 4, 30]), less=9),
 )
-def test_no_batch_has_a_text_near_an_anchor_of_another_sample(
-    tmp_path: Path, kind: int, of: tuple[int, int], crowd: int
-) -> None:
+def test_no_batch_has_a_text_near_an_anchor_of_another_sample(tmp_path, kind, of, crowd):
     size, seed = of
     if crowd == 30 and size == 24:
         size = 8  # of so many near texts no larger batch is free
@@ -113,7 +107,7 @@ def test_no_batch_has_a_text_near_an_anchor_of_another_sample(
         assert_resumes_everywhere(corpus.sampler(**given, apart=("judge", ABOVE)), often(4, less=2))
 
 
-def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path) -> None:
+def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
     with judged(tmp_path / "c.duckdb", 3, 30) as corpus:
         sampler = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
         assert "has not ranked a positive of 48 anchors" in "\n".join(sampler.notes)
@@ -140,9 +134,7 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path)
         ({"apart": ("judge", 0.9), "kind": "pairs", "pairs": "labelled"}, "labelled"),
     ],
 )
-def test_what_cannot_be_kept_apart_is_refused(
-    tmp_path: Path, given: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_kept_apart_is_refused(tmp_path, given, said):
     with (
         judged(tmp_path / "c.duckdb", 3, 4) as corpus,
         pytest.raises((dp.SamplerError, dp.StateMismatchError), match=said),
@@ -150,7 +142,7 @@ def test_what_cannot_be_kept_apart_is_refused(
         corpus.sampler(**{"recipes": [RECIPE], **given})
 
 
-def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path: Path) -> None:
+def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
     path = tmp_path / "c.duckdb"
     with judged(path, 3, 4) as corpus:
         sampler = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, apart=("judge", ABOVE))

@@ -3,14 +3,9 @@
 However often texts repeat, a run goes on.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import negative_slots, odd_corpus
@@ -21,8 +16,6 @@ from prebuilt import kept, reading
 import duckplets as dp
 from duckplets.testing import assert_resumes_everywhere
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 PLAIN = dp.TripletRecipe("plain", ANCHOR, CONTEXT, CONTEXT)
 BACK = dp.TripletRecipe("back", CONTEXT, ANCHOR, ANCHOR, weight=0.5)
@@ -32,7 +25,7 @@ ANSWERS = dp.TextRecipe("answers", CONTEXT)
 COMMON = "nothing is known of it"
 
 
-def add(corpus: dp.Corpus, name: str, size: int, *, share: float = 0, answers: int = 0) -> None:
+def add(corpus, name, size, *, share=0, answers=0):
     """Add a source, one answer of which a share of the records have, or which has so many."""
     rows, draw = [], random.Random(f"{name} {share}")
     for i in range(size):
@@ -43,12 +36,12 @@ def add(corpus: dp.Corpus, name: str, size: int, *, share: float = 0, answers: i
     corpus.ingest(source, name=name, progress=False)
 
 
-def texts_of(row: dict[str, Any]) -> set[str]:
+def texts_of(row):
     slots = ("anchor", "positive", "other", "text", *(n for n in row if n.startswith("negative")))
     return {row[slot] for slot in slots if slot in row}
 
 
-def has_repeats(rows: list[dict[str, Any]]) -> bool:
+def has_repeats(rows):
     texts = Counter(text for row in rows for text in texts_of(row))
     return max(texts.values()) > 1
 
@@ -56,7 +49,7 @@ def has_repeats(rows: list[dict[str, Any]]) -> bool:
 # ---- no text twice
 
 
-def common(path: Path, share: float) -> dp.Corpus:
+def common(path, share):
     """Of many records some have one answer, those of another source have 12."""
     corpus = dp.Corpus(path)
     add(corpus, "some", often(900, less=400), share=share)
@@ -65,7 +58,7 @@ def common(path: Path, share: float) -> dp.Corpus:
     return corpus
 
 
-KINDS: list[dict[str, Any]] = [
+KINDS = [
     {"recipes": [PLAIN]},
     {"recipes": [PLAIN, BACK], "negatives": 2},
     {"recipes": [PLAIN], "kind": "pairs", "negatives": 2},
@@ -74,13 +67,13 @@ KINDS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module", params=some((0.3, 0.01, 0.05), less=1))
-def shared(request: pytest.FixtureRequest) -> Iterator[tuple[dp.Corpus, float]]:
+def shared(request):
     with dp.Corpus(kept(common, request.param), read_only=True) as corpus:
         yield corpus, request.param
 
 
 @pytest.mark.parametrize("kind", some(range(len(KINDS)), less=2))
-def test_one_text_in_many_records_ends_no_run(shared: tuple[dp.Corpus, float], kind: int) -> None:
+def test_one_text_in_many_records_ends_no_run(shared, kind):
     corpus, share = shared
     mixture = {"some": 1.0, "few": 0}
     arguments = {**KINDS[kind], "batch_size": 24, "epochs": 2, "mixture": mixture}
@@ -120,7 +113,7 @@ SMALL = {
     "many": (200, 0),
 }
 # What is drawn from which sources, and the largest batch there is.
-LARGEST: list[tuple[str, dict[str, Any], int]] = [
+LARGEST = [
     ("ab", {"recipes": [ANSWERS], "kind": "texts"}, 17),
     ("c", {"recipes": [PLAIN]}, 4),  # each has two of the answers
     ("c", {"recipes": [PLAIN], "negatives": 2}, 3),
@@ -130,7 +123,7 @@ LARGEST: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
-def sized(path: Path) -> dp.Corpus:
+def sized(path):
     corpus = dp.Corpus(path)
     for name, (size, answers) in SMALL.items():
         add(corpus, name, size, answers=answers)
@@ -141,9 +134,7 @@ def sized(path: Path) -> dp.Corpus:
 small = reading(sized)
 
 
-def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_would_do(
-    small: dp.Corpus,
-) -> None:
+def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_would_do(small):
     for sources, arguments, most in some(LARGEST, less=4):
         mixture = {name: SMALL[name][0] for name in sources}
         shared = {**arguments, "no_duplicates": True, "mixture": mixture}
@@ -157,8 +148,8 @@ def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_w
         assert len(next(small.sampler(**shared, batch_size=1))) == 1
 
 
-def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small: dp.Corpus) -> None:
-    arguments: dict[str, Any] = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
+def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small):
+    arguments = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
     arguments |= {"no_duplicates": True}
     few = {"many": 0, "b": 1}
     phased = dp.Mixture({"many": 1, "b": 0}, phases=[dp.Phase(5, few)])
@@ -185,14 +176,14 @@ def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small: dp.C
 
 # ---- no two of a family
 
-OF_FAMILIES: list[dict[str, Any]] = [
+OF_FAMILIES = [
     {"recipes": [PLAIN], "negatives": 2},
     {"recipes": [PLAIN], "kind": "pairs"},
     {"recipes": [ANSWERS], "kind": "texts"},
 ]
 
 
-def rows() -> Iterator[dict[str, str | None]]:
+def rows():
     """Of 300 records a third is in groups, a third asks in few ways; half are of 30 entities."""
     for i in range(300):
         group, asked = (f"g{i % 40}", f"asks {i}") if i % 3 == 0 else (None, f"asks {i}")
@@ -209,9 +200,9 @@ ENTITY = {row["id"]: row["entity"] or row["id"] for row in rows()}
 APART = {"group": FAMILY, "meta['entity']": ENTITY, "coalesce(meta['entity'], record_id)": ENTITY}
 
 
-def grouped(path: Path) -> dp.Corpus:
+def grouped(path):
     corpus = dp.Corpus(path)
-    mapping: dict[str, Any] = {"anchor": "q", "positive": "a", "group": "g", "meta": ["entity"]}
+    mapping = {"anchor": "q", "positive": "a", "group": "g", "meta": ["entity"]}
     corpus.ingest(dp.MemorySource([*rows()], id="id", **mapping), name="s", progress=False)
     corpus.split(1, 0, 0)
     return corpus
@@ -224,9 +215,7 @@ families = reading(grouped)
     ("apart", "kind", "batch"),
     some(product(APART, range(len(OF_FAMILIES)), [(20, 42), (7, 1), (13, 5)]), less=6),
 )
-def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
-    families: dp.Corpus, apart: str, kind: int, batch: tuple[int, int]
-) -> None:
+def test_no_batch_has_two_of_a_family_and_every_anchor_comes(families, apart, kind, batch):
     size, seed = batch
     given = {**OF_FAMILIES[kind], "batch_size": size, "epochs": 2, "seed": seed}
     sampler, plain = families.sampler(**given, no_duplicates=apart), families.sampler(**given)
@@ -242,7 +231,7 @@ def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
     assert_resumes_everywhere(families.sampler(**given, no_duplicates=apart), often(5, less=3))
 
 
-def test_what_is_no_value_of_records_is_refused(families: dp.Corpus) -> None:
+def test_what_is_no_value_of_records_is_refused(families):
     size = len({*FAMILY.values()})
     for apart, error, said in [
         ("negative", dp.SamplerError, r"'negatives', 'group', or a value of records .*n negative"),
@@ -270,7 +259,7 @@ def test_what_is_no_value_of_records_is_refused(families: dp.Corpus) -> None:
 
 
 @pytest.fixture(scope="module")
-def repeating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dp.Corpus]]:
+def repeating(tmp_path_factory):
     folder = tmp_path_factory.mktemp("apart")
     found = {
         "odd": odd_corpus(folder / "odd.duckdb", 90, 3, sources=2),
@@ -283,7 +272,7 @@ def repeating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dp
         corpus.close()
 
 
-def negatives_of(batch: dp.Batch, negatives: int, kind: str) -> tuple[list[str], list[str]]:
+def negatives_of(batch, negatives, kind):
     """Return the negatives of a batch, and its other texts."""
     rows = batch.to_pylist()
     if kind == "pairs":
@@ -296,7 +285,7 @@ def negatives_of(batch: dp.Batch, negatives: int, kind: str) -> tuple[list[str],
     )
 
 
-CASES_OF: list[tuple[str, dict[str, Any]]] = [
+CASES_OF = [
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 12}),
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 9, "negatives": 3, "swap": False}),
     ("odd", {"recipes": [PLAIN], "batch_size": 10, "negatives": 2, "kind": "pairs"}),
@@ -307,9 +296,7 @@ CASES_OF: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", some(range(len(CASES_OF)), less=2))
 @pytest.mark.parametrize("seed", range(often(12, less=1)))
-def test_negatives_differ_and_anchors_keep_their_order(
-    repeating: dict[str, dp.Corpus], case: int, seed: int
-) -> None:
+def test_negatives_differ_and_anchors_keep_their_order(repeating, case, seed):
     name, arguments = CASES_OF[case]
     negatives, kind = arguments.get("negatives", 1), arguments.get("kind", "triplets")
     plain = repeating[name].sampler(**arguments, seed=seed, run="plain")
@@ -328,10 +315,10 @@ def test_negatives_differ_and_anchors_keep_their_order(
 
 
 @thorough
-def test_a_corpus_is_served_down_to_its_last_legal_negative(small: dp.Corpus) -> None:
+def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
     """Every batch needs each text that is none of its own; a larger one is told of this one."""
     for source, batch, negatives in [("c", 3, 2), ("d", 4, 2), ("d", 6, 1)]:
-        shared: dict[str, Any] = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
+        shared = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
         shared |= {"no_duplicates": "negatives", "mixture": {source: 1}}
         size = SMALL[source][0]
         for found in small.sampler(**shared, batch_size=batch, epochs=2):
@@ -343,9 +330,7 @@ def test_a_corpus_is_served_down_to_its_last_legal_negative(small: dp.Corpus) ->
         assert f"lower negatives, or batch_size to at most {batch} for all ranks" in str(e.value)
 
 
-def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(
-    repeating: dict[str, dp.Corpus], tmp_path: Path
-) -> None:
+def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(repeating, tmp_path):
     corpus, (_, arguments), state = repeating["guarded"], CASES_OF[-1], tmp_path / "s.duckdb"
     how = arguments | {"negatives": 1, "batch_size": 8, "columns": ["anchor", "negative_by"]}
     sampler = corpus.sampler(**how, no_duplicates="negatives", state=state)

@@ -1,18 +1,14 @@
 """Negatives of the anchor's own record: rejected replies, and ready ones, filled up from others."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
-from conftest import Golden
 from corpora import negative_slots, rows_of
 from effort import often, some
 from frozen_runs import titled
@@ -22,8 +18,6 @@ import duckplets as dp
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import default_recipes
 from duckplets.sources.rows import ROW_SCHEMA, Rows
-
-pytestmark = pytest.mark.usefixtures("pools_once")
 
 ANCHOR, CONTEXT, REJECTED = (dp.role(role) for role in ("anchor", "context", "rejected"))
 CHOSEN = dp.TripletRecipe("chosen_rejected", ANCHOR, CONTEXT, REJECTED, strategy="same_record")
@@ -42,14 +36,14 @@ class Pairs:
     uri: ClassVar[None] = None
     trust: ClassVar[None] = None
 
-    def default_name(self) -> str:
+    def default_name(self):
         return self.defaults
 
-    def open(self, reader: Any) -> Rows:
+    def open(self, reader):
         rows = [self.row(i, *texts) for i, texts in enumerate(self.records)]
         return Rows(iter([pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)]), self.defaults)
 
-    def row(self, i: int, *texts: list[str]) -> dict[str, Any]:
+    def row(self, i, *texts):
         sections = [
             {"role": role, "heading": None, "text": text}
             for role, of_role in zip(("anchor", "context", "rejected"), texts, strict=True)
@@ -59,18 +53,18 @@ class Pairs:
         return {"row": i + 1, "key": f"r{i}", "content_hash": content, "sections": sections}
 
 
-def made(path: Path, records: Sequence[Any], defaults: str = "pairs") -> dp.Corpus:
+def made(path, records, defaults="pairs"):
     corpus = dp.Corpus(path)
     corpus.ingest(Pairs(records, defaults), name=defaults, progress=False)
     corpus.split(1, 0, 0)
     return corpus
 
 
-def some_records(count: int, seed: int) -> list[tuple[list[str], list[str], list[str]]]:
+def some_records(count, seed):
     """Records with gaps and with texts that come again, in one record and in others."""
     draw = random.Random(seed)
 
-    def texts(low: int, high: int, what: str) -> list[str]:
+    def texts(low, high, what):
         common = [f"{draw.choice(WORDS)} {draw.choice(WORDS)}" for _ in range(high)]
         own = [f"{what} {i} {draw.choice(WORDS)}" for i in range(high)]
         chosen = [a if draw.random() < 0.3 else b for a, b in zip(common, own, strict=True)]
@@ -79,9 +73,7 @@ def some_records(count: int, seed: int) -> list[tuple[list[str], list[str], list
     return [(texts(1, 2, "ask"), texts(0, 2, "good"), texts(0, 3, "bad")) for _ in range(count)]
 
 
-def served(
-    corpus: dp.Corpus, steps: int, negatives: int = 1, **more: Any
-) -> tuple[dp.Sampler, list[dict[str, Any]]]:
+def served(corpus, steps, negatives=1, **more):
     """Open a run, and draw its first batches with all that tells whose texts they are."""
     slots = negative_slots(negatives)
     columns = ["anchor", "positive", "recipe", "negative_by", "source", "positive_record_id"]
@@ -95,7 +87,7 @@ def served(
 # ---- rejected replies
 
 
-def windowed(path: Path) -> dp.Corpus:
+def windowed(path):
     """Records of preference pairs in windows of two tokens."""
     corpus = made(path, some_records(60, 0))
     corpus.chunk(dp.Chunking(max_tokens=2, overlap=(0,), summary_tokens=0))
@@ -106,22 +98,19 @@ pairs = reading(windowed)
 
 
 @pytest.mark.parametrize(
-    ("per", "negatives"),
-    some([("record", 1), ("record", 2), ("chunk", 1), ("chunk", 2)], less=2),
+    ("per", "negatives"), some([("record", 1), ("record", 2), ("chunk", 1), ("chunk", 2)], less=2)
 )
-def test_negatives_are_legal_texts_of_the_anchors_own_record(
-    pairs: dp.Corpus, per: Any, negatives: int
-) -> None:
+def test_negatives_are_legal_texts_of_the_anchors_own_record(pairs, per, negatives):
     rows = pairs.sql(
         "SELECT r.record_id, s.role, substring(s.text, c.start + 1, c.length) AS text "
         "FROM chunks c JOIN sections s USING (section_key) "
         "JOIN records r ON r.record_key = c.record_key"
     )
-    own: dict[str, set[str]] = defaultdict(set)
-    allowed: dict[str, set[str]] = defaultdict(set)
+    own = defaultdict(set)
+    allowed = defaultdict(set)
     for row in rows.to_pylist():
         (allowed if row["role"] == "rejected" else own)[row["record_id"]].add(row["text"])
-    how: dict[str, Any] = {"recipes": [replace(CHOSEN, per=per)], "batch_size": 24}
+    how = {"recipes": [replace(CHOSEN, per=per)], "batch_size": 24}
     for row in served(pairs, 20, negatives, **how)[1]:
         slots = negative_slots(negatives)
         texts = [row[slot] for slot in slots]
@@ -131,7 +120,7 @@ def test_negatives_are_legal_texts_of_the_anchors_own_record(
         assert set(texts) <= allowed[row["anchor_record_id"]] - own[row["anchor_record_id"]]
 
 
-def test_every_negative_says_so_and_ranked_ones_are_refused(pairs: dp.Corpus) -> None:
+def test_every_negative_says_so_and_ranked_ones_are_refused(pairs):
     _, rows = served(pairs, 1, 2, recipes=[CHOSEN])
     assert {row[f"negative{slot}_by"] for row in rows for slot in ("_1", "_2")} == {"same_record"}
     told = "takes those of the anchor's own"
@@ -144,16 +133,14 @@ def test_every_negative_says_so_and_ranked_ones_are_refused(pairs: dp.Corpus) ->
 @pytest.mark.parametrize(
     ("rejected", "negatives"), some([(1, 1), (3, 1), (4, 2), (3, 2), (5, 3)], less=2)
 )
-def test_visits_go_through_all_rejected_replies_in_turn(
-    rejected: int, negatives: int, tmp_path: Path
-) -> None:
+def test_visits_go_through_all_rejected_replies_in_turn(rejected, negatives, tmp_path):
     bad = {
         "ask": [f"bad {i}" for i in range(rejected)],
         "ask more": ["ill"] * 2 + [f"worse {i}" for i in range(rejected)],
     }
     records = [([ask], [f"{ask} good"], texts) for ask, texts in bad.items()]
     with made(tmp_path / "pairs.duckdb", records) as corpus:
-        how: dict[str, Any] = {"recipes": [CHOSEN], "batch_size": 2}
+        how = {"recipes": [CHOSEN], "batch_size": 2}
         _, rows = served(corpus, rejected * (rejected + 1), negatives, **how)
     slots = negative_slots(negatives)
     for anchor, texts in bad.items():
@@ -167,8 +154,8 @@ def test_visits_go_through_all_rejected_replies_in_turn(
 
 
 def test_defaults_of_pairs_what_finds_rejected_replies_and_draws_that_never_change(
-    tmp_path: Path, golden: Golden
-) -> None:
+    tmp_path, golden
+):
     assert default_recipes("pairs")[0] == replace(CHOSEN, weight=0.75)
     compiled = compile_pool(CHOSEN, source="it's", split="train", version=3)
     golden("sql/pairs_chosen_rejected.sql", compiled.sql() + ";\n")
@@ -199,7 +186,7 @@ def test_defaults_of_pairs_what_finds_rejected_replies_and_draws_that_never_chan
 
 @pytest.mark.parametrize("negatives", some([2, 1, 3], less=1))
 @pytest.mark.parametrize("seed", range(often(9, less=1)))
-def test_every_negative_is_given_or_marked(tmp_path: Path, negatives: int, seed: int) -> None:
+def test_every_negative_is_given_or_marked(tmp_path, negatives, seed):
     records = some_records(40, seed)
     own = {f"ready/r{i}": texts for i, texts in enumerate(records)}
     every = {text for _, _, rejected in records for text in rejected}
@@ -236,7 +223,7 @@ def test_every_negative_is_given_or_marked(tmp_path: Path, negatives: int, seed:
         assert sampler.metrics()["data/ready/fallbacks"] == lacking
 
 
-def test_dropping_leaves_them_out_and_counts_them(tmp_path: Path) -> None:
+def test_dropping_leaves_them_out_and_counts_them(tmp_path):
     records = [
         ([f"ask {i}"], [f"good {i}"], [f"bad {i} {n}" for n in range(i % 3)]) for i in range(12)
     ]
@@ -256,9 +243,7 @@ def test_dropping_leaves_them_out_and_counts_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("negatives", some([3, 1], less=1))
-def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(
-    tmp_path: Path, negatives: int
-) -> None:
+def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(tmp_path, negatives):
     sizes = {"one": 1, "three": 3, "many": 30}
     lending = dp.TripletRecipe("wide", ANCHOR, CONTEXT, CONTEXT, negatives_from="split")
     with titled(tmp_path / "c.duckdb", sizes) as corpus:
@@ -271,7 +256,7 @@ def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(
         found = {row["source"]: row["fallback_anchors"] for row in forecast.table.to_pylist()}
         assert found == {name: size * (name in wide) for name, size in sizes.items()}
         assert sum("draw from all sources" in w for w in forecast.warnings) == len(wide)
-        lenders: dict[str, set[str]] = {name: set() for name in sizes}
+        lenders = {name: set() for name in sizes}
         for row in rows:
             expected = "random_split" if row["source"] in wide else "random"
             assert row["negative_by"] == expected

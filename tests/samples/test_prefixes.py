@@ -3,22 +3,15 @@
 Prefix and text are no longer than a window: the text gives way.
 """
 
-from __future__ import annotations
-
-import hashlib
 import itertools
 import json
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Golden
 from corpora import counts_of, odd_corpus
 from effort import often, some
 from prebuilt import copying, toy_corpus
@@ -28,23 +21,19 @@ import duckplets as dp
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.text.prefix import Field, Prefix
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 NAMES = Prefix.from_columns("source, date, topic")
 
 
 corpus = copying(toy_corpus, 120, sources=("a", "b"))
 
 
-def set_source(
-    corpus: dp.Corpus, prefix: Prefix | None, source: int = 1, version: int | None = None
-) -> None:
+def set_source(corpus, prefix, source=1, version=None):
     version = corpus.version if version is None else version
     with corpus.database.transaction():
         prefix_store.set_source(corpus.database, source, version, prefix)
 
 
-def give(corpus: dp.Corpus, own: Mapping[str, Prefix]) -> None:
+def give(corpus, own):
     """Give records prefixes of their own."""
     keys = corpus.sql("SELECT record_id, record_key FROM live_records").to_pylist()
     by_id = {row["record_id"]: row["record_key"] for row in keys}
@@ -54,12 +43,12 @@ def give(corpus: dp.Corpus, own: Mapping[str, Prefix]) -> None:
         prefix_store.append(corpus.database, record_keys, pa.array(definitions))
 
 
-def bare(text: str, line: str | None) -> str:
+def bare(text, line):
     """Take a line off a text again."""
     return text if line is None else text.removeprefix(line + "\n")
 
 
-def agree(found: Counter[Any], expected: Mapping[Any, float]) -> bool:
+def agree(found, expected):
     """Whether counts fit probabilities: chi-square below its 99.99 % quantile (Wilson-Hilferty)."""
     assert set(found) <= set(expected), set(found) - set(expected)
     total = found.total()
@@ -75,7 +64,7 @@ VARIED = Prefix(0.7, [ABC, [Field("d", ["p", "q"], 0.75)]])
 
 
 @pytest.mark.parametrize("seed", some([3, 20], less=1))
-def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) -> None:
+def test_frequencies_agree_with_the_probabilities(corpus, seed):
     set_source(corpus, VARIED)
     slots = ("anchor", "positive", "negative")
     columns = [f"{slot}_prefix" for slot in slots]
@@ -114,7 +103,7 @@ def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) 
 
 
 SHOWN = often(30, less=9)  # batches
-RUNS: list[dict[str, Any]] = [
+RUNS = [
     {},
     {"kind": "pairs", "batch_size": 9},
     {"kind": "texts", "batch_size": 31},
@@ -124,7 +113,7 @@ RUNS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
-def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -> None:
+def test_a_prefix_changes_nothing_else(corpus, run):
     kind = run.get("kind", "triplets")
     slots = {"pairs": ["anchor", "other"], "texts": ["text"]}.get(kind, ["anchor", "positive"])
     ids = [*slots, *(f"{s}_{d}" for s in slots for d in ("prefix", "record_id", "tokens"))]
@@ -146,18 +135,7 @@ def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -
     assert counts_of(off) == counts_of(corpus.sampler(**run))
 
 
-def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None:
-    set_source(corpus, VARIED)
-    set_source(corpus, NAMES, source=2)
-    columns = [f"{slot}_prefix" for slot in ("anchor", "positive", "negative")]
-    sampler = corpus.sampler(batch_size=50, columns=columns, preset="crate")
-    rows = [row for batch in itertools.islice(sampler, 20) for row in batch.to_pylist()]
-    lines = [" # ".join(line or "-" for line in row.values()) for row in rows]
-    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    golden("order/prefixes.txt", "\n".join([*lines[:20], f"0 to 999: sha256 {digest}"]) + "\n")
-
-
-def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> None:
+def test_a_records_own_prefix_beats_that_of_its_source(corpus):
     set_source(corpus, Prefix(1.0, [[Field("of", "source")]]))
     give(
         corpus,
@@ -178,7 +156,7 @@ def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> Non
     assert min(met.values()) > 100
 
 
-def test_a_damaged_definition_of_a_record_is_said(corpus: dp.Corpus) -> None:
+def test_a_damaged_definition_of_a_record_is_said(corpus):
     give(corpus, {"a/r0": VARIED})
     for damage in ('{"probability": 1, "variants": []}', '{"variants": [[]]}'):
         corpus.database.rows("UPDATE record_prefixes SET definition = $new", {"new": damage})
@@ -186,9 +164,9 @@ def test_a_damaged_definition_of_a_record_is_said(corpus: dp.Corpus) -> None:
             list(itertools.islice(corpus.sampler("texts"), 20))
 
 
-def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
+def test_columns_are_those_of_the_record(tmp_path):
     names = ("id", "text", "day", "fam", "lang", "tags")
-    rows: list[tuple[Any, ...]] = [
+    rows = [
         (1, "one", "2024-05-07", " x  y ", "en", ["p", "q"]),
         (2, "two", None, None, " ", []),
         (3, "three", "1999-12-31", "z", "a\nb", ["q"]),
@@ -205,8 +183,8 @@ def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
         columns = ["text", "text_prefix", "text_prefix_meta"]
         recipes = [dp.TextRecipe("all", dp.any_section())]
         found = next(corpus.sampler("texts", columns=columns, recipes=recipes, batch_size=3000))
-    shown: dict[str, set[str]] = {}
-    declared: dict[str, dict[str, list[str]]] = {}
+    shown = {}
+    declared = {}
     for row in found.to_pylist():
         line, text = row["text"].split("\n")
         assert line == row["text_prefix"]
@@ -227,26 +205,7 @@ def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
         assert values == {f"{k}={v}" for k, every in declared[text].items() for v in every}
 
 
-def test_a_run_keeps_the_prefixes_of_its_version(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 80) as corpus:
-        set_source(corpus, NAMES)
-        sampler = corpus.sampler(batch_size=16)
-        sampler.save()
-        expected = [sampler.batch_at(step).table for step in range(6)]
-        corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="more")
-        set_source(corpus, Prefix(1.0, [[Field("k", "v")]]))
-    with dp.resume(path) as sampler:
-        assert [next(sampler).table for _ in range(6)] == expected
-    with dp.Corpus(path) as corpus:
-        new = corpus.sampler(mixture={"toy": 1}, columns=["anchor"])
-        assert all(text.startswith("meta: k=v\n") for text in next(new)["anchor"])
-        set_source(corpus, None, version=1)
-    with pytest.raises(dp.StateMismatchError, match=r"prefixes \(saved: '\w+', now: None\)"):
-        dp.resume(path)
-
-
-def test_prefixes_can_be_turned_off(corpus: dp.Corpus) -> None:
+def test_prefixes_can_be_turned_off(corpus):
     before = corpus.sampler(prefixes=False)
     bare = [b.table for b in itertools.islice(before, 5)]
     assert "prefixes" not in before.state_dict()["fingerprint"]
@@ -260,7 +219,7 @@ def test_prefixes_can_be_turned_off(corpus: dp.Corpus) -> None:
     on.load_state_dict(before.state_dict() | {"fingerprint": on.state_dict()["fingerprint"]})
 
 
-def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:
+def test_no_duplicates_looks_at_the_bare_text(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 200, 1, repeats=0.05) as corpus:
         set_source(corpus, Prefix(0.9, [[Field("n", [str(i) for i in range(99)])]]))
         slots = ("anchor", "positive", "negative")
@@ -289,7 +248,7 @@ LONG = Prefix(
 WORDS = ["the", "fox", "café", "ab", "b!", "quick brown", "!", "漢é😀", "over", "abab"]
 
 
-def worded(path: Path) -> dp.Corpus:
+def worded(path):
     draw = random.Random(1)
     spaces = [" ", "  ", "\n", "\t", " \u3000"]
     texts = [
@@ -306,7 +265,7 @@ def worded(path: Path) -> dp.Corpus:
 words = copying(worded)
 
 
-def served(corpus: dp.Corpus, prefix: Prefix | None) -> list[dict[str, Any]]:
+def served(corpus, prefix):
     set_source(corpus, prefix)
     recipes = [dp.TextRecipe("all", dp.any_section(), per="chunk")]
     columns = ["text", "text_prefix", "text_tokens"]
@@ -315,7 +274,7 @@ def served(corpus: dp.Corpus, prefix: Prefix | None) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("most", some([8, 2, 9, 20, 60, 1], less=2))
-def test_prefix_and_text_are_no_longer_than_a_window(words: dp.Corpus, most: int) -> None:
+def test_prefix_and_text_are_no_longer_than_a_window(words, most):
     words.chunk(dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0))
     cut = alone = 0
     for plain, row in zip(served(words, None), served(words, LONG), strict=True):
@@ -337,10 +296,9 @@ def test_prefix_and_text_are_no_longer_than_a_window(words: dp.Corpus, most: int
 
 
 @pytest.mark.parametrize(
-    ("make", "most"),
-    some(itertools.product([word_level, lossy, byte_level], [3, 12, 40]), less=2),
+    ("make", "most"), some(itertools.product([word_level, lossy, byte_level], [3, 12, 40]), less=2)
 )
-def test_with_a_tokenizer_file_too(words: dp.Corpus, tmp_path: Path, make: Any, most: int) -> None:
+def test_with_a_tokenizer_file_too(words, tmp_path, make, most):
     path = make(tmp_path / "tokenizer.json")
     words.chunk(dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0, tokenizer=str(path)))
     encode = encoder(path).encode

@@ -1,11 +1,7 @@
 """What is drawn of each source where no mixture names any: as much as it has, or all alike."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli, lines, usage
@@ -16,21 +12,19 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 
 
-def recipe(name: str, weight: float = 1.0, **more: Any) -> dp.TripletRecipe:
+def recipe(name, weight=1.0, **more):
     return dp.TripletRecipe(name, ANCHOR, CONTEXT, CONTEXT, weight=weight, **more)
 
 
-def opened(corpus: dp.Corpus, kind: str = "triplets", **how: Any) -> dp.Sampler:
+def opened(corpus, kind="triplets", **how):
     plain = {"kind": kind, "batch_size": 4, "swap": False, "recipes": [recipe("r")]}
     return corpus.sampler(**{**plain, **({"recipes": None} if kind == "texts" else {}), **how})
 
 
-def assert_passes(sampler: Any, epochs: int) -> None:
+def assert_passes(sampler, epochs):
     """In each nominal epoch every source got as many samples as it has, one stream each anchor."""
     length, streams = sampler.epoch_length, Counter[str]()
     anchors = Counter[str]()
@@ -50,14 +44,14 @@ def assert_passes(sampler: Any, epochs: int) -> None:
         assert len(seen) == sum(n for name, n in anchors.items() if streams[name] == 1)
 
 
-def unit(row: dict[str, Any], who: str) -> tuple[Any, ...]:
+def unit(row, who):
     """What an anchor is: a record; of texts a chunk; of tokens a row."""
     if who == "record_ids":
         return (row["bucket"], row["row"])
     return (row[who], row["text_section"]) if who == "text_record_id" else (row[who],)
 
 
-def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path: Path) -> None:
+def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path):
     for seed in range(often(40, less=1)):
         rng = random.Random(seed)
         sizes = [rng.choice((3, 4, rng.randint(3, 30), rng.randint(3, 200))) for _ in range(4)]
@@ -73,7 +67,7 @@ def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path: Path)
                 sampler.close()
 
 
-def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path: Path) -> None:
+def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path):
     with dp.Corpus(tmp_path / "m.duckdb") as corpus:
         for name, size in (("few", 3), ("more", 11)):
             rows = [{"instruction": f"{name} {i}", "output": f"{name} {i}!"} for i in range(size)]
@@ -101,12 +95,12 @@ corpus = copying(titled, SIZES)
 whole = reading(titled, SIZES)
 
 
-def shares(sampler: dp.Sampler, steps: int = 16) -> dict[str, int]:
+def shares(sampler, steps=16):
     return dict(Counter(sampler.served(0, steps * 4)["source"].to_pylist()))
 
 
 IN_PROPORTION, ALIKE = {"a": 8, "b": 24, "c": 32}, {"a": 21, "b": 21, "c": 22}
-MEANT: list[tuple[Any, dict[str, int], str]] = [
+MEANT = [
     (None, IN_PROPORTION, "in proportion to anchors"),
     ("proportional", IN_PROPORTION, "in proportion to anchors"),
     (dp.Mixture(), IN_PROPORTION, "in proportion to anchors"),
@@ -125,7 +119,7 @@ MEANT: list[tuple[Any, dict[str, int], str]] = [
 ]
 
 
-def test_what_a_mixture_means(whole: dp.Corpus, tmp_path: Path) -> None:
+def test_what_a_mixture_means(whole, tmp_path):
     for mixture, expected, told in MEANT:
         with opened(whole, mixture=mixture) as sampler:
             found = shares(sampler)
@@ -148,9 +142,7 @@ def test_what_a_mixture_means(whole: dp.Corpus, tmp_path: Path) -> None:
     assert shares(opened(whole, mixture=file)) == pytest.approx(ALIKE, abs=1)
 
 
-def test_what_is_not_named_is_left_out_and_named_in_a_note(
-    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_what_is_not_named_is_left_out_and_named_in_a_note(corpus, caplog, tmp_path):
     note = "does not name 'b': nothing is drawn from there"
     file = tmp_path / "m.toml"
     file.write_text("".join(f'[[data.datasets]]\nname = "{name}"\n' for name in "ac"))
@@ -169,7 +161,7 @@ def test_what_is_not_named_is_left_out_and_named_in_a_note(
     assert "SOURCE=WEIGHT" in usage("sample", corpus.path, "--mixture", "equa")
 
 
-def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:
+def test_a_saved_run_keeps_what_a_word_meant(corpus):
     sampler = opened(corpus, mixture="proportional")
     sampler.move(3 * 4)
     sampler.save()
@@ -186,7 +178,7 @@ def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:
         assert {name for _ in range(9) for name in next(resumed)["source"]} == {"b", "c"}
 
 
-def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
+def test_shares_are_those_of_the_version_that_joins(corpus):
     sampler = opened(corpus)
     sampler.move(16)
     sampler.save()
@@ -203,7 +195,7 @@ def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
         assert again.served(16, 16 + 128) == later
 
 
-def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus: dp.Corpus) -> None:
+def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus):
     mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(2, {"a": 5}), dp.Phase(50, {"c": 4})])
     sampler = opened(corpus, mixture=mixture)
     assert sampler.mixture == mixture
@@ -216,7 +208,7 @@ def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus:
         next(sampler)
     for wrong in (0, -1, float("nan"), "2"):
         with pytest.raises(dp.MixtureError, match="temperature"):
-            sampler.set_weights({}, temperature=wrong)  # type: ignore[arg-type]
+            sampler.set_weights({}, temperature=wrong)
     sampler.save()
     served = sampler.served(0, 240)
     found = Counter(served["source"].to_pylist()[3 * 4 : 50 * 4])

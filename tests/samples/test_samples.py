@@ -1,17 +1,12 @@
 """The promises about samples, against a plain-Python reading of the rules."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
-from corpora import Window, all_windows, by_record, negative_slots, odd_corpus, samples
+from corpora import all_windows, by_record, negative_slots, odd_corpus, samples
 from effort import THOROUGH, often, some
 from prebuilt import reading
 
@@ -19,19 +14,14 @@ import duckplets as dp
 from duckplets.mining.store import named_pool
 from duckplets.pools.read import PoolReader
 
-Matches = Callable[[Window], bool]
-Legal = Callable[[Window, Window], bool]
-
-pytestmark = pytest.mark.usefixtures("pools_once")
-
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 
 
-def of_role(role: str) -> Matches:
+def of_role(role):
     return lambda w: w.role == role
 
 
-def anything(*_: Window) -> bool:
+def anything(*_):
     return True
 
 
@@ -41,7 +31,7 @@ THREE = (of_role("anchor"), of_role("context"), of_role("context"))
 
 # A recipe, and what its anchors, positives and negatives are, and which go together.
 NORTH = "negative.date > anchor.date and negative.taxonomy[1] = 'north'"
-CASES: list[tuple[dict[str, Any], Matches, Matches, Matches, Legal]] = [
+CASES = [
     (ROLES, *THREE, anything),
     (
         dict(anchor=CONTEXT, positive=CONTEXT, negative=ANY),
@@ -85,31 +75,29 @@ CASES: list[tuple[dict[str, Any], Matches, Matches, Matches, Legal]] = [
 ]  # fmt: skip
 
 
-def expected_pool(
-    windows: list[Window], case: tuple[Any, ...], negatives: int = 1
-) -> tuple[dict[Any, list[Window]], Counter[str], Callable[[Window, Window], bool]]:
+def expected_pool(windows, case, negatives=1):
     """Return the anchors with their usable windows, reasons, and what is a legal negative."""
     arguments, is_a, is_p, is_n, legal = case
-    pool: dict[Any, list[Window]] = defaultdict(list)
-    reasons: Counter[str] = Counter()
+    pool = defaultdict(list)
+    reasons = Counter()
     groups = by_record(windows)
 
-    def forbidden(record: int) -> set[str]:
+    def forbidden(record):
         return {w.text for w in groups[record] if is_a(w) or is_p(w)}
 
-    def may(a: Window, n: Window) -> bool:
+    def may(a, n):
         own = n.record == a.record or n.text in forbidden(a.record)
         return not own and is_n(n) and legal(a, n)
 
     for members in groups.values():
-        units: dict[Any, list[Window]] = defaultdict(list)
+        units = defaultdict(list)
         for w in members:
             if is_a(w):
                 units[w.key if arguments.get("per") == "chunk" else w.record].append(w)
         if not units:
             reasons["no anchor"] += 1
         for unit, anchors in units.items():
-            found: list[str] = []
+            found = []
             for a in anchors:
                 positives = [w for w in members if is_p(w)]
                 texts = {n.text for n in windows if may(a, n)}
@@ -130,13 +118,13 @@ SIZES = [(60, 0.2, 1), (9, 0.6, 1), (40, 0.4, 3)]
 
 
 @pytest.fixture(scope="module")
-def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dp.Corpus]]:
+def corpora(tmp_path_factory):
     """What opens a corpus of odd records of a size, once."""
     folder = tmp_path_factory.mktemp("odd")
     with ExitStack() as stack:
 
         @cache
-        def opened(count: int, seed: int, repeats: float = 0.2) -> dp.Corpus:
+        def opened(count, seed, repeats=0.2):
             path = folder / f"{count} {seed} {repeats}.duckdb"
             return stack.enter_context(odd_corpus(path, count, seed, repeats=repeats))
 
@@ -151,9 +139,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         for size in (SIZES if THOROUGH else SIZES[number % 3 : number % 3 + 1])
     ],
 )
-def test_triplets_follow_the_rules(
-    corpora: Callable[..., dp.Corpus], number: int, count: int, repeats: float, negatives: int
-) -> None:
+def test_triplets_follow_the_rules(corpora, number, count, repeats, negatives):
     case = CASES[number]
     for seed in range(often(3, less=1)):
         corpus = corpora(count, seed, repeats)
@@ -186,21 +172,14 @@ def test_triplets_follow_the_rules(
             )
 
 
-def check_epochs(
-    sampler: dp.Sampler,
-    windows: list[Window],
-    case: tuple[Any, ...],
-    pool: dict[Any, list[Window]],
-    may: Callable[[Window, Window], bool],
-    slots: list[str],
-) -> None:
+def check_epochs(sampler, windows, case, pool, may, slots):
     """Draw a few epochs: every sample legal, every anchor once an epoch, rotation complete."""
     per_chunk = case[0].get("per") == "chunk"
-    texts: dict[tuple[str, str], list[Window]] = defaultdict(list)
+    texts = defaultdict(list)
     for w in windows:
         texts[w.record_id, w.text].append(w)
     epochs = 5
-    visits: dict[Any, list[str]] = defaultdict(list)
+    visits = defaultdict(list)
     for i, row in enumerate(samples(sampler, epochs * len(pool))):
         first, second = ("positive", "anchor") if row["swapped"] else ("anchor", "positive")
         a = texts[row[f"{first}_record_id"], row[first]]
@@ -235,7 +214,7 @@ def check_epochs(
 odd = reading(odd_corpus, 40, 3)
 
 
-def test_every_column_that_there_is_can_be_asked_for(odd: dp.Corpus) -> None:
+def test_every_column_that_there_is_can_be_asked_for(odd):
     for arguments in ({}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}):
         with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
             odd.sampler(**arguments, columns=["nothing"])
@@ -249,7 +228,7 @@ def test_every_column_that_there_is_can_be_asked_for(odd: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("arguments", some([{}, {"kind": "texts"}], less=1), ids=str)
-def test_columns_tell_which_chunk_a_text_is(odd: dp.Corpus, arguments: dict[str, Any]) -> None:
+def test_columns_tell_which_chunk_a_text_is(odd, arguments):
     slots = odd.sampler(**arguments).text_columns
     whats = ("kind", "overlap", "start", "length", "start_ratio", "record_id", "section")
     columns = [*slots, *(f"{slot}_{what}" for slot in slots for what in whats)]
@@ -276,11 +255,11 @@ def test_columns_tell_which_chunk_a_text_is(odd: dp.Corpus, arguments: dict[str,
 # ---- selectors, strategies and weights that need more than a table of cases
 
 
-def train(corpus: dp.Corpus) -> list[Window]:
+def train(corpus):
     return [w for w in all_windows(corpus) if w.split == "train"]
 
 
-def draw(corpus: dp.Corpus, recipe: Any, epochs: int = 4, **more: Any) -> list[dict[str, Any]]:
+def draw(corpus, recipe, epochs=4, **more):
     columns = ["anchor", "positive", "negative", "weight", "swapped"]
     columns += [f"{slot}_record_id" for slot in columns[:3]]
     sampler = corpus.sampler(
@@ -289,7 +268,7 @@ def draw(corpus: dp.Corpus, recipe: Any, epochs: int = 4, **more: Any) -> list[d
     return list(samples(sampler, epochs * sampler.epoch_length))
 
 
-def nearest(windows: list[Window], days: int, *, other_sources: bool) -> dict[str, str]:
+def nearest(windows, days, *, other_sources):
     """The record each dated record's near_date selector means, by the words of the rule."""
     records = {w.record_id: w for w in windows if w.role == "context"}
     found = {}
@@ -311,7 +290,7 @@ def nearest(windows: list[Window], days: int, *, other_sources: bool) -> dict[st
 
 
 @pytest.mark.parametrize("days", some([3, 0, 400, -5], less=1))
-def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> None:
+def test_near_date_takes_the_nearest_other_record(tmp_path, days):
     with odd_corpus(tmp_path / "c.duckdb", 40, 1, sources=2) as corpus:
         recipe = dp.TripletRecipe("near", ANCHOR, dp.near_date(days), CONTEXT)
         expected = nearest(train(corpus), days, other_sources=True)
@@ -326,7 +305,7 @@ def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> 
             assert row["negative_record_id"] == expected[row["anchor_record_id"]]
 
 
-def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path) -> None:
+def test_question_answer_mismatch_never_answers_the_same_question(tmp_path):
     records = [{"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)]
     with dp.Corpus(tmp_path / "qa.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(records, anchor="q", positive="a", id="id"), name="qa")
@@ -341,11 +320,11 @@ def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path
         assert any(question[row["negative"]] == row["anchor"] for row in plain)
 
 
-def test_positives_rotate_and_meet_every_anchor_window(tmp_path: Path) -> None:
+def test_positives_rotate_and_meet_every_anchor_window(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 12, 4, repeats=0.0) as corpus:
         recipe = dp.TripletRecipe("pairs", ANY, CONTEXT, ANY)
         groups = by_record(train(corpus))
-        seen: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        seen = defaultdict(list)
         for row in draw(corpus, recipe, epochs=60):
             seen[row["anchor_record_id"]].append((row["anchor"], row["positive"]))
         for windows in groups.values():
@@ -362,7 +341,7 @@ def test_positives_rotate_and_meet_every_anchor_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("negatives", some([2, 1], less=1))
-def test_pairs_are_the_triplets_taken_apart(odd: dp.Corpus, negatives: int) -> None:
+def test_pairs_are_the_triplets_taken_apart(odd, negatives):
     columns = ["anchor", "positive", *negative_slots(negatives)]
     triplets = odd.sampler(negatives=negatives, columns=columns)
     pairs = odd.sampler("pairs", negatives=negatives, batch_size=7)
@@ -376,7 +355,7 @@ def test_pairs_are_the_triplets_taken_apart(odd: dp.Corpus, negatives: int) -> N
     assert pairs.epoch_length == triplets.epoch_length * (1 + negatives)
 
 
-def test_weights_of_samples(tmp_path: Path) -> None:
+def test_weights_of_samples(tmp_path):
     long = " ".join(f"w{i}" for i in range(40))
     records = [
         {"t": f"title {i}", "b": f"{i} {long}", "trust": 0.2 + 0.6 * (i % 2)} for i in range(8)

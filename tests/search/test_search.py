@@ -1,7 +1,5 @@
 """Search: scores and order, scopes, snippets, the command line, and plain SQL without Python."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -9,7 +7,6 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,7 +25,7 @@ from duckplets.search.search import search
 COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "snippet"]
 
 
-def ingest(corpus: dp.Corpus, texts: list[str], name: str) -> None:
+def ingest(corpus, texts, name):
     rows = [
         {"id": f"{i}", "title": f"title {i % 7}", "body": text}
         for i, text in enumerate(texts)
@@ -39,7 +36,7 @@ def ingest(corpus: dp.Corpus, texts: list[str], name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     """Two sources, two splits, odd texts, many of them repeated."""
     path = tmp_path_factory.mktemp("search") / "c.duckdb"
     with dp.Corpus(path) as corpus:
@@ -51,17 +48,17 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def corpus(path: Path) -> dp.Corpus:
+def corpus(path):
     return dp.Corpus(path, read_only=True)
 
 
 @pytest.fixture
-def copy(path: Path, tmp_path: Path) -> dp.Corpus:
+def copy(path, tmp_path):
     shutil.copy(path, tmp_path / "c.duckdb")
     return dp.Corpus(tmp_path / "c.duckdb")
 
 
-def sections(corpus: dp.Corpus, **scope: str) -> dict[tuple[str, int], str]:
+def sections(corpus, **scope):
     """Texts in a scope by record id and position."""
     where = " AND ".join(["TRUE", *(f"{name} = '{value}'" for name, value in scope.items())])
     rows = corpus.sql(f"SELECT record_id, position, text FROM section_texts WHERE {where}")
@@ -75,9 +72,7 @@ def sections(corpus: dp.Corpus, **scope: str) -> dict[tuple[str, int], str]:
         less=2,
     ),
 )
-def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
-    corpus: dp.Corpus, scope: dict[str, str]
-) -> None:
+def test_scores_are_those_of_match_bm25_and_equals_come_by_id(corpus, scope):
     texts = sections(corpus, **scope)
     reference = peer(dict(enumerate(texts.values())), Terms())
     keys = list(texts)
@@ -95,7 +90,7 @@ def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
 
 
 @thorough
-def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
+def test_threads_change_no_bit(path, corpus):
     asked = "fox running title the 42 日本語"
     expected = search(corpus.database, asked, 1000)["score"].to_pylist()
     for threads in (1, 8):
@@ -112,7 +107,7 @@ def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
 
 
 @thorough
-def test_sources_with_other_settings_are_asked_by_them(copy: dp.Corpus) -> None:
+def test_sources_with_other_settings_are_asked_by_them(copy):
     database = copy.database
     other = Terms(stemmer="none", stop_words=["the"])
     index.refresh(database, terms=other, source="right")
@@ -128,7 +123,7 @@ def test_sources_with_other_settings_are_asked_by_them(copy: dp.Corpus) -> None:
     assert_one_collection(copy, asked, {"left": Terms(), "right": other})
 
 
-def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Terms]) -> None:
+def assert_one_collection(corpus, asked, settings):
     """All documents are one collection, and a term counts where it was asked for."""
     keys = {name: dict(enumerate(sections(corpus, source=name))) for name in settings}
     texts = {name: list(sections(corpus, source=name).values()) for name in settings}
@@ -142,7 +137,7 @@ def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Ter
         )
         for term in set().union(*terms.values())
     }
-    expected: dict[Any, float] = {}
+    expected = {}
     for name, part in parts.items():
         for (number, term), tf in part.frequencies.items():
             if term in terms[name]:
@@ -157,7 +152,7 @@ def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Ter
     assert {key[0].split("/")[0] for key in got} == set(settings)
 
 
-def test_any_text_may_be_asked_for(corpus: dp.Corpus) -> None:
+def test_any_text_may_be_asked_for(corpus):
     words = ["", " \n", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"]
     for asked in ["'; DROP TABLE records; --", *words]:
         found = search(corpus.database, asked)
@@ -165,7 +160,7 @@ def test_any_text_may_be_asked_for(corpus: dp.Corpus) -> None:
         assert found.num_rows == 0, asked
 
 
-def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
+def test_indexes_of_the_scope_are_built_first(copy):
     database = copy.database
     ingest(copy, ["a fresh fox", "another fresh fox", "fresh"] * 5, "third")
     unfit = index.stale(database)
@@ -186,20 +181,20 @@ def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
         assert search(database, "fresh").num_rows == 0
 
 
-def test_what_is_wrong_is_refused_with_what_is_near(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_what_is_wrong_is_refused_with_what_is_near(corpus, tmp_path):
     with pytest.raises(SamplerError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
         search(corpus.database, "fox", source="lef")
     with pytest.raises(SplitError, match="split='trian'"):
         search(corpus.database, "fox", split="trian")
     with pytest.raises(SamplerError, match="text=None"):
-        search(corpus.database, None)  # type: ignore[arg-type]
+        search(corpus.database, None)
     with dp.Corpus(tmp_path / "new.duckdb") as new:
         ingest(new, ["fox"], "a")
         with pytest.raises(SplitError, match="duckplets split"):
             search(new.database, "fox")
 
 
-def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) -> None:
+def test_snippets_are_whole_words_around_the_first_that_fits(corpus):
     vocabulary = Vocabulary(Terms())
     vocabulary.read(pa.array(["running fox cafe"]))
     vocabulary.fix()
@@ -217,19 +212,18 @@ def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) 
 DUCKDB = Path(sys.executable).with_name("duckdb")
 
 
-def duckdb(path: Path, statement: str) -> list[dict[str, Any]]:
+def duckdb(path, statement):
     """Run a statement in the real duckdb CLI."""
     run = ran(str(DUCKDB), "-readonly", "-json", str(path), typed=statement)
     assert run.returncode == 0, run.stderr
-    rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
-    return rows
+    return json.loads(run.stdout or "[]")
 
 
 SCOPES = [{}, {"source": "right", "split": "train"}, {"source": "left"}, {"split": "train"}]
 
 
 @pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here")
-def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Corpus) -> None:
+def test_the_duckdb_cli_searches_without_an_extension(path, corpus):
     corpus.close()
     for scope in some(SCOPES, less=2):
         given = "".join(f", {name} := '{value}'" for name, value in scope.items())
@@ -245,7 +239,7 @@ def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Cor
     assert (whole["n"], none["n"]) == (10, 0)
 
 
-def test_search_prints_a_table_or_json(path: Path, tmp_path: Path) -> None:
+def test_search_prints_a_table_or_json(path, tmp_path):
     table = ok("search", path, "running foxes", "--k", "3")
     assert re.match(r"score +record +split +role +text\n", table)
     assert len(table.splitlines()) == 4

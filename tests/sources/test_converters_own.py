@@ -1,13 +1,9 @@
 """Converters of one's own: a function called once a row, registered or named where it stands."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import cli
@@ -16,49 +12,32 @@ from source_rows import every_source, read, texts
 import duckplets as dp
 from duckplets.errors import SourceError
 from duckplets.sources.converters import registry
-from duckplets.sources.converters.registry import converter_names, register_converter
+from duckplets.sources.converters.registry import register_converter
 
 _each = pytest.mark.parametrize
 
 
 @pytest.fixture(autouse=True)
-def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forgotten(monkeypatch):
     """Forget what a test registers."""
     monkeypatch.setattr(registry, "_OWN", {})
 
 
-def said(*turns: tuple[str, str]) -> list[dict[str, Any]]:
+def said(*turns):
     return [{"role": role, "content": text} for role, text in turns]
 
 
-def faq(row: dict[str, Any]) -> dict[str, Any]:
+def faq(row):
     asked = row["question"]
     if "context" in row:
         asked = f"Context: {row['context']}\n\nQuestion: {asked}"
     return {"messages": said(("user", asked), ("assistant", row["answer"]))}
 
 
-def test_a_function_of_ones_own(reader):
-    rows = [
-        {"question": "q", "answer": "a", "context": "c", "n": 1},
-        {"question": "é", "answer": "ü", "context": None, "n": 2},
-    ]
-    register_converter("faq", faq)
-    assert converter_names() == ("alpaca", "faq", "openai", "pair", "sharegpt")
-    first, second = read(dp.MemorySource(rows, converter="faq", id="n"), reader)
-    asked, reply = json.loads(first["messages"])
-    content = [{"type": "text", "text": "Context: c\n\nQuestion: q"}]
-    assert asked == {"role": "user", "content": content, "loss_weight": 0.0}
-    content = [{"type": "text", "text": "a"}]
-    assert reply == {"role": "assistant", "content": content, "loss_weight": 1.0}
-    assert [text for _, text in texts(second)] == ["é", "ü"]
-    assert (first["key"], second["key"]) == ("1", "2")
-
-
 def test_a_function_sees_the_same_row_in_every_format(tmp_path, reader):
-    seen: list[dict[str, Any]] = []
+    seen = []
 
-    def function(row: dict[str, Any]) -> dict[str, Any]:
+    def function(row):
         seen.append(row)
         return faq(row)
 
@@ -88,7 +67,7 @@ def test_a_function_sees_the_same_row_in_every_format(tmp_path, reader):
 
 
 def test_a_function_may_give_pairs_blocks_and_weights(reader):
-    def function(row: dict[str, Any]) -> dict[str, Any]:
+    def function(row):
         asked = {"role": "user", "content": [{"type": "text", "value": row["q"]}]}
         reply = {"role": "assistant", "content": "r", "loss_weight": 0.25}
         made = {"chosen_messages": [asked, reply], "extra": {1, 2}}
@@ -109,22 +88,22 @@ def test_a_function_may_give_pairs_blocks_and_weights(reader):
     assert json.loads(both["rejected_messages"])[1]["loss_weight"] == 1.0
 
 
-def fail(row: dict[str, Any]) -> Any:
+def fail(row):
     return {}[row["missing"]]
 
 
-def interrupt(row: dict[str, Any]) -> Any:
+def interrupt(row):
     raise KeyboardInterrupt
 
 
-def of_turn(**turn: Any) -> Any:
+def of_turn(**turn):
     return lambda row: {"messages": [turn]}
 
 
 NO_JSON = "returned 'messages' that are no JSON"
 OF_TURN = "field 'messages', turn 1: "
 WEIGHT = "messages has a 'loss_weight' that is no number from 0 up"
-FAULTS: dict[str, tuple[Any, str, str | None]] = {  # what is told is the reason, if not said
+FAULTS = {  # what is told is the reason, if not said
     "exception": (fail, "KeyError", "converter 'mine': KeyError: 'missing'"),
     "nothing": (lambda row: None, "returned NoneType, not a dictionary", None),
     "no messages": (
@@ -230,7 +209,7 @@ ROWS = [{"q": "q 1", "a": "a 1", "b": "b 1"}, {"q": "q 2", "a": "a 2", "b": "b 2
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A working directory with modules, none of which is known to Python."""
     (tmp_path / "own_package").mkdir()
     for name, content in {
@@ -283,7 +262,7 @@ def test_the_command_line_imports_from_the_working_directory_and_warns(caplog):
     assert cli(*command, "own_package.convert:late", "--preview", "1").exit_code == 0
 
 
-def test_a_file_of_data_sets_may_name_one(folder: Path, reader, caplog) -> None:
+def test_a_file_of_data_sets_may_name_one(folder, reader, caplog):
     good = "faq: {file_name: r.jsonl, converter: 'own_package.convert:Kinds.pair'}\n"
     wrong = "other: {file_name: r.jsonl, converter: 'own_nowhere:rows'}\n"
     Path("sets.yaml").write_text(good + wrong)
@@ -316,7 +295,7 @@ WRONG = {
 
 
 @_each("name", WRONG)
-def test_what_cannot_be_imported_is_named(name: str, folder: Path) -> None:
+def test_what_cannot_be_imported_is_named(name, folder):
     registry.search_first(str(folder))
     before = list(sys.path)
     with pytest.raises(SourceError, match=WRONG[name]) as caught:
@@ -325,7 +304,7 @@ def test_what_cannot_be_imported_is_named(name: str, folder: Path) -> None:
     assert sys.path in (before, [*before, str(folder)])
 
 
-def test_a_registered_name_comes_first_and_the_folder_last(folder: Path, monkeypatch) -> None:
+def test_a_registered_name_comes_first_and_the_folder_last(folder, monkeypatch):
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "own_late.py").write_text("rows = None\n")

@@ -1,16 +1,11 @@
 """Data sets of the datasets library as sources, in memory, streaming, and by way of a hub."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from effort import often, some, thorough
 from hub_data import MOODS, flat, rows
-from hub_server import TOKEN, Hub
+from hub_server import TOKEN
 
 import duckplets
 from duckplets import MemorySource
@@ -23,18 +18,18 @@ from duckplets.sources.remote.hub import HubSource
 
 datasets = pytest.importorskip("datasets")
 
-MAPPING: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["tags", "mood"]}
+MAPPING = {"anchor": "question", "positive": "answer", "meta": ["tags", "mood"]}
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     """Small tables, and batches that do not end where tables do."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 37)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
     monkeypatch.setattr(dataset, "_ROWS", 23)
 
 
-def in_memory(count: int = 200) -> Any:
+def in_memory(count=200):
     data = [row | {"mood": row["mood"]} for row in rows(count)]
     features = datasets.Features(
         {
@@ -46,24 +41,24 @@ def in_memory(count: int = 200) -> Any:
     return datasets.Dataset.from_list(data, features=features)
 
 
-def generated() -> Iterator[dict[str, Any]]:
+def generated():
     for row in rows(150):
         yield {"question": row["question"], "answer": row["answer"], "tags": row["tags"], "mood": 1}
 
 
-def kept(items: list[Any]) -> list[dict[str, Any]]:
+def kept(items):
     return [row for item in items if not isinstance(item, Mark) for row in flat(item)]
 
 
-def whole_of(source: Any) -> list[Any]:
+def whole_of(source):
     return list(source.open(Database.reader()).batches)
 
 
-def rest_of(source: Any, cursor: Any) -> list[Any]:
+def rest_of(source, cursor):
     return list(source.open(Database.reader(), json.loads(json.dumps(cursor))).batches)
 
 
-def test_the_rows_are_those_of_a_list_with_names_for_classes() -> None:
+def test_the_rows_are_those_of_a_list_with_names_for_classes():
     data = rows(200)
     for row in data:
         row["mood"] = MOODS[row["mood"]] if row["mood"] in (0, 1, 2) else None
@@ -90,8 +85,8 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", some(STREAMS, less=3))
-def test_from_every_mark_exactly_the_rest_is_read(name: str) -> None:
-    source: Any = DatasetSource(STREAMS[name](), **MAPPING)
+def test_from_every_mark_exactly_the_rest_is_read(name):
+    source = DatasetSource(STREAMS[name](), **MAPPING)
     assert source.in_pieces
     items = whole_of(source)
     whole = kept(items)
@@ -106,7 +101,7 @@ def test_from_every_mark_exactly_the_rest_is_read(name: str) -> None:
             assert kept(items[:at]) + kept(rest[:again]) + last == whole
 
 
-def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path: Path) -> None:
+def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path):
     stream = in_memory(60).to_iterable_dataset(num_shards=2)
     for shuffled in (
         stream.shuffle(seed=1, buffer_size=10),
@@ -119,14 +114,14 @@ def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path: Path) -> N
         assert corpus.ingest(source, progress=False).added == 60
 
 
-def test_settings_tell_data_sets_apart_and_are_the_same_for_the_same() -> None:
-    one: Any = DatasetSource(in_memory(50), **MAPPING).settings()
+def test_settings_tell_data_sets_apart_and_are_the_same_for_the_same():
+    one = DatasetSource(in_memory(50), **MAPPING).settings()
     assert json.loads(json.dumps(one)) == DatasetSource(in_memory(50), **MAPPING).settings()
     assert one != DatasetSource(in_memory(51), **MAPPING).settings()
     assert one != DatasetSource(in_memory(50), text="key").settings()
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_what_is_wrong_is_told():
     both = datasets.DatasetDict({"train": in_memory(1), "test": in_memory(1)})
     for given, said in (
         ([1], "a list is no datasets.Dataset or IterableDataset"),
@@ -138,7 +133,7 @@ def test_what_is_wrong_is_told() -> None:
     with pytest.raises(SourceError, match=r"no column 'queston' \(did you mean 'question'\?\)"):
         DatasetSource(in_memory(1), text="queston").open(Database.reader())
 
-    def broken() -> Iterator[dict[str, str]]:
+    def broken():
         yield from ({"t": f"text {i}"} for i in range(50))
         raise ZeroDivisionError("by zero")
 
@@ -157,7 +152,7 @@ TEXTS = {
 
 
 @thorough
-def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub: Hub) -> None:
+def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub):
     hub.add("org/texts", TEXTS, private=True)
     source = HubSource("hf://org/texts/default/train text=text", token=TOKEN)
     items = whole_of(source)
@@ -173,7 +168,7 @@ def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub: Hub) -> None:
     assert [row["sections"][0]["text"] for row in every] == ["one", "two", *texts]
 
 
-def test_what_datasets_cannot_read_either_is_told(hub: Hub) -> None:
+def test_what_datasets_cannot_read_either_is_told(hub):
     hub.add("org/odd", {"data.xyz": b"?"})
     said = "hf://org/odd: data.xyz cannot be read by datasets either: "
     with pytest.raises(SourceError, match=said):

@@ -3,16 +3,12 @@
 Google's is an emulator from PyPI. Azure has none there: its addresses are tried on fsspec's memory.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -30,26 +26,26 @@ COLUMNS = {"id": "id", "anchor": "title", "positive": "body"}
 SECRET = "c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
-class Tagged(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
+class Tagged(fsspec.get_filesystem_class("memory")):
     """Files in memory with an ETag each."""
 
-    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+    def info(self, path, **kwargs):
         found = super().info(path, **kwargs)
         name = str(found["name"]).lstrip("/")
         return {**found, "name": name, "etag": str(found.get("created"))}
 
-    def find(self, path: str, **kwargs: Any) -> dict[str, Any]:
+    def find(self, path, **kwargs):
         return {name.lstrip("/"): self.info(name) for name in super().find(path)}
 
 
 @pytest.fixture(scope="module")
-def google() -> Iterator[dict[str, str]]:
+def google():
     emulator = pytest.importorskip("gcp_storage_emulator.server")
     pytest.importorskip("gcsfs")
     logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
@@ -61,7 +57,7 @@ def google() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(params=["gs", "memory"])
-def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+def root(request, monkeypatch, tmp_path):
     """The address of a bucket with files that lie under the test's folder too."""
     scheme = {"memory": "abfs"}.get(request.param, request.param)
     monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
@@ -81,15 +77,15 @@ def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     return f"{scheme}://texts"
 
 
-def filesystem(scheme: str) -> Any:
-    return stores.store_of(scheme, "texts")._files  # type: ignore[attr-defined]
+def filesystem(scheme):
+    return stores.store_of(scheme, "texts")._files
 
 
-def put(scheme: str, key: str, content: bytes) -> None:
+def put(scheme, key, content):
     filesystem(scheme).pipe_file(f"texts/{key}", content)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """Write the same rows in several formats; return what is in the files."""
     for part in range(2):
         rows = [
@@ -105,19 +101,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder / "files").as_posix(): file.read_bytes() for file in each}
 
 
-def records(source: Any) -> list[dict[str, Any]]:
+def records(source):
     with closing(Database.reader()) as reader:
         return [row | {"file": None} for row in rows_of(source, reader)]
 
 
-MADE: list[Callable[[str], Any]] = [
+MADE = [
     lambda root: dp.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
     lambda root: dp.CsvSource([f"{root}/csv/deep/0.csv", f"{root}/csv/deep/1.csv"], **COLUMNS),
     lambda root: dp.CsvSource(f"{root}/csv/**/[0-9].csv", **COLUMNS),
 ]
 
 
-def test_objects_give_the_records_of_files(root: str, tmp_path: Path) -> None:
+def test_objects_give_the_records_of_files(root, tmp_path):
     for make in MADE:
         found = records(make(root))
         assert found == records(make(str(tmp_path / "files")))
@@ -146,15 +142,15 @@ def test_an_object_that_changes_before_or_while_it_is_read_is_refused(root, tmp_
         store.fetch(found, tmp_path / "here")
     monkeypatch.setattr(stores, "_RANGE", 50)
     (found,) = store.listed("csv/deep/1.csv", 1)
-    whole, left = store._files.cat_file, [3]  # type: ignore[attr-defined]
+    whole, left = store._files.cat_file, [3]
 
-    def changing(*args: Any, **kwargs: Any) -> Any:
+    def changing(*args, **kwargs):
         left[0] -= 1
         if left[0] == 0:
             put(scheme, found.path, b"y" * found.size)
         return whole(*args, **kwargs)
 
-    monkeypatch.setattr(store._files, "cat_file", changing)  # type: ignore[attr-defined]
+    monkeypatch.setattr(store._files, "cat_file", changing)
     with pytest.raises(dp.SourceError, match=r"csv/deep/1\.csv: (it has changed|there is no such)"):
         store.fetch(found, tmp_path / "here")
 
@@ -162,10 +158,10 @@ def test_an_object_that_changes_before_or_while_it_is_read_is_refused(root, tmp_
 class Failing:
     """A filesystem that fails in one way."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error):
         self.error = error
 
-    def info(self, *_: Any, **__: Any) -> Any:
+    def info(self, *_, **__):
         raise self.error
 
     find = cat_file = info
@@ -174,7 +170,7 @@ class Failing:
 class HttpError(Exception):
     """Of a status, as the errors of gcsfs are."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code):
         super().__init__(f"https://example.org/?sig={SECRET}")
         self.code = code
 
@@ -204,7 +200,7 @@ def test_what_a_store_answers_is_told_without_secrets(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is full")
-def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch):
     whole = SimpleNamespace(cat_file=lambda name, start, end: bytes(end - start))
     monkeypatch.setattr(stores, "_filesystem", lambda *_: whole)
     found = StoredObject("texts", "a.csv", 1 << 20, "1", "az")

@@ -1,13 +1,8 @@
 """Data sets on a hub: the rows of their shards, labels, and going on from every mark."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -15,7 +10,6 @@ import pyarrow.parquet
 import pytest
 from effort import THOROUGH
 from hub_data import MOODS, flat, items, jsonl, opened, parquet, read, rows
-from hub_server import Hub
 
 from duckplets import ArrowSource, CsvSource, JsonSource, ParquetSource
 from duckplets.errors import SourceError
@@ -27,18 +21,18 @@ LABELS = {"mood": MOODS}
 
 
 @pytest.fixture
-def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_tables(monkeypatch):
     """Marks every few rows, instead of every 40,000."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 17)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
 
 
-def sharded(form: Callable[[list[dict[str, Any]]], bytes], end: str) -> dict[str, Any]:
+def sharded(form, end):
     shards = [rows(60, 1), rows(7, 2), rows(81, 3)]
     return {f"data/train-{i:05d}-of-00003{end}": form(shard) for i, shard in enumerate(shards)}
 
 
-def written(files: dict[str, Any], folder: Path) -> list[Path]:
+def written(files, folder):
     paths = []
     for name, content in sorted(files.items()):
         path = folder / name.replace("/", "_")
@@ -50,11 +44,11 @@ def written(files: dict[str, Any], folder: Path) -> list[Path]:
 # ---- the same rows as of files on disk
 
 
-def lines(data: list[dict[str, Any]]) -> bytes:
+def lines(data):
     return jsonl(data[:5]) + b"\nnot json\n\n" + jsonl(data[5:])
 
 
-FORMS: dict[str, tuple[Any, Callable[[list[dict[str, Any]]], bytes]]] = {
+FORMS = {
     ".parquet": (ParquetSource, parquet),
     ".jsonl": (JsonSource, lines),
     ".ndjson": (JsonSource, lines),
@@ -63,8 +57,8 @@ FORMS: dict[str, tuple[Any, Callable[[list[dict[str, Any]]], bytes]]] = {
 }
 
 
-def test_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> None:
-    mapping: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["key", "tags"]}
+def test_shards_give_the_rows_of_the_same_files(hub, tmp_path):
+    mapping = {"anchor": "question", "positive": "answer", "meta": ["key", "tags"]}
     for end, (kind, form) in FORMS.items():
         files = sharded(form, end)
         hub.add(f"org/data{end}", files)
@@ -74,7 +68,7 @@ def test_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> Non
         assert {None, "no anchor", "no positive"} <= {row["skip"] for row in expected}
     data = [{"instruction": f"do {i}", "input": "", "output": f"did {i}"} for i in range(9)]
     data.append(data[0] | {"output": None})
-    how: dict[str, Any] = {"converter": "alpaca", "on_error": "quarantine"}
+    how = {"converter": "alpaca", "on_error": "quarantine"}
     for end in (".parquet", ".jsonl"):
         files = {f"a{end}": FORMS[end][1](data[:5]), f"b{end}": FORMS[end][1](data[5:])}
         hub.add("org/instructions", files)
@@ -96,7 +90,7 @@ def test_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> Non
 # ---- going on
 
 
-def resumed_everywhere(source: HubSource) -> int:
+def resumed_everywhere(source):
     """Check that from every mark (or the middle one) exactly the rest comes; returns how many."""
     found = list(items(source))
     whole = rows_in(found)
@@ -112,7 +106,7 @@ def resumed_everywhere(source: HubSource) -> int:
     return len(marks)
 
 
-def rows_in(found: list[Any]) -> list[dict[str, Any]]:
+def rows_in(found):
     return [row for item in found if not isinstance(item, Mark) for row in flat(item)]
 
 
@@ -130,7 +124,7 @@ def test_from_every_mark_exactly_the_rest_is_read(hub, form, end):
 
 
 @pytest.mark.usefixtures("small_tables")
-def test_going_on_reads_the_revision_it_began_with(hub: Hub) -> None:
+def test_going_on_reads_the_revision_it_began_with(hub):
     repo = hub.add("org/data", sharded(parquet, ".parquet"))
     source = HubSource(f"hf://org/data {KEYS}")
     whole = read(source)
@@ -149,7 +143,7 @@ def test_going_on_reads_the_revision_it_began_with(hub: Hub) -> None:
 
 
 @pytest.mark.usefixtures("small_tables")
-def test_keys_met_before_a_mark_are_known_after_it(hub: Hub) -> None:
+def test_keys_met_before_a_mark_are_known_after_it(hub):
     first = [{"Q": f"q{i}", "rare": "x"} for i in range(40)]
     later = [{"Q": f"q{i}", "q": "another"} for i in range(40, 100)]
     hub.add("org/data", {"train.jsonl": jsonl(first + later)})
@@ -158,7 +152,7 @@ def test_keys_met_before_a_mark_are_known_after_it(hub: Hub) -> None:
     assert resumed_everywhere(source) == 6
 
 
-def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
+def test_a_cursor_of_something_else_is_refused(hub):
     repo = hub.add("org/data", sharded(parquet, ".parquet"))
     source = HubSource(f"hf://org/data {KEYS}")
     with pytest.raises(SourceError, match="made by another version; discard it with restart=True"):
@@ -172,7 +166,7 @@ def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
 # ---- columns and labels
 
 
-def test_classes_go_by_their_names(hub: Hub) -> None:
+def test_classes_go_by_their_names(hub):
     data = [{"t": f"text {i}", "mood": mood} for i, mood in enumerate([0, 2, -1, None, 3, 1])]
     hub.add("org/data", {"train.parquet": parquet(data, labels=LABELS)})
     found = read(HubSource("hf://org/data text=t meta=mood"))
@@ -209,7 +203,7 @@ dataset_info:
 """
 
 
-def test_classes_go_by_the_names_in_the_card(hub: Hub) -> None:
+def test_classes_go_by_the_names_in_the_card(hub):
     values = [0, "1", "bearish", 9, -1, None, "furious", 2.0]
     data = [{"t": f"text {i}", "mood": mood} for i, mood in enumerate(values)]
     hub.add("org/data", {"README.md": CARD.encode(), "train.jsonl": jsonl(data)})
@@ -231,14 +225,14 @@ def test_classes_go_by_the_names_in_the_card(hub: Hub) -> None:
         assert opened(HubSource(line)).total == 6, "as the card says"
 
 
-WRONG: list[tuple[tuple[str, ...], str, str]] = [
+WRONG = [
     (("a.parquet", "b.parquet"), "answer", "b.parquet: no column 'answer'; its columns are: "),
     (("a.parquet",), "queston", "a.parquet: no column 'queston' (did you mean 'question"),
     (("a.jsonl",), "queston", "hf://org/data: no column 'queston' (did you mean"),
 ]
 
 
-def test_a_wrong_column_is_told_when_it_is_opened(hub: Hub) -> None:
+def test_a_wrong_column_is_told_when_it_is_opened(hub):
     made = {"a.parquet": parquet(rows(3)), "a.jsonl": jsonl(rows(3))}
     made["b.parquet"] = parquet([{"question": "q"}])
     for files, column, said in WRONG:
@@ -248,7 +242,7 @@ def test_a_wrong_column_is_told_when_it_is_opened(hub: Hub) -> None:
         assert said in str(error.value)
 
 
-def test_shards_without_rows_are_passed_by(hub: Hub) -> None:
+def test_shards_without_rows_are_passed_by(hub):
     out = io.BytesIO()
     pa.parquet.write_table(pa.schema([("question", pa.string())]).empty_table(), out)
     for end, some, none in (

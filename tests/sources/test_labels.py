@@ -1,11 +1,5 @@
 """``label=`` of every kind of source: what is a label, what fails, and what stays as it was."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pyarrow as pa
 import pytest
 from commands import lines, ok
@@ -24,20 +18,18 @@ SPELLED = {
     "-1": -1.0,
     "1e-1": 0.1,
 }
-MAPPED: dict[str, Any] = {"anchor": "a", "positive": "p", "label": "l"}
-ROWS: list[dict[str, Any]] = [
-    {"a": f"a{i}", "p": f"p{i}", "l": spelled} for i, spelled in enumerate(SPELLED)
-]
+MAPPED = {"anchor": "a", "positive": "p", "label": "l"}
+ROWS = [{"a": f"a{i}", "p": f"p{i}", "l": spelled} for i, spelled in enumerate(SPELLED)]
 FIXED = "t/f3057fb0faca1bdb"
 LABELS = {f"a{i}": value for i, value in enumerate(SPELLED.values())}
 
 
-def labels_of(rows: list[Any]) -> dict[str, float]:
+def labels_of(rows):
     """Return the label of each record by its anchor."""
     return {texts(row)[0][1]: row["label"] for row in rows if row["skip"] is None}
 
 
-def ingested(path: Path, source: Any) -> tuple[dict[str, float], Any]:
+def ingested(path, source):
     """Return the label of each record by its anchor, and the report."""
     with empty_corpus(path / "c.duckdb") as corpus:
         report = corpus.ingest(source, name="s", progress=False)
@@ -53,14 +45,14 @@ class Own:
 
     name = "own"
 
-    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+    def batches(self, cursor):
         rows = [{"anchor": r["a"], "positive": r["p"], "label": r["l"]} for r in ROWS]
         texts = [("anchor", rows[0].pop("anchor")), ("context", rows[0].pop("positive"))]
         rows[0]["sections"] = [{"role": role, "text": text} for role, text in texts]
         yield rows, None
 
 
-def test_labels_of_every_kind_of_source(tmp_path: Path, reader: Any) -> None:
+def test_labels_of_every_kind_of_source(tmp_path, reader):
     sources = every_source(tmp_path, ROWS, (*FILES, "dataset"), **MAPPED)
     sources["own"] = dp.CustomSource(Own())
     (listed,) = load_data_sets({"s": {"file_name": str(tmp_path / "r.parquet"), **MAPPED}})
@@ -77,9 +69,9 @@ def test_labels_of_every_kind_of_source(tmp_path: Path, reader: Any) -> None:
     assert any("18 grades from -1 to 2.5" in note for note in report.notes)
 
 
-def test_labels_by_their_type(tmp_path: Path, reader: Any) -> None:
+def test_labels_by_their_type(tmp_path, reader):
     datasets = pytest.importorskip("datasets")
-    made: list[Any] = []
+    made = []
     for values in ([True, False], [1.0, 0.0], ["duplicate", "not_duplicate"]):
         table = pa.table({"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [*values, None]})
         made.append(dp.MemorySource(table, **MAPPED))
@@ -95,7 +87,7 @@ def test_labels_by_their_type(tmp_path: Path, reader: Any) -> None:
     assert report.notes[-1] == "labels: 1 positive, 1 negative"
 
 
-def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> None:
+def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path):
     labels = [None, "", "neutral", "nan", "inf", [1], True]
     rows = [{"a": f"a{i}", "p": f"p{i}", "l": label} for i, label in enumerate(labels)]
     found, report = ingested(tmp_path, dp.MemorySource(rows, **MAPPED))
@@ -106,16 +98,16 @@ def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> Non
     assert shown == ["neutral", "nan", "inf", "[1]"]
 
 
-def test_names_of_ones_own_take_the_place_of_the_list(reader: Any) -> None:
+def test_names_of_ones_own_take_the_place_of_the_list(reader):
     rows = [{"a": v, "p": f"p {v}", "l": v} for v in ("Dup", "other", "2", "yes", "1")]
-    told: list[Any] = [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5"]
+    told = [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5"]
     for labels in [*told, {"DUP": True, "other": 0, "2.0": 0.5}]:
         found = read(dp.MemorySource(rows, **MAPPED, labels=labels), reader)
         assert labels_of(found) == {"Dup": 1.0, "other": 0.0, "2": 0.5}
         assert [row["skip"] for row in found[3:]] == ["unreadable label"] * 2
 
 
-def test_labels_and_words_for_no_value_on_the_command_line(tmp_path: Path) -> None:
+def test_labels_and_words_for_no_value_on_the_command_line(tmp_path):
     (tmp_path / "r.csv").write_text("a,p,l\nx,1,dup\ny,2,other\nv,N/A,dup\nw,nan,dup\n")
     options = ["--anchor", "a", "--positive", "p", "--label", "l", "--labels", "dup:1,other:0"]
     path = str(tmp_path / "c.duckdb")
@@ -128,7 +120,7 @@ def test_labels_and_words_for_no_value_on_the_command_line(tmp_path: Path) -> No
     assert {row["reason"] for row in lines(told)} == {None, "other_record"}
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+REFUSED = {
     "no positive": ({"anchor": "a", "label": "l"}, "judges the pair"),
     "text": ({"text": "a", "label": "l"}, "judges the pair"),
     "labels alone": ({"anchor": "a", "positive": "p", "labels": {"x": 1}}, "name it with label="),
@@ -142,15 +134,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_label_that_means_nothing_is_refused() -> None:
+def test_a_label_that_means_nothing_is_refused():
     for mapping, message in REFUSED.values():
         with pytest.raises(dp.SourceError, match=message):
             dp.MemorySource(ROWS, **mapping)
 
 
-def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path: Path) -> None:
+def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path):
     rows = [{"a": f"a{i}", "p": f"p{i}", "l": i % 2} for i in range(4)]
-    pair: dict[str, Any] = {"anchor": "a", "positive": "p"}
+    pair = {"anchor": "a", "positive": "p"}
     path = tmp_path / "c.duckdb"
     with dp.Corpus(path) as corpus:
         corpus.ingest(dp.MemorySource(rows, **pair), name="s", progress=False)

@@ -1,12 +1,8 @@
 """Limits of reading: what each refuses, where it says so, and how much memory a bomb takes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,19 +17,18 @@ from duckplets.errors import SourceError
 from duckplets.sources.limits import FileReader, Limits
 
 SMALL = Limits(row=4_000, field=2_000, columns=50)
-Write = Callable[[Path], Any]
 
 
-def text(data: str | bytes) -> Write:
+def text(data):
     return lambda path: path.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
-def repeated(count: int, value: str) -> pa.Array:
+def repeated(count, value):
     return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), [value])
 
 
-def arrow(column: pa.Array | pa.ChunkedArray, compression: str | None = None) -> Write:
-    def write(path: Path) -> None:
+def arrow(column, compression=None):
+    def write(path):
         options = pa.ipc.IpcWriteOptions(compression=compression)
         schema = pa.schema([("t", column.type)])
         with pa.ipc.new_file(str(path), schema, options=options) as writer:
@@ -42,13 +37,13 @@ def arrow(column: pa.Array | pa.ChunkedArray, compression: str | None = None) ->
     return write
 
 
-def parquet(column: pa.Array, **options: Any) -> Write:
+def parquet(column, **options):
     return lambda path: pq.write_table(pa.table({"t": column}), path, store_schema=False, **options)
 
 
 WIDE = ",".join(["t", *(f"c{i}" for i in range(60))])
 LONG = "word " * 500
-CASES: dict[str, tuple[str, Write, str]] = {
+CASES = {
     "field": ("f.csv", text(f"t,u\n1,2\nx,{LONG}\n"), "f.csv, row 2: a field is larger"),
     "quote": ("f.csv", text('t,u\n1,2\n3,"x\n' + "a,b\n" * 900), "f.csv, row 2: a field is larger"),
     "line": ("f.csv", text("t\n1\n" + "x" * 300_000), "f.csv, row 2: the line is longer"),
@@ -69,7 +64,7 @@ CASES: dict[str, tuple[str, Write, str]] = {
 }
 
 
-def source_of(path: Path) -> Any:
+def source_of(path):
     name = path.name
     kinds = {".csv": dp.CsvSource, ".json": dp.JsonSource, ".parquet": dp.ParquetSource}
     kinds |= {".arrow": dp.ArrowSource}
@@ -132,8 +127,8 @@ with dp.Corpus(sys.argv[2]) as corpus:
 """
 
 
-def packed(head: bytes, unit: bytes, count: int, tail: bytes = b"") -> Write:
-    def write(path: Path) -> None:
+def packed(head, unit, count, tail=b""):
+    def write(path):
         with gzip.open(path, "wb", 1) as file:
             file.write(head)
             for _ in range(count):
@@ -143,7 +138,7 @@ def packed(head: bytes, unit: bytes, count: int, tail: bytes = b"") -> Write:
     return write
 
 
-BOMBS: dict[str, tuple[str, Write, str]] = {
+BOMBS = {
     "commas": ("f.csv.gz", packed(b"t,u\n", b"xy," * M, 3), "row 1: the row has more fields"),
     "line": ("f.jsonl.gz", packed(b'{"t":"', b"x" * M, 600), "it is longer"),
     "quote": ("f.csv.gz", packed(b't,u\n1,"', b"some, text\n" * M, 60), "row 1: a field is larger"),

@@ -1,18 +1,14 @@
 """Sources in an object store: the records of local files, whatever fails on the way, no secret."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -21,7 +17,7 @@ import pytest
 from commands import cli, ok
 from effort import THOROUGH, often, some, thorough
 from local_engine import Shuffled
-from object_server import KEY, SECRET, Proxy, Request, client, point_to
+from object_server import KEY, SECRET, client, point_to
 from prebuilt import empty_corpus
 from source_rows import rows_of
 
@@ -29,7 +25,7 @@ import duckplets as dp
 from duckplets.base import object_store as stores
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint, ingest
-from duckplets.sources import paths, row_batches
+from duckplets.sources import row_batches
 
 pytest.importorskip("boto3")
 
@@ -38,7 +34,7 @@ BUCKET = "texts"
 
 
 @pytest.fixture(scope="module")
-def filled(object_store: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Proxy:
+def filled(object_store, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         point_to(patch, object_store.behind, tmp_path_factory.mktemp("nobody"))
         client().create_bucket(Bucket=BUCKET)
@@ -48,7 +44,7 @@ def filled(object_store: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Pro
 
 
 @pytest.fixture
-def proxy(filled: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
+def proxy(filled, monkeypatch, tmp_path):
     """A store through a proxy, with what it holds."""
     point_to(monkeypatch, filled.port, tmp_path)
     filled.fault = lambda request: None
@@ -56,7 +52,7 @@ def proxy(filled: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pro
     return filled
 
 
-def rows(first: int, count: int = 40) -> list[dict[str, Any]]:
+def rows(first, count=40):
     letters = random.Random(first)
     return [
         {"id": n, "title": f"title {n}", "body": f"body {n} {letters.randbytes(900).hex()}"}
@@ -65,14 +61,9 @@ def rows(first: int, count: int = 40) -> list[dict[str, Any]]:
 
 
 @cache
-def objects() -> dict[str, bytes]:
+def objects():
     """Two files of every form, with others that are none."""
-    found: dict[str, bytes] = {
-        "csv/_SUCCESS": b"",
-        "csv/": b"",
-        "csv/.part": b"x",
-        "empty.csv": b"",
-    }
+    found = {"csv/_SUCCESS": b"", "csv/": b"", "csv/.part": b"x", "empty.csv": b""}
     for number, first in enumerate((0, 40)):
         of, stem = rows(first), f"part-{number}"
         table = pa.Table.from_pylist(of)
@@ -92,7 +83,7 @@ def objects() -> dict[str, bytes]:
     return found
 
 
-SOURCES: list[Callable[[str], Any]] = [
+SOURCES = [
     lambda root: dp.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
     lambda root: dp.ArrowSource(f"{root}/arrow/part-[01].feather", **COLUMNS),
     lambda root: dp.CsvSource(f"{root}/csv/**/*.csv", **COLUMNS),
@@ -101,21 +92,21 @@ SOURCES: list[Callable[[str], Any]] = [
 ]
 
 
-def opened(source: Any) -> list[dict[str, Any]]:
+def opened(source):
     with closing(Database.reader()) as reader:
         return rows_of(source, reader)
 
 
-def without_places(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_places(found):
     return [{name: value for name, value in row.items() if name != "file"} for row in found]
 
 
-def some_fault(seed: int) -> Callable[[Request], str | None]:
+def some_fault(seed):
     """Every other request or so fails in one of the ways that may pass, never five times on end."""
     dice, good = random.Random(seed), [True]
     faults = ["503", "500 InternalError", "drop", "cut 0", "cut 700", "cut 20000", "slow 1"]
 
-    def fault(request: Request) -> str | None:
+    def fault(request):
         is_body = request.method == "GET" and "range" in request.headers
         good[0] = not is_body or not good[0] or dice.random() < 0.3
         return None if good[0] else dice.choice(faults)
@@ -128,8 +119,8 @@ def some_fault(seed: int) -> Callable[[Request], str | None]:
 
 @pytest.mark.parametrize("number", some(range(len(SOURCES)), less=3))
 def test_objects_give_the_rows_of_files_though_every_other_request_fails(
-    number: int, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    number, proxy, tmp_path, monkeypatch
+):
     monkeypatch.setattr(stores, "_RANGE", 30_000)
     for key, content in objects().items():
         if content:
@@ -147,7 +138,7 @@ def test_objects_give_the_rows_of_files_though_every_other_request_fails(
     assert all("if-match" in request.headers for request in ranges)
 
 
-def test_a_command_and_a_file_of_data_sets_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
+def test_a_command_and_a_file_of_data_sets_name_addresses(proxy, tmp_path):
     columns = ("--anchor", "title", "--positive", "body", "--id", "id")
     assert SECRET not in ok("ingest", tmp_path / "c.duckdb", f"s3://{BUCKET}/csv/", *columns)
     (tmp_path / "sets.yaml").write_text(
@@ -162,10 +153,10 @@ def test_a_command_and_a_file_of_data_sets_name_addresses(proxy: Proxy, tmp_path
     ]
 
 
-def test_a_listing_is_all_its_pages(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_is_all_its_pages(proxy, monkeypatch):
     keys = [f"many/{n:05}.jsonl" for n in range(2_500)]
 
-    def pages(**_: Any) -> Iterator[dict[str, Any]]:
+    def pages(**_):
         for low in range(0, len(keys), 1000):
             page = [{"Key": key, "Size": 1, "ETag": '"e"'} for key in keys[low : low + 1000]]
             yield {"Contents": page}
@@ -177,8 +168,8 @@ def test_a_listing_is_all_its_pages(proxy: Proxy, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
-    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    proxy, tmp_path, monkeypatch, caplog
+):
     caplog.set_level(logging.DEBUG, "duckplets")
     monkeypatch.setattr(row_batches, "MAX_ROWS", often(10, less=40))
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 7)
@@ -212,18 +203,18 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
 
 
 def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
-    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    proxy, tmp_path, monkeypatch
+):
     key, left = "csv/deep/part-1.csv", [0]
 
-    def fault(request: Request) -> str | None:
+    def fault(request):
         if key not in request.path or not left[0]:
             return None
         left[0] -= 1
         return "403 AccessDenied"
 
-    def elsewhere(times: int) -> Callable[[Any], None]:
-        def before(_: Any) -> None:
+    def elsewhere(times):
+        def before(_):
             monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / f"of a worker {times}"))
             left[0] = times
             if not times:
@@ -266,7 +257,7 @@ PASSING = ("ends", "breaks", "busy", "drops")  # tried again, waiting longer eac
 
 
 @pytest.mark.parametrize("which", [some(PASSING, less=1), [w for w in WRONG if w not in PASSING]])
-def test_what_cannot_be_had_is_one_error_that_names_it(which: list[str], proxy: Proxy) -> None:
+def test_what_cannot_be_had_is_one_error_that_names_it(which, proxy):
     for what in which:
         fault, address, said = WRONG[what]
         proxy.fault = lambda request, fault=fault: fault if "range" in request.headers else None
@@ -306,7 +297,7 @@ def test_an_object_that_changes_while_it_is_read_is_refused(proxy, monkeypatch):
     monkeypatch.setattr(stores, "_RANGE", 30_000)
     other = b"x" * len(objects()["csv/deep/part-0.csv"])
 
-    def change(request: Request) -> None:
+    def change(request):
         if request.headers.get("range", "").startswith("bytes=30000-"):
             proxy.fault = lambda request: None
             client().put_object(Bucket=BUCKET, Key="csv/deep/part-0.csv", Body=other)
@@ -321,7 +312,7 @@ def test_an_object_that_changes_while_it_is_read_is_refused(proxy, monkeypatch):
 SIGNED = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}&X-Amz-Signature={SECRET}"
 
 
-def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path: Path) -> None:
+def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path):
     for address in (
         f"s3://{KEY}:{SECRET}@bucket/a.parquet",
         f"s3://bucket/a.parquet?{SIGNED}",
@@ -336,22 +327,3 @@ def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path: Path) -> Non
         result = cli("ingest", tmp_path / "c.duckdb", address, "--text", "t", "--format", "csv")
         assert result.exit_code
         assert SECRET not in result.output
-
-
-@thorough
-@pytest.mark.parametrize("make", some(SOURCES, less=3))
-def test_workers_read_objects_as_one_process_does(
-    make: Callable[[str], Any], proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They bring them to their own cache, of the content that was listed, and no other."""
-    monkeypatch.setattr(paths, "AT_ONCE", 1)  # byte: an object is a part
-    source, kept = make(f"s3://{BUCKET}"), {}
-    for name, engine in (("alone", None), ("engine", Shuffled())):
-        with dp.Corpus(tmp_path / f"{name}.duckdb") as corpus:
-            report = corpus.ingest(source, engine=engine)
-            found = corpus.sql("SELECT * FROM sections ORDER BY ALL")
-            kept[name] = found, report.added, report.notes
-    assert kept["alone"] == kept["engine"]
-    assert isinstance(engine, Shuffled)
-    assert len(engine.labels) == 2
-    assert all(label.startswith(f"s3://{BUCKET}/") for label in engine.labels)

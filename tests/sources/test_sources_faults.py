@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -9,6 +7,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from damaged import FORMS, tried
 from effort import THOROUGH, often, some, thorough
 from source_rows import every_source, read, texts
 
@@ -20,7 +19,7 @@ from duckplets.sources import row_batches
 HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
 
 
-def outcome(rows: list[dict[str, Any]]) -> list[Any]:
+def outcome(rows):
     """What became of each row: its reason to be skipped, else its texts."""
     return [row["skip"] or [text for _, text in texts(row)] for row in rows]
 
@@ -122,7 +121,7 @@ def test_json_lines(tmp_path, reader, way, monkeypatch):
     cases = JSONL if way == "file" else some(JSONL, less=4)
     for number, name in enumerate(cases):
         data, expected = JSONL[name]
-        path: Any = tmp_path / f"{number}.{suffix}"
+        path = tmp_path / f"{number}.{suffix}"
         if way == "stdin":
             path = "-"
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -141,7 +140,7 @@ def test_json_lines(tmp_path, reader, way, monkeypatch):
 
 def test_a_key_that_comes_late_is_found(tmp_path, reader, monkeypatch):
     monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=300))
-    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=500)
+    rows = [{"instruction": "q", "output": "r"}] * often(70_000, less=500)
     rows.append({"system": "Be", "instruction": "q", "output": "r", "Day": "2024-01-02"})
     lines = tmp_path / "f.jsonl"
     lines.write_text("\n".join(map(json.dumps, rows)))
@@ -273,7 +272,7 @@ def test_text_that_is_not_utf8_in_a_text_column(tmp_path, reader):
 
 
 def test_records_that_are_none(reader):
-    circle: dict[str, Any] = {"t": "x"}
+    circle = {"t": "x"}
     circle["self"] = circle
     records = [{"t": "x", 5: 6}, "x", None, {"t": "\ud800"}, circle, {"t": b"y"}, {"t": {"z"}}]
     rows = read(MemorySource(iter(records), text="t"), reader)
@@ -319,3 +318,24 @@ def test_a_text_of_many_megabytes(tmp_path, reader, kind):
     rows = read(source, reader)
     assert [len(row["sections"][1]["text"]) for row in rows] == [5, len(HUGE), 5]
     assert rows[1]["sections"][1]["text"] == HUGE
+
+
+# ---- files damaged at random: rows or a typed error, never a foreign one, never a dead process
+
+
+# Cases that once failed: metadata at which PyArrow ends the process when asked for a column's.
+FAILED = ["parquet:123:124", "parquet:361:362", "parquet:556:557"]
+DEFAULT = [f"{form}:0:1" for form in FORMS]
+
+
+@thorough
+def test_some_damaged_files():
+    assert tried(*DEFAULT, *some(FAILED, less=1)) == []
+
+
+@pytest.mark.skipif(not THOROUGH, reason="500 cases of each form take some minutes")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("form", FORMS)
+def test_many_damaged_files(form):
+    parts = [f"{form}:{first}:{first + 250}" for first in range(0, 500, 250)]
+    assert [wrong for part in parts for wrong in tried(part)] == []

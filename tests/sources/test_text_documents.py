@@ -1,13 +1,10 @@
 """Folders of text: which files are read, what their headings are, what is said of the others."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pytest
 from effort import often, thorough
@@ -67,7 +64,7 @@ def test_headings():
         assert (found, text[start:]) == (title, text if rest is None else rest)
 
 
-MATTER: list[tuple[str, str | None, str | None]] = [
+MATTER = [
     ("---\ntitle: A b\ntags: [x]\n---\n# C\n", "A b", "# C\n"),
     ("---\ntags: &a [x]\ntitle: 'It''s: *a'\n---\ntext", "It's: *a", "text"),
     ("---\r\ntitle: >\r\n  two\r\n  lines\r\nx: 1\r\n---\r\ntext", "two lines", "text"),
@@ -124,7 +121,7 @@ def test_all_headings():
         assert headings(text, markup) == [first]
 
 
-def of_docutils(text: str) -> list[tuple[int, str]]:
+def of_docutils(text):
     """Return level and title of the sections that docutils finds."""
     docutils = pytest.importorskip("docutils.nodes")
     from docutils.core import publish_doctree
@@ -246,7 +243,7 @@ def test_a_heading_line_takes_a_time_that_grows_with_it(tmp_path, reader):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     files = {
         "a.md": b"# Anchor of a\n\ntext of a",
         "sub/b.rst": b"Anchor of b\n===========\n\ntext of b",
@@ -262,7 +259,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-READ: list[tuple[Any, list[str]]] = [
+READ = [
     ("*.txt", ["c_d.txt", "e.txt.gz"]),
     (["*.md", "*.rst"], ["a.md", "sub/b.rst"]),
     (("*.txt", "*.t*t", "*.gz"), ["c_d.txt", "e.txt.gz"]),
@@ -352,7 +349,7 @@ def test_files_that_are_no_text_are_set_aside(folder):
 
 
 @pytest.fixture
-def dated(tmp_path: Path) -> Path:
+def dated(tmp_path):
     files = {
         "News/2024/01-02--late.txt": b"\nHello,\r\nworld \n",
         "a_short_story.txt": "\ufeffOnce é".encode(),
@@ -407,14 +404,6 @@ def test_what_a_folder_says_of_itself(dated, reader):
     assert row["key"] == "other.md"
 
 
-def test_many_files_come_in_order(tmp_path, reader):
-    wanted = [f"text {i}" for i in range(often(2_500, less=300))]
-    for i, text in enumerate(wanted):
-        (tmp_path / f"{i:05}.txt").write_text(text)
-    rows = read(dp.TextFileSource(tmp_path), reader)
-    assert [text for row in rows for role, text in texts(row) if role == "context"] == wanted
-
-
 FAULTS = [
     ({"folder": "none"}, "none does not exist"),
     ({"folder": "texts", "titles": "stem"}, "titles='stem': give 'heading' or 'name'"),
@@ -432,7 +421,7 @@ FAULTS = [
 def test_faults(dated, reader):
     for arguments, message in FAULTS:
         where = dated.parent / str(arguments["folder"])
-        how: Any = arguments | {"folder": where}
+        how = arguments | {"folder": where}
         with pytest.raises(SourceError) as raised:
             read(dp.TextFileSource(**how), reader)
         assert message in str(raised.value)

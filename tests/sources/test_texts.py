@@ -1,13 +1,10 @@
 """What counts as text, in every kind of source, against a few lines of plain Python."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import json
 import math
 import uuid
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -29,19 +26,11 @@ from duckplets import (
     ParquetSource,
     SqlSource,
 )
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.outcome_counts import ONE_ANCHOR
-from duckplets.sources import Source
 from duckplets.sources.row_mapper import RowMapper
 
-Record = dict[str, Any]
-MAPPING: dict[str, Any] = {
-    "anchor": ["a", "b"],
-    "positive": ["c", "d"],
-    "context": "e",
-    "negative": ["f", "g"],
-}
+MAPPING = {"anchor": ["a", "b"], "positive": ["c", "d"], "context": "e", "negative": ["f", "g"]}
 COLUMNS = "abcdefg"
 DAY = datetime.date(2024, 2, 3)
 WORDS = ["", " ", "x", "5", "[]", "{}", "true", "null", '["a"]', "[Note] y", "é\u2028", "-1"]
@@ -50,7 +39,7 @@ WORDS = ["", " ", "x", "5", "[]", "{}", "true", "null", '["a"]', "[Note] y", "é
 # -- the rule, written down once more
 
 
-def judged(value: Any) -> list[str] | str:
+def judged(value):
     """The texts of a value, or what it is that is none."""
     if isinstance(value, bytes):
         try:
@@ -77,12 +66,12 @@ def judged(value: Any) -> list[str] | str:
     return [text for item in there for text in judged(item)]
 
 
-def outcome(record: Record) -> list[tuple[str, str]] | str:
+def outcome(record):
     """The sections of a record, or why it is none."""
-    sections: list[tuple[str, str]] = []
-    missing: list[str] = []
+    sections = []
+    missing = []
     for part, names in (("anchor", "ab"), ("positive", "cd")):
-        texts: list[str] | str = []
+        texts = []
         for name in names:
             texts = texts or judged(record.get(name))
         if isinstance(texts, str):
@@ -100,23 +89,23 @@ def outcome(record: Record) -> list[tuple[str, str]] | str:
     return missing[0] if missing else sections
 
 
-def further(record: Record) -> int:
+def further(record):
     """How many texts of the list that gives a record its anchor are no section."""
     return len(judged(record.get("a")) or judged(record.get("b"))) - 1
 
 
-def said_of(rows: list[Record]) -> list[Any]:
+def said_of(rows):
     for row in rows:
         wrong = str(row["skip"]).startswith("not text")
         assert (row.get("value") is not None) == wrong, row
     return [row["skip"] or [(s["role"], s["text"]) for s in row["sections"]] for row in rows]
 
 
-def found(source: Any, reader: Database) -> list[Any]:
+def found(source, reader):
     return said_of(rows_of(source, reader))
 
 
-PLAIN: dict[str, Any] = {
+PLAIN = {
     "pair": {"anchor": "a", "positive": "b"},
     "texts": {"anchor": "a", "context": ["b", "c?"], "negative": ["d"]},
     "all": {"text": "a", "id": "b", "date": "c", "group": "d", "meta": ["e", "f"], "trust": "g"},
@@ -140,7 +129,7 @@ def test_rows_taken_by_their_columns_are_as_those_taken_one_by_one(
     (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     take = RowMapper._take_plain
 
-    def taken(self: RowMapper, *given: Any) -> bool:
+    def taken(self, *given):
         at_once.append(take(self, *given))
         return at_once[-1]
 
@@ -158,7 +147,7 @@ def test_rows_taken_by_their_columns_are_as_those_taken_one_by_one(
 # -- records of any values
 
 
-def any_value(draw: Random) -> Any:
+def any_value(draw):
     if draw.random() < 0.7:
         return draw.choice([*WORDS, "t", "u", "v", "w", ["p", "q"]])
     odd = [
@@ -168,7 +157,7 @@ def any_value(draw: Random) -> Any:
     return draw.choice(odd)
 
 
-def only_in_memory(draw: Random) -> Any:
+def only_in_memory(draw):
     beside = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
     odd = [DAY, beside, datetime.time(1), uuid.UUID(int=7), decimal.Decimal("1.5"), [DAY], b"y"]
     return draw.choice([*odd, [uuid.UUID(int=7), "x"], datetime.timedelta(1), ["p", b"q"]])
@@ -212,7 +201,7 @@ def test_records_of_any_values(tmp_path, reader, seed):
 # -- columns of one type each
 
 ID = uuid.UUID(int=9)
-MAKERS: dict[str, tuple[pa.DataType, list[Any]]] = {
+MAKERS = {
     "string": (pa.string(), [*WORDS, None]),
     "large": (pa.large_string(), ["x", None, ""]),
     "view": (pa.string_view(), ["x", None, "y"]),
@@ -243,7 +232,7 @@ MAKERS: dict[str, tuple[pa.DataType, list[Any]]] = {
 TEXTS = ["string", "string", "texts", "enum", "utf8"]
 
 
-def some_table(draw: Random) -> pa.Table:
+def some_table(draw):
     columns = {}
     for name in COLUMNS:
         kind, values = MAKERS[draw.choice([*TEXTS, *TEXTS, *TEXTS, *MAKERS])]
@@ -260,10 +249,10 @@ def test_columns_of_any_types(tmp_path, reader, seed):
         assert found(source, reader) == wanted, (source, table.schema)
 
 
-def files(folder: Path, table: pa.Table, draw: Random) -> list[Source | Any]:
+def files(folder, table, draw):
     """One or two of the kinds of sources that hold a table."""
     pyarrow.feather.write_feather(table, str(folder / "t.arrow"), compression="uncompressed")
-    made: list[Any] = [ArrowSource(folder / "t.arrow", **MAPPING)]
+    made = [ArrowSource(folder / "t.arrow", **MAPPING)]
     kinds = [str(field.type) for field in table.schema]
     if not any("view" in kind or ("dictionary" in kind and "list" in kind) for kind in kinds):
         pq.write_table(table, folder / "t.parquet")
@@ -287,7 +276,7 @@ def test_uuids_of_columns_are_no_texts_but_ids(tmp_path, reader):
         (ParquetSource, {"path": tmp_path / "u.parquet"}),
         (SqlSource, {"query": statement}),
     ):
-        source: Any = made
+        source = made
         assert found(source(**mapping, anchor="t", context="u"), reader)[0] == "not text: UUID"
         (row, *_) = source(**mapping, text="t", id="u").open(reader).batches.__next__().to_pylist()
         assert row["key"] == str(ID)
@@ -313,7 +302,7 @@ def test_what_is_no_text_fails_and_is_counted(tmp_path):
         MemorySource([], text="t", negative="n")
 
 
-LISTED: list[Record] = [
+LISTED = [
     {"q": ["a", "b", " ", "c"], "r": ["x", "y"], "d": ["p", "q"]},  # two more
     {"q": ["e"], "r": ["f", "g", "h"], "d": ["p"]},  # the first that has text has one
     {"q": [" ", None], "r": ["i", "j"], "d": ["p"]},  # one more, of the second

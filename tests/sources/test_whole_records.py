@@ -1,41 +1,42 @@
 """Paths into nested columns, sections given whole, times of records: in every kind of source."""
 
-from __future__ import annotations
-
 import datetime
 import json
+import tempfile
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.parquet as parquet
 import pytest
 from effort import often, some
-from source_rows import ALL, Paged, every_source, rows_of, texts
+from prebuilt import empty_corpus
+from source_rows import ALL, Paged, every_source, read, rows_of, texts, write_csv
 
+import duckplets as dp
 from duckplets import CsvSource, CustomSource, JsonSource, MemorySource
 from duckplets.errors import SourceError
+from duckplets.ingest.preview import preview
 from duckplets.sources.custom.protocol import adapted
 
-Record = dict[str, Any]
 
-
-def every_kind(folder: Path, records: list[Record], **mapping: Any) -> list[Any]:
+def every_kind(folder, records, **mapping):
     return list(every_source(folder, records, ALL, **mapping).values())
 
 
 # -- paths
 
 
-def nested(draw: Random) -> Record:
+def nested(draw):
     pos = draw.choice([["p"], ["p", "q"], [], None, [None, "r"]])
     inner = {"query": draw.choice(["a", "b", None, " "]), "pos": pos, "lang": "en"}
     return {"set": draw.choice([inner, inner, inner, None]), "n": [{"t": "n"}, {"t": None}]}
 
 
-def follow(record: Record, *steps: str | int) -> Any:
-    value: Any = record
+def follow(record, *steps):
+    value = record
     for step in steps:
         there = value is not None and (not isinstance(step, int) or step < len(value))
         value = value[step] if there else None
@@ -49,7 +50,7 @@ def test_paths_lead_into_objects_and_lists(tmp_path, reader, seed):
     records = [full, *(nested(draw) for _ in range(60))]
     mapping = {"anchor": "set.query", "positive": ["set.pos[1]", "set.pos"]}
     mapping |= {"negative": ["n[0].t", "n[1].t"], "meta": "set.lang", "group": "set.query"}
-    wanted: list[Any] = []
+    wanted = []
     for record in records:
         anchor, several = follow(record, "set", "query"), follow(record, "set", "pos") or []
         second = follow(record, "set", "pos", 1)
@@ -156,7 +157,7 @@ NO_ROLE = "a role that is not anchor, context or rejected"
 
 def test_sections_are_checked_row_by_row(reader):
     good = {"id": "g", "sections": GIVEN}
-    wrong: list[tuple[Any, str, str]] = [
+    wrong = [
         ("no", "not a list of sections", "no"),
         ({"role": "anchor"}, "not a list of sections", '{"role":"anchor"}'),
         (["x"], NO_ROLE, "section 1, role: missing"),
@@ -220,3 +221,161 @@ def test_typed_times_are_taken_as_they_are(reader):
         assert row["created_at"] == instant.replace(tzinfo=None)
     (row,) = rows_of(MemorySource(table, text="t", updated_at="d"), reader)
     assert (row["updated_at"], row["created_at"]) == (datetime.datetime(2024, 1, 2), None)
+
+
+# ---- how names of a mapping fit columns: spaces around them, a ? behind, and what is refused
+
+
+KINDS = some(("csv", "jsonl", "parquet", "records", "table"), less=3)
+
+NAMES = [
+    ([{" q ": "x", "a": "y"}], "q", "x"),
+    ([{"q": "x", "a": "y"}], " q ", "x"),
+    ([{" q ": "x", "q": "z", "a": "y"}], "q", "z"),
+    ([{" q ": "x", "q": "z", "a": "y"}], " q ", "x"),
+    ([{"Q": "x", " q": "z", "a": "y"}], "q", "x"),
+    ([{"q?": "x", "q": "z", "a": "y"}], "q?", "x"),
+    ([{"Q": "z", "q": "x", "a": "y"}], "q", "x"),
+]
+WRONG = [
+    ([{" q": "x", "q ": "z"}], {"text": "q"}, "column 'q' could be any of ' q', 'q '"),
+    ([{"Text": "x", "text": "z"}], {"text": "TEXT"}, "could be any of 'Text', 'text'"),
+    ([{" Q ": "x"}], {"text": "q"}, "no column 'q'"),
+    ([{"q": "x"}], {"text": "q?"}, "a ? behind a name is for context="),
+    ([{"q": "x"}], {"anchor": "q", "id": "q?"}, "a ? behind a name is for context="),
+    ([{"q": "x", "a": "y"}], {"anchor": "q", "context": "b?"}, "no column 'b?'"),
+]
+
+
+def found(folder, reader, kind, rows, **mapping):
+    with tempfile.TemporaryDirectory(dir=folder) as new:  # DuckDB remembers a path it has read
+        return read(every_source(Path(new), rows, (kind,), **mapping)[kind], reader)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_fit_exactly_else_but_for_spaces(tmp_path, reader, kind):
+    for rows, name, text in NAMES:
+        (row,) = found(tmp_path, reader, kind, rows, anchor=name, positive="a")
+        assert texts(row) == [("anchor", text), ("context", "y")], (rows, name)
+    for rows, how, said in WRONG:
+        with pytest.raises(SourceError) as raised:
+            found(tmp_path, reader, kind, rows, **how)
+        assert said in str(raised.value)
+
+
+SOME = [
+    {"q": "one", "a": "first", "e": "like this"},
+    {"q": "two", "a": "second", "e": None},
+    {"q": "three", "a": None, "e": "alone"},
+    {"q": "four", "a": None, "e": None},
+]
+NESTED = [{"q": "one", "set": {"e": each}} for each in (["x", "y"], [], None)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_context_that_may_lack(tmp_path, reader, kind):
+    make = partial(found, tmp_path, reader, kind, anchor="q")
+    rows = make(SOME, context=["a", "e?"])
+    assert [row["skip"] for row in rows] == [None, None, "no context: a", "no context: a"]
+    assert [texts(row)[1:] for row in rows[:2]] == [
+        [("context", "first"), ("context", "like this")],
+        [("context", "second")],
+    ]
+    assert [part["heading"] for part in rows[0]["sections"]] == ["q", "a", "e"]
+    rows = make(SOME, context=["a?", "e?"])
+    assert [len(texts(row)) for row in rows] == [3, 2, 2, 1]
+    assert not any(row["skip"] for row in rows)
+    rows = make([{"q": "one", "e?": "x"}, {"q": "two", "e?": None}], context="e?")
+    assert [row["skip"] for row in rows] == [None, "no context: e?"], "a column of that very name"
+    for text_of in (None, "json") if kind != "csv" else ():
+        rows = make(NESTED, context="set.e?", text_of=text_of)
+        assert [[text for _, text in texts(row)[1:]] for row in rows] == [["x", "y"], [], []]
+
+
+def test_texts_left_in_place_may_lack(tmp_path):
+    every_source(tmp_path, SOME, ("parquet",), anchor="q")
+    source = dp.ParquetSource(tmp_path / "r.parquet", anchor=" q", positive="a", context="e?")
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(source, in_place=True)
+        assert (report.added, report.skipped + report.failed) == (2, 2)
+        query = "SELECT heading, text FROM section_texts ORDER BY record_id, position"
+        stored = {tuple(row.values()) for row in corpus.sql(query).to_pylist()}
+    assert {("e", "like this"), ("a", "second")} < stored
+    assert len(stored) == 5
+
+
+# ---- words for no value are none in every kind of source; without any they are texts
+
+
+WORDED = [
+    {"id": "1", "q": "one", "a": "first", "d": "2024-01-01", "m": "N/A"},
+    {"id": "2", "q": "two", "a": "N/A", "d": "NaT", "m": "v"},
+    {"id": "3", "q": "three", "a": " nan ", "d": "NULL", "m": "w"},
+    {"id": "4", "q": "NULL", "a": "fourth", "d": None, "m": "x"},
+    {"id": "nan", "q": "five", "a": "fifth", "d": None, "m": "y"},
+    {"id": "6", "q": "six", "a": "Null, nan", "d": "NULL", "m": "nan"},
+]
+MAPPING = {"id": "id", "anchor": "q", "positive": "a", "date": "d", "meta": ["m"]}
+WORDS = ("N/A", "nan", "NULL")
+OTHERS = ("custom", "tables", "indexed", "reader")
+FORMATS = some(["csv", *(kind for kind in ALL if kind not in OTHERS)], less=5)
+
+
+def test_words_for_no_value_are_null_in_any_source(tmp_path):
+    plain_sources = every_source(tmp_path, WORDED, FORMATS, **MAPPING)
+    for kind, source in every_source(
+        tmp_path, WORDED, FORMATS, **MAPPING, null_values=WORDS
+    ).items():
+        rows = preview(source, 6).rows
+        skips = [row["skip"] for row in rows]
+        assert skips == [None, *["no positive"] * 2, "no anchor", "no id", None], kind
+        assert [row["key"] for row in rows[::5]] == ["1", "6"], kind
+        plain = preview(plain_sources[kind], 6).rows
+        # NaT is no date that could not be read; NULL is one, until it is said to be a word.
+        wrong = [row["value"] for row in plain if row["value"] is not None]
+        assert [row["skip"] for row in plain] == [None] * 6, kind
+        assert wrong == ["NULL", "NULL"], kind
+
+
+def test_metadata_and_lists_have_no_such_words(tmp_path):
+    rows = [{**row, "l": ["x", "NULL", " "]} for row in WORDED[:1]]
+    mapping = {**MAPPING, "context": "l", "null_values": "NULL"}
+    sections = preview(dp.MemorySource(rows, **mapping)).rows[0]["sections"]
+    assert [section["text"] for section in sections] == ["one", "first", "x"]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(WORDED, **MAPPING, null_values=["N/A", "nan"])
+        corpus.ingest(source, name="s", progress=False)
+        found = corpus.sql("SELECT record_id, meta FROM records ORDER BY record_id").to_pylist()
+        assert [dict(row["meta"]) for row in found] == [{}, {"m": "x"}, {}]
+        with pytest.raises(SourceError, match="null_values"):  # another mapping
+            corpus.ingest(dp.MemorySource(WORDED, **MAPPING), name="s", progress=False)
+
+
+def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path):
+    for given, told in (
+        (None, r"null_values=None: give words, as in \('N/A', 'NULL'\)"),
+        ({"N/A": 1}, "give words"),
+        ([1], "null_values: 1 is no word"),
+        (["a", " "], "null_values: ' ' is no word.*blank is no value anyway"),
+    ):
+        wrong = given
+        with pytest.raises(SourceError, match=told):
+            dp.MemorySource(WORDED, **MAPPING, null_values=wrong)
+    parquet.write_table(pa.table({"q": ["a"], "l": [["b", "NULL"]]}), tmp_path / "l.parquet")
+    source = dp.ParquetSource(tmp_path / "l.parquet", anchor="q", positive="l", null_values="NULL")
+    refused = pytest.raises(SourceError, match="'l' has lists, and null_values= words")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus, refused:
+        corpus.ingest(source, in_place=True, progress=False)
+
+
+def test_the_preview_counts_such_words_and_says_the_option(tmp_path):
+    path = write_csv(tmp_path / "rows.csv", WORDED)
+    (flag,) = preview(dp.CsvSource(path, **MAPPING)).flags
+    assert flag == (
+        "3 of 12 texts look like no value: N/A (1), NULL (1), nan (1); null_values=['N/A', "
+        "'NULL', 'nan'] (--null-values N/A,NULL,nan) takes them for none"
+    )
+    flags = preview(dp.CsvSource(path, **MAPPING, null_values=WORDS)).flags
+    assert flags == ["4 of the first 6 rows cannot become records"]
+    line = dp.HubSource("hf://org/name/config/split anchor=q positive=a null_values=N/A,NULL")
+    assert line.null_values == ("N/A", "NULL")

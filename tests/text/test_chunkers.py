@@ -1,14 +1,8 @@
 """Chunkers: spans that a function gives, checked, and cut as windows where they are too long."""
 
-from __future__ import annotations
-
-import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli, error, ok
@@ -31,17 +25,17 @@ WHOLE = "One two three.  Four five? \n"
 
 
 @pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
+def registry():
     """Leave no function behind that a test has registered."""
     yield
     chunkers.REGISTRY.clear()
 
 
-def named(at: int) -> str:
+def named(at):
     return f"text {at}"
 
 
-def cut(texts: list[str], chunking: Chunking) -> list[Row]:
+def cut(texts, chunking):
     assert isinstance(chunking.chunker, Chunker)
     array = pa.array(texts, pa.string())
     given = chunkers.spans_of(array, chunking.chunker, named)
@@ -50,10 +44,6 @@ def cut(texts: list[str], chunking: Chunking) -> list[Row]:
     names = ("section", "summary", "window_index", "overlap", "start", "length")
     columns = [getattr(found, name).tolist() for name in (*names, "start_token", "token_count")]
     return list(zip(*columns, strict=True))
-
-
-def given_by(*rows: Any) -> Chunking:
-    return Chunking(chunker=register_chunker("mine", lambda _: rows))
 
 
 # ---- settings
@@ -78,7 +68,7 @@ def test_settings_keep_name_and_version_of_a_chunker():
         chunkers.REGISTRY.find(newest.name, newest.version)
 
 
-WRONG: list[tuple[Any, str]] = [
+WRONG = [
     ({"chunker": "sentence"}, "'sentence' is not registered.*'sentences'.*markdown"),
     ({"chunker": 3}, "chunker=3: expected a name, such as 'sentences'"),
     ({"chunker": {"name": "mine", "size": 2}}, "unknown key 'size'; keys: name, version"),
@@ -88,7 +78,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-UNREGISTERED: list[tuple[tuple[Any, Any, Any], str]] = [
+UNREGISTERED = [
     (("sentences", list, 1), "'sentences' is taken: it is built in"),
     (("windows", list, 1), "stands for chunker=None"),
     (("", list, 1), "chunker name '': give"),
@@ -109,7 +99,7 @@ def test_wrong_settings_and_registrations_are_refused():
 
 # ---- what a function gives
 
-NONSENSE: list[tuple[Any, str]] = [
+NONSENSE = [
     ([(0, 28, "window", 0.5)], "has a weight, which a corpus cannot keep.*summary_weight="),
     ([(0, 28, "heading")], "kind 'heading': expected 'window' or 'summary'"),
     ([(0, 28, "window", 1, 2)], "is no span"),
@@ -140,28 +130,13 @@ def test_nonsense_and_errors_of_the_function_are_told_with_their_place():
     assert error.value.__cause__ is not None
 
 
-def test_what_is_given_is_kept_as_it_is():
-    """White space around it too, a part of a word, a list, NumPy's numbers."""
-    mine = given_by((0, 5), [np.int64(3), np.int32(28), "window"], (4, 13, "summary"))
-    assert cut([WHOLE, " \n", ""], mine) == [
-        (0, False, 0, 0, 0, 5, 0, 2),
-        (0, False, 1, 0, 3, 25, 1, 4),
-        (0, True, 0, 0, 4, 9, 1, 2),
-    ]
-    long = given_by((0, 7), (4, 28), (0, 28, "summary"))
-    long = dataclasses.replace(long, max_tokens=3)
-    assert (0, True, 0, 0, 0, 14, 0, 3) in cut([WHOLE], long)
-    twin = given_by((0, 5), (5, 28), (0, 5, "summary"))
-    assert [row[1] for row in cut([WHOLE], twin)] == [False, False]
-
-
 # ---- any spans of any texts, against a scan of characters
 
 CHARACTERS = "ab." + LETTERS[:24] + 2 * (NARROW_SPACES + WIDE_SPACES)[:14]
 pieces = st.lists(st.text(CHARACTERS, max_size=20) | st.text("a b\n.", max_size=30), max_size=6)
 
 
-def expected(texts: list[str], given: list[list[tuple[int, int]]], chunking: Chunking) -> list[Row]:
+def expected(texts, given, chunking):
     """Cut every span by the tokens that it touches."""
     most, found = chunking.max_tokens, list[Row]()
     for section, (text, of_text) in enumerate(zip(texts, given, strict=True)):
@@ -279,7 +254,7 @@ def test_built_in_chunkers_take_no_square_of_time(name, unit):
 # ---- in a corpus
 
 
-def chunks_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
+def chunks_of(corpus):
     return list(corpus.sql("FROM chunks ORDER BY chunk_key").to_pylist())
 
 

@@ -1,12 +1,9 @@
 """The denoiser: hand-written lines, and a line-by-line account of its rules as the oracle."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import sys
 import unicodedata
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +20,17 @@ OCR = "42 524 NOVEX INDUSTRIES Springfield 10788 143 1995 190 394 13611 358"
 # ---- the rules, line by line
 
 
-def count(text: str, flag: int) -> int:
+def count(text, flag):
     # Not str.isalpha, so that a newer Python, which knows more letters, agrees.
     return sum(bool(_table()[ord(character)] & flag) for character in text)
 
 
-def crowded(text: str, limit: float) -> bool:
+def crowded(text, limit):
     digits, letters = count(text, DIGIT), count(text, LETTER)
     return digits / (digits + letters) > limit
 
 
-def thinned(line: str, limit: float) -> str:
+def thinned(line, limit):
     tokens = line.split()
     kept = {i for i, token in enumerate(tokens) if count(token, LETTER)}
     while True:
@@ -43,7 +40,7 @@ def thinned(line: str, limit: float) -> str:
         kept |= wave
 
 
-def cleaned(line: str, limit: float, *, tables: bool) -> str | None:
+def cleaned(line, limit, *, tables):
     """Return what stays of a line that is not blank."""
     if tables and line.lstrip().startswith("|") and line.count("|") > 1:
         if all(character in "|-:" or character.isspace() for character in line):
@@ -54,8 +51,8 @@ def cleaned(line: str, limit: float, *, tables: bool) -> str | None:
     return thinned(line, limit) if crowded(line, limit) else line
 
 
-def reference(text: str | None, limit: float = 0.35, *, tables: bool = True) -> str | None:
-    kept: list[str] = []
+def reference(text, limit=0.35, *, tables=True):
+    kept = []
     gap = found = False
     for line in (text or "").replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if not line.strip():
@@ -73,7 +70,7 @@ def reference(text: str | None, limit: float = 0.35, *, tables: bool = True) -> 
 
 # ---- by hand
 
-CASES: list[tuple[str, str | None]] = [
+CASES = [
     # waves
     (OCR, "42 524 NOVEX INDUSTRIES Springfield 10788 143"),
     ("a1234", "a1234"),  # alone above the limit: what holds a letter stays
@@ -147,7 +144,7 @@ SPACES = [*"   \t\u3000\u00a0\u2028\x85\x0c", "  "]
 ENDS = ["\n", "\n", "\n\n", "\r\n", "\r", "\n \n"]
 
 
-def line_of(draw: random.Random) -> str:
+def line_of(draw):
     kind = draw.random()
     words = draw.choice([WORDS, NUMBERS, MARKS, WORDS + NUMBERS, WORDS + NUMBERS * 3 + MARKS])
     tokens = [draw.choice(words) for _ in range(draw.randint(0, 12))]
@@ -159,7 +156,7 @@ def line_of(draw: random.Random) -> str:
     return "".join(token + draw.choice([*SPACES, ""]) for token in tokens)
 
 
-def text_of(draw: random.Random) -> str | None:
+def text_of(draw):
     kind = draw.random()
     if kind < 0.03:
         return None
@@ -229,7 +226,7 @@ def test_letters_digits_and_white_space_are_those_of_python():
 # ---- settings
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"max_digit_ratio": -0.1}, r"max_digit_ratio=-0\.1: give a finite number from 0 to 1"),
     ({"max_digit_ratio": 1.1}, "max_digit_ratio"),
     ({"max_digit_ratio": float("nan")}, "max_digit_ratio=nan"),

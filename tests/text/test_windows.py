@@ -1,12 +1,9 @@
 """Chunking settings, and windows against a plain reference."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +20,6 @@ from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows, windows_of
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NAMES = [field.name for field in dataclasses.fields(duckplets.text.windows.Windows)]
 Row = tuple[int, bool, int, int, int, int, int, int]
 
@@ -33,8 +27,8 @@ Row = tuple[int, bool, int, int, int, int, int, int]
 # ---- the reference: scanning characters, one at a time
 
 
-def spans(text: str) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+def spans(text):
+    found = []
     for at, char in enumerate(text):
         if char.isspace():
             continue
@@ -46,7 +40,7 @@ def spans(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def reference(section: int, text: str, chunking: Chunking) -> list[Row]:
+def reference(section, text, chunking):
     tokens, most = spans(text), chunking.max_tokens
     if not tokens:
         return []
@@ -70,7 +64,7 @@ def reference(section: int, text: str, chunking: Chunking) -> list[Row]:
     return rows
 
 
-def rows(texts: Any, chunking: Chunking) -> tuple[list[int], list[Row]]:
+def rows(texts, chunking):
     counts, found = windows(texts, chunking)
     assert counts.dtype == np.int32
     columns = [getattr(found, name) for name in NAMES]
@@ -78,12 +72,12 @@ def rows(texts: Any, chunking: Chunking) -> tuple[list[int], list[Row]]:
     return counts.tolist(), list(zip(*[column.tolist() for column in columns], strict=True))
 
 
-def expected(texts: list[str], chunking: Chunking) -> tuple[list[int], list[Row]]:
+def expected(texts, chunking):
     found = [row for at, text in enumerate(texts) for row in reference(at, text, chunking)]
     return [len(text.split()) for text in texts], found
 
 
-def assert_covered(texts: list[str], found: list[Row]) -> None:
+def assert_covered(texts, found):
     kept = [[not char.isspace() for char in text] for text in texts]
     for section, summary, _, _, start, length, _, _ in found:
         assert 0 <= start < start + length <= len(texts[section])
@@ -156,9 +150,8 @@ def test_no_texts_hidden_ones_and_one_too_long_for_the_tables(monkeypatch):
 
 
 @pytest.fixture(params=[word_level, byte_level, prefixing, lossy])
-def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    made: Path = request.param(tmp_path / "tokenizer.json")
-    return made
+def tokenizer(request, tmp_path):
+    return request.param(tmp_path / "tokenizer.json")
 
 
 def test_tokenizer_windows_cover_and_count(tokenizer):
@@ -213,7 +206,7 @@ def test_no_window_has_more_tokens_than_asked_for_when_it_stands_alone(tmp_path,
         overlap=st.lists(st.integers(0, 25), min_size=1, max_size=2, unique=True),
     )
     def check(texts, most, overlap):
-        how: dict[str, Any] = {"max_tokens": most, "overlap": tuple(overlap)}
+        how = {"max_tokens": most, "overlap": tuple(overlap)}
         chunking = Chunking(**how, tokenizer=str(path), chunker=chunker)
         array = pa.array(texts, pa.string())
         if chunker is None:
@@ -242,7 +235,7 @@ def test_the_end_of_a_window_gives_way_and_the_next_begins_there(tmp_path):
     made.save(str(tmp_path / "tokenizer.json"))
     text = "ab ab ab ab ab"
     assert made.encode(text).tokens == ["a", "b", *["Ġab"] * 4]
-    how: dict[str, Any] = {"summary_tokens": 0, "tokenizer": str(tmp_path / "tokenizer.json")}
+    how = {"summary_tokens": 0, "tokenizer": str(tmp_path / "tokenizer.json")}
 
     def cut(max_tokens, overlap):
         chunking = Chunking(max_tokens=max_tokens, overlap=(overlap,), **how)
@@ -257,7 +250,7 @@ def test_the_end_of_a_window_gives_way_and_the_next_begins_there(tmp_path):
 # ---- settings
 
 
-WRONG: dict[str, list[Any]] = {
+WRONG = {
     "max_tokens": [0, 1.5, True, "9", 2**31],
     "overlap": [(), (-1,), (1, 1), "64", (True,), None, 1.0],
     "summary_tokens": [-1, False],
@@ -277,7 +270,7 @@ def test_wrong_settings_name_field_and_value():
             assert repr(element) in str(e.value)
 
 
-SUMMARIES: list[tuple[dict[str, Any], int]] = [
+SUMMARIES = [
     ({}, 512), ({"max_tokens": 256}, 128), ({"max_tokens": 1}, 0), ({"max_tokens": 3}, 1),
     ({"max_tokens": 4096}, 512), ({"max_tokens": 256, "summary_tokens": None}, 128),
     ({"max_tokens": 256, "summary_tokens": 512}, 512), ({"summary_tokens": 0}, 0),
@@ -295,11 +288,11 @@ def test_a_summary_is_no_longer_than_a_window_unless_asked_for():
 
 
 def test_settings_go_through_json():
-    chunking = Chunking(overlap=[128, 0], weight_floor=0, summary_weight=1)  # type: ignore[arg-type]
+    chunking = Chunking(overlap=[128, 0], weight_floor=0, summary_weight=1)
     assert chunking.overlap == (128, 0)
     assert type(Chunking(max_tokens=np.int64(3)).max_tokens) is int
     assert hash(chunking) == hash(pickle.loads(pickle.dumps(chunking)))
-    assert Chunking(overlap=7).overlap == (7,)  # type: ignore[arg-type]
+    assert Chunking(overlap=7).overlap == (7,)
     text = json.dumps(chunking.to_json())
     assert Chunking.from_json(json.loads(text)) == chunking
     assert Chunking.from_json({}) == Chunking()

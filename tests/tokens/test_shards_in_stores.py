@@ -1,17 +1,13 @@
 """Token shards in an object store: the bytes of a local export, nothing half, read back here."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import ok
 from effort import often, thorough
-from object_server import Proxy, Request, client, point_to
+from object_server import client, point_to
 from programs import python
 
 import duckplets as dp
@@ -23,11 +19,11 @@ pytest.importorskip("tokenizers")
 
 BUCKET = "tokens"
 OUT = f"s3://{BUCKET}/some/shards"
-SMALL: dict[str, Any] = {"buckets": (16, 32), "shard_mb": 0.01, "row_group_size": 50}
+SMALL = {"buckets": (16, 32), "shard_mb": 0.01, "row_group_size": 50}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A corpus, a tokenizer, and the shards of a local export."""
     home = tmp_path_factory.mktemp("stores")
     rows = [
@@ -43,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def proxy(object_store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
+def proxy(object_store, monkeypatch, tmp_path):
     point_to(monkeypatch, object_store.port, tmp_path)
     object_store.fault = lambda request: None
     client().create_bucket(Bucket=BUCKET)
@@ -52,47 +48,45 @@ def proxy(object_store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     return object_store
 
 
-def empty() -> None:
+def empty():
     if there := [{"Key": key} for key in keys()]:
         client().delete_objects(Bucket=BUCKET, Delete={"Objects": there})
 
 
-def keys() -> list[str]:
+def keys():
     listed = client().list_objects_v2(Bucket=BUCKET).get("Contents", ())
     return [each["Key"] for each in listed]
 
 
-def content(key: str) -> bytes:
+def content(key):
     return bytes(client().get_object(Bucket=BUCKET, Key=key)["Body"].read())
 
 
-def sharded(made: Path, out: Path | str = OUT, **options: Any) -> dp.ShardReport:
+def sharded(made, out=OUT, **options):
     with dp.Corpus(made / "c.duckdb", read_only=True) as corpus:
         return corpus.shard(out, tokenizer=made / "tokenizer", **(SMALL | options))
 
 
-def digest(data: bytes) -> str:
+def digest(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def of_folder(folder: Path) -> dict[str, str]:
+def of_folder(folder):
     """Digests of what decides the bytes of a run, by path."""
     files = [f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json"]
     return {file.relative_to(folder).as_posix(): digest(file.read_bytes()) for file in files}
 
 
-def of_store() -> dict[str, str]:
+def of_store():
     found = [key for key in keys() if not key.endswith("export_state.json")]
     return {key.removeprefix("some/shards/"): digest(content(key)) for key in found}
 
 
-def uploads() -> list[Any]:
+def uploads():
     return list(client().list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()))
 
 
-def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
-    proxy: Proxy, made: Path, tmp_path: Path
-) -> None:
+def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(proxy, made, tmp_path):
     report = sharded(made)
     assert report.path == OUT
     assert of_store() == of_folder(made / "shards")
@@ -122,9 +116,7 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
 
 
 @thorough
-def test_the_manifest_comes_last_and_nothing_is_visible_half(
-    proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_manifest_comes_last_and_nothing_is_visible_half(proxy, made, monkeypatch):
     """Whatever request the export dies at: no manifest, or all that it lists; then it goes on."""
     monkeypatch.setattr(shards, "_SAVES", 0)
     wanted = of_folder(made / "shards")
@@ -162,10 +154,10 @@ stores.Store('tokens', dp.ShardError).put(Path(sys.argv[1]), 'some/shards/train/
 
 
 @thorough
-def test_a_killed_upload_is_taken_back_by_the_next_export(proxy: Proxy, made: Path) -> None:
+def test_a_killed_upload_is_taken_back_by_the_next_export(proxy, made):
     arrived = threading.Event()
 
-    def hold(request: Request) -> None:
+    def hold(request):
         if request.method == "PUT" and "partNumber=" in request.path:
             arrived.set()
             time.sleep(0.5)
@@ -184,9 +176,7 @@ def test_a_killed_upload_is_taken_back_by_the_next_export(proxy: Proxy, made: Pa
 
 
 @thorough
-def test_what_is_wrong_in_a_store_is_found_and_mended(
-    proxy: Proxy, made: Path, tmp_path: Path
-) -> None:
+def test_what_is_wrong_in_a_store_is_found_and_mended(proxy, made, tmp_path):
     root = "some/shards/"
     client().put_object(Bucket=BUCKET, Key=f"{root}mine.txt", Body=b"x")
     with pytest.raises(dp.ShardError, match=r"'mine\.txt' in it"):
@@ -218,16 +208,14 @@ def test_what_is_wrong_in_a_store_is_found_and_mended(
         sharded(made, seed=1)
 
 
-WRONG: list[tuple[str, str | None, str]] = [
+WRONG = [
     ("s3://nowhere/x", None, "there is no bucket 'nowhere'"),
     (OUT, "403 AccessDenied", "no right"),
     ("s3://me:password@tokens/x", None, "no user, password or signature"),
 ]
 
 
-def test_what_cannot_be_had_is_one_error_without_secrets(
-    proxy: Proxy, made: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_had_is_one_error_without_secrets(proxy, made, tmp_path):
     for address, fault, said in WRONG:
         proxy.fault = lambda request, fault=fault: fault
         for act in (sharded, dp.verify, dp.TokenShards):

@@ -1,10 +1,6 @@
 """A corpus serves its texts as rows of tokens, through shards of its own making."""
 
-from __future__ import annotations
-
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 from prebuilt import toy_corpus
@@ -16,7 +12,7 @@ pytest.importorskip("tokenizers")
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("texts") / "toy.duckdb"
     toy_corpus(path, 118, sources=("one", "two")).close()
     with dp.Corpus(path, read_only=True) as corpus:
@@ -24,12 +20,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tokenizer(tmp_path_factory):
     return byte_level(tmp_path_factory.mktemp("tokenizer") / "tokenizer.json")
 
 
-def test_rows_are_those_of_the_folder_it_makes(corpus: dp.Corpus, tokenizer: Path) -> None:
-    how: dict[str, Any] = {"seq_length": 20, "pack": True, "batch_size": 5, "seed": 3}
+def test_rows_are_those_of_the_folder_it_makes(corpus, tokenizer):
+    how = {"seq_length": 20, "pack": True, "batch_size": 5, "seed": 3}
     with pytest.raises(dp.SamplerError, match="eos"):  # this tokenizer has no end of text
         corpus.sampler("texts", tokenizer=tokenizer, **how)
     run = corpus.token_sampler(tokenizer, **how, eos=None)
@@ -46,7 +42,7 @@ def test_rows_are_those_of_the_folder_it_makes(corpus: dp.Corpus, tokenizer: Pat
     assert (folder / "manifest.json").stat().st_mtime_ns == before
 
 
-def test_what_is_of_texts_only_is_refused(corpus: dp.Corpus, tokenizer: Path) -> None:
+def test_what_is_of_texts_only_is_refused(corpus, tokenizer):
     with pytest.raises(dp.SamplerError, match="tokenizer="):
         corpus.sampler("texts", pack=True)
     with pytest.raises(dp.SamplerError, match="kind='triplets'"):

@@ -1,7 +1,5 @@
 """Token files: complete or absent, made once, and whatever is damaged is found."""
 
-from __future__ import annotations
-
 import errno
 import random
 import shutil
@@ -27,24 +25,24 @@ TEXTS = {"alpha": numbered(lengths_of(300, 1)), "bravo": numbered(lengths_of(90,
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("tokens") / "out", {"train": TEXTS})
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
+def folder(made, tmp_path):
     return shutil.copytree(made, tmp_path / "out")
 
 
-def opened(folder: Path) -> TokenFile:
+def opened(folder):
     return TokenFile.of(folder, ShardManifest.read(folder), None)
 
 
-def files(folder: Path) -> set[str]:
+def files(folder):
     return {path.name for path in folder.with_name(f"{folder.name}.tokens").iterdir()}
 
 
-def test_it_has_all_texts_in_their_order_and_is_made_once(folder: Path) -> None:
+def test_it_has_all_texts_in_their_order_and_is_made_once(folder):
     file = opened(folder)
     expected = [[*texts[n], EOS] for texts in TEXTS.values() for n in laid_out(texts)]
     assert file.tokens.tolist() == list(chain(*expected))
@@ -61,7 +59,7 @@ def test_it_has_all_texts_in_their_order_and_is_made_once(folder: Path) -> None:
         dp.TokenShards(folder.parent)
 
 
-def test_a_file_that_was_cut_off_or_changed_is_found(folder: Path) -> None:
+def test_a_file_that_was_cut_off_or_changed_is_found(folder):
     expected = opened(folder).tokens.copy()
     generator = random.Random(3)
     paths = [path for path in folder.with_name("out.tokens").iterdir() if path.name != "lock"]
@@ -83,22 +81,20 @@ def test_a_file_that_was_cut_off_or_changed_is_found(folder: Path) -> None:
     assert (opened(folder).tokens == expected).all()
 
 
-def _flipped(path: Path) -> None:
+def _flipped(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
-def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
         with pytest.raises(dp.ShardError, match=r"It takes .* MB; give cache="):
             opened(folder)
 
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -122,8 +118,8 @@ print(len(TokenShards(sys.argv[1]).file.tokens), flush=True)
 """
 
 
-def test_others_wait_for_who_makes_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    found: list[TokenFile] = []
+def test_others_wait_for_who_makes_it(folder, caplog):
+    found = []
     folder.with_name("out.tokens").mkdir()
     with (folder.with_name("out.tokens") / "lock").open("ab") as held:
         assert lock(held, wait=False)
@@ -139,7 +135,7 @@ def test_others_wait_for_who_makes_it(folder: Path, caplog: pytest.LogCaptureFix
     assert len(files(folder)) == 4
 
 
-def test_killed_at_any_moment_it_is_complete_or_absent(folder: Path) -> None:
+def test_killed_at_any_moment_it_is_complete_or_absent(folder):
     expected = opened(folder).tokens.copy()
     generator = random.Random(time.time_ns())
     manifest = folder.with_name("out.tokens") / "manifest.json"

@@ -1,7 +1,5 @@
 """Token shards: every token of a record once, the same bytes anywhere, what verify finds."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pydoc
@@ -15,7 +13,6 @@ import textwrap
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +34,12 @@ from duckplets.tokens.texts import plain
 tokenizers = pytest.importorskip("tokenizers")
 
 BUCKETS = (16, 32, 64)
-SMALL: dict[str, Any] = {"buckets": BUCKETS, "shard_mb": 0.005, "row_group_size": 50}
+SMALL = {"buckets": BUCKETS, "shard_mb": 0.005, "row_group_size": 50}
 
 SPLITS = ["train", "validation", "test"]
 
 
-def words(count: int) -> list[dict[str, str]]:
+def words(count):
     """Records of few words, with titles that many share."""
     return [
         {"id": f"{n}", "title": WORDS[n % 16], "definition": " ".join(WORDS[: n % 13]) + f" {n}"}
@@ -50,7 +47,7 @@ def words(count: int) -> list[dict[str, str]]:
     ]
 
 
-def python_documentation() -> list[dict[str, str]]:
+def python_documentation():
     rows = []
     for module in (json, random, shutil, statistics, string, textwrap)[: often(6, less=3)]:
         for each in getattr(module, "__all__", dir(module)):
@@ -71,7 +68,7 @@ pytestmark = pytest.mark.usefixtures("tokenizer")  # by whose path ``shards`` fi
 
 
 @pytest.fixture(scope="module")
-def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokens") / "two.duckdb"
     sources = {
         "wordnet": words(often(900, less=200)),
@@ -87,7 +84,7 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(corpus_file: Path) -> Path:
+def tokenizer(corpus_file):
     folder = corpus_file.parent / "tokenizer"
     with dp.Corpus(corpus_file, read_only=True) as corpus:
         dp.train_tokenizer(corpus, folder, vocab_size=600)
@@ -95,24 +92,24 @@ def tokenizer(corpus_file: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(corpus_file: Path, tokenizer: Path) -> Path:
+def folder(corpus_file, tokenizer):
     shards(corpus_file.parent / "shards", split=SPLITS)
     return corpus_file.parent / "shards"
 
 
 @pytest.fixture
-def copied(folder: Path, tmp_path: Path) -> Path:
+def copied(folder, tmp_path):
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
-def shards(folder: Path, **options: Any) -> dp.ShardReport:
+def shards(folder, **options):
     """Make the shards of the module's corpus again."""
     home = folder.parent if (folder.parent / "two.duckdb").exists() else options.pop("home")
     with dp.Corpus(home / "two.duckdb", read_only=True) as corpus:
         return corpus.shard(folder, **{"tokenizer": home / "tokenizer", **SMALL, **options})
 
 
-def digests(folder: Path) -> dict[str, str]:
+def digests(folder):
     """Checksums of everything but when it was made."""
     files = (f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json")
     return {
@@ -120,23 +117,21 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def record_texts(path: Path) -> dict[str, tuple[str, str, str]]:
+def record_texts(path):
     """Source, split and text of every record, put together in Python."""
     with dp.Corpus(path, read_only=True) as corpus:
         rows = corpus.sql(
             "SELECT record_id, source, split, role, position, text FROM section_texts "
             "ORDER BY record_id, position"
         ).to_pylist()
-    found: dict[str, tuple[str, str, list[str]]] = {}
+    found = {}
     for row in rows:
         of = found.setdefault(row["record_id"], (row["source"], row["split"], []))
         of[2].append(row["text"])
     return {name: (source, split, "\n\n".join(t)) for name, (source, split, t) in found.items()}
 
 
-def test_every_record_is_in_one_shard_with_all_its_tokens(
-    folder: Path, corpus_file: Path, tokenizer: Path
-) -> None:
+def test_every_record_is_in_one_shard_with_all_its_tokens(folder, corpus_file, tokenizer):
     encoder = tokenizers.Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
     encoder.encode_special_tokens = True
     expected = record_texts(corpus_file)
@@ -169,7 +164,7 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(
     assert len(schemas) == 1
     assert manifest.counts["records"] == len(expected)
     assert manifest.counts["left_out"] == {}
-    groups: dict[tuple[str, str, int], list[Any]] = {}
+    groups = {}
     for shard in manifest.shards:
         groups.setdefault((shard.split, shard.source, shard.bucket), []).append(shard)
     assert max(map(len, groups.values())) > 3
@@ -183,9 +178,7 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(
 
 
 @pytest.mark.parametrize("longer", ["cut", "drop"])
-def test_longer_texts_are_cut_or_dropped_and_counted(
-    longer: Any, folder: Path, corpus_file: Path
-) -> None:
+def test_longer_texts_are_cut_or_dropped_and_counted(longer, folder, corpus_file):
     whole, out = ShardManifest.read(folder), corpus_file.parent / longer
     report = shards(out, longer=longer, split=SPLITS, offsets=True)
     many = sum(shard.records for shard in whole.shards if shard.bucket == len(BUCKETS))
@@ -207,7 +200,7 @@ def test_longer_texts_are_cut_or_dropped_and_counted(
             assert ends[-1] == len(row["text"])
 
 
-def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer: Path, tmp_path: Path) -> None:
+def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer, tmp_path):
     code, out = "def f(x):\n    return  x\n\n\n" * 5, tmp_path / "out"
     gated = dp.Quality(preset="code", duplicates=False, language=None)
     with dp.Corpus(tmp_path / "code.duckdb") as corpus:
@@ -235,9 +228,7 @@ with dp.Corpus(sys.argv[1], read_only=True, threads=8) as corpus:
 """
 
 
-def test_a_second_run_and_other_threads_give_the_same_bytes(
-    folder: Path, corpus_file: Path, tmp_path: Path
-) -> None:
+def test_a_second_run_and_other_threads_give_the_same_bytes(folder, corpus_file, tmp_path):
     code = f"import sys, duckplets as dp{EXPORT}"
     for threads in (1, 2, 8) if THOROUGH else (8,):
         out = tmp_path / f"threads{threads}"
@@ -259,9 +250,7 @@ print('begins', flush=True)
 """
 
 
-def test_a_killed_export_goes_on(
-    folder: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_export_goes_on(folder, corpus_file, tmp_path, monkeypatch):
     out, killed = tmp_path / "killed", 0
     given = [corpus_file, out, corpus_file.parent / "tokenizer"]
     for delay in np.linspace(0.05, 0.9, 30) if THOROUGH else [0]:
@@ -282,11 +271,11 @@ def test_a_killed_export_goes_on(
 
 
 def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
-    folder: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder, corpus_file, monkeypatch
+):
     out, written, write = corpus_file.parent / "failing", [], uploader.write_shard
 
-    def failing(*arguments: Any) -> Any:
+    def failing(*arguments):
         if len(written) == 7:
             raise OSError(28, "No space left on device")
         written.append(1)
@@ -306,9 +295,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     assert digests(out) == digests(folder)
 
 
-def test_a_folder_of_another_run_is_refused(
-    copied: Path, corpus_file: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_another_run_is_refused(copied, corpus_file, tmp_path):
     with pytest.raises(dp.ShardError, match="seed was 42 and is 43"):
         shards(copied, home=corpus_file.parent, seed=43, split=SPLITS)
     report = shards(copied, home=corpus_file.parent, seed=43, overwrite=True)
@@ -323,7 +310,7 @@ def test_a_folder_of_another_run_is_refused(
             shards(foreign, home=corpus_file.parent, overwrite=overwrite)
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"buckets": (16, 8)}, "boundaries that rise"),
     ({"buckets": ()}, "boundaries that rise"),
     ({"longer": "dropp"}, "did you mean 'drop'"),
@@ -338,9 +325,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_wrong_arguments_are_refused_before_anything_is_made(
-    corpus_file: Path, tmp_path: Path
-) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_made(corpus_file, tmp_path):
     out, how = tmp_path / "wrong", {"tokenizer": corpus_file.parent / "tokenizer", **SMALL}
     with dp.Corpus(corpus_file, read_only=True) as corpus:
         for options, says in WRONG:
@@ -350,13 +335,13 @@ def test_wrong_arguments_are_refused_before_anything_is_made(
             assert not (out / "export_state.json").exists()
 
 
-def _flip(path: Path) -> None:
+def _flip(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
-def test_verify_finds_what_is_wrong(copied: Path) -> None:
+def test_verify_finds_what_is_wrong(copied):
     assert dp.verify(copied).ok
     manifest = ShardManifest.read(copied)
     one, two, three = (manifest.shards[place] for place in (0, 4, 9))
@@ -379,12 +364,12 @@ def test_verify_finds_what_is_wrong(copied: Path) -> None:
     }
 
 
-def _cut_short(path: Path) -> None:
+def _cut_short(path):
     path.write_bytes(path.read_bytes()[:-9])
 
 
 # What is harmed, and how many shards are made again and were damaged.
-DAMAGES: dict[str, Any] = {
+DAMAGES = {
     "size": (_cut_short, "shard", (1, 1)),
     "nothing left": (lambda path: path.write_bytes(b""), "shard", (1, 1)),
     "summary": (_flip, "tsv", (1, 1)),
@@ -397,16 +382,14 @@ DAMAGES: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def small(corpus_file: Path, tokenizer: Path) -> Path:
+def small(corpus_file, tokenizer):
     out = corpus_file.parent / "small"
     shards(out, sources=["odd_.._names", "python"])
     return out
 
 
 @pytest.mark.parametrize("what", some(DAMAGES, less=4))
-def test_the_same_command_mends_what_verify_calls_wrong(
-    small: Path, corpus_file: Path, tmp_path: Path, what: str
-) -> None:
+def test_the_same_command_mends_what_verify_calls_wrong(small, corpus_file, tmp_path, what):
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
     harm, file, anew = DAMAGES[what]
@@ -423,7 +406,7 @@ def test_the_same_command_mends_what_verify_calls_wrong(
     assert shards(out, **how).made == 0
 
 
-def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> None:
+def test_a_mixture_is_written_and_read_back(copied, corpus_file):
     tokens = Counter[str]()
     manifest = ShardManifest.read(copied)
     for shard in manifest.shards:
@@ -445,7 +428,7 @@ def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> 
         dp.load_mixture(corpus_file.parent / "nothing.json")
 
 
-def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> None:
+def test_commands_make_tell_and_verify(corpus_file, tmp_path):
     out, made = tmp_path / "out", tmp_path / "made"
     told = ok("tokenizer", "train", corpus_file, made, "--vocab-size", "500", "--source", "wordnet")
     assert "bytes per token" in told
@@ -468,7 +451,7 @@ def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> Non
     assert "as written" in ok("verify", out)
 
 
-def test_other_readers_open_the_shards(folder: Path, tmp_path: Path) -> None:
+def test_other_readers_open_the_shards(folder, tmp_path):
     datasets = pytest.importorskip("datasets")
     files, cache = {"train": str(folder / "train" / "**" / "*.parquet")}, str(tmp_path)
     found = datasets.load_dataset("parquet", data_files=files, cache_dir=cache, streaming=True)

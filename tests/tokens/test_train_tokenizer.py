@@ -1,11 +1,7 @@
 """A tokenizer trained on a corpus: what it sees, when it is trained again, and its fingerprint."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import WORDS
@@ -18,7 +14,7 @@ FILES = ("tokenizer.json", "tokenizer-vocab.json", "tokenizer-merges.txt")
 
 
 @pytest.fixture(scope="module")
-def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("train") / "words.duckdb"
     rows = [
         {"t": f"{WORDS[n % 16]} {WORDS[n * 7 % 16]}  {'secret' * (n % 3)} naïve {n} 名前"}
@@ -31,19 +27,17 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def trained(corpus_file: Path, out: Path, **options: Any) -> dp.TokenizerReport:
+def trained(corpus_file, out, **options):
     with dp.Corpus(corpus_file, read_only=True) as corpus:
         return dp.train_tokenizer(corpus, out, **{"vocab_size": 330, **options})
 
 
 @pytest.fixture(scope="module")
-def report(corpus_file: Path) -> dp.TokenizerReport:
+def report(corpus_file):
     return trained(corpus_file, corpus_file.parent / "tokenizer", sources=["words"])
 
 
-def test_it_encodes_any_text_and_its_files_have_their_fingerprint(
-    report: dp.TokenizerReport, corpus_file: Path
-) -> None:
+def test_it_encodes_any_text_and_its_files_have_their_fingerprint(report, corpus_file):
     made = tokenizers.Tokenizer.from_file(str(report.path))
     for text in ("alpha beta", " </s>", "名前 ✓ \n\t \x00", "naïve"):
         assert made.decode(made.encode(text).ids, skip_special_tokens=False) == text
@@ -61,9 +55,7 @@ def test_it_encodes_any_text_and_its_files_have_their_fingerprint(
     assert 1 < report.bytes_per_token < 10
 
 
-def test_it_is_trained_again_only_where_something_changed(
-    corpus_file: Path, report: dp.TokenizerReport
-) -> None:
+def test_it_is_trained_again_only_where_something_changed(corpus_file, report):
     out = report.path.parent
     again = trained(corpus_file, out, sources=["words"])
     assert not again.trained
@@ -89,7 +81,7 @@ def test_it_is_trained_again_only_where_something_changed(
     assert trained(corpus_file, out, sources=["words"]).fingerprint == report.fingerprint
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+WRONG = [
     ({"split": "test"}, "no fair one"),
     ({"split": "tset"}, "give one of train"),
     ({"vocab_size": 100}, "vocab_size=100"),
@@ -99,8 +91,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 def test_what_cannot_be_had_is_said_and_files_of_others_are_left_alone(
-    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    corpus_file, tmp_path, monkeypatch
+):
     (tmp_path / "tokenizer.json").write_text("mine")
     with pytest.raises(dp.ShardError, match="another tokenizer"):
         trained(corpus_file, tmp_path)

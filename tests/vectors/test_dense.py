@@ -1,18 +1,14 @@
 """Candidates by the cosine of vectors: exactly the closest legal documents."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from functools import cache
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from effort import often, some
-from mining_oracle import BOTH, STRATEGIES, Oracle, Section, mined, odd_corpus, sections
+from mining_oracle import BOTH, STRATEGIES, Oracle, mined, odd_corpus, sections
 
 import duckplets as dp
 from duckplets.mining import guards
@@ -22,23 +18,23 @@ DIMENSION = 8
 
 
 @cache
-def vector(text: str) -> np.ndarray:
+def vector(text):
     """A vector that is the same in three texts of four, so that many scores are equal."""
     word = hashlib.sha256(text[:3].encode()).digest()
     found = np.frombuffer(word[:DIMENSION], np.int8).astype(np.float32)
     return found + np.float32(text.count("a")) / 8
 
 
-def embedded(texts: list[str]) -> np.ndarray:
+def embedded(texts):
     return np.stack([vector(text) for text in texts])
 
 
-def recipe(**options: Any) -> dp.TripletRecipe:
+def recipe(**options):
     return dp.TripletRecipe("mined", *BOTH, **options)
 
 
 @cache
-def cosine(one: str, other: str) -> float:
+def cosine(one, other):
     a, b = (vector(text).astype(np.float64) for text in (one, other))
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
@@ -47,9 +43,7 @@ QUERIES, HOW = ["anchor", "positive", "both"], ["other_record", "equality", "ine
 
 
 @pytest.mark.parametrize(("query", "strategy"), some(product(QUERIES, HOW), less=3))
-def test_candidates_are_the_closest_legal_documents(
-    tmp_path: Path, query: Any, strategy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, monkeypatch):
     how, allowed = STRATEGIES[strategy]
     monkeypatch.setattr(dense_mining, "_WINDOWS", 23)
     monkeypatch.setattr(dense_mining, "_ANCHORS", 17)
@@ -60,7 +54,7 @@ def test_candidates_are_the_closest_legal_documents(
             recipe(strategy=how), scorer=dp.dense("v", query=query), depth=depth, split="train"
         )
         oracle = Oracle(sections(corpus), "odd0", "train", allowed=allowed)
-        found: dict[int, list[Any]] = defaultdict(list)
+        found = defaultdict(list)
         for row in corpus.sql("FROM candidates ORDER BY anchor_section_key, rank").to_pylist():
             found[row["anchor_section_key"]].append(row)
         compared = 0
@@ -68,7 +62,7 @@ def test_candidates_are_the_closest_legal_documents(
             own = oracle.positives[anchor.record]
             asked = {"anchor": [anchor], "positive": own, "both": [anchor, *own]}[query]
 
-            def score(section: Section, asked: list[Section] = asked) -> float:
+            def score(section, asked=asked):
                 best = max(cosine(one.text, section.text) for one in asked)
                 return round(best * 2**20) / 2**20
 
@@ -90,12 +84,10 @@ def test_candidates_are_the_closest_legal_documents(
         assert looked_at == pair.anchors * pair.searched
 
 
-def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
     with odd_corpus(tmp_path / "c.duckdb", often(80, less=50), 9) as corpus:
         corpus.embed(embedded, name="v", progress=False)
-        how: dict[str, Any] = {"scorer": dp.dense("v"), "depth": 9, "split": "train"}
+        how = {"scorer": dp.dense("v"), "depth": 9, "split": "train"}
         corpus.mine(recipe(), **how)
         reference = mined(corpus)
         assert corpus.mine(recipe(), **how).pairs == ()
@@ -103,9 +95,9 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
         monkeypatch.setattr(dense_mining, "_ANCHORS", 5)
         monkeypatch.setattr(guards, "_BLOCK_PAIRS", 300)
         monkeypatch.setattr("duckplets.mining.store._PART_ROWS", 60)
-        calls: list[int] = []
+        calls = []
 
-        def stop(done: int, _: int | None) -> None:
+        def stop(done, _):
             calls.append(done)
             if len(calls) == 4:
                 raise KeyboardInterrupt
@@ -128,7 +120,7 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
         assert {"bm25", "dense"} <= set(next(both)["negative_by"])
 
 
-def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus:
         with pytest.raises(dp.VectorError, match=r"none"):
             corpus.mine(recipe(), scorer=dp.dense("none"))
@@ -136,6 +128,6 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         with pytest.raises(dp.VectorError, match=r"windows have no vector in 'v'.*duckplets embed"):
             corpus.mine(recipe(), scorer=dp.dense("v"))
         with pytest.raises(dp.RecipeError, match="query='title'"):
-            dp.dense("v", query="title")  # type: ignore[arg-type]
+            dp.dense("v", query="title")
         with pytest.raises(dp.RecipeError, match=r"give 'bm25', or dp.dense"):
-            corpus.mine(recipe(), scorer="dense")  # type: ignore[arg-type]
+            corpus.mine(recipe(), scorer="dense")

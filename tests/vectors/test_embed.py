@@ -1,7 +1,5 @@
 """Embedding: every text once, each its own vector, and nothing lost to what fails or is killed."""
 
-from __future__ import annotations
-
 import functools
 import os
 import random
@@ -10,9 +8,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,18 +27,18 @@ KILLS = kills(20, less=1)
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 40, 3) as opened:
         yield opened
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Iterator[dp.Corpus]:
+def toy(tmp_path):
     with toy_corpus(tmp_path / "toy.duckdb", 60) as opened:
         yield opened
 
 
-def test_every_text_has_its_own_vector_and_is_embedded_once(corpus: dp.Corpus) -> None:
+def test_every_text_has_its_own_vector_and_is_embedded_once(corpus):
     first, texts = Embedder(), texts_of(corpus)
     report = corpus.embed(first, batch_size=7, progress=False)
     assert Counter(first.texts) == Counter(texts.values())  # summaries, windows, equal texts
@@ -72,17 +67,17 @@ def test_every_text_has_its_own_vector_and_is_embedded_once(corpus: dp.Corpus) -
     assert sorted(embedder.texts) == sorted(rows["text"].to_pylist())
 
 
-def raising(texts: list[str]) -> Any:
+def raising(texts):
     raise RuntimeError("out of \x1b memory")
 
 
-def not_finite(texts: list[str]) -> Any:
+def not_finite(texts):
     found = hashed(texts)
     found[[text == "not finite" for text in texts], 2] = np.nan
     return found
 
 
-FAILING: dict[str, tuple[Callable[[list[str]], Any], str]] = {
+FAILING = {
     "raising": (raising, "RuntimeError: out of \\x1b memory"),
     "too few": (lambda texts: hashed(texts)[1:], "it returned 0 vectors for 1 texts"),
     "other dimension": (
@@ -109,13 +104,13 @@ FAILING: dict[str, tuple[Callable[[list[str]], Any], str]] = {
 }
 
 
-def failing(texts: list[str]) -> Any:
+def failing(texts):
     """Fail as the first of those among the texts says."""
     named = [name for name in FAILING if name in texts]
     return FAILING[named[0]][0](texts) if named else hashed(texts)
 
 
-def test_texts_that_fail_cost_no_other(toy: dp.Corpus) -> None:
+def test_texts_that_fail_cost_no_other(toy):
     there = toy.embed(hashed, split="test", made_by="teacher", progress=False).embedded
     rows = [{"id": name, "text": name} for name in FAILING]
     toy.ingest(dp.MemorySource(rows, id="id", text="text"), name="failing", progress=False)
@@ -136,16 +131,16 @@ def test_texts_that_fail_cost_no_other(toy: dp.Corpus) -> None:
     check_whole(toy)
 
 
-def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
+def test_it_stops_when_too_many_of_the_last_texts_fail(toy):
     never = {text for text in texts_of(toy).values() if int(text.split()[-1], 36) % 4 == 0}
     calls = []
 
-    def function(texts: list[str]) -> Any:
+    def function(texts):
         if never & {*texts}:
             raise ValueError("never")
         return hashed(texts)
 
-    def stumbling(texts: list[str]) -> Any:
+    def stumbling(texts):
         calls.append(len(texts))
         if len(calls) % 3:
             raise ConnectionError
@@ -168,7 +163,7 @@ def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
     check_whole(toy)
 
 
-def test_prompts_by_role(tmp_path: Path) -> None:
+def test_prompts_by_role(tmp_path):
     texts = [("twin", "first"), ("second", "twin"), ("third", "fourth")]
     rows = [{"id": str(n), "q": q, "a": a} for n, (q, a) in enumerate(texts)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -191,14 +186,14 @@ def test_prompts_by_role(tmp_path: Path) -> None:
                 corpus.embed(embedder, name, progress=False)
 
 
-def of_lists(texts: list[str]) -> Any:
+def of_lists(texts):
     return hashed(texts).tolist()
 
 
-def test_other_makers_are_refused_and_nothing_is_called(toy: dp.Corpus) -> None:
+def test_other_makers_are_refused_and_nothing_is_called(toy):
     toy.embed(of_lists, split="test", progress=False)
     other = Embedder()
-    check: dict[str, tuple[Any, dict[str, Any]]] = {
+    check = {
         "function": (other, {}),
         "normalised": (of_lists, {"normalise": True}),
         "dtype": (of_lists, {"dtype": "float16"}),
@@ -212,7 +207,7 @@ def test_other_makers_are_refused_and_nothing_is_called(toy: dp.Corpus) -> None:
     check_whole(toy)
 
 
-WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
+WRONG = {
     "no function": (7, {}, "model=7: give a function"),
     "partial": (functools.partial(hashed), {}, "partial function has no name.*made_by="),
     "no module": ("nowhere.at_all:f", {}, "model='nowhere.at_all:f': cannot import nowhere"),
@@ -230,7 +225,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_wrong_arguments_are_named(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_are_named(toy, monkeypatch):
     for model, options, message in WRONG.values():
         with pytest.raises(dp.DuckpletsError, match=message):
             toy.embed(model, progress=False, **options)
@@ -244,10 +239,10 @@ def test_wrong_arguments_are_named(toy: dp.Corpus, monkeypatch: pytest.MonkeyPat
     assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
 
 
-def test_two_embedders_of_one_set(toy: dp.Corpus) -> None:
-    refused: list[Any] = []
+def test_two_embedders_of_one_set(toy):
+    refused = []
 
-    def meanwhile(texts: list[str]) -> Any:
+    def meanwhile(texts):
         if not refused:
             with pytest.raises(
                 dp.VectorError, match="another one embeds into the set 'default'"
@@ -263,13 +258,13 @@ def test_two_embedders_of_one_set(toy: dp.Corpus) -> None:
     check_whole(toy, "beside")
 
 
-def logged(texts: list[str]) -> Any:
+def logged(texts):
     with open(os.environ["EMBEDDED"], "a", encoding="utf-8") as log:
         log.write("".join(f"{text}\n" for text in texts))
     return hashed(texts)
 
 
-def embedder(path: Path, log: str) -> None:
+def embedder(path, log):
     """Embed until the end, or a kill."""
     os.environ["EMBEDDED"] = log
     embedding._MOST_TEXTS = 16
@@ -280,10 +275,10 @@ def embedder(path: Path, log: str) -> None:
 test_kills.JOBS["embedder"] = embedder
 
 
-def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> None:
+def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path):
     draw = random.Random(5)
     path, log = tmp_path / "c.duckdb", tmp_path / "log"
-    before: dict[int, Any] = {}
+    before = {}
     with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
         for killed in range(KILLS):
             if killed % 5 == 0:  # another corpus: few kills are enough for all texts of one
@@ -314,7 +309,7 @@ def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> Non
     assert {file.name for file in path.parent.iterdir()} == {"c.duckdb", "c.vectors.duckdb"}
 
 
-def test_the_command(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(toy, monkeypatch):
     path = toy.path
     toy.close()
     said = cli("embed", path, "hashed:hashes").stderr

@@ -1,12 +1,7 @@
 """Candidates that a function over pairs has scored again."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,26 +12,24 @@ from prebuilt import prebuilt
 import duckplets as dp
 from duckplets.vectors import rescore as rescoring
 
-Pairs = list[tuple[str, str]]
 
-
-def score(anchor: str, document: str) -> float:
+def score(anchor, document):
     """A score that many pairs share."""
     word = hashlib.sha256(f"{anchor[:20]}\n{document[:20]}".encode()).digest()
     return word[0] % 16 / 8 - 1
 
 
-def scores(pairs: Pairs) -> list[float]:
+def scores(pairs):
     return [score(*pair) for pair in pairs]
 
 
 RECIPE = dp.TripletRecipe("mined", *BOTH)
 SPLITS = ["train", "validation", "test"] if THOROUGH else ["train"]
-MINED: dict[str, Any] = {"recipe": RECIPE} | ({} if THOROUGH else {"split": "train"})
+MINED = {"recipe": RECIPE} | ({} if THOROUGH else {"split": "train"})
 
 
 @prebuilt
-def mined(path: Path, count: int) -> dp.Corpus:
+def mined(path, count):
     corpus = odd_corpus(path, count, 4)
     for split in SPLITS:
         corpus.mine(RECIPE, depth=9, split=split, progress=False)
@@ -44,12 +37,12 @@ def mined(path: Path, count: int) -> dp.Corpus:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+def corpus(tmp_path):
     with mined(tmp_path / "c.duckdb", often(150, less=40)) as opened:
         yield opened
 
 
-def rows(corpus: dp.Corpus, scorer: str) -> dict[int, list[dict[str, Any]]]:
+def rows(corpus, scorer):
     found = defaultdict(list)
     order = "ORDER BY anchor_section_key, rank"
     table = corpus.sql(f"FROM candidates WHERE scorer = $of {order}", {"of": scorer})
@@ -58,7 +51,7 @@ def rows(corpus: dp.Corpus, scorer: str) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def test_candidates_are_ordered_by_the_new_scores(corpus: dp.Corpus) -> None:
+def test_candidates_are_ordered_by_the_new_scores(corpus):
     every = sections(corpus)
     by_key = {section.key: section for section in every}
     before = rows(corpus, "bm25")
@@ -86,23 +79,21 @@ def test_candidates_are_ordered_by_the_new_scores(corpus: dp.Corpus) -> None:
                 assert said <= {(lowest, rank)}
 
 
-def test_what_is_done_stays_and_the_rest_follows(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Pairs] = []
+def test_what_is_done_stays_and_the_rest_follows(corpus, monkeypatch):
+    asked = []
     failing = True
 
-    def counting(pairs: Pairs) -> list[float]:
+    def counting(pairs):
         if failing and len(asked) > 3:
             raise RuntimeError("out of order")
         asked.append(pairs)
         return scores(pairs)
 
-    def of(scorer: str) -> dict[int, list[float]]:
+    def of(scorer):
         return {key: [row["score"] for row in each] for key, each in rows(corpus, scorer).items()}
 
     monkeypatch.setattr(rescoring, "_GROWTH", 1)
-    options: dict[str, Any] = {"recipe": RECIPE, "split": "train", "batch_size": 20}
+    options = {"recipe": RECIPE, "split": "train", "batch_size": 20}
     corpus.rescore(scores, "whole", **options)
     with pytest.raises(dp.RecipeError, match="out of order"):
         corpus.rescore(counting, "parts", max_failures=0, retries=0, **options)
@@ -127,8 +118,8 @@ def test_what_is_done_stays_and_the_rest_follows(
     assert corpus.rescore(counting, "parts", made_by="step 100", **options).pairs
 
 
-def test_pairs_that_fail_are_left_out_and_counted(corpus: dp.Corpus) -> None:
-    def fails(pairs: Pairs) -> list[float]:
+def test_pairs_that_fail_are_left_out_and_counted(corpus):
+    def fails(pairs):
         found = scores(pairs)
         if any(value == -1 for value in found):
             raise RuntimeError("no such pair")
@@ -146,11 +137,11 @@ def test_pairs_that_fail_are_left_out_and_counted(corpus: dp.Corpus) -> None:
 class Predicts:
     """A model over pairs."""
 
-    def predict(self, pairs: Pairs) -> np.ndarray:
+    def predict(self, pairs):
         return np.array(scores(pairs), np.float32)
 
 
-def test_models_draw_as_functions_do(corpus: dp.Corpus) -> None:
+def test_models_draw_as_functions_do(corpus):
     corpus.rescore(Predicts(), "model", **MINED)
     by = dp.mined("model", relative_margin=0.05, range_max=3)
     columns = ["negative_by", "negative_score", "positive_score", "anchor", "negative", "positive"]
@@ -166,7 +157,7 @@ def test_models_draw_as_functions_do(corpus: dp.Corpus) -> None:
     assert {row["positive_score"] for row in batch if row["negative_by"] != "model"} <= {None}
 
 
-WRONG: list[tuple[Any, str]] = [
+WRONG = [
     (lambda pairs: [1.0], "one score for .* pairs: give an array"),
     (lambda pairs: np.zeros((len(pairs), 2)), "scores of 2 numbers"),
     (lambda pairs: None, "no numbers: give an array .pairs"),
@@ -177,7 +168,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus: dp.Corpus) -> None:
+def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus):
     for function, told in WRONG:
         with pytest.raises(dp.RecipeError, match=told):
             corpus.rescore(function, "wrong", made_by="wrong", **MINED, retries=0)

@@ -1,27 +1,14 @@
 """Vectors in batches: each is that of the text in its slot, whatever way the text came there."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from effort import often, some, thorough
 from prebuilt import prebuilt, toy_corpus
-from text_vectors import (
-    DIMENSION,
-    SHARED,
-    Oracle,
-    filled,
-    texts_of,
-    vector,
-    vectors,
-    windowed,
-)
+from text_vectors import DIMENSION, SHARED, Oracle, filled, texts_of, vector, vectors, windowed
 
 import duckplets as dp
 from duckplets.artifacts import read_ahead
@@ -34,7 +21,7 @@ made = prebuilt(windowed)
 ALL = [f"{slot}{what}" for slot in ("anchor", "positive", "negative") for what in ("", "_vector")]
 LONG = dp.TripletRecipe("long", dp.role("context"), dp.role("context"), dp.role("context"))
 
-RUNS: list[dict[str, Any]] = [
+RUNS = [
     {},
     {"negatives": 3},
     {"no_duplicates": "negatives", "batch_size": 4},
@@ -44,7 +31,7 @@ RUNS: list[dict[str, Any]] = [
 ]
 
 
-def slots_of(run: dict[str, Any]) -> list[str]:
+def slots_of(run):
     if run.get("kind") == "texts":
         return ["text"]
     if run.get("kind") == "pairs":
@@ -56,9 +43,7 @@ def slots_of(run: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("run", "mapped"), some([(run, mapped) for mapped in (False, True) for run in RUNS], less=3)
 )
-def test_every_vector_is_that_of_its_text(
-    tmp_path: Path, run: dict[str, Any], mapped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_vector_is_that_of_its_text(tmp_path, run, mapped, monkeypatch):
     """Windows, prefixes, equal texts and replaced records; from memory, and read ahead of files."""
     if mapped:
         monkeypatch.setattr(opened, "_HELD", 0)
@@ -77,7 +62,7 @@ def test_every_vector_is_that_of_its_text(
     assert (tmp_path / "c.snapshot" / "vectors").exists() == mapped
 
 
-def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
+def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path):
     with made(tmp_path / "c.duckdb") as corpus:
         filled(corpus)
         batch = next(corpus.sampler(columns=ALL, batch_size=8))
@@ -98,13 +83,13 @@ def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
 
 @thorough
 @pytest.mark.parametrize("missing", ["drop", "null"])
-def test_a_run_goes_on_while_texts_are_embedded(tmp_path: Path, missing: Any) -> None:
+def test_a_run_goes_on_while_texts_are_embedded(tmp_path, missing):
     """Resumed, it draws what the unbroken run drew, and serves the vectors there were."""
     columns = ["anchor", "anchor_vector", "negative", "negative_vector"]
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         texts = sorted(set(texts_of(corpus).values()))
         filled(corpus, texts=texts[::2])
-        arguments: dict[str, Any] = {"columns": columns, "vectors": missing, "batch_size": 16}
+        arguments = {"columns": columns, "vectors": missing, "batch_size": 16}
         unbroken = corpus.sampler(**arguments)
         expected = [next(unbroken).to_pydict() for _ in range(6)]
         with corpus.sampler(**arguments) as sampler:
@@ -117,13 +102,13 @@ def test_a_run_goes_on_while_texts_are_embedded(tmp_path: Path, missing: Any) ->
         assert newer.settings.fingerprint()["vectors"]["sets"]["default"][0] == 2
 
 
-def test_a_run_refuses_other_vectors(tmp_path: Path) -> None:
+def test_a_run_refuses_other_vectors(tmp_path):
     with made(tmp_path / "c.duckdb") as corpus:
         store = filled(corpus)
         with corpus.sampler(columns=ALL) as sampler:
             sampler.save()
 
-        def refuses() -> None:
+        def refuses():
             with pytest.raises((dp.VectorError, dp.StateMismatchError), match="default"):
                 corpus.resume()
 
@@ -137,7 +122,7 @@ def test_a_run_refuses_other_vectors(tmp_path: Path) -> None:
         refuses()
 
 
-def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path) -> None:
+def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         texts = sorted(set(texts_of(corpus).values()))
         lacking = set(texts[::4])
@@ -166,7 +151,7 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path)
         assert len(anchors) > 50
 
 
-def test_a_column_says_which_vectors(tmp_path: Path) -> None:
+def test_a_column_says_which_vectors(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.VectorError, match="no vectors are named"):
             corpus.sampler(columns=["anchor_vector"])
@@ -181,4 +166,4 @@ def test_a_column_says_which_vectors(tmp_path: Path) -> None:
             with pytest.raises(dp.SamplerError, match="columns"):
                 corpus.sampler(columns=[wrong])
         with pytest.raises(dp.SamplerError, match="did you mean 'null'"):
-            corpus.sampler(vectors="nul")  # type: ignore[arg-type]
+            corpus.sampler(vectors="nul")

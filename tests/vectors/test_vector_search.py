@@ -1,11 +1,6 @@
 """Search by vector: exactly what comparing every chunk with the query gives, and fused ranks."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +17,7 @@ COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("nearest") / "c.duckdb"
     with odd_corpus(path, often(60, less=16), 4, sources=2) as corpus:
         corpus.embed(hashed, batch_size=50, progress=False)
@@ -32,12 +27,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def corpus(path: Path) -> Iterator[dp.Corpus]:
+def corpus(path):
     with dp.Corpus(path, read_only=True) as opened:
         yield opened
 
 
-def chunks_of(corpus: dp.Corpus, source: str | None, split: str | None) -> list[dict[str, Any]]:
+def chunks_of(corpus, source, split):
     found = corpus.sql(
         "SELECT record_id, source, split, position, text FROM chunk_texts "
         "WHERE source = coalesce($source, source) AND split = coalesce($split, split)",
@@ -46,14 +41,12 @@ def chunks_of(corpus: dp.Corpus, source: str | None, split: str | None) -> list[
     return list(found.to_pylist())
 
 
-def expected(
-    corpus: dp.Corpus, query: np.ndarray[Any, Any], source: str | None, split: str | None
-) -> list[tuple[str, int, float]]:
+def expected(corpus, query, source, split):
     """Compare every chunk, one by one."""
     chunks = chunks_of(corpus, source, split)
     vectors = hashed(chunk["text"] for chunk in chunks)
     scores = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
-    best: dict[tuple[str, int], float] = {}
+    best = {}
     for chunk, score in zip(chunks, scores.tolist(), strict=True):
         key = (chunk["record_id"], chunk["position"])
         best[key] = max(score, best.get(key, -2))
@@ -64,9 +57,7 @@ def expected(
     ("source", "split"),
     some([(None, None), ("odd1", None), (None, "test"), ("odd0", "validation")], less=2),
 )
-def test_it_finds_what_comparing_every_chunk_finds(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, source: str | None, split: str | None
-) -> None:
+def test_it_finds_what_comparing_every_chunk_finds(corpus, monkeypatch, source, split):
     draw = np.random.default_rng(11)
     monkeypatch.setattr(knn, "_FIRST_TEXTS", 2)  # so that more are looked up
     monkeypatch.setattr(knn, "_GROWTH", 3)
@@ -85,7 +76,7 @@ def test_it_finds_what_comparing_every_chunk_finds(
                 assert np.allclose([r[2] for r in rows], [w[2] for w in wanted[:k]], atol=precision)
 
 
-def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus: dp.Corpus) -> None:
+def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus):
     text = "alpha beta gamma"
     lexical = corpus.search(text, 100).to_pylist()
     dense = corpus.search(text, 100, by="default", encoder=hashed).to_pylist()
@@ -108,7 +99,7 @@ def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus: dp.Corpus
 
 
 @thorough
-def test_what_was_embedded_since_is_found(tmp_path: Path) -> None:
+def test_what_was_embedded_since_is_found(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 10, 1) as corpus:
         prompts = {"anchor": "q: "}
         corpus.embed(hashed, prompts=prompts, split="train", progress=False)
@@ -126,9 +117,9 @@ def test_what_was_embedded_since_is_found(tmp_path: Path) -> None:
         assert "new" not in after["source"].to_pylist()
 
 
-def test_what_does_not_fit_is_named(corpus: dp.Corpus) -> None:
+def test_what_does_not_fit_is_named(corpus):
     vector = np.ones(DIMENSION)
-    cases: list[tuple[Any, dict[str, Any], str]] = [
+    cases = [
         (vector, {"by": "defualt"}, r"no vectors are named 'defualt' \(did you mean 'default'\?\)"),
         (vector[:3], {"by": "default"}, r"shape \(3,\), and those of 'default' have 8 numbers"),
         (vector * np.nan, {"by": "default"}, "not finite"),
@@ -149,7 +140,7 @@ def test_what_does_not_fit_is_named(corpus: dp.Corpus) -> None:
             corpus.search(asked, **options)
 
 
-def test_the_command(path: Path) -> None:
+def test_the_command(path):
     asked = ("search", path, "alpha beta", "--k", "2", "--encoder", "hashed:hashed", "--by")
     assert [*json.loads(ok(*asked, "default", "--json"))[0]] == COLUMNS
     assert ok(*asked, "default,bm25").split()[:5] == ["score", "rank", "default", "rank", "bm25"]

@@ -1,12 +1,8 @@
 """Vectors in: what tables may hold, what is refused with its row, and what upkeep does."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +22,7 @@ from duckplets.vectors.store import VectorStore
 made = prebuilt(windowed)
 
 
-def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
+def test_every_form_of_a_table_gives_the_same(tmp_path):
     with made(tmp_path / "c.duckdb") as corpus:
         texts = texts_of(corpus)
         matrix = vectors([*texts.values()])
@@ -35,7 +31,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
         by_text = pa.table({"text": list(texts.values()), "vector": column})
         pq.write_table(by_text, tmp_path / "v.parquet")
         lists = by_chunk["vector"].cast(pa.list_(pa.float64()))
-        forms: dict[str, Any] = {
+        forms = {
             "table": by_chunk,
             "reader": by_text.to_reader(7),
             "path": tmp_path / "v.parquet",
@@ -60,7 +56,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
 MANY = often(200, less=30)  # records
 V = np.zeros((2, 3), np.float32)
 NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
-BAD: list[tuple[Any, str]] = [
+BAD = [
     ({"chunk_key": [1, 10**9], "vector": V}, "row 1 names chunk_key 1000000000"),
     ({"text": ["a title"] * 2, "vector": V}, "row 0 is of the text 'a title'"),
     ({"record_id": ["no", "no"], "role": ["anchor"] * 2, "vector": V}, "row 0 is of record 'no'"),
@@ -80,7 +76,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
         for table, message in some(BAD, less=8):
             with pytest.raises(dp.VectorError, match=message):
@@ -103,9 +99,7 @@ def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path: Path) 
             )
 
 
-def test_a_set_is_read_as_of_any_of_its_commits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
     path, draw = tmp_path / "c.duckdb", np.random.default_rng(1)
     store = VectorStore(path)
     of = store.begin("default", 4, "float32", {})
@@ -134,7 +128,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(
 
 
 @thorough
-def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Path) -> None:
+def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path):
     path = tmp_path / "c.duckdb"
     columns = ["anchor", "anchor_vector", "positive_vector", "negative_vector"]
     records = often(60, less=20)
@@ -164,7 +158,7 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Pat
 
 
 @thorough
-def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path: Path) -> None:
+def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 4) as corpus:
         corpus.close()
@@ -180,7 +174,7 @@ def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path: Path) ->
     assert Counter(told) == {"b 1 of 1, default 1 of 1": 8, "b 0 of 1, default 0 of 1": 2}
 
 
-def test_doctor_finds_other_vectors_and_lost_files(tmp_path: Path) -> None:
+def test_doctor_finds_other_vectors_and_lost_files(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, MANY) as corpus:
         store = filled(corpus)
