@@ -71,8 +71,8 @@ samples of its batch.
 Each arm is compared with the one it differs from by one thing, query by query, by the means of as
 many seeds as stand after the semicolon. The interval of 95 % draws families of queries
 (`dp.compare`) and says nothing of seeds: over these, figures of one arm have a standard deviation of
-{deviation:.2f} ({deviations} times several seeds). **Bold**: the interval has no 0 in it. The arms
-with ten seeds decide; they share the tokenizer and the candidates of their corpus.
+{deviation:.2f} ({deviations} times several seeds). **Bold**: the interval has no 0 in it. Arms with
+ten seeds decide; all their runs on a corpus share a tokenizer and candidates.
 
 {table}
 
@@ -154,7 +154,7 @@ def page(
         planted_table=_table(found, planted, ARMS),
         worth=_worth(found, planted),
         transformer=_transformer(transformer, found, names),
-        deviation=float(np.sqrt(np.mean(np.square(deviations)))) if deviations else 0,
+        deviation=_spread(deviations) if deviations else 0,
         deviations=len(deviations),
     )
 
@@ -179,6 +179,10 @@ def _deviations(found: dict[str, Any]) -> list[float]:
         for some in of
         if len(some) > 1
     ]
+
+
+def _spread(deviations: list[float]) -> float:
+    return float(np.sqrt(np.mean(np.square(deviations))))
 
 
 def _mean(values: list[float]) -> str:
@@ -258,9 +262,9 @@ def _run_again(found: dict[str, Any]) -> str:
     if not more:
         return ""
     return (
-        f"Arms with fewer seeds were run earlier, on other machines, and beside runs there of the "
-        f"arm they are compared with: {len(more)} of those differ from the ones of equal seed here "
-        f"by {np.mean(more):+.2f} on the mean, with a standard deviation of {np.std(more):.2f} (the "
+        f"Arms with fewer seeds were run earlier, on other machines, beside runs there of the arm "
+        f"they are compared with: {len(more)} of those differ from the ones of equal seed here by "
+        f"{np.mean(more):+.2f} on the mean, with a standard deviation of {np.std(more):.2f} (the "
         f"tokenizer, trained anew, has not quite the same pieces)."
     )
 
@@ -281,7 +285,11 @@ def _transformer(found: dict[str, Any], static: dict[str, Any], names: list[str]
         f"*Dense* candidates are those of its own first seed of *{ARMS['pairs'].title}*. "
     )
     if tried:
-        text += f"Of the rates tried, one seed of that arm each, it is the best: {tried}."
+        text += f"Of the rates tried, one seed of that arm each, it is the best ({tried}). "
+    if of_seeds := _deviations(found):
+        text += (
+            f"Over seeds, figures of one arm have a standard deviation of {_spread(of_seeds):.2f}."
+        )
     kinds = {"word vectors": static, "transformer": found}
     in_batch = [
         [kind, *(_mean(_means(runs, name, "pairs")) for name in there)]
