@@ -1,16 +1,20 @@
 """Measures which negatives a model learns from: one small model from nothing, many ways to draw.
 
     python benchmarks/teach.py [--minutes 90] [--corpora debian gcide] [--arms pairs] [--seeds 1 2 3]
+    python benchmarks/teach.py --model transformer --seeds 1 2 3
 
     corpus ─mine→ candidates ─an arm's sampler→ batches ─→ word vectors from nothing
            ─evaluator("test")→ nDCG@10 of every query ─compare→ difference from another arm
 
-The model is a mean of word vectors (``StaticEmbedding`` of sentence-transformers), its tokenizer is
-made from the texts to learn from, and all that differs between two arms is what a sampler was
-asked for. Queries of the test split rank the texts of all splits. Each finished run is written into
-``teach.json`` and not done again; what can be used again (corpora, candidates, results of every
-query) lies in ``--folder``. In a new folder the arms that others are compared with are run again,
-and their figures are kept beside the first ones. A corpus whose texts are not on this machine is left out.
+The model is a mean of word vectors (``StaticEmbedding`` of sentence-transformers), or a small
+transformer (on a GPU where there is one); its tokenizer is made from the texts to learn from, and all
+that differs between two arms is what a sampler was asked for. Queries of the test split rank the
+texts of all splits. Each finished run is written into ``teach.json`` and not done again; what can be
+used again (corpora, candidates, results of every query) lies in ``--folder``. Runs that are found
+there are taken: so copies of a folder whose candidates are mined can share the work, each with its
+own ``--out``, and when their ``*.json`` are put together, one more call makes one of them. In a new
+folder the arms that others are compared with are run again, and their figures are kept beside the
+first ones. A corpus whose texts are not on this machine is left out.
 """
 
 from __future__ import annotations
@@ -42,8 +46,8 @@ QUERIES = 2_000  # of the test split, about
 SEEDS = (1, 2, 3)
 
 VOCABULARY, TOKENS, DIMENSION = 16_000, 96, 256
-STEPS, BATCH, RATE = 400, 256, 0.2
-DEPTH = 100
+BATCH, DEPTH = 256, 100
+LAYERS, HEADS, LENGTHS = 4, 4, 4  # of the transformer; so many lengths are padded apart
 # a third and two thirds of a training, where blocks of ``no_duplicates`` begin
 MINED_AT = (128, 256)
 
@@ -145,6 +149,24 @@ ARMS = {
 SCORERS = {"pairs": "dense", "dense_1": "again"}  # what the first model of an arm is called
 OF_PLANTED = ("pairs", "random_1", "dense_1", "uncut", "nearest")  # and what relabels
 DECIDING = ("pairs", "random_1", "random_4", "bm25_4", "dense_1", "dense_4")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model: how it is trained, and in which arms."""
+
+    steps: int
+    rate: float
+    arms: tuple[str, ...] = tuple(ARMS)
+    layers: int = 0
+
+
+MODELS = {
+    "static": Kind(400, 0.2),
+    "transformer": Kind(
+        1_500, 1e-3, ("pairs", "random_1", "dense_1", "random_4", "dense_4"), LAYERS
+    ),
+}
 RECIPE = dp.TripletRecipe("pairs", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
 
@@ -189,22 +211,37 @@ class Texts:
         self.tokenizer.enable_truncation(TOKENS)
         self._seen: dict[str, np.ndarray] = {}
 
+    def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the ids of each text; one, where it has none."""
+        new = list({text for text in texts if text not in self._seen})
+        for text, found in zip(new, self.tokenizer.encode_batch(new), strict=True):
+            self._seen[text] = np.array(found.ids or [0], np.int64)
+        return [self._seen[text] for text in texts]
+
     def features(self, texts: Sequence[str]) -> dict[str, Any]:
         """Return what ``StaticEmbedding`` takes."""
         import torch
 
-        new = list({text for text in texts if text not in self._seen})
-        for text, found in zip(new, self.tokenizer.encode_batch(new), strict=True):
-            self._seen[text] = np.array(found.ids or [0], np.int64)
-        rows = [self._seen[text] for text in texts]
+        rows = self.ids(texts)
         starts = np.cumsum([0, *map(len, rows[:-1])])
         return {
             "input_ids": torch.from_numpy(np.concatenate(rows)),
             "offsets": torch.from_numpy(starts),
         }
 
+    def padded(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Return what a transformer takes."""
+        import torch
 
-def fresh(texts: Texts, seed: int) -> Any:
+        rows = [torch.from_numpy(row) for row in self.ids(texts)]
+        pad = torch.nn.utils.rnn.pad_sequence
+        return {
+            "input_ids": pad(rows, batch_first=True),
+            "attention_mask": pad([torch.ones_like(row) for row in rows], batch_first=True),
+        }
+
+
+def fresh(texts: Texts, seed: int, kind: Kind) -> Any:
     """Return a model that knows nothing."""
     import torch
     from sentence_transformers import SentenceTransformer
@@ -215,25 +252,80 @@ def fresh(texts: Texts, seed: int) -> Any:
             return texts.features(inputs)
 
     torch.manual_seed(seed)
+    if kind.layers:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return SentenceTransformer(modules=[_transformer(texts, kind.layers)], device=device)
     module = Static(texts.tokenizer, embedding_dim=DIMENSION)
     return SentenceTransformer(modules=[module], device="cpu")
 
 
+def _transformer(texts: Texts, layers: int) -> Any:
+    """Return a BERT from nothing, with the mean of its last states."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    class Transformer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            config = BertConfig(
+                vocab_size=texts.tokenizer.get_vocab_size(),
+                hidden_size=DIMENSION,
+                intermediate_size=4 * DIMENSION,
+                num_hidden_layers=layers,
+                num_attention_heads=HEADS,
+                max_position_embeddings=TOKENS,
+            )
+            self.bert = BertModel(config, add_pooling_layer=False)
+
+        def preprocess(self, inputs: list[str], *args: Any, **kwargs: Any) -> dict[str, Any]:
+            return texts.padded(inputs)
+
+        def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+            mask = features["attention_mask"]
+            states = self.bert(features["input_ids"], mask).last_hidden_state.float()
+            total = (states * mask[..., None]).sum(1)
+            return features | {"sentence_embedding": total / mask.sum(1, keepdim=True)}
+
+    return Transformer()
+
+
+def _vectors(model: Any, texts: Texts, every: Sequence[str], kind: Kind) -> Any:
+    """Return the vectors of texts; a transformer pads those of about one length together."""
+    import torch
+
+    if not kind.layers:  # at once: 3 times as fast
+        return model(texts.features(every))["sentence_embedding"]
+    order, on = np.argsort([len(ids) for ids in texts.ids(every)]), model.device
+    with torch.autocast(on.type, torch.bfloat16, enabled=on.type == "cuda"):
+        parts = [
+            {key: of.to(on) for key, of in texts.padded([every[i] for i in part]).items()}
+            for part in np.array_split(order, LENGTHS)
+        ]
+        found = torch.cat([model(part)["sentence_embedding"] for part in parts])
+    return found[torch.from_numpy(np.argsort(order)).to(on)]
+
+
 def train(
-    model: Any, texts: Texts, sampler: Any, columns: Sequence[str], mine: Callable[[int], None]
+    model: Any,
+    texts: Texts,
+    sampler: Any,
+    columns: Sequence[str],
+    kind: Kind,
+    mine: Callable[[int], None],
 ) -> list[float]:
     """Train a model on the batches of a sampler, and return the loss of every step."""
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     model.train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
-    loss, losses, rise = MultipleNegativesRankingLoss(model), [], max(1, STEPS // 10)
+    steps = kind.steps
+    optimizer = torch.optim.Adam(model.parameters(), lr=kind.rate, fused=True)
+    loss, losses, rise = MultipleNegativesRankingLoss(model), [], max(1, steps // 10)
     for step, batch in enumerate(sampler):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * min((step + 1) / rise, (STEPS - step) / (STEPS - rise + 1))
+            group["lr"] = kind.rate * min((step + 1) / rise, (steps - step) / (steps - rise + 1))
         every = [text for name in columns for text in batch[name]]
-        vectors = model(texts.features(every))["sentence_embedding"]  # at once: 3 times as fast
+        vectors = _vectors(model, texts, every, kind)
         value = loss.compute_loss_from_embeddings(list(vectors.split(len(batch))), None)
         value.backward()
         optimizer.step()
@@ -310,10 +402,11 @@ class Laboratory:
     Args:
         name: Which one.
         folder: Where it lies; it is made where it does not yet.
+        kind: The kind of model.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.folder = name, folder / name
+    def __init__(self, name: str, folder: Path, kind: Kind) -> None:
+        self.name, self.folder, self.kind = name, folder / name, kind
         path = self.folder / "corpus.duckdb"
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -321,8 +414,9 @@ class Laboratory:
         self.corpus = dp.Corpus(path, threads=1)
         self.relabelled: dict[str, dp.Corpus] = {}
         self.clustered: set[str] = set()
-        self._mine("bm25")
-        self.mined = {"bm25"}
+        self.mined = {"bm25"} if any("bm25" in arm for arm in kind.arms) else set()
+        for scorer in self.mined:
+            self._mine(scorer)
         learnt = self.corpus.sql(
             "SELECT text FROM section_texts WHERE split = 'train' ORDER BY ALL"
         )
@@ -395,8 +489,10 @@ class Laboratory:
         ).to_pylist()
 
     def run(self, name: str, seed: int) -> dict[str, Any]:
-        """Train and judge one arm with one seed."""
+        """Train and judge one arm with one seed, unless that is found in the folder."""
         arm, started = ARMS[name], time.perf_counter()
+        if (kept := self.kept(name, seed)).exists():
+            return dict(json.loads(kept.read_text(encoding="utf-8")))
         if arm.vectors:
             self._rank_by(arm.vectors)
         model, found = self._trained(name, seed)
@@ -405,16 +501,22 @@ class Laboratory:
         rows = json.loads(self.evaluator.results.read_text(encoding="utf-8"))["queries"]
         means = {of: float(np.mean([row[of] for row in rows])) for of in rows[0] if "@" in of}
         seconds = round(time.perf_counter() - started, 1)
-        return {"corpus": self.name, "arm": name, "seed": seed, **means, **found} | {
-            "seconds": seconds
-        }
+        ran = {"corpus": self.name, "arm": name, "seed": seed, **means, **found}
+        kept.write_text(json.dumps(ran | {"seconds": seconds}), encoding="utf-8")
+        return ran | {"seconds": seconds}
 
     def results(self, name: str, seed: int) -> Path:
         """Return the file with the results of every query."""
         return self.folder / f"{name}.{seed}.json"
 
+    def kept(self, name: str, seed: int) -> Path:
+        """Return the file with the figures of a run."""
+        return self.folder / f"{name}.{seed}.run.json"
+
     def _trained(self, name: str, seed: int) -> tuple[Any, dict[str, Any]]:
-        arm, model = ARMS[name], fresh(self.texts, seed)
+        import torch
+
+        arm, model = ARMS[name], fresh(self.texts, seed, self.kind)
         several = [f"negative_{i}" for i in range(1, 1 + arm.negatives)]
         columns = ["anchor", "positive", *(["negative"] if arm.negatives == 1 else several)]
         options = {"no_duplicates": True, "by": arm.by, "negatives": max(1, arm.negatives)}
@@ -427,7 +529,7 @@ class Laboratory:
         sampler = corpus.sampler(
             recipes=[RECIPE],
             batch_size=arm.batch,
-            steps=STEPS,
+            steps=self.kind.steps,
             seed=seed,
             swap=False,
             columns=columns,
@@ -441,11 +543,11 @@ class Laboratory:
                 taken.append(sampler.take_minings())
 
         taken: list[int] = []
-        losses = train(model, self.texts, sampler, columns, mine)
+        losses = train(model, self.texts, sampler, columns, self.kind, mine)
         metrics = sampler.metrics().items()
         displaced = sum(int(n) for key, n in metrics if key.endswith("/displaced"))
         if name in SCORERS and seed == SEEDS[0]:
-            np.save(self._weights(name), model[0].embedding.weight.detach().numpy())
+            torch.save(model.state_dict(), self._weights(name))
         found = {"last_loss": float(np.mean(losses[-20:])), "displaced": displaced}
         mixed = re.search(r"([\d.e-]+) % of its samples are in mixed batches", sampler.describe())
         more = {"taken": taken} if taken else {}
@@ -477,7 +579,7 @@ class Laboratory:
         return name
 
     def _weights(self, arm: str) -> Path:
-        return self.folder / f"{arm}.npy"
+        return self.folder / f"{arm}.pt"
 
     def _rank_by(self, arm: str) -> None:
         """Mine candidates by the first model of another arm, unless it was done."""
@@ -489,8 +591,9 @@ class Laboratory:
             self._rank_by(ARMS[arm].vectors)
         if not self._weights(arm).exists():
             self._trained(arm, SEEDS[0])
-        model = fresh(self.texts, 0)
-        model[0].embedding.weight.data = torch.from_numpy(np.load(self._weights(arm)))
+        model = fresh(self.texts, 0, self.kind)
+        model.load_state_dict(torch.load(self._weights(arm)))
+        model.eval()
         self._embed(model, arm)
         self._mine(dp.dense(arm, name=scorer))
         self.mined.add(scorer)
@@ -537,19 +640,23 @@ def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--model", default="static", choices=[*MODELS])
     parser.add_argument("--corpora", nargs="+", default=[*CORPORA], choices=[*CORPORA])
-    parser.add_argument("--arms", nargs="+", default=[*ARMS], choices=[*ARMS])
+    parser.add_argument("--arms", nargs="+", choices=[*ARMS])
     parser.add_argument("--seeds", nargs="+", type=int, default=[*range(1, 11)])
     parser.add_argument("--minutes", type=float, default=90)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/teach"))
-    parser.add_argument("--out", type=Path, default=HERE / "teach.json")
+    parser.add_argument("--out", type=Path)
     asked = parser.parse_args(given)
+    kind, suffix = MODELS[asked.model], "" if asked.model == "static" else f"_{asked.model}"
+    asked.out = asked.out or HERE / f"teach{suffix}.json"
     end = time.monotonic() + 60 * asked.minutes
     results: dict[str, Any] = {"corpora": {}, "runs": [], "compared": {}}
     if asked.out.exists():
         results = json.loads(asked.out.read_text(encoding="utf-8"))
-    settings = {"steps": STEPS, "batch": BATCH, "rate": RATE, "dimension": DIMENSION}
-    settings |= {"vocabulary": VOCABULARY, "tokens": TOKENS, "depth": DEPTH}
+    settings = {"steps": kind.steps, "batch": BATCH, "rate": kind.rate}
+    settings |= {"dimension": DIMENSION, "vocabulary": VOCABULARY}
+    settings |= {"tokens": TOKENS, "depth": DEPTH} | ({"layers": LAYERS} if kind.layers else {})
     if results.setdefault("settings", settings) != settings:
         parser.error(f"{asked.out} has runs with other settings: give another file and folder")
     done = {(run["corpus"], run["arm"], run["seed"]) for run in results["runs"]}
@@ -557,12 +664,27 @@ def main(given: Sequence[str] | None = None) -> None:
     @cache
     def laboratory(name: str) -> Laboratory | None:
         try:
-            return Laboratory(name, asked.folder)
+            return Laboratory(name, asked.folder / asked.model, kind)
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"{name} is left out: {error}", flush=True)
             return None
 
-    for work in works(asked.corpora, asked.arms, asked.seeds):
+    due = dict[tuple[Laboratory, str], None]()
+
+    def keep() -> None:
+        """Compare what is due, and write all."""
+        for lab, arm in due:
+            runs, of = results["runs"], results["compared"].setdefault(lab.name, {})
+            seeds = [r["seed"] for r in runs if (r["corpus"], r["arm"]) == (lab.name, arm)]
+            found, had = lab.compared(arm, seeds), of.get(arm, {"seeds": 0})
+            if found and found["seeds"] >= had["seeds"]:  # of another folder there may be more
+                of[arm] = found
+        due.clear()
+        aside = asked.out.with_suffix(".part")
+        aside.write_text(f"{json.dumps(results, indent=1)}\n", encoding="utf-8")
+        aside.replace(asked.out)
+
+    for work in works(asked.corpora, asked.arms or kind.arms, asked.seeds):
         if time.monotonic() > end:
             break
         if work in done or (lab := laboratory(work[0])) is None:
@@ -570,23 +692,17 @@ def main(given: Sequence[str] | None = None) -> None:
         beside = (lab.name, ARMS[work[1]].beside, work[2])
         if beside in done and not lab.results(*beside[1:]).exists():  # made in another folder
             results.setdefault("run_again", []).append(lab.run(*beside[1:]))
-        run = lab.run(*work[1:])
+        taken, run = lab.kept(*work[1:]).exists(), lab.run(*work[1:])
         results["runs"].append(run)
-        of = results["compared"].setdefault(lab.name, {})
-        for arm in [arm for arm in ARMS if work[1] in (arm, ARMS[arm].beside)]:
-            seeds = [
-                r["seed"] for r in results["runs"] if r["corpus"] == lab.name and r["arm"] == arm
-            ]
-            found, had = lab.compared(arm, seeds), of.get(arm, {"seeds": 0})
-            if found and found["seeds"] >= had["seeds"]:  # of another folder there may be more
-                of[arm] = found
+        due |= {(lab, arm): None for arm in ARMS if work[1] in (arm, ARMS[arm].beside)}
         had = results["corpora"].get(lab.name, {})
-        if not lab.mined <= {*had.get("scorers", {})}:
+        if "bm25" in lab.mined and not lab.mined <= {*had.get("scorers", {})}:
             results["corpora"][lab.name] = lab.figures(had)
-        aside = asked.out.with_suffix(".part")
-        aside.write_text(f"{json.dumps(results, indent=1)}\n", encoding="utf-8")
-        aside.replace(asked.out)
+        if not taken:
+            keep()
         print(*work, f"{run['ndcg@10']:.4f}", run["seconds"], flush=True)
+    if due:
+        keep()
 
 
 if __name__ == "__main__":

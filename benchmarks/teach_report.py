@@ -1,4 +1,7 @@
-"""Writes docs/teach.md from teach.json: ``python benchmarks/teach_report.py``."""
+"""Writes docs/teach.md from teach.json and teach_transformer.json.
+
+python benchmarks/teach_report.py
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from teach import ARMS, CORPORA, FEWER, MINED_AT, PLANTED
+from teach import ARMS, CORPORA, DECIDING, FEWER, MINED_AT, PLANTED
 from teach_corpora import LONG
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "teach.json"
+TRANSFORMER = HERE / "teach_transformer.json"
 PAGE = HERE.parent / "docs" / "teach.md"
 
 METRIC = "ndcg@10"
@@ -67,7 +71,8 @@ samples of its batch.
 Each arm is compared with the one it differs from by one thing, query by query, by the means of as
 many seeds as stand after the semicolon. The interval of 95 % draws families of queries
 (`dp.compare`) and says nothing of seeds: over these, figures of one arm have a standard deviation of
-{deviation:.2f} ({deviations} times several seeds). **Bold**: the interval has no 0 in it.
+{deviation:.2f} ({deviations} times several seeds). **Bold**: the interval has no 0 in it. Arms with
+ten seeds decide; all their runs on a corpus share a tokenizer and candidates.
 
 {table}
 
@@ -81,8 +86,6 @@ one of 16 classes of tokens (`batch_by=`). Samples in mixed batches, as means of
 {mixed}. Each of these corpora is one source, so that batches of one source are not measured.
 *Mined again on the way* embeds and mines with the model in training at steps {mined_at}, and goes
 on with these candidates (`take_minings()`). {run_again}
-
-{verdicts}
 
 {aim}
 
@@ -106,9 +109,11 @@ on a copy: `positive` lets the halves that stand in the split of their anchor be
 
 {planted_table}
 
-{planted_verdicts}
-
 {worth}
+
+## A small transformer
+
+{transformer}
 
 ## A word beforehand
 
@@ -120,9 +125,12 @@ What a mining says of its candidates, and what they were worth:
 """
 
 
-def page(results: dict[str, Any] | None = None) -> str:
+def page(
+    results: dict[str, Any] | None = None, of_transformer: dict[str, Any] | None = None
+) -> str:
     """Return the page."""
     found = results or json.loads(RESULTS.read_text(encoding="utf-8"))
+    transformer = of_transformer or json.loads(TRANSFORMER.read_text(encoding="utf-8"))
     there = [name for name in CORPORA if name in found["corpora"]]
     planted = [name for name in there if name in PLANTED]
     every = [name for name in there if name not in PLANTED]
@@ -136,7 +144,6 @@ def page(results: dict[str, Any] | None = None) -> str:
         mixed=_mixed(found, names),
         mined_at=" and ".join(map(str, MINED_AT)),
         run_again=_run_again(found),
-        verdicts=_verdicts(found, names),
         aim=_aim(found, names),
         plot=_plot(found, names),
         sizes=_table(found, fewer, SIZED),
@@ -145,9 +152,9 @@ def page(results: dict[str, Any] | None = None) -> str:
         long=LONG,
         planted=_planted(found, planted),
         planted_table=_table(found, planted, ARMS),
-        planted_verdicts=_verdicts(found, planted),
         worth=_worth(found, planted),
-        deviation=float(np.sqrt(np.mean(np.square(deviations)))) if deviations else 0,
+        transformer=_transformer(transformer, found, names),
+        deviation=_spread(deviations) if deviations else 0,
         deviations=len(deviations),
     )
 
@@ -172,6 +179,10 @@ def _deviations(found: dict[str, Any]) -> list[float]:
         for some in of
         if len(some) > 1
     ]
+
+
+def _spread(deviations: list[float]) -> float:
+    return float(np.sqrt(np.mean(np.square(deviations))))
 
 
 def _mean(values: list[float]) -> str:
@@ -232,22 +243,6 @@ def _table(found: dict[str, Any], names: list[str], arms: Iterable[str]) -> str:
     return _rows(head, *rows)
 
 
-def _verdicts(found: dict[str, Any], names: list[str]) -> str:
-    """Return a line for each arm that has been run on a corpus."""
-    lines = []
-    for arm, of in ARMS.items():
-        sides: dict[str, list[str]] = {"better": [], "worse": [], "no different": []}
-        for name in names:
-            if difference := _difference(found, name, arm):
-                _, low, high = difference
-                side = "better" if low > 0 else "worse" if high < 0 else "no different"
-                sides[side].append(TITLES[name])
-        said = [f"{side} on {_listed(on)}" for side, on in sides.items() if on]
-        if said:
-            lines.append(f"- {of.title}, beside {ARMS[of.beside].title}: {'; '.join(said)}.")
-    return "\n".join(lines)
-
-
 def _mixed(found: dict[str, Any], names: list[str]) -> str:
     """Return the share of samples in mixed batches, of each arm whose batches have keys."""
     of: dict[str, list[float]] = {}
@@ -267,11 +262,41 @@ def _run_again(found: dict[str, Any]) -> str:
     if not more:
         return ""
     return (
-        f"Later arms were run on another machine, and what they are compared with anew there: "
-        f"{len(more)} runs of equal seeds differ from the first ones by {np.mean(more):+.2f} on the "
-        f"mean, with a standard deviation of {np.std(more):.2f} (the tokenizer, trained anew, has "
-        f"not quite the same pieces)."
+        f"Arms with fewer seeds were run earlier, on other machines, beside runs there of the arm "
+        f"they are compared with: {len(more)} of those differ from the ones of equal seed here by "
+        f"{np.mean(more):+.2f} on the mean, with a standard deviation of {np.std(more):.2f} (the "
+        f"tokenizer, trained anew, has not quite the same pieces)."
     )
+
+
+def _transformer(found: dict[str, Any], static: dict[str, Any], names: list[str]) -> str:
+    """Say what is different with a transformer."""
+    of = found["settings"]
+    there = [name for name in names if name in found["compared"]]
+    rates: dict[tuple[float, int], list[str]] = {}
+    for run in found.get("tried", ()):
+        said = f"{100 * run[METRIC]:.1f} on {TITLES[run['corpus']]}"
+        rates.setdefault((run["rate"], run["steps"]), []).append(said)
+    tried = "; ".join(f"{rate:g}: {_listed(of)}" for (rate, _), of in sorted(rates.items()))
+    text = (
+        f"A BERT of {of['layers']} layers and {of['dimension']} numbers, from a random start, with "
+        f"the mean of its last states, in the same laboratory: {of['steps']:,} batches of "
+        f"{of['batch']}, with a rate of {of['rate']:g} after a tenth of warm-up, in bfloat16 on a GPU. "
+        f"*Dense* candidates are those of its own first seed of *{ARMS['pairs'].title}*. "
+    )
+    if tried:
+        text += f"Of the rates tried, one seed of that arm each, it is the best ({tried}). "
+    if of_seeds := _deviations(found):
+        text += (
+            f"Over seeds, figures of one arm have a standard deviation of {_spread(of_seeds):.2f}."
+        )
+    kinds = {"word vectors": static, "transformer": found}
+    in_batch = [
+        [kind, *(_mean(_means(runs, name, "pairs")) for name in there)]
+        for kind, runs in kinds.items()
+    ]
+    head = ["in-batch", *(TITLES[name] for name in there)]
+    return f"{text}\n\n{_rows(head, *in_batch)}\n\n{_table(found, there, ARMS)}"
 
 
 def _planted(found: dict[str, Any], names: list[str]) -> str:
@@ -302,9 +327,9 @@ def _worth(found: dict[str, Any], names: list[str]) -> str:
 
 
 def _aim(found: dict[str, Any], names: list[str]) -> str:
-    """Say how near to the aim the policy comes that is nearest to it."""
+    """Say how near to the aim the policy comes, of the arms that decide, that is nearest to it."""
     counts = {}
-    for arm, of in ARMS.items():
+    for arm, of in ((arm, ARMS[arm]) for arm in DECIDING):
         policy = of.by != "random" and of.beside.startswith("random")
         every = [d for name in names if policy and (d := _difference(found, name, arm))]
         above = [sum(mean >= least and low > 0 for mean, low, _ in every) for least in (2, 1)]

@@ -44,12 +44,17 @@ def rows() -> Iterator[dict[str, str]]:
 @thorough
 def test_arms_are_run_judged_and_compared_once(modules, tmp_path, monkeypatch, capsys):
     teach, report, corpora = modules
-    small = {"STEPS": 2, "BATCH": 8, "DIMENSION": 8, "QUERIES": 40, "VOCABULARY": 200, "DEPTH": 20}
+    small = {"BATCH": 8, "DIMENSION": 8, "QUERIES": 40, "VOCABULARY": 200, "DEPTH": 20}
     small["MINED_AT"] = (1,)
     for name, value in small.items():
         monkeypatch.setattr(teach, name, value)
     arms = {name: arm for name, arm in teach.ARMS.items() if arm.batch != 64}
     monkeypatch.setattr(teach, "ARMS", {n: replace(arm, batch=8) for n, arm in arms.items()})
+    kinds = {
+        "static": teach.Kind(2, 0.2, (*teach.ARMS,)),
+        "transformer": teach.Kind(2, 1e-3, ("pairs", "random_1", "dense_1"), layers=1),
+    }
+    monkeypatch.setattr(teach, "MODELS", kinds)
     monkeypatch.setattr(corpora, "LONG", 20)
     halved = {"foldoc_planted": lambda: corpora.planted(rows)}
     monkeypatch.setattr(teach, "CORPORA", {"python": rows, "gcide": absent, **halved})
@@ -82,16 +87,33 @@ def test_arms_are_run_judged_and_compared_once(modules, tmp_path, monkeypatch, c
     assert 0 <= runs["python", "cluster"]["mixed"] <= 1
     planted = found["corpora"]["foldoc_planted"]["planted"]
     assert planted["pairs"] > 100
-    assert 0 < planted["first"] <= planted["first_16"] <= 1
+    assert 0 <= planted["first"] <= planted["first_16"] <= 1
+    assert planted["first_16"] > 0
     for verdict in ("positive", "ambiguous"):
-        with dp.Corpus(tmp_path / "foldoc_planted" / f"{verdict}.duckdb", read_only=True) as copy:
+        with dp.Corpus(
+            tmp_path / "static" / "foldoc_planted" / f"{verdict}.duckdb", read_only=True
+        ) as copy:
             assert copy.sql("SELECT DISTINCT verdict FROM pair_verdicts")[
                 "verdict"
             ].to_pylist() == [verdict]
-    page = report.page(found)
-    assert "4 BM25, beside 4 random" in page
-    assert "1 dense, relabelled positive, beside 1 dense" in page
-    assert f"{len(again)} runs of equal seeds" in page
+    merged, asked = tmp_path / "merged.json", [*asked, "--minutes", "9"]
+    with monkeypatch.context() as without:
+        without.delattr(teach, "train")  # what lies in the folder is taken
+        teach.main([*asked, "--out", str(merged)])
+    taken = json.loads(merged.read_text())
+    assert sorted((run["corpus"], run["arm"], run["seed"]) for run in taken["runs"]) == done
+    assert taken["compared"]["python"].keys() == found["compared"]["python"].keys()
+    small = tmp_path / "teach_transformer.json"
+    teach.main([*asked, "--out", str(small), "--model", "transformer", "--seeds", "1"])
+    trained = json.loads(small.read_text())
+    assert {r["arm"] for r in trained["runs"] if r["corpus"] == "python"} == {
+        *kinds["transformer"].arms
+    }
+    page = report.page(found, trained)
+    assert "| 4 BM25 | 4 random | " in page
+    assert "| 1 dense, relabelled positive | 1 dense | " in page
+    assert f"{len(again)} of those differ" in page
+    assert "A BERT of 4 layers and 8 numbers" in page
 
 
 def absent() -> Iterator[dict[str, str]]:
