@@ -277,7 +277,6 @@ class Judge:
         self._handling = mapping.handling()
         self._takes_bad_dates = mapping.on_bad_date == "null"
         self._converts = mapping.converter is not None
-        self._is_own = self._converts and bool(mapping.conversion().is_own)  # type: ignore[union-attr]
         self._label, self._prefix = bool(mapping.part("label")), bool(mapping.part("prefix"))
 
     def judged(self, rows: pa.Table, taken: RowMapper) -> pa.Table:

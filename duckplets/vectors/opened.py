@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -102,12 +101,6 @@ class OpenedVectors:
         for low in range(0, len(of_rows), step):
             at = of_rows[low : low + step]
             yield self.hashes[at], self.take(self.order[at])
-
-    @cached_property
-    def norms(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The length of each vector, in the order of ``blocks``: shape (n,)."""
-        found = [np.linalg.norm(m.astype(np.float32, copy=False), axis=1) for _, m in self.blocks()]
-        return np.concatenate(found) if found else np.zeros(0, np.float32)
 
 
 def opened(
