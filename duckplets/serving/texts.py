@@ -65,10 +65,10 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Places in a file of any size, in four bytes each."""
+    """Places in a file of any size, in four bytes each or fewer."""
 
     bases: Integers  # the least place of each ``_TOGETHER`` rows
-    within: Any  # uint32: what a place lies beyond its base
+    within: Any  # what a place lies beyond its base
 
     def __len__(self) -> int:
         return len(self.within)
@@ -393,6 +393,8 @@ def _added(writer: ArrayWriter, name: str, column: Array) -> list[Any]:
     """Write a column in as few bytes as hold it; return its entry."""
     if name == "chunk_key" and len(column) and column[-1] - column[0] == len(column) - 1:
         return [_DENSE, int(column[0])]
+    if name in ("chunk_key", "record_key"):
+        return writer.add(column)  # NumPy would copy a narrower one whenever it searches in it
     if name == "span" and len(column):
         firsts = np.arange(0, len(column), _TOGETHER)
         bases = np.minimum.reduceat(column, firsts)
