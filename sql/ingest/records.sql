@@ -137,20 +137,16 @@ WHERE source_id = $source_id AND removed_version IS NULL
 -- name: came_back
 -- How many records that a version adds to a source were taken out of it by what judges texts.
 -- Parameters: $source_id, $version.
+WITH removed AS (
+    SELECT old.record_id
+    FROM records AS old
+    JOIN corpus_versions AS v ON v.version = old.removed_version
+    WHERE old.source_id = $source_id AND v.what IN ('judge', 'deduplicate', 'decontaminate')
+)
 SELECT count(*) AS records
 FROM records AS new
-WHERE
-    new.source_id = $source_id
-    AND new.added_version = $version
-    AND EXISTS (
-        SELECT 1
-        FROM records AS old
-        JOIN corpus_versions AS v ON v.version = old.removed_version
-        WHERE
-            old.record_id = new.record_id
-            AND old.source_id = $source_id
-            AND v.what IN ('judge', 'deduplicate', 'decontaminate')
-    )
+SEMI JOIN removed ON removed.record_id = new.record_id
+WHERE new.source_id = $source_id AND new.added_version = $version
 
 -- name: rearranged
 -- Note that records were given other splits, or sections cut anew: what was counted of pools, or
