@@ -451,7 +451,9 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
     # Other kinds of sources, the chunking, forgetting and removing are last.
     late = re.compile(r"hf://|chats|dump|chunk|reset|remove|recipe add")
     early = re.compile(r"tokenizer train| embed | --save")
-    by_bm25 = re.compile(r"search|vector:|--against|--run default|--watch|shard|verify|served")
+    by_bm25 = re.compile(
+        r"search|--negatives|--why|vector:|--against|--run default|--watch|shard|verify|served"
+    )
     shown.sort(key=lambda line: (bool(late.search(line)), not early.search(line),
                                  bool(by_bm25.search(line))))  # fmt: skip
     with Hub() as hub:
