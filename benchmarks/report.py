@@ -12,7 +12,7 @@ TEXTS=20000 python benchmarks/tokens.py > benchmarks/tokens.json
 python benchmarks/token_batches.py --tokens 400000000 > benchmarks/token_batches.json
 python benchmarks/scale.py > benchmarks/scale.json
 python benchmarks/larger_than_memory.py > benchmarks/larger_than_memory.json  # as root
-python benchmarks/larger_than_memory.py --records 50000000 --in-place > benchmarks/larger_in_place.json
+python benchmarks/larger_than_memory.py --records 20000000 --in-place > benchmarks/larger_in_place.json
 python benchmarks/delayed_disk.py > benchmarks/delayed_disk.json  # as root
 python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 python benchmarks/peers.py > benchmarks/peers.json  # makes environments; half an hour
