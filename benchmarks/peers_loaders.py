@@ -596,15 +596,10 @@ class LancePermutation(Lance):
 TORCH = ("filelock", "sympy", "networkx", "jinja2", "fsspec", "typing-extensions", "pyarrow")
 
 
-class StreamingRun(Run):
-    def __init__(self, place: Path, part: Part) -> None:
-        from streaming import StreamingDataLoader, StreamingDataset
+class LoaderRun(Run):
+    """A run whose loader keeps its own state."""
 
-        super().__init__(place, part)
-        self.data = StreamingDataset(
-            local=str(place), shuffle=True, shuffle_seed=part.seed, batch_size=part.batch
-        )
-        self.loader = StreamingDataLoader(self.data, batch_size=part.batch, collate_fn=columns)
+    loader: Any
 
     def epoch(self, number: int) -> Iterator[Columns]:
         yield from self.loader
@@ -614,6 +609,17 @@ class StreamingRun(Run):
 
     def load(self, states: list[Any]) -> None:
         self.loader.load_state_dict(states[0])
+
+
+class StreamingRun(LoaderRun):
+    def __init__(self, place: Path, part: Part) -> None:
+        from streaming import StreamingDataLoader, StreamingDataset
+
+        super().__init__(place, part)
+        self.data = StreamingDataset(
+            local=str(place), shuffle=True, shuffle_seed=part.seed, batch_size=part.batch
+        )
+        self.loader = StreamingDataLoader(self.data, batch_size=part.batch, collate_fn=columns)
 
 
 class Streaming(Peer):
@@ -662,22 +668,13 @@ class Streaming(Peer):
             yield "first" if row["id"].startswith("first") else "second"
 
 
-class LitRun(Run):
+class LitRun(LoaderRun):
     def __init__(self, place: Path, part: Part) -> None:
         from litdata import StreamingDataLoader, StreamingDataset
 
         super().__init__(place, part)
         self.data = StreamingDataset(str(place), shuffle=True, seed=part.seed)
         self.loader = StreamingDataLoader(self.data, batch_size=part.batch, collate_fn=columns)
-
-    def epoch(self, number: int) -> Iterator[Columns]:
-        yield from self.loader
-
-    def state(self) -> Any:
-        return self.loader.state_dict()
-
-    def load(self, states: list[Any]) -> None:
-        self.loader.load_state_dict(states[0])
 
 
 def as_it_is(row: dict[str, str]) -> dict[str, str]:

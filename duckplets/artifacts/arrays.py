@@ -202,10 +202,13 @@ class _Counting(NDArrayOperatorsMixin):
         return len(self._each)
 
     def __getitem__(self, rows: Any) -> Any:
-        if isinstance(rows, slice):
+        if isinstance(rows, slice) and rows.step is None:
             part = self._each[rows]
             return _Counting(len(part), part.start)
-        return np.asarray(rows, np.int64) + self._each.start
+        at = np.asarray(rows)
+        if at.dtype == bool or (at.size and not 0 <= at.min() <= at.max() < len(self)):
+            return np.asarray(self)[rows]
+        return at + np.int64(self._each.start)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.arange(self._each.start, self._each.stop, dtype=dtype)

@@ -76,6 +76,26 @@ def status(
         duckplets status faq.duckdb --watch --once
         duckplets status faq.duckdb --html faq.html --run default
     """
+    asked = {
+        "--once": once,
+        "--state": state is not None,
+        "--run": run is not None,
+        "--mixture": mixture is not None,
+        "--force": overwrite,
+        "--html": html is not None,
+        "--json": json,
+        "--pools": given.get("pools") is not None,
+    }
+    of = {"--json", "--pools"}
+    if watch:
+        of = {"--run", "--state", "--once"}
+    elif html is not None:
+        of = {"--html", "--run", "--mixture", "--force"}
+    if wrong := [name for name, is_given in asked.items() if is_given and name not in of]:
+        raise typer.BadParameter(
+            f"{wrong[0]}: --watch takes --run, --state and --once; --html takes --run, --mixture "
+            f"and --force; without either there are --json and --pools"
+        )
     if watch:
         from duckplets.cli.watch import watch as watched
 
@@ -87,11 +107,6 @@ def status(
         tables = sum(len(section["tables"]) for section in page.data["sections"])
         tell(f"{html}: {counted(tables, 'table')}, {html.stat().st_size:,} bytes")
         return
-    if once or overwrite or any(given is not None for given in (run, mixture, state)):
-        raise typer.BadParameter(
-            "--run, --state and --once are of a run: give --watch with them; --run, --mixture and "
-            "--force are of a page: give --html"
-        )
     counts: dict[str, Any] = {}
     with corpus_at(corpus, read_only=True) as opened:
         found = opened.status(counts=counts, **given)

@@ -137,6 +137,11 @@ def test_options_of_one_view_are_not_of_another(looked_at):
     for words in (
         ("status", looked_at, "--once"),
         ("status", looked_at, "--run", "default"),
+        ("status", looked_at, "--mixture", "m.toml"),
+        ("status", looked_at, "--watch", "--html", "x.html"),
+        ("status", looked_at, "--watch", "--json"),
+        ("status", looked_at, "--html", "x.html", "--once"),
+        ("status", looked_at, "--html", "x.html", "--pools"),
         ("show", looked_at, "--recipe", "anchor_context"),
         ("show", looked_at, "--by", "bm25"),
         ("show", looked_at, "--negatives", "--limit", "3"),
