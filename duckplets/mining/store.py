@@ -1,6 +1,6 @@
 """Keep mined candidates uncut, in files of their own beside the corpus, and find them again.
 
-    blocks of anchors ─1M rows at a time→ NAME.candidates/part-….parquet ─named in→ mining-….json
+    blocks of anchors ─256k rows at a time→ NAME.candidates/part-….parquet ─named in→ mining-….json
     manifests ─newest of each recipe, source, split, scorer→ Minings ─→ samplers, exports, views
 
 A mining is one (recipe, source, split, scorer); its key is its generation. It follows from the
@@ -75,7 +75,7 @@ _REPEATED = SCHEMA.names[4:]  # equal for all rows of an anchor
 _FORMAT = 1
 _OF_CANDIDATES = "All that was mined, before any cut, best first"
 _NAME = "mining-{:06}.json"
-_PART_ROWS, _PART_SECONDS = 1 << 20, 20.0  # rows of a part, about: the loss of a kill
+_PART_ROWS, _PART_SECONDS = 1 << 18, 20.0  # rows of a part, about: the loss of a kill
 _DRAWING = {  # fields of a recipe that do not affect legality
     *("kind", "name", "by", "negatives_from", "when_short", "weight", "share", "instruction"),
     *("per", "sources"),

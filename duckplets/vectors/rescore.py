@@ -33,7 +33,7 @@ from duckplets.mining.store import Minings
 from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
-from duckplets.vectors.dense import best_of
+from duckplets.vectors.dense import first_of
 from duckplets.vectors.encoders import WINDOW, Array, Calls, Encoder, array_of, name_of
 
 log = logging.getLogger("duckplets")
@@ -217,11 +217,14 @@ class _Rescored:
         np.fmin.at(lowest, positives.owners(), theirs)
         known, is_there = np.isfinite(own), np.isfinite(lowest)
         higher = np.bincount(owners[known & (own > lowest[owners])], minlength=count)
-        best, best_scores = best_of(owners[known], documents[known], own[known], (count, depth))
+        matched = np.bincount(owners, minlength=count)
+        owners, documents, own = owners[known], documents[known], own[known]
+        order = np.lexsort((documents, -own, owners))
+        best, best_scores = first_of(owners[order], documents[order], own[order], (count, depth))
         return TopDocuments(
             documents=best,
             scores=best_scores,
-            matched=np.bincount(owners, minlength=count),
+            matched=matched,
             guarded=np.zeros((len(REASONS) + 1, count), np.int64),
             positive_scores=np.where(is_there, lowest, np.nan),
             positive_ranks=np.where(is_there, higher + 1, 0),

@@ -48,7 +48,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
     monkeypatch.setattr(dense_mining, "_WINDOWS", 23)
     monkeypatch.setattr(dense_mining, "_ANCHORS", 17)
     depth = 6
-    with odd_corpus(tmp_path / "c.duckdb", often(150, less=50), 4) as corpus:
+    with odd_corpus(tmp_path / "c.duckdb", often(150, less=50), 4, threads=3) as corpus:
         corpus.embed(embedded, name="v", progress=False)
         report = corpus.mine(
             recipe(strategy=how), scorer=dp.dense("v", query=query), depth=depth, split="train"
@@ -85,7 +85,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
 
 
 def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
-    with odd_corpus(tmp_path / "c.duckdb", often(80, less=50), 9) as corpus:
+    with odd_corpus(tmp_path / "c.duckdb", often(80, less=50), 9, threads=2) as corpus:
         corpus.embed(embedded, name="v", progress=False)
         how = {"scorer": dp.dense("v"), "depth": 9, "split": "train"}
         corpus.mine(recipe(), **how)
