@@ -31,13 +31,7 @@ from duckplets.engine.work import working
 from duckplets.errors import VectorError
 from duckplets.ingest import records
 from duckplets.vectors.opened import opened
-from duckplets.vectors.store import (
-    Matrix,
-    VectorCommit,
-    VectorSet,
-    VectorStore,
-    checked_matrix,
-)
+from duckplets.vectors.store import Dtype, Matrix, VectorCommit, VectorSet, VectorStore
 
 _MADE_BY = {"by": "add_vectors"}
 _WHAT = "add_vectors", VectorError
@@ -85,7 +79,7 @@ def add_vectors(
     table: Any,
     *,
     on_conflict: Literal["error", "skip"] = "error",
-    dtype: Literal["float32", "float16"] = "float32",
+    dtype: Dtype = "float32",
     progress: Progress | bool | None = None,
 ) -> AddedVectors:
     """Keep vectors that were made elsewhere, by the texts they are of, whole or not at all.
@@ -178,8 +172,7 @@ class _Taking:
     def take(self, commit: VectorCommit, block: pa.Table) -> None:
         """Add the vectors of a block."""
         hashes = self._named.hashes(block, self.read)
-        vectors = _numbers(block["vector"], self._set, self.read)
-        matrix = checked_matrix(self._set, hashes, vectors, first_row=self.read)
+        matrix = _matrix(block["vector"], self._set, self.read)
         added = commit.add(hashes, matrix)
         if self._compares and len(added) < len(hashes):
             at = np.delete(np.arange(len(hashes)), added)
@@ -194,8 +187,8 @@ class _Taking:
         hashes, digests, rows = map(np.concatenate, zip(*self._again, strict=True))
         known, which = np.unique(hashes, return_inverse=True)
         stored = np.zeros(len(known), np.uint64)
-        for some, matrix in commit.read():
-            at = places(cast(Integers, known), cast(Integers, some))
+        for some, _, matrix in commit.read():
+            at = places(known, some)
             stored[at[at >= 0]] = self._digests(matrix[at >= 0])
         other = rows[stored[which] != digests]
         if len(other):
@@ -299,22 +292,40 @@ def _width(block: pa.Table) -> int:
     return int(pc.list_value_length(block["vector"])[0].as_py() or 0)
 
 
-def _numbers(vectors: pa.ChunkedArray, of: VectorSet, first: int) -> Any:
-    """Return a column of lists as a matrix, checked against the dimension of a set."""
-    what = f"vectors {of.name!r}"
+def _matrix(vectors: pa.ChunkedArray, of: VectorSet, first: int) -> Matrix:
+    """Return a column of lists in the type of a set; its rows count from ``first``.
+
+    Raises:
+        VectorError: A vector is missing, of another dimension, or has a number that is not finite.
+    """
+    what, width = f"vectors {of.name!r}", of.dimension
     if vectors.null_count:
         row = first + pc.index(pc.is_null(vectors), True).as_py()
         raise VectorError(f"{what}: row {row} has no vector, but null")
     if pa.types.is_fixed_size_list(vectors.type):
-        flat, width = numbers_of(vectors), vectors.type.list_size
+        flat = numbers_of(vectors)
     else:
-        lengths, width = pc.list_value_length(vectors), of.dimension
+        lengths = pc.list_value_length(vectors)
         if (row := pc.index(pc.equal(lengths, width), False).as_py()) >= 0:
             raise VectorError(
                 f"{what} have {width} dimensions, and row {first + row} has {lengths[row]}"
             )
         flat = vectors.combine_chunks().flatten()
+    if not pa.types.is_floating(flat.type) and not pa.types.is_integer(flat.type):
+        raise VectorError(f"{what}: vector has lists of {flat.type}; give lists of numbers")
     if flat.null_count:
         row = first + pc.index(pc.is_null(flat), True).as_py() // width
         raise VectorError(f"{what}: row {row} has a null among its numbers")
-    return flat.to_numpy(zero_copy_only=False).reshape(len(vectors), width)
+    given = flat.to_numpy(zero_copy_only=False).reshape(len(vectors), width)
+    with np.errstate(over="ignore"):
+        made = given.astype(of.numpy_type, order="C", copy=False)
+    finite = np.isfinite(made)
+    if not finite.all():
+        row, place = (int(at[0]) for at in np.nonzero(~finite))
+        value = given[row, place]
+        range_of = " (beyond the range of float16)" if np.isfinite(value) else ""
+        raise VectorError(
+            f"{what}: row {first + row} has {value} as its number {place}{range_of}; every number "
+            f"must be finite"
+        )
+    return cast(Matrix, made)

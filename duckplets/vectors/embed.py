@@ -14,18 +14,19 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.arrays import Integers, Words
-from duckplets.base.checks import checked_name, integer
+from duckplets.base.arrays import Integers, Words, places
 from duckplets.base.locks import alone
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted
+from duckplets.base.settings import Name, checked
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
@@ -33,16 +34,16 @@ from duckplets.engine.work import Work, working
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.vectors.encoders import (
-    WINDOW,
+    BatchSize,
     Calls,
     Encoder,
     Prompts,
+    Retries,
+    Share,
     checked_prompts,
     encoder_of,
 )
-from duckplets.vectors.store import VectorSet, VectorStore, contains
-
-Dtype = Literal["float32", "float16"]
+from duckplets.vectors.store import Dtype, VectorSet, VectorStore
 
 BM25 = "bm25"  # what searches mean by that name is no set
 
@@ -51,8 +52,6 @@ _MOST_TEXTS = 65_536  # in a block of smaller batches
 _MOST_CHARACTERS = 1 << 26
 _MOST_NUMBERS = 1 << 24
 _GROWTH = 4
-_MOST_BATCH = 1 << 20
-_MOST_RETRIES = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,12 +140,13 @@ def embed(
         ExtensionError: A model is named, and sentence-transformers is missing.
     """
     database, begun = corpus.database, time.monotonic()
-    name = _checked_set_name(name)
-    batch_size = integer("batch_size", batch_size, 1, _MOST_BATCH)
-    retries = integer("retries", retries, 0, _MOST_RETRIES)
-    share = _checked_share(max_failures)
-    if dtype not in get_args(Dtype):
-        raise VectorError(f"dtype={dtype!r}: give {' or '.join(map(repr, get_args(Dtype)))}")
+    if name == BM25:
+        raise VectorError(f"name={name!r} means the text search in search(by=…); give another one")
+    name = checked("name", name, Annotated[str, Name()], VectorError)
+    batch_size = checked("batch_size", batch_size, BatchSize, VectorError)
+    retries = checked("retries", retries, Retries, VectorError)
+    share = checked("max_failures", max_failures, Share, VectorError)
+    dtype = checked("dtype", dtype, Dtype, VectorError)
     prompts = checked_prompts(prompts)
     if split is not None:
         checked_split(split)
@@ -169,10 +169,7 @@ def embed(
             normalise=bool(normalise),
         )
         queue = _work(database, split, prompts, store.known(known) if known else None)
-
-        def begin(dimension: int) -> VectorSet:
-            return store.begin(name, dimension, dtype, encoder.made_by)
-
+        begin = partial(store.begin, name, dtype=dtype, made_by=encoder.made_by)
         job = _Embedding(database, store, known, calls, begin)
         started = time.monotonic()
         with working(None, progress, "texts", rate=True) as work:
@@ -195,25 +192,12 @@ def embed(
     )
 
 
-def _checked_set_name(name: Any) -> str:
-    if name == BM25:
-        raise VectorError(f"name={name!r} means the text search in search(by=…); give another one")
-    return checked_name(f"name={shown(repr(name))}", name, VectorError)
-
-
-def _checked_share(share: Any) -> float:
-    is_number = isinstance(share, int | float) and not isinstance(share, bool)
-    if not is_number or not 0 <= share <= 1:
-        raise VectorError(f"max_failures={share!r}: give a share of texts, from 0 to 1")
-    return float(share)
-
-
 def _lock_file(path: Path, name: str) -> Path:
     mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     return path.with_name(f".{path.stem}.{mark}.lock")
 
 
-def _joined(store: VectorStore, name: str, dtype: str, encoder: Encoder) -> VectorSet | None:
+def _joined(store: VectorStore, name: str, dtype: Dtype, encoder: Encoder) -> VectorSet | None:
     """Return the set of that name, if it is there and was made by the same."""
     found = store.find(name)
     if found is None:
@@ -273,7 +257,7 @@ def _work(
     found = database.table("vectors/embed/distinct_texts", parameters)
     columns = {name: found[name].to_numpy() for name in found.column_names}
     hashes, roles = columns["text_hash"], columns["role"]
-    new = np.arange(len(hashes)) if known is None else np.flatnonzero(~contains(known, hashes))
+    new = np.arange(len(hashes)) if known is None else np.flatnonzero(places(known, hashes) < 0)
     new = new[work_order(columns["split"][new])]
     return EmbedQueue(
         hashes=hashes[new],
@@ -298,7 +282,7 @@ class _Embedding:
         store: VectorStore,
         known: VectorSet | None,
         calls: Calls,
-        begin: Callable[[int], VectorSet],
+        begin: Callable[..., VectorSet],
     ) -> None:
         self.embedded = 0  # texts that have got a vector and are committed
         self.failed = 0
@@ -363,10 +347,7 @@ class _Embedding:
         self.failed += len(done.failed)
         if self._calls.is_enough:
             self._commit()
-            reason, count = self._calls.reasons.most_common(1)[0]
-            raise VectorError(
-                f"stopped, for {self._calls.failures:,} of the last {WINDOW} texts failed, more "
-                f"than max_failures={self._calls.max_failures:g}; {count:,} of all so: {reason}. "
+            raise self._calls.stopped(
                 f"{counted(self.embedded, 'text')} embedded and kept in {self._store.path}; mend "
                 f"what embeds and call embed again to go on"
             )
@@ -377,7 +358,7 @@ class _Embedding:
         if self._found:
             hashes, vectors = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
             if self._set is None:
-                self._set = self._begin(vectors.shape[1])
+                self._set = self._begin(dimension=vectors.shape[1])
             self.embedded += self._store.append(self._set, hashes, vectors)
             self._found = []
         if self._failed and self._set is not None:

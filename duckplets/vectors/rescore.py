@@ -34,7 +34,16 @@ from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
 from duckplets.vectors.dense import best_of
-from duckplets.vectors.encoders import WINDOW, Array, Calls, Encoder, array_of, name_of
+from duckplets.vectors.encoders import (
+    Array,
+    BatchSize,
+    Calls,
+    Encoder,
+    Retries,
+    Share,
+    array_of,
+    name_of,
+)
 
 log = logging.getLogger("duckplets")
 
@@ -116,7 +125,7 @@ class PairCalls(Calls):
         return found[:, None] if found.ndim == 1 else found
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Rescored:
     """A scorer that ranks another one's candidates by a function."""
 
@@ -124,13 +133,12 @@ class _Rescored:
     name: Annotated[str, Name(64)]
     scorer: Annotated[str, Name(64)]
     limit: Annotated[int, Bounds(1)] | None
-    batch_size: Annotated[int, Bounds(1, 1 << 20)]
-    retries: Annotated[int, Bounds(0, 1000)]
-    max_failures: Annotated[float, Bounds(0, 1)]
+    batch_size: BatchSize
+    retries: Retries
+    max_failures: Share
     made_by: Annotated[str, Name()] | None
     calls: PairCalls = field(init=False)
-    told: dict[str, Any] = field(init=False)  # what the result is tied to
-    done: list[int] = field(default_factory=list, init=False)  # anchors of each block of this call
+    done: int = field(default=0, init=False)  # anchors of this call
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "rescore")
@@ -153,24 +161,18 @@ class _Rescored:
         of = self.made_by or name_of(named, RecipeError)
         encoder = Encoder(call=lambda pairs, _: call(pairs), made_by={"function": of})
         options: dict[str, Any] = {"retries": self.retries, "max_failures": self.max_failures}
-        calls = PairCalls(encoder, dtype="float64", dimension=1, **options)
-        object.__setattr__(self, "calls", calls)
-        object.__setattr__(self, "told", encoder.made_by)
+        self.calls = PairCalls(encoder, dtype="float64", dimension=1, **options)
+        self.made_by = of
 
     def settings(self, job: Job) -> dict[str, Any]:
         """Return what its candidates follow from."""
-        return {"of": self._files(job)[1], **self.told}
+        return {"of": self._files(job)[1], "function": self.made_by}
 
     def _files(self, job: Job) -> tuple[list[str], int]:
         """Return the files of the candidates that are scored, and their generation."""
         minings = Minings(job.database)
-        found = minings.current(
-            job.recipe,
-            source=job.source,
-            split=job.split,
-            version=job.version,
-            scorer=self.scorer,
-        )
+        where: dict[str, Any] = {"source": job.source, "split": job.split, "version": job.version}
+        found = minings.current(job.recipe, scorer=self.scorer, **where)
         return found.files(minings.folder), found.key
 
     def search(
@@ -180,7 +182,8 @@ class _Rescored:
         files, _ = self._files(job)
         asked = _Asked(job, guards, files, depth)
         size = max(1, self.batch_size // (depth + 1))
-        stop = min(len(guards.anchors), start + self._left)
+        left = len(guards.anchors) if self.limit is None else self.limit - self.done
+        stop = min(len(guards.anchors), start + left)
         pairs = asked.most(slice(start, stop)) if stop > start else 0
         log.log(
             logging.WARNING if pairs > _MANY_PAIRS else logging.INFO,
@@ -191,23 +194,14 @@ class _Rescored:
         while start < stop:
             block, begun = slice(start, min(start + size, stop)), time.monotonic()
             found = self._scored(asked, block, depth)
-            self.done.append(block.stop - start)
+            self.done += block.stop - start
             yield block, found
             rate = (block.stop - start) / max(time.monotonic() - begun, 1e-3)
             wanted = min(_MOST_PAIRS // (depth + 1), size * _GROWTH, int(rate * _SECONDS))
             start, size = block.stop, max(1, wanted)
 
-    @property
-    def _left(self) -> int:
-        """How many anchors this call may still score."""
-        return 1 << 62 if self.limit is None else self.limit - sum(self.done)
-
     def _scored(self, asked: _Asked, block: slice, depth: int) -> TopDocuments:
-        """Return the candidates of a block, best first.
-
-        Raises:
-            RecipeError: Too many pairs fail.
-        """
+        """Return the candidates of a block, best first."""
         count = block.stop - block.start
         (owners, documents), positives = asked.candidates(block), asked.positives(block)
         both = [owners, positives.owners()], [documents, positives.values]
@@ -238,11 +232,8 @@ class _Rescored:
             done = self.calls.embed([pairs[at] for at in batch.tolist()], None)
             scores[batch[done.rows]] = done.vectors[:, 0]
             if self.calls.is_enough:
-                reason, count = self.calls.reasons.most_common(1)[0]
-                raise RecipeError(
-                    f"rescore stopped: {self.calls.failures:,} of the last {WINDOW} pairs failed, "
-                    f"more than max_failures={self.max_failures:g}; {count:,} of all: {reason}. "
-                    f"Anchors that were done are kept; mend the function and call rescore again"
+                raise self.calls.stopped(
+                    "Anchors that were done are kept; mend the function and call rescore again"
                 )
         return scores
 

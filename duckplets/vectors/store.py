@@ -16,18 +16,18 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Integers, Integers32, Words
-from duckplets.base.checks import checked_name
+from duckplets.base.arrays import Integers, Integers32, Words, places
 from duckplets.base.columns import column, text_column
 from duckplets.base.sanitize import counted, listed, shown
+from duckplets.base.settings import Name, checked
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -35,6 +35,7 @@ from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, VectorError, nearest
 
 Matrix = npt.NDArray[np.floating[Any]]
+Dtype = Literal["float32", "float16"]
 
 _BYTES = 32 << 20  # of vectors that are read or written at once
 _LEAST = 2048  # rows that DuckDB hands over at once
@@ -43,27 +44,16 @@ _MOST_DIMENSIONS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class VectorSet:
-    """A set of vectors, as of its last commit.
+    """A set of vectors, as of its last commit."""
 
-    Attributes:
-        set_id: Its number in the file.
-        name: Its name.
-        dimension: Numbers of each vector.
-        dtype: ``float32`` or ``float16``.
-        made_by: What makes the vectors, as plain JSON.
-        number: Of the last commit; 0 before the first.
-        digest: Of all up to that commit; empty before the first.
-        vectors: How many there are.
-    """
-
-    set_id: int
+    set_id: int  # in the file
     name: str
     dimension: int
-    dtype: Literal["float32", "float16"]
-    made_by: Mapping[str, Any]
-    number: int = 0
-    digest: str = ""
-    vectors: int = 0
+    dtype: Dtype
+    made_by: Mapping[str, Any]  # what makes the vectors, as plain JSON
+    number: int = 0  # of the last commit; 0 before the first
+    digest: str = ""  # of all up to that commit
+    vectors: int = 0  # how many there are
 
     @property
     def numpy_type(self) -> np.dtype[Any]:
@@ -89,12 +79,6 @@ class VectorStore:
     """The vector file of a corpus, ``NAME.vectors.duckdb``, which need not be there yet.
 
     Any number of them may be of one file, in several processes too.
-
-    Args:
-        corpus_path: The corpus.
-
-    Attributes:
-        path: The vector file.
     """
 
     def __init__(self, corpus_path: Path) -> None:
@@ -130,29 +114,30 @@ class VectorStore:
             f"moved away can be put back"
         )
 
-    def begin(self, name: str, dimension: int, dtype: str, made_by: Mapping[str, Any]) -> VectorSet:
-        """Return the set of a name, made now unless it is there.
-
-        Args:
-            name: Its name.
-            dimension: Numbers of each vector.
-            dtype: ``float32`` or ``float16``.
-            made_by: What makes the vectors; values that JSON has.
+    def begin(
+        self, name: str, dimension: int, dtype: Dtype, made_by: Mapping[str, Any]
+    ) -> VectorSet:
+        """Return the set of a name, made now unless it is there; ``made_by`` is plain JSON.
 
         Raises:
             VectorError: It is there with another dimension, type or maker; an argument is wrong.
         """
-        checked_name(f"name={shown(repr(name))}", name, VectorError)
-        wanted = _checked_set(name, dimension, dtype, made_by)
+        checked("name", name, Annotated[str, Name()], VectorError)
+        checked("dtype", dtype, Dtype, VectorError)
+        if not 1 <= dimension <= _MOST_DIMENSIONS:
+            raise VectorError(
+                f"a vector of {dimension:,} dimensions: give 1 to {_MOST_DIMENSIONS:,}"
+            )
         found = self.find(name)
         if found is None:
             if not self.path.exists():
                 files.make_folder(self.path)
                 migrate.create(self.path, "vectors")
+            wanted = VectorSet(0, name, dimension, dtype, made_by)
             with self._writing() as database:
                 # Another process may have made it meanwhile.
                 found = _find(database, name) or _create(database, wanted)
-        _refuse_other(found, wanted)
+        _refuse_other(found, {"dimension": dimension, "dtype": dtype, **made_by})
         return found
 
     def remove(self, name: str) -> int:
@@ -161,20 +146,16 @@ class VectorStore:
         Raises:
             VectorError: There is none of that name.
         """
-        self.need(name)
+        found = self.need(name)
         with self._writing() as database:
-            found = _find(database, name)
-            if found is None:  # another process did so meanwhile
-                return 0
-            for statement in ("vectors/store/drop_view", "vectors/store/drop_packed"):
-                database.rows(found.statement(statement))
+            database.rows(found.statement("vectors/store/drop"))
             for statement in ("delete_commits", "delete_failures", "delete_set"):
                 database.run(f"vectors/store/{statement}", {"set_id": found.set_id})
         return found.vectors
 
     # -- in -----------------------------------------------------------------------------------
 
-    def append(self, of: VectorSet, hashes: Words, vectors: npt.ArrayLike) -> int:
+    def append(self, of: VectorSet, hashes: Words, matrix: Matrix) -> int:
         """Add vectors in one transaction, the next commit; return how many were added.
 
         Texts that have one are skipped, and of equal hashes the first counts; where nothing is
@@ -183,13 +164,8 @@ class VectorStore:
         Args:
             of: The set, of any of its commits.
             hashes: Of the texts: shape (n,).
-            vectors: Their vectors: shape (n, dimension).
-
-        Raises:
-            VectorError: Another dimension, or a number that is not finite; it names the row, and
-                nothing is added. Or the set is there no more.
+            matrix: Their vectors, of the set's type: shape (n, dimension).
         """
-        matrix = checked_matrix(of, hashes, vectors)
         with self.commit(of) as commit:
             return len(commit.add(hashes, matrix))
 
@@ -235,24 +211,17 @@ class VectorStore:
     def known(self, of: VectorSet) -> Words:
         """Return the hashes of the texts that have a vector now: ascending, shape (n,)."""
         with self._reading() as database:
-            now = _find(database, of.name)
-            if now is None or now.set_id != of.set_id:
-                return np.zeros(0, np.uint64)
-            found = database.arrow(now.statement("vectors/store/hashes")).column(0)
+            found = database.arrow(of.statement("vectors/store/hashes")).column(0)
         return np.sort(found.to_numpy())
 
-    def read(self, of: VectorSet) -> Iterator[tuple[Words, Matrix]]:
-        """Yield the vectors of a set in blocks: hashes (n,), and a matrix (n, dimension)."""
-        for hashes, _, matrix in self.numbered(of):
-            yield hashes, matrix
+    def read(self, of: VectorSet, after: int = 0) -> Iterator[tuple[Words, Integers32, Matrix]]:
+        """Yield the vectors of a set after a commit, in blocks, as they were added.
 
-    def numbered(
-        self, of: VectorSet, *, after: int = 0
-    ) -> Iterator[tuple[Words, Integers32, Matrix]]:
-        """As ``read``, with the commit of each vector, of those after a commit."""
+        Hashes (n,), the commit of each, and a matrix (n, dimension).
+        """
         if of.number > after:
             with self._reading() as database:
-                yield from _rows(database, of, after)
+                yield from _rows(database, of, after, of.number)
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -285,21 +254,12 @@ class VectorCommit:
         self._database, self._set = database, of
         self._sums = _Sums()
 
-    def read(self) -> Iterator[tuple[Words, Matrix]]:
-        """Yield all vectors of the set in blocks, with those of this commit."""
-        for hashes, _, matrix in _rows(self._database, self._set, 0, more=1):
-            yield hashes, matrix
+    def read(self) -> Iterator[tuple[Words, Integers32, Matrix]]:
+        """Yield all vectors of the set as ``VectorStore.read``, with those of this commit."""
+        return _rows(self._database, self._set, 0, self._set.number + 1)
 
     def add(self, hashes: Words, matrix: Matrix) -> Integers:
-        """Add vectors of texts that have none, of equal hashes the first.
-
-        Args:
-            hashes: Shape (n,).
-            matrix: From ``checked_matrix``.
-
-        Returns:
-            Which rows were added, ascending.
-        """
+        """Add vectors of texts that have none, of equal hashes the first; return which rows."""
         hashes = np.ascontiguousarray(hashes, np.uint64)
         incoming = pa.table({"row": np.arange(len(hashes)), "text_hash": column(hashes)})
         with self._database.registered(incoming=incoming):
@@ -318,10 +278,10 @@ class VectorCommit:
         ends = np.arange(len(hashes) + 1, dtype=np.int64) * width
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(matrix)]
         packed = pa.Array.from_buffers(pa.large_binary(), len(hashes), buffers)
-        incoming = pa.table({"text_hash": column(hashes), "vector": packed})
+        number = np.full(len(hashes), self._set.number + 1, np.int32)
+        incoming = pa.table({"text_hash": column(hashes), "number": number, "vector": packed})
         with self._database.registered(incoming=incoming):
-            sql = self._set.statement("vectors/store/add")
-            self._database.rows(sql, {"number": self._set.number + 1})
+            self._database.rows(self._set.statement("vectors/store/add"))
             self._database.run("vectors/store/forget_failures", {"set_id": self._set.set_id})
 
     def finish(self) -> None:
@@ -354,64 +314,12 @@ class _Sums:
         return hashlib.sha256(before.encode() + one.digest() + other.digest()).hexdigest()
 
 
-def checked_matrix(
-    of: VectorSet, hashes: Words, vectors: npt.ArrayLike, *, first_row: int = 0
-) -> Matrix:
-    """Return vectors as a matrix in the type of a set.
-
-    Args:
-        of: The set.
-        hashes: Of the texts: shape (n,).
-        vectors: Shape (n, dimension).
-        first_row: The number of the first one, for messages.
-
-    Raises:
-        VectorError: They have another shape, are no numbers, or one is not finite.
-    """
-    what = f"vectors {of.name!r}"
-    try:
-        matrix = np.asarray(vectors)
-    except ValueError as error:  # rows of several lengths
-        raise VectorError(f"{what}: {shown(error)}") from error
-    if matrix.dtype.kind not in "fiu":
-        raise VectorError(f"{what}: numbers are needed, and these are of type {matrix.dtype}")
-    if matrix.ndim != 2 or matrix.shape[1] != of.dimension:
-        given = "×".join(map(str, matrix.shape))
-        raise VectorError(
-            f"{what} have {of.dimension} dimensions, and these are an array of {given}, from row "
-            f"{first_row} on: give (rows, {of.dimension})"
-        )
-    if len(matrix) != len(hashes):
-        vectors_of = f"{counted(len(matrix), 'vector')} for {counted(len(hashes), 'text')}"
-        raise VectorError(f"{what}: {vectors_of}")
-    with np.errstate(over="ignore"):
-        made = matrix.astype(of.numpy_type, order="C", copy=False)
-    finite = np.isfinite(made)
-    if not finite.all():
-        row, place = (int(at[0]) for at in np.nonzero(~finite))
-        value = matrix[row, place]
-        range_of = " (beyond the range of float16)" if np.isfinite(value) else ""
-        raise VectorError(
-            f"{what}: row {first_row + row} has {value} as its number {place}{range_of}; every "
-            f"number must be finite"
-        )
-    return cast(Matrix, made)
-
-
-def contains(ascending: Words, hashes: Words) -> Flags:
-    """Whether each hash is among ascending ones: shape (n,)."""
-    if not len(ascending):
-        return np.zeros(len(hashes), np.bool_)
-    at = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
-    return cast(Flags, ascending[at] == hashes)
-
-
 def _rows(
-    database: Database, of: VectorSet, after: int, more: int = 0
+    database: Database, of: VectorSet, after: int, number: int
 ) -> Iterator[tuple[Words, Integers32, Matrix]]:
-    """Yield hashes, commits and vectors of a set up to its commit, or ``more`` further ones."""
-    bounds = {"after": after, "number": of.number + more}
+    """Yield hashes, commits and vectors of a set after one commit, up to another."""
     sql = of.statement("vectors/store/read")
+    bounds = {"after": after, "number": number}
     for batch in database.stream(sql, bounds, rows=of.rows_at_once):
         hashes, numbers = (batch.column(name).to_numpy() for name in batch.schema.names[:2])
         yield hashes, numbers, _matrix_of(batch.column("vector"), of, Path(str(database.path)))
@@ -448,26 +356,9 @@ def _find(database: Database, name: str) -> VectorSet | None:
     return next((found for found in _sets(database) if found.name == name), None)
 
 
-def _checked_set(name: str, dimension: int, dtype: str, made_by: Mapping[str, Any]) -> VectorSet:
-    """Return the set that is wanted, as it will be read again."""
-    if dtype not in ("float32", "float16"):
-        raise VectorError(f"dtype={shown(repr(dtype))}: give 'float32' or 'float16'")
-    if not 1 <= dimension <= _MOST_DIMENSIONS:
-        raise VectorError(f"a vector of {dimension:,} dimensions: 1 to {_MOST_DIMENSIONS:,} can be")
-    try:
-        plain = json.loads(json.dumps(dict(made_by), ensure_ascii=False))
-    except (TypeError, ValueError) as error:
-        raise VectorError(f"vectors {name!r}: what makes them is no JSON: {error}") from error
-    return VectorSet(0, name, int(dimension), dtype, plain)  # type: ignore[arg-type]
-
-
-def _refuse_other(found: VectorSet, wanted: VectorSet) -> None:
+def _refuse_other(found: VectorSet, given: Mapping[str, Any]) -> None:
     """Refuse a set that is of another dimension, type or maker."""
-
-    def fields(of: VectorSet) -> dict[str, Any]:
-        return {"dimension": of.dimension, "dtype": of.dtype, **of.made_by}
-
-    there, given = fields(found), fields(wanted)
+    there = {"dimension": found.dimension, "dtype": found.dtype, **found.made_by}
     other = [
         f"{key} (there: {shown(repr(there.get(key)), 100)}, given: "
         f"{shown(repr(given.get(key)), 100)})"
@@ -484,18 +375,17 @@ def _refuse_other(found: VectorSet, wanted: VectorSet) -> None:
 def _create(database: Database, wanted: VectorSet) -> VectorSet:
     given = {"name": wanted.name, "dimension": wanted.dimension, "dtype": wanted.dtype}
     made_by = json.dumps(wanted.made_by, ensure_ascii=False)
-    rows = database.run("vectors/store/add_set", {**given, "made_by": made_by})
-    made = VectorSet(int(rows[0][0]), wanted.name, wanted.dimension, wanted.dtype, wanted.made_by)
-    _create_tables(database, made)
+    ((set_id,),) = database.run("vectors/store/add_set", {**given, "made_by": made_by})
+    made = replace(wanted, set_id=set_id)
+    _create_table(database, made)
     return made
 
 
-def _create_tables(database: Database, made: VectorSet) -> None:
+def _create_table(database: Database, made: VectorSet) -> None:
     """Make the table and the view of a set."""
-    database.rows(made.statement("vectors/store/create_packed"))
-    view = made.statement("vectors/store/create_view")
-    view = view.replace("floats_of_dtype", f"floats_of_{made.dtype}")
-    database.rows(view.replace("FLOAT[1]", f"FLOAT[{made.dimension}]"))
+    text = made.statement("vectors/store/create")
+    text = text.replace("floats_of_dtype", f"floats_of_{made.dtype}")
+    database.rows(text.replace("FLOAT[1]", f"FLOAT[{made.dimension}]"))
 
 
 # -- upkeep -------------------------------------------------------------------------------------
@@ -526,7 +416,7 @@ def verify(corpus_path: Path) -> Iterator[str]:
     store = VectorStore(corpus_path)
     for of in store.sets():
         found: dict[int, _Sums] = {}
-        for hashes, numbers, matrix in store.numbered(of):
+        for hashes, numbers, matrix in store.read(of):
             for number in np.unique(numbers).tolist():
                 at = numbers == number
                 found.setdefault(number, _Sums()).add(hashes[at], matrix[at])
@@ -543,17 +433,14 @@ def verify(corpus_path: Path) -> Iterator[str]:
 
 
 def keep_only(corpus_path: Path, texts: Words) -> dict[str, int]:
-    """Rewrite a vector file without the vectors of other texts; return how many went, by set.
+    """Rewrite a vector file with the vectors of some texts only; return how many went, by set.
 
     Commits keep their numbers and digests, so whoever is pinned to one goes on, and sees the
-    vectors of all texts that are there. Where nothing is to go the file stays as it is.
-
-    Args:
-        corpus_path: The corpus.
-        texts: Hashes of those to keep, ascending.
+    vectors of all texts that are there. Where nothing is to go the file stays as it is. The
+    ``texts`` are hashes, ascending.
     """
     store = VectorStore(corpus_path)
-    freed = {of.name: int((~contains(texts, store.known(of))).sum()) for of in store.sets()}
+    freed = {of.name: int((places(texts, store.known(of)) < 0).sum()) for of in store.sets()}
     freed = {name: gone for name, gone in freed.items() if gone}
     if freed:
         with for_a_moment(store.path) as database:
@@ -571,15 +458,15 @@ def _copy(database: Database, new: Database, texts: Words) -> None:
                 new.run(f"vectors/store/{table}")
     for of in _sets(database):
         with new.transaction():
-            _create_tables(new, of)
+            _create_table(new, of)
         sql, bounds = of.statement("vectors/store/read"), {"after": 0, "number": of.number}
         gone = np.zeros(of.number + 1, np.int64)
         for batch in database.stream(sql, bounds, rows=of.rows_at_once):
-            kept = contains(texts, batch.column("text_hash").to_numpy())
+            kept = places(texts, batch.column("text_hash").to_numpy()) >= 0
             gone += np.bincount(batch.column("number").to_numpy()[~kept], minlength=len(gone))
             incoming = pa.Table.from_batches([batch]).filter(column(kept))
             with new.transaction(), new.registered(incoming=incoming):
-                new.rows(of.statement("vectors/store/add_again"))
+                new.rows(of.statement("vectors/store/add"))
         with new.transaction():
             for number in np.flatnonzero(gone).tolist():
                 which = {"set_id": of.set_id, "number": number, "gone": int(gone[number])}
