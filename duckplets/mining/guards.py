@@ -68,12 +68,7 @@ class Excluded:
 class Guards:
     """The guards of one recipe, source and split.
 
-    Args:
-        database: The corpus, with text hashes of all its sections.
-        reader: Of pools.
-        compiled: The pool, of a mined recipe.
-        order: Section keys in the order in which anchors are gone through, those that are not
-            among them last; by default that of section keys.
+    Anchors are gone through in the ``order`` of section keys, and those not in it last.
 
     Attributes:
         sections: Everything that is looked at: documents, anchors, positives.

@@ -116,7 +116,8 @@ def _statistics(
     may: Flags,
     lengths: Integers,
 ) -> Statistics:
-    counts = np.zeros(index.vocabulary_size(database, of), np.int64)
+    ((terms,),) = database.run("search/index/size", {"index": of.index_key})
+    counts = np.zeros(terms, np.int64)
     documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
     with database.registered(eligible=documents):
         rows = database.table("mining/mine/document_counts", {"index": of.index_key})
@@ -135,7 +136,8 @@ def _postings(
     statistics: Statistics,
 ) -> tuple[Impacts, Impacts, Impacts]:
     """Return term, place and impact of every posting of a document shard."""
-    rows = index.postings(database, of, low, high)
+    asked = {"index": of.index_key, "low": low, "high": high}
+    rows = database.table("search/index/postings", asked)
     columns = [rows[name].to_numpy() for name in ("term_key", "document", "frequency")]
     parts = []
     for start in range(0, rows.num_rows, _AT_ONCE):  # intermediate values are floats

@@ -8,11 +8,11 @@ records as they were, from the recipe's selectors and strategy, and from setting
 these has changed since, it is stale. A later one takes its place for new runs, and its files stay
 for the runs that are pinned to it until the corpus is compacted.
 
-The decision that matters: nothing is cut here. Every anchor keeps its best candidates to a depth,
-each row with the score and rank of the anchor's positive beside it, so that a policy is a filter
-over rows and another policy needs no mining (``policy``). Rows lie by anchor and rank: section keys
-and ranks as deltas, scores split by bytes, which takes 4.5 bytes a candidate on WordNet. An anchor
-without candidates has one row of rank 0.
+Nothing is cut here. Every anchor keeps its best candidates to a depth, each row with the score and
+rank of the anchor's positive beside it, so that a policy is a filter over rows and another policy
+needs no mining (``policy``). Rows lie by anchor and rank: section keys and ranks as deltas, scores
+split by bytes, which takes 4.5 bytes a candidate on WordNet. An anchor without candidates has one
+row of rank 0.
 
 The corpus is only read, so a run may go on meanwhile. A part is written aside and named in the
 manifest in one step: what was killed goes on after the last part. One process mines at a time.
@@ -84,41 +84,23 @@ _DRAWING = {  # fields of a recipe that do not affect legality
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mining:
-    """What was mined for one recipe, source and split by one scorer, as its manifest has it.
+    """What was mined for one recipe, source and split by one scorer, as its manifest has it."""
 
-    Attributes:
-        key: Its number, which counts up: its generation.
-        recipe: Name of the recipe.
-        source: Name of the source.
-        split: The split.
-        scorer: ``bm25``, or the name that was given to scores from elsewhere.
-        definition: What of the recipe it follows from.
-        settings: How candidates were looked for.
-        content: Fingerprint of the records it was made from.
-        corpus_version: Version it was made at.
-        anchors: Sections of anchors.
-        searched: Documents that may be negatives.
-        parts: Of each file: itself, its anchors, candidates, and sums that identify these.
-        counts: What became of the documents that were looked at.
-        seconds: It took.
-        finished_at: UTC; empty while it is under way or was interrupted.
-    """
-
-    key: int = 0
+    key: int = 0  # its number, which counts up: its generation
     recipe: str
     source: str
     split: str
     scorer: str
-    definition: dict[str, Any]
-    settings: dict[str, Any]
-    content: str
+    definition: dict[str, Any]  # what of the recipe it follows from
+    settings: dict[str, Any]  # how candidates were looked for
+    content: str  # fingerprint of the records it was made from
     corpus_version: int
-    anchors: int
-    searched: int
-    parts: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    anchors: int  # sections
+    searched: int  # documents that may be negatives
+    parts: list[dict[str, Any]] = field(default_factory=list)  # file, anchors, candidates, sum
+    counts: dict[str, int] = field(default_factory=dict)  # what became of documents looked at
     seconds: float = 0.0
-    finished_at: str = ""
+    finished_at: str = ""  # UTC; empty while it is under way or was interrupted
 
     @property
     def pair(self) -> tuple[str, str, str, str]:
@@ -231,7 +213,7 @@ class Minings:
     ) -> Mining:
         """Return the mining that a new run of a recipe draws from, of a scorer or the newest.
 
-        ``instead`` is what else can be done about a stale one than to mine again, for the error.
+        ``instead`` is what else can be done about a stale one, for the error.
 
         Raises:
             StateMismatchError: Nothing was mined, or it is stale and ``allow_stale`` is not given.
@@ -305,13 +287,10 @@ def as_drawn(
     scorers: Mapping[tuple[str, str], str],
     policy: Mined | None = None,
 ) -> Recipe:
-    """Return a recipe that leaves its negatives open, or is mined, as a run draws it.
+    """Return a recipe that leaves its negatives open, or is mined, as a run draws it of a source.
 
-    Args:
-        recipe: The recipe.
-        source: Name of a source.
-        scorers: As ``Minings.scorers`` has them.
-        policy: What the run says of it; it goes before what a mined recipe says itself.
+    ``scorers`` are those of ``Minings.scorers``. The ``policy`` of the run goes before that of a
+    mined recipe.
     """
     scorer = scorers.get((recipe.name, source))
     if scorer is None or not isinstance(recipe, TripletRecipe):
@@ -329,13 +308,7 @@ def named_pool(
     split: str,
     preset: Preset | None = None,
 ) -> CompiledPool:
-    """Compile the pool that a sampler draws a stored or default recipe from; see ``Corpus.pool``.
-
-    By default its source is the first that the recipe applies to.
-
-    Raises:
-        RecipeError, SplitError: There is no such recipe, source or split.
-    """
+    """Compile the pool that a sampler draws a recipe from; see ``Corpus.pool``."""
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
@@ -382,13 +355,7 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
 class OpenMining:
     """A mining that is being written: begun or continued, part by part, finished.
 
-    Args:
-        folder: Held by ``writing``.
-        target: What it is to be.
-        fresh: Begin anew, even if there is one that can be continued.
-
-    Attributes:
-        mining: As its manifest has it.
+    With ``fresh`` it begins anew, even if there is one that can be continued.
     """
 
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
@@ -412,12 +379,9 @@ class OpenMining:
             self._tell()
 
     def append(self, rows: pa.Table, anchors: int, counts: Mapping[str, int]) -> None:
-        """Add the rows of the next anchors; they are kept with the part that they fill.
+        """Add the rows of the next anchors, by anchor and rank, and what became of documents.
 
-        Args:
-            rows: Of ``SCHEMA``, by anchor and rank.
-            anchors: Whose rows they are.
-            counts: What became of the documents that were looked at for these.
+        They are kept with the part that they fill.
         """
         self._waiting.append((rows, anchors, counts))
         late = time.monotonic() - self._written > _PART_SECONDS
@@ -472,12 +436,9 @@ class OpenMining:
 
 
 def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
-    """Return the rows of some anchors from what was found for them.
+    """Return the rows of some anchors, given by section key, from what was found for them.
 
-    Args:
-        keys: Section key of every document, by its number.
-        anchors: Section keys of the anchors.
-        found: For these, best first.
+    ``keys`` is the section key of every document, by its number.
     """
     there = found.documents >= 0
     there[~there.any(axis=1), 0] = True  # one row says that there are none

@@ -254,15 +254,6 @@ def _place(database: Database) -> StoredJson:
 # -- rows out --------------------------------------------------------------------------------------
 
 
-def postings(database: Database, index: Index, low: int, high: int) -> pa.Table:
-    """Return the postings of documents ``low <= document < high``.
-
-    Columns term_key, document, frequency (int32); rows by term_key, then document.
-    """
-    asked = {"index": index.index_key, "low": low, "high": high}
-    return database.table("search/index/postings", asked)
-
-
 def documents(database: Database, index: Index) -> pa.Table:
     """Return the documents: document (int32), section_key (int64), length (int32, tokens).
 
@@ -285,11 +276,6 @@ def vocabulary(database: Database, index: Index) -> Vocabulary:
         found.close()
         raise
     return found
-
-
-def vocabulary_size(database: Database, index: Index) -> int:
-    """Return how many terms an index has; their keys count from 0 without gaps."""
-    return int(database.run("search/index/size", {"index": index.index_key})[0][0])
 
 
 # -- one index -------------------------------------------------------------------------------------

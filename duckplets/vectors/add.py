@@ -153,11 +153,7 @@ def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
     chunks = corpus.database.table("vectors/add/live", {"version": version})
     rows = found.rows(chunks["text_hash"].to_numpy())
     chunks = chunks.filter(column(rows >= 0))
-    matrix = found.take(rows[rows >= 0])
-    kind = found.of.arrow_type
-    flat = pa.Array.from_buffers(kind.value_type, matrix.size, [None, pa.py_buffer(matrix)])
-    vectors = pa.Array.from_buffers(kind, len(matrix), [None], children=[flat])
-    return chunks.append_column("vector", vectors)
+    return chunks.append_column("vector", found.of.lists(found.take(rows[rows >= 0])))
 
 
 class _Taking:

@@ -128,10 +128,7 @@ class VectorRows:
             matrix = np.full((len(rows), of.dimension), np.nan, of.numpy_type)
             matrix[there] = self.opened.take(rows[there])
             valid = pa.py_buffer(np.packbits(rows >= 0, bitorder="little"))
-        kind = pa.float16() if of.dtype == "float16" else pa.float32()
-        flat = pa.Array.from_buffers(kind, matrix.size, [None, pa.py_buffer(matrix)])
-        whole = pa.list_(kind, of.dimension)
-        return pa.Array.from_buffers(whole, len(rows), [valid], children=[flat])
+        return of.lists(matrix, valid)
 
 
 class RunVectors:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import integer
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import checked
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import VectorError
@@ -78,8 +79,6 @@ def search(
         QueryError: An index is missing or stale and the corpus is open read-only.
         VectorError: There is no such set, or text, vector or encoder do not fit it.
     """
-    if by == BM25 and encoder is None:
-        return by_words(corpus.database, text, k, source=source, split=split)
     database, k = corpus.database, integer("k", k, 1)
     names = _names(by)
     if source is not None or split is not None:
@@ -105,12 +104,10 @@ def search(
 
 def _names(by: Any) -> list[str]:
     """Return what to search by, as a list."""
-    names = [by] if isinstance(by, str) else list(by) if isinstance(by, list | tuple) else []
-    if not names or not all(isinstance(name, str) for name in names):
-        raise VectorError(
-            f"by={shown(repr(by), 80)}: give {BM25!r}, the name of a set of vectors, or a list of "
-            f"these to fuse their ranks"
-        )
+    found = checked("by", by, str | Sequence[str], VectorError)
+    names = [found] if isinstance(found, str) else [*found]
+    if not names:
+        raise VectorError(f"by=[]: give {BM25!r}, the name of a set of vectors, or several")
     if len(set(names)) < len(names):
         raise VectorError(f"by={shown(repr(by), 80)}: name each once")
     return names

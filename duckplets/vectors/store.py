@@ -60,10 +60,12 @@ class VectorSet:
         """The type of its numbers, least byte first."""
         return np.dtype("<f2" if self.dtype == "float16" else "<f4")
 
-    @property
-    def arrow_type(self) -> pa.DataType:
-        """The type of its vectors in Arrow: fixed-size lists."""
-        return pa.list_(pa.from_numpy_dtype(self.numpy_type), self.dimension)
+    def lists(self, matrix: Matrix, valid: pa.Buffer | None = None) -> pa.Array:
+        """Return vectors as fixed-size lists of Arrow, without a copy."""
+        kind = pa.from_numpy_dtype(self.numpy_type)
+        flat = pa.Array.from_buffers(kind, matrix.size, [None, pa.py_buffer(matrix)])
+        lists = pa.list_(kind, self.dimension)
+        return pa.Array.from_buffers(lists, len(matrix), [valid], children=[flat])
 
     @property
     def rows_at_once(self) -> int:

@@ -111,11 +111,11 @@ def test_an_index_holds_what_create_fts_index_counts(odd, terms):
 
     counts = {term: count for _, term, count in rows(database, "index_terms", found)}
     assert counts == expected.document_counts
-    assert index.vocabulary_size(database, found) == len(counts)
     term_of = {key: term for key, term, _ in rows(database, "index_terms", found)}
     assert sorted(term_of) == list(range(len(term_of)))
 
-    postings = index.postings(database, found, 0, len(texts)).to_pylist()
+    asked = {"index": found.index_key, "low": 0, "high": len(texts)}
+    postings = database.table("search/index/postings", asked).to_pylist()
     tf = {(sections[p["document"]], term_of[p["term_key"]]): p["frequency"] for p in postings}
     assert len(tf) == len(postings)
     assert tf == expected.frequencies
