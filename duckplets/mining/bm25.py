@@ -97,6 +97,37 @@ class TopDocuments:
     failed: int = 0  # documents without a score, since what scores them failed
 
 
+def top_of(
+    pairs: tuple[Integers, Integers, Floats],  # owner, document and score of each
+    positives: Floats,
+    depth: int,
+    *,
+    matched: Integers,
+    guarded: Integers,
+    failed: int = 0,
+) -> TopDocuments:
+    """Return the best documents of queries from scored pairs; ``positives`` are their scores."""
+    owners, _, scores = pairs
+    best, best_scores = best_of(*pairs, (len(positives), depth))
+    higher = np.bincount(owners[scores > positives[owners]], minlength=len(positives))
+    ranks = np.where(np.isnan(positives), 0, higher + 1)
+    return TopDocuments(best, best_scores, matched, guarded, positives, ranks, failed)
+
+
+def best_of(
+    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
+) -> tuple[Integers, Floats]:
+    """Return the best documents of each owner, and their scores; of equal ones the lower number."""
+    order = np.lexsort((documents, -scores, owners))
+    owners, documents, scores = owners[order], documents[order], scores[order]
+    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    kept = place < shape[1]
+    best, best_scores = np.full(shape, -1, np.int64), np.zeros(shape)
+    best[owners[kept], place[kept]] = documents[kept]
+    best_scores[owners[kept], place[kept]] = scores[kept]
+    return best, best_scores
+
+
 def search(
     shards: Iterable[DocumentShard], queries: Queries, *, depth: int, guards: int
 ) -> TopDocuments:

@@ -33,7 +33,7 @@ from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import store
-from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.bm25 import TopDocuments, top_of
 from duckplets.mining.guards import BLOCK_ANCHORS, REASONS, Excluded, Guards
 from duckplets.mining.mine import MOST, report_of
 from duckplets.mining.report import MiningReport
@@ -302,16 +302,8 @@ def _found(
     legal = reasons < 0
     guarded = np.zeros((len(REASONS) + 1, len(positives)), np.int64)
     np.add.at(guarded, (reasons[~legal], owners[~legal]), 1)
-    owners, documents, values = owners[legal], documents[legal], values[legal]
-    better = np.bincount(owners[values > positives[owners]], minlength=len(positives))
-    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    near = place < depth
-    cells = (owners[near], place[near])
-    shape = (len(positives), int(cells[1].max(initial=0)) + 1)
-    best, best_scores = np.full(shape, -1, np.int64), np.zeros(shape)
-    best[cells], best_scores[cells] = documents[near], values[near]
-    ranks = np.where(np.isnan(positives), 0, better + 1)
-    return TopDocuments(best, best_scores, matched, guarded, positives, ranks)
+    pairs = owners[legal], documents[legal], values[legal]
+    return top_of(pairs, positives, depth, matched=matched, guarded=guarded)
 
 
 def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integers:

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, IntegerLists, Integers
+from duckplets.base.arrays import Flags, IntegerLists, Integers
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
-from duckplets.mining.bm25 import SCALE, TopDocuments
+from duckplets.mining.bm25 import SCALE, TopDocuments, best_of
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.mine import Job
 from duckplets.vectors.opened import OpenedVectors, opened
@@ -246,20 +246,6 @@ def _higher(products: Singles, edge: Singles) -> tuple[Integers, Integers, Integ
     (odd,) = np.nonzero(most > sure)
     rows, columns = _where(perhaps[odd] & ~above[odd])
     return sure, odd[rows], columns
-
-
-def best_of(
-    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
-) -> tuple[Integers, Floats]:
-    """Return the best documents of each owner, and their scores; of equal ones the lower number."""
-    order = np.lexsort((documents, -scores, owners))
-    owners, documents, scores = owners[order], documents[order], scores[order]
-    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    kept = place < shape[1]
-    best, best_scores = np.full(shape, -1, np.int64), np.zeros(shape)
-    best[owners[kept], place[kept]] = documents[kept]
-    best_scores[owners[kept], place[kept]] = scores[kept]
-    return best, best_scores
 
 
 def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:

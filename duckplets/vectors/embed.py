@@ -42,16 +42,15 @@ from duckplets.vectors.encoders import (
     Share,
     checked_prompts,
     encoder_of,
+    next_size,
 )
 from duckplets.vectors.store import Dtype, VectorSet, VectorStore
 
 BM25 = "bm25"  # what searches mean by that name is no set
 
-_SECONDS = 10.0  # of work in a block
 _MOST_TEXTS = 65_536  # in a block of smaller batches
 _MOST_CHARACTERS = 1 << 26
 _MOST_NUMBERS = 1 << 24
-_GROWTH = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -310,8 +309,7 @@ class _Embedding:
                     self._commit()
                 count, start = block.stop - block.start, block.stop
                 fitting = min(_MOST_TEXTS, _MOST_NUMBERS // (self._calls.dimension or 1))
-                rate = count / max(time.monotonic() - started, 1e-3)
-                wanted = min(fitting, size * _GROWTH, int(rate * _SECONDS))
+                wanted = next_size(size, count, time.monotonic() - started, fitting)
                 size = max(1, wanted // batch_size) * batch_size
         except KeyboardInterrupt:
             self._commit()  # it may have come while that was done

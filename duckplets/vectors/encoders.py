@@ -32,12 +32,15 @@ from duckplets.sources.converters.registry import imported
 
 WINDOW = 200  # texts that decide whether too many fail
 _REASON = 300  # characters
+_SECONDS = 10.0  # of work in a block, which is what a kill may cost
+_GROWTH = 4
 
 BatchSize = Annotated[int, Bounds(1, 1 << 20)]
 Retries = Annotated[int, Bounds(0, 1000)]
 Share = Annotated[float, Bounds(0, 1)]
 Prompts = Mapping[str, str]
 Array = NDArray[Any]
+_Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +57,16 @@ class Encoder:
 def encoder_of(
     model: Any,
     *,
-    prompts: Prompts | None = None,
+    prompts: Prompts,
     normalise: bool = False,
     made_by: str | Mapping[str, Any] | None = None,
 ) -> Encoder:
     """Return what calls a function or a model; see ``embed`` for both and the arguments.
 
     Raises:
-        VectorError: It is neither, or cannot be loaded; or a prompt is wrong.
+        VectorError: It is neither, or cannot be loaded; or ``made_by`` is wrong.
         ExtensionError: A model is named, and sentence-transformers is missing.
     """
-    prompts = checked_prompts(prompts)
     if isinstance(model, str | Path):
         named = str(model)
         is_function = ":" in named and not Path(named).exists()
@@ -81,7 +83,8 @@ def encoder_of(
             f"model={shown(repr(model), 80)}: give a function of a list of texts, an object with "
             f"encode(), or the name or folder of a sentence-transformers model"
         )
-    maker = found.made_by if made_by is None else _given(made_by)
+    given = checked("made_by", made_by, str | Mapping[str, _Plain] | None, VectorError)
+    maker = {"function": given} if isinstance(given, str) else dict(given or found.made_by)
     is_normalised = normalise or bool(maker.get("normalised", False))
     maker |= {"prompts": prompts, "normalised": is_normalised}
     return Encoder(call=found.call, made_by=maker, dimension=found.dimension)
@@ -92,18 +95,6 @@ def checked_prompts(prompts: Any) -> dict[str, str]:
     kind = Mapping[Literal["anchor", "context", "rejected"], str] | None
     found = checked("prompts", prompts, kind, VectorError)
     return {role: prompt for role, prompt in (found or {}).items() if prompt}
-
-
-def _given(made_by: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the user says that vectors are made by, as plain JSON."""
-    given = {"function": made_by} if isinstance(made_by, str) else made_by
-    try:
-        return dict(json.loads(json.dumps(dict(given), allow_nan=False)))
-    except (TypeError, ValueError) as error:
-        raise VectorError(
-            f"made_by={shown(repr(made_by), 80)}: give a name, or a mapping of plain values "
-            f"({error})"
-        ) from None
 
 
 def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Encoder:
@@ -174,6 +165,12 @@ def _digest(model: Any, parts: list[str]) -> str:
         flat = parameter.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(sys.modules["torch"].uint8).numpy().data)
     return digest.hexdigest()
+
+
+def next_size(size: int, done: int, seconds: float, most: int) -> int:
+    """Return how many a block takes that lasts some seconds, after one that did so many."""
+    rate = done / max(seconds, 1e-3)
+    return max(1, min(most, size * _GROWTH, int(rate * _SECONDS)))
 
 
 # -- calls --------------------------------------------------------------------------------------

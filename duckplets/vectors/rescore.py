@@ -25,7 +25,7 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.base.settings import Bounds, Name, check
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
-from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.bm25 import TopDocuments, top_of
 from duckplets.mining.guards import REASONS, Guards
 from duckplets.mining.mine import Job, mine
 from duckplets.mining.report import MiningReport
@@ -33,7 +33,6 @@ from duckplets.mining.store import Minings
 from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
-from duckplets.vectors.dense import best_of
 from duckplets.vectors.encoders import (
     Array,
     BatchSize,
@@ -43,12 +42,11 @@ from duckplets.vectors.encoders import (
     Share,
     array_of,
     name_of,
+    next_size,
 )
 
 log = logging.getLogger("duckplets")
 
-_SECONDS = 10.0  # of work in a block
-_GROWTH = 4
 _MOST_PAIRS = 1 << 16  # of a block
 _MANY_PAIRS = 10_000  # from which their number is a warning
 
@@ -196,9 +194,9 @@ class _Rescored:
             found = self._scored(asked, block, depth)
             self.done += block.stop - start
             yield block, found
-            rate = (block.stop - start) / max(time.monotonic() - begun, 1e-3)
-            wanted = min(_MOST_PAIRS // (depth + 1), size * _GROWTH, int(rate * _SECONDS))
-            start, size = block.stop, max(1, wanted)
+            done, seconds = block.stop - start, time.monotonic() - begun
+            size = next_size(size, done, seconds, _MOST_PAIRS // (depth + 1))
+            start = block.stop
 
     def _scored(self, asked: _Asked, block: slice, depth: int) -> TopDocuments:
         """Return the candidates of a block, best first."""
@@ -209,16 +207,13 @@ class _Rescored:
         own, theirs = scores[: len(owners)], scores[len(owners) :]
         lowest = np.full(count, np.inf)
         np.fmin.at(lowest, positives.owners(), theirs)
-        known, is_there = np.isfinite(own), np.isfinite(lowest)
-        higher = np.bincount(owners[known & (own > lowest[owners])], minlength=count)
-        best, best_scores = best_of(owners[known], documents[known], own[known], (count, depth))
-        return TopDocuments(
-            documents=best,
-            scores=best_scores,
+        known = np.isfinite(own)
+        return top_of(
+            (owners[known], documents[known], own[known]),
+            np.where(np.isfinite(lowest), lowest, np.nan),
+            depth,
             matched=np.bincount(owners, minlength=count),
             guarded=np.zeros((len(REASONS) + 1, count), np.int64),
-            positive_scores=np.where(is_there, lowest, np.nan),
-            positive_ranks=np.where(is_there, higher + 1, 0),
             failed=int(np.count_nonzero(~known)),
         )
 

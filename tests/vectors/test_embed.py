@@ -221,7 +221,7 @@ WRONG = {
     "split": (hashed, {"split": "tset"}, "split='tset'"),
     "role": (hashed, {"prompts": {"query": "q: "}}, "='query': give 'anchor', 'context'"),
     "prompt": (hashed, {"prompts": "q: "}, "prompts='q: ': give a table"),
-    "made_by": (hashed, {"made_by": {"at": object()}}, "made_by=.*give a name, or a mapping"),
+    "made_by": (hashed, {"made_by": {"at": object()}}, "made_by\\['at'\\]=<object"),
 }  # fmt: skip
 
 
