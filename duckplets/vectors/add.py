@@ -111,20 +111,14 @@ def add_vectors(
     first = next(given, None)
     if first is None:
         raise VectorError("add_vectors: the table has no rows")
-    store = VectorStore(corpus.path)
-    named, before = _Named(corpus.database, first.column_names), store.find(name)
-    of = store.begin(name, _width(first), dtype, _MADE_BY)
+    store, named = VectorStore(corpus.path), _Named(corpus.database, first.column_names)
+    of = VectorSet(name, _width(first), dtype, _MADE_BY)
     taking = _Taking(of, named, compares=on_conflict == "error")
-    try:
-        with working(None, progress, "vectors") as work, store.commit(of) as commit:
-            for block in chain([first], given):
-                taking.take(commit, block)
-                work.tell(taking.read)
-            taking.compare(commit)
-    except BaseException:
-        if before is None and (now := store.find(name)) is not None and now.number == 0:
-            store.remove(name)
-        raise
+    with working(None, progress, "vectors") as work, store.commit(of) as commit:
+        for block in chain([first], given):
+            taking.take(commit, block)
+            work.tell(taking.read)
+        taking.compare(commit)
     now = store.need(name)
     return AddedVectors(
         name=name,

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +43,7 @@ from duckplets.vectors.encoders import (
     encoder_of,
     next_size,
 )
-from duckplets.vectors.store import Dtype, VectorSet, VectorStore
+from duckplets.vectors.store import Dtype, VectorSet, VectorStore, refuse_other
 
 BM25 = "bm25"  # what searches mean by that name is no set
 
@@ -159,17 +158,17 @@ def embed(
             )
         encoder = encoder_of(model, prompts=prompts, normalise=bool(normalise), made_by=made_by)
         known = _joined(store, name, dtype, encoder)
+        wanted = known or VectorSet(name, encoder.dimension or 0, dtype, encoder.made_by)
         calls = Calls(
             encoder,
             dtype=dtype,
-            dimension=known.dimension if known else encoder.dimension,
+            dimension=wanted.dimension or None,
             retries=retries,
             max_failures=share,
             normalise=bool(normalise),
         )
         queue = _work(database, split, prompts, store.known(known) if known else None)
-        begin = partial(store.begin, name, dtype=dtype, made_by=encoder.made_by)
-        job = _Embedding(database, store, known, calls, begin)
+        job = _Embedding(database, store, wanted, calls)
         started = time.monotonic()
         with working(None, progress, "texts", rate=True) as work:
             job.run(queue, batch_size, work)
@@ -204,7 +203,8 @@ def _joined(store: VectorStore, name: str, dtype: Dtype, encoder: Encoder) -> Ve
     told = encoder.made_by
     if "digest" in told and found.made_by.get("digest") == told["digest"]:
         told["model"] = found.made_by.get("model", told["model"])  # the same one, elsewhere
-    return store.begin(name, found.dimension, dtype, told)
+    refuse_other(found, replace(found, dtype=dtype, made_by=told))
+    return found
 
 
 # -- what is to be done, and in which order -------------------------------------------------------
@@ -275,18 +275,10 @@ def _work(
 class _Embedding:
     """One call of ``embed`` under way."""
 
-    def __init__(
-        self,
-        database: Database,
-        store: VectorStore,
-        known: VectorSet | None,
-        calls: Calls,
-        begin: Callable[..., VectorSet],
-    ) -> None:
+    def __init__(self, database: Database, store: VectorStore, of: VectorSet, calls: Calls) -> None:
         self.embedded = 0  # texts that have got a vector and are committed
         self.failed = 0
-        self._database, self._store, self._calls = database, store, calls
-        self._set, self._begin = known, begin  # of the dimension that vectors have
+        self._database, self._store, self._set, self._calls = database, store, of, calls
         self._found: list[tuple[Words, NDArray[Any]]] = []  # that is not committed yet
         self._failed: dict[int, str] = {}
 
@@ -355,11 +347,10 @@ class _Embedding:
         """Put what has been found into the set, and failures beside it."""
         if self._found:
             hashes, vectors = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
-            if self._set is None:
-                self._set = self._begin(dimension=vectors.shape[1])
+            self._set = replace(self._set, dimension=vectors.shape[1])
             self.embedded += self._store.append(self._set, hashes, vectors)
             self._found = []
-        if self._failed and self._set is not None:
+        if self._failed and (self._set.set_id or self.embedded):  # there is such a set
             failed = np.fromiter(self._failed, np.uint64, len(self._failed))
-            self._store.fail(self._set, failed, list(self._failed.values()))
+            self._store.fail(self._set.name, failed, list(self._failed.values()))
             self._failed = {}

@@ -27,7 +27,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Integers32, Words, places
 from duckplets.base.columns import column, text_column
 from duckplets.base.sanitize import counted, listed, shown
-from duckplets.base.settings import Name, checked
+from duckplets.base.settings import Bounds, Name, checked
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -36,21 +36,22 @@ from duckplets.errors import DuckpletsError, VectorError, nearest
 
 Matrix = npt.NDArray[np.floating[Any]]
 Dtype = Literal["float32", "float16"]
+_KINDS: dict[str, Any] = {"name": Annotated[str, Name()], "dtype": Dtype}
+_KINDS |= {"dimension": Annotated[int, Bounds(1, 65_536)]}
 
 _BYTES = 32 << 20  # of vectors that are read or written at once
 _LEAST = 2048  # rows that DuckDB hands over at once
-_MOST_DIMENSIONS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class VectorSet:
     """A set of vectors, as of its last commit."""
 
-    set_id: int  # in the file
     name: str
     dimension: int
     dtype: Dtype
     made_by: Mapping[str, Any]  # what makes the vectors, as plain JSON
+    set_id: int = 0  # in the file; 0 before it is there
     number: int = 0  # of the last commit; 0 before the first
     digest: str = ""  # of all up to that commit
     vectors: int = 0  # how many there are
@@ -116,32 +117,6 @@ class VectorStore:
             f"moved away can be put back"
         )
 
-    def begin(
-        self, name: str, dimension: int, dtype: Dtype, made_by: Mapping[str, Any]
-    ) -> VectorSet:
-        """Return the set of a name, made now unless it is there; ``made_by`` is plain JSON.
-
-        Raises:
-            VectorError: It is there with another dimension, type or maker; an argument is wrong.
-        """
-        checked("name", name, Annotated[str, Name()], VectorError)
-        checked("dtype", dtype, Dtype, VectorError)
-        if not 1 <= dimension <= _MOST_DIMENSIONS:
-            raise VectorError(
-                f"a vector of {dimension:,} dimensions: give 1 to {_MOST_DIMENSIONS:,}"
-            )
-        found = self.find(name)
-        if found is None:
-            if not self.path.exists():
-                files.make_folder(self.path)
-                migrate.create(self.path, "vectors")
-            wanted = VectorSet(0, name, dimension, dtype, made_by)
-            with self._writing() as database:
-                # Another process may have made it meanwhile.
-                found = _find(database, name) or _create(database, wanted)
-        _refuse_other(found, {"dimension": dimension, "dtype": dtype, **made_by})
-        return found
-
     def remove(self, name: str) -> int:
         """Remove a set; return how many vectors it had.
 
@@ -160,11 +135,8 @@ class VectorStore:
     def append(self, of: VectorSet, hashes: Words, matrix: Matrix) -> int:
         """Add vectors in one transaction, the next commit; return how many were added.
 
-        Texts that have one are skipped, and of equal hashes the first counts; where nothing is
-        left there is no commit.
-
         Args:
-            of: The set, of any of its commits.
+            of: As for ``commit``.
             hashes: Of the texts: shape (n,).
             matrix: Their vectors, of the set's type: shape (n, dimension).
         """
@@ -173,29 +145,30 @@ class VectorStore:
 
     @contextmanager
     def commit(self, of: VectorSet) -> Iterator[VectorCommit]:
-        """Begin a commit, to which blocks of vectors are added; it is made at the end, or nothing.
+        """Begin a commit to a set, which is made unless it is there; made at the end, or nothing.
 
         The file is open for writing meanwhile.
+
+        Raises:
+            VectorError: It is there with another dimension, type or maker, or what it is is wrong.
         """
+        if not self.path.exists():
+            files.make_folder(self.path)
+            migrate.create(self.path, "vectors")
         with self._writing() as database:
-            now = _find(database, of.name)
-            if now is None or now.set_id != of.set_id:
-                raise VectorError(
-                    f"vectors {of.name!r} were removed meanwhile; begin them anew, with embed or "
-                    f"add_vectors"
-                )
-            commit = VectorCommit(database, now)
+            found = _find(database, of.name) or _create(database, of)
+            refuse_other(found, of)
+            commit = VectorCommit(database, found)
             yield commit
             commit.finish()
 
-    def fail(self, of: VectorSet, hashes: Words, reasons: Sequence[str]) -> None:
-        """Note texts for which no vector could be made; what was noted of them before goes."""
-        words = np.ascontiguousarray(hashes, np.uint64)
-        incoming = pa.table({"text_hash": column(words), "reason": text_column(reasons)})
-        which = {"set_id": of.set_id}
+    def fail(self, name: str, hashes: Words, reasons: Sequence[str]) -> None:
+        """Note texts for which no vector could be made, in the place of what was noted of them."""
+        incoming = pa.table({"text_hash": column(hashes), "reason": text_column(reasons)})
         with self._writing() as database, database.registered(incoming=incoming):
-            database.run("vectors/store/forget_failures", which)
-            database.run("vectors/store/add_failures", which)
+            if of := _find(database, name):
+                database.run("vectors/store/forget_failures", {"set_id": of.set_id})
+                database.run("vectors/store/add_failures", {"set_id": of.set_id})
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -253,46 +226,46 @@ class VectorCommit:
     """What is added to a set in one transaction; see ``VectorStore.commit``."""
 
     def __init__(self, database: Database, of: VectorSet) -> None:
-        self._database, self._set = database, of
-        self._sums = _Sums()
+        self.of = of  # the set, as of the commit before
+        self._database, self._sums = database, _Sums()
 
     def read(self) -> Iterator[tuple[Words, Integers32, Matrix]]:
         """Yield all vectors of the set as ``VectorStore.read``, with those of this commit."""
-        return _rows(self._database, self._set, 0, self._set.number + 1)
+        return _rows(self._database, self.of, 0, self.of.number + 1)
 
     def add(self, hashes: Words, matrix: Matrix) -> Integers:
         """Add vectors of texts that have none, of equal hashes the first; return which rows."""
         hashes = np.ascontiguousarray(hashes, np.uint64)
         incoming = pa.table({"row": np.arange(len(hashes)), "text_hash": column(hashes)})
         with self._database.registered(incoming=incoming):
-            found = self._database.arrow(self._set.statement("vectors/store/new"))
+            found = self._database.arrow(self.of.statement("vectors/store/new"))
         rows = np.asarray(found.column(0).to_numpy(), np.int64)
         if len(rows) < len(hashes):
             hashes, matrix = hashes[rows], matrix[rows]
-        for low in range(0, len(hashes), self._set.rows_at_once):
-            part = slice(low, low + self._set.rows_at_once)
+        for low in range(0, len(hashes), self.of.rows_at_once):
+            part = slice(low, low + self.of.rows_at_once)
             self._insert(hashes[part], np.ascontiguousarray(matrix[part]))
         return rows
 
     def _insert(self, hashes: Words, matrix: Matrix) -> None:
         self._sums.add(hashes, matrix)
-        width = self._set.dimension * self._set.numpy_type.itemsize
+        width = self.of.dimension * self.of.numpy_type.itemsize
         ends = np.arange(len(hashes) + 1, dtype=np.int64) * width
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(matrix)]
         packed = pa.Array.from_buffers(pa.large_binary(), len(hashes), buffers)
-        number = np.full(len(hashes), self._set.number + 1, np.int32)
+        number = np.full(len(hashes), self.of.number + 1, np.int32)
         incoming = pa.table({"text_hash": column(hashes), "number": number, "vector": packed})
         with self._database.registered(incoming=incoming):
-            self._database.rows(self._set.statement("vectors/store/add"))
-            self._database.run("vectors/store/forget_failures", {"set_id": self._set.set_id})
+            self._database.rows(self.of.statement("vectors/store/add"))
+            self._database.run("vectors/store/forget_failures", {"set_id": self.of.set_id})
 
     def finish(self) -> None:
         """Note the commit, if anything was added."""
         if self._sums.rows:
             given = {
-                "set_id": self._set.set_id,
-                "number": self._set.number + 1,
-                "digest": self._sums.digest_after(self._set.digest),
+                "set_id": self.of.set_id,
+                "number": self.of.number + 1,
+                "digest": self._sums.digest_after(self.of.digest),
                 "vectors": self._sums.rows,
             }
             self._database.run("vectors/store/add_commit", given)
@@ -347,10 +320,8 @@ def _matrix_of(packed: pa.Array, of: VectorSet, path: Path) -> Matrix:
 
 def _sets(database: Database) -> list[VectorSet]:
     return [
-        VectorSet(of, name, dimension, dtype, json.loads(made_by), number, digest, vectors)
-        for of, name, dimension, dtype, made_by, number, digest, vectors in database.run(
-            "vectors/store/sets"
-        )
+        VectorSet(name, dimension, dtype, json.loads(made_by), *rest)
+        for name, dimension, dtype, made_by, *rest in database.run("vectors/store/sets")
     ]
 
 
@@ -358,9 +329,11 @@ def _find(database: Database, name: str) -> VectorSet | None:
     return next((found for found in _sets(database) if found.name == name), None)
 
 
-def _refuse_other(found: VectorSet, given: Mapping[str, Any]) -> None:
-    """Refuse a set that is of another dimension, type or maker."""
-    there = {"dimension": found.dimension, "dtype": found.dtype, **found.made_by}
+def refuse_other(found: VectorSet, wanted: VectorSet) -> None:
+    """Refuse a set that is of another dimension, type or maker than the one that is wanted."""
+    there, given = (
+        {"dimension": of.dimension, "dtype": of.dtype, **of.made_by} for of in (found, wanted)
+    )
     other = [
         f"{key} (there: {shown(repr(there.get(key)), 100)}, given: "
         f"{shown(repr(given.get(key)), 100)})"
@@ -375,7 +348,9 @@ def _refuse_other(found: VectorSet, given: Mapping[str, Any]) -> None:
 
 
 def _create(database: Database, wanted: VectorSet) -> VectorSet:
-    given = {"name": wanted.name, "dimension": wanted.dimension, "dtype": wanted.dtype}
+    given = {name: getattr(wanted, name) for name in _KINDS}
+    for name, kind in _KINDS.items():
+        checked(name, given[name], kind, VectorError)
     made_by = json.dumps(wanted.made_by, ensure_ascii=False)
     ((set_id,),) = database.run("vectors/store/add_set", {**given, "made_by": made_by})
     made = replace(wanted, set_id=set_id)

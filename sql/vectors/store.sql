@@ -2,8 +2,8 @@
 -- All sets, with where each stands: its last commit, that one's digest, and how many vectors.
 -- Rows: by name.
 SELECT
-    vector_sets.set_id, vector_sets.name, vector_sets.dimension, vector_sets.dtype,
-    vector_sets.made_by,
+    vector_sets.name, vector_sets.dimension, vector_sets.dtype, vector_sets.made_by,
+    vector_sets.set_id,
     coalesce(max(vector_commits.number), 0) AS number,
     coalesce(max_by(vector_commits.digest, vector_commits.number), '') AS digest,
     coalesce(CAST(sum(vector_commits.vectors - vector_commits.dropped) AS BIGINT), 0) AS vectors

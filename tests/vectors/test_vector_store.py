@@ -17,7 +17,7 @@ import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.db.database import Database
 from duckplets.vectors import opened
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.store import VectorSet, VectorStore
 
 made = prebuilt(windowed)
 
@@ -103,7 +103,7 @@ def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
 def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
     path, draw = tmp_path / "c.duckdb", np.random.default_rng(1)
     store = VectorStore(path)
-    of = store.begin("default", 4, "float32", {})
+    of = VectorSet("default", 4, "float32", {})
     hashes = draw.integers(0, 1 << 64, 3000, np.uint64)
     matrix = draw.random((3000, 4), np.float32)
     place = {int(value): at for at, value in enumerate(hashes)}
