@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,8 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.columns import column
 from duckplets.base.sanitize import counted, listed, shown
-from duckplets.errors import SamplerError, StateMismatchError, VectorError, nearest
+from duckplets.base.settings import checked
+from duckplets.errors import SamplerError, StateMismatchError, VectorError
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorSet, VectorStore
 
@@ -60,12 +61,7 @@ def pinned(
         SamplerError: ``missing`` is something else, or no column has vectors and it was given.
         StateMismatchError: A set has another history than the run was pinned to.
     """
-    if missing not in (None, *get_args(Missing)):
-        hint = nearest(missing, get_args(Missing)) if isinstance(missing, str) else ""
-        raise SamplerError(
-            f"vectors={shown(repr(missing))}{hint}: give 'error', 'drop' or 'null', what becomes "
-            f"of texts without a vector; which are served is said by columns="
-        )
+    missing = checked("vectors", missing, Missing | None, SamplerError)
     which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
     fresh = [name for name in columns if vector_slots([name]) and name not in which]
     if not which and not fresh:

@@ -1,6 +1,6 @@
 """Embed the texts of a corpus that have no vector yet, so that nothing is lost and none done twice.
 
-    distinct texts − known ones ─work_order→ blocks ─by length→ batches ─Calls→ vectors ─commit→ set
+    distinct texts − known ones ─→ blocks ─by length→ batches ─Calls→ vectors ─commit→ set
 
 What is done is what is committed, so going on needs no state. Texts come by the quantile of their
 hash within their split: whatever is committed, each split has its share of it. A block is as long
@@ -236,18 +236,6 @@ class EmbedQueue:
             yield from (of[at : at + size] for at in range(0, len(of), size))
 
 
-def work_order(splits: NDArray[Any]) -> Integers:
-    """Return the order of texts that come by hash, given the number of each one's split.
-
-    Of the first m of n texts a split that has s has m · s / n, up to the number of splits.
-    """
-    quantiles = np.empty(len(splits))
-    for split in np.unique(splits):
-        of = np.flatnonzero(splits == split)
-        quantiles[of] = (np.arange(len(of)) + 0.5) / len(of)
-    return np.argsort(quantiles, kind="stable")
-
-
 def _work(
     database: Database, split: str | None, prompts: Prompts, known: Words | None
 ) -> EmbedQueue:
@@ -257,7 +245,6 @@ def _work(
     columns = {name: found[name].to_numpy() for name in found.column_names}
     hashes, roles = columns["text_hash"], columns["role"]
     new = np.arange(len(hashes)) if known is None else np.flatnonzero(places(known, hashes) < 0)
-    new = new[work_order(columns["split"][new])]
     return EmbedQueue(
         hashes=hashes[new],
         keys=columns["chunk_key"][new],
