@@ -110,12 +110,7 @@ def _numbers(keys: Integers, wanted: Integers) -> Integers:
     return np.where(at < 0, -1, order[at])
 
 
-def _statistics(
-    database: Database,
-    of: Index,
-    may: Flags,
-    lengths: Integers,
-) -> Statistics:
+def _statistics(database: Database, of: Index, may: Flags, lengths: Integers) -> Statistics:
     ((terms,),) = database.run("search/index/size", {"index": of.index_key})
     counts = np.zeros(terms, np.int64)
     documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
@@ -144,32 +139,20 @@ def _postings(
         term, document, frequency = (column[start : start + _AT_ONCE] for column in columns)
         kept = place[document - low] >= 0
         term, document = term[kept], document[kept] - low
-        weights = impacts(
-            frequency[kept],
-            statistics.counts[term],
-            lengths[low:high][document],
-            documents=statistics.documents,
-            average=statistics.average,
-        )
+        weights = _impacts(statistics, term, frequency[kept], lengths[low:high][document])
         parts.append((term, place[document].astype(np.int32), weights))
     if not parts:
         return (np.zeros(0, np.int32),) * 3
-    term, places, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return term, places, weights
+    term, local, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return term, local, weights
 
 
-def impacts(
-    frequencies: Integers,
-    document_counts: Integers,
-    lengths: Integers,
-    *,
-    documents: int,
-    average: float,
-) -> Impacts:
+def _impacts(of: Statistics, terms: Impacts, frequencies: Impacts, lengths: Integers) -> Impacts:
     """Return the integer impacts of postings; of terms that no document has they are 0."""
-    idf = np.log10(1 + (documents - document_counts + 0.5) / (document_counts + 0.5))
-    idf[document_counts == 0] = 0  # only documents that cannot be found have it
-    saturation = _K1 * (1 - _B + _B * (lengths / average))
+    counts = of.counts[terms]
+    idf = np.log10(1 + (of.documents - counts + 0.5) / (counts + 0.5))
+    idf[counts == 0] = 0  # only documents that cannot be found have it
+    saturation = _K1 * (1 - _B + _B * (lengths / of.average))
     part = frequencies * (_K1 + 1) / (frequencies + saturation)
     found: Impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
     return found
