@@ -23,6 +23,7 @@ from duckplets.base.arrays import Flags, Integers, Words, places
 from duckplets.base.columns import column, numbers_of
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.settings import checked
 from duckplets.base.stages import stage
 from duckplets.base.tables import blocks, one_of, typed
 from duckplets.db.database import Database
@@ -105,28 +106,31 @@ def add_vectors(
             conflicts. It names the row, from 0, and nothing of this call is kept.
     """
     started = time.monotonic()
-    if on_conflict not in ("error", "skip"):
-        raise VectorError(f"on_conflict={shown(repr(on_conflict))}: give 'error' or 'skip'")
+    checked("on_conflict", on_conflict, Literal["error", "skip"], VectorError)
     given = (block for block in blocks(table, *_WHAT) if block.num_rows)
     first = next(given, None)
     if first is None:
         raise VectorError("add_vectors: the table has no rows")
     store, named = VectorStore(corpus.path), _Named(corpus.database, first.column_names)
     of = VectorSet(name, _width(first), dtype, _MADE_BY)
-    taking = _Taking(of, named, compares=on_conflict == "error")
+    read, added, repeated = 0, 0, _Repeated(of)
     with working(None, progress, "vectors") as work, store.commit(of) as commit:
         for block in chain([first], given):
-            taking.take(commit, block)
-            work.tell(taking.read)
-        taking.compare(commit)
+            hashes, matrix = named.hashes(block, read), _matrix(block["vector"], of, read)
+            rows = commit.add(hashes, matrix)
+            if on_conflict == "error":
+                repeated.add(hashes, matrix, np.delete(np.arange(len(hashes)), rows), read)
+            read, added = read + len(hashes), added + len(rows)
+            work.tell(read)
+        repeated.refuse_others(commit)
     now = store.need(name)
     return AddedVectors(
         name=name,
         dimension=of.dimension,
         dtype=of.dtype,
-        read=taking.read,
-        added=taking.added,
-        repeated=taking.read - taking.added,
+        read=read,
+        added=added,
+        repeated=read - added,
         vectors=now.vectors,
         commit=now.number,
         seconds=round(time.monotonic() - started, 3),
@@ -150,31 +154,24 @@ def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
     return chunks.append_column("vector", found.of.lists(found.take(rows[rows >= 0])))
 
 
-class _Taking:
-    """Add blocks to a commit; ``compares``: repeated texts must have the same vector."""
+class _Repeated:
+    """Rows of texts that have a vector already, which must be the same."""
 
-    def __init__(self, of: VectorSet, named: _Named, *, compares: bool) -> None:
-        self._set, self._named, self._compares = of, named, compares
-        self._again: list[tuple[Words, Words, Integers]] = []  # texts, digests of vectors, rows
+    def __init__(self, of: VectorSet) -> None:
+        self._set = of
+        self._rows: list[tuple[Words, Words, Integers]] = []  # texts, digests of vectors, rows
         self._weights = np.random.default_rng(20).integers(1, 1 << 63, of.dimension, np.uint64)
-        self.read = self.added = 0
 
-    def take(self, commit: VectorCommit, block: pa.Table) -> None:
-        """Add the vectors of a block."""
-        hashes = self._named.hashes(block, self.read)
-        matrix = _matrix(block["vector"], self._set, self.read)
-        added = commit.add(hashes, matrix)
-        if self._compares and len(added) < len(hashes):
-            at = np.delete(np.arange(len(hashes)), added)
-            self._again.append((hashes[at], self._digests(matrix[at]), at + self.read))
-        self.added += len(added)
-        self.read += len(hashes)
+    def add(self, hashes: Words, matrix: Matrix, at: Integers, first: int) -> None:
+        """Note some rows of a block that begins at row ``first``."""
+        if len(at):
+            self._rows.append((hashes[at], self._digests(matrix[at]), at + first))
 
-    def compare(self, commit: VectorCommit) -> None:
+    def refuse_others(self, commit: VectorCommit) -> None:
         """Refuse texts that came with another vector than the stored one."""
-        if not self._again:
+        if not self._rows:
             return
-        hashes, digests, rows = map(np.concatenate, zip(*self._again, strict=True))
+        hashes, digests, rows = map(np.concatenate, zip(*self._rows, strict=True))
         known, which = np.unique(hashes, return_inverse=True)
         stored = np.zeros(len(known), np.uint64)
         for some, _, matrix in commit.read():
