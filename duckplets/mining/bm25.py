@@ -91,7 +91,7 @@ class TopDocuments:
     documents: Integers  # numbers of the best, best first: int64[n, depth]; -1 where there are none
     scores: Floats  # of these, [n, depth]
     matched: Integers  # documents that may be negatives and share a term, [n]
-    guarded: Integers  # of those, how many each guard excluded, [guards, n]; last: not allowed
+    guarded: Integers  # of those, how many each guard excluded, [guards, n]; last the strategy
     positive_scores: Floats  # of the lowest-scoring positive; NaN if none is known. [n]
     positive_ranks: Integers  # 1 + how many of the rest score higher; 0 if it is not ranked. [n]
     failed: int = 0  # documents without a score, since what scores them failed
@@ -154,7 +154,7 @@ class _Search:
         self.ranks = (self.positive > 0).astype(np.int64)
         self.best = [np.zeros(0, np.int64)] * count
         self.matched = np.zeros(count, np.int64)
-        self.guarded = np.zeros((guards + 1, count), np.int64)
+        self.guarded = np.zeros((guards, count), np.int64)
 
     def go_through(self, shard: DocumentShard, number: int) -> None:
         """Score all queries against one shard."""
@@ -174,8 +174,8 @@ class _Search:
             if len(out):
                 hit = candidates[out] > 0
                 span = slice(excluded.starts[query], excluded.starts[query + 1])
-                self.guarded[:-1, query] += np.bincount(
-                    reasons[span][hit], minlength=len(self.guarded) - 1
+                self.guarded[:, query] += np.bincount(
+                    reasons[span][hit], minlength=len(self.guarded)
                 )
                 candidates[out] = 0
             if allowed is None:

@@ -300,7 +300,7 @@ def _found(
     matched = np.bincount(owners, minlength=len(positives))
     reasons = _reasons(excluded, owners, documents)
     legal = reasons < 0
-    guarded = np.zeros((len(REASONS) + 1, len(positives)), np.int64)
+    guarded = np.zeros((len(REASONS), len(positives)), np.int64)
     np.add.at(guarded, (reasons[~legal], owners[~legal]), 1)
     pairs = owners[legal], documents[legal], values[legal]
     return top_of(pairs, positives, depth, matched=matched, guarded=guarded)

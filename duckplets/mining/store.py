@@ -123,7 +123,7 @@ class Mining:
         total = sum(part["sum"] for part in self.parts) % (1 << 64)
         return f"{self.anchors:x}:{self.candidates:x}:{total:016x}"
 
-    def files(self, folder: ArtifactFolder | None) -> list[str]:
+    def files(self, folder: ArtifactFolder) -> list[str]:
         """Return the paths of its parts.
 
         Raises:
@@ -132,7 +132,7 @@ class Mining:
         found = []
         for part in self.parts:
             entry = FileEntry(**part["file"])
-            path = inside(folder.path if folder else Path(), entry.name, DamagedFileError)
+            path = inside(folder.path, entry.name, DamagedFileError)
             size = path.stat().st_size if path.is_file() else 0
             if size != entry.size:
                 raise damaged(path, f"it has {size:,} bytes instead of {entry.size:,}")
@@ -152,15 +152,14 @@ class Minings:
         self.folder = folder_of(database)
         self.finished: dict[int, Mining] = {}
         self.damaged: list[DamagedFileError] = []
-        if self.folder is not None and self.folder.path.is_dir():
-            for name in self.folder.manifests():
-                try:
-                    mining = _read(self.folder, name)
-                except DamagedFileError as error:
-                    self.damaged.append(error)
-                    continue
-                if mining is not None and mining.finished_at:
-                    self.finished[mining.key] = mining
+        for name in self.folder.manifests():
+            try:
+                mining = _read(self.folder, name)
+            except DamagedFileError as error:
+                self.damaged.append(error)
+                continue
+            if mining is not None and mining.finished_at:
+                self.finished[mining.key] = mining
         self._newest: list[Mining] = []
         if self.finished:
             sources = recipe_store.sources_of(database, records.current_version(database))
@@ -196,7 +195,7 @@ class Minings:
         if key not in self.finished:
             raise next(iter(self.damaged), None) or StateMismatchError(
                 f"the negatives this run draws from (mining {key}) are not in "
-                f"{self.folder and self.folder.path}; it is another corpus, or they were deleted"
+                f"{self.folder.path}; it is another corpus, or they were deleted"
             )
         return self.finished[key]
 
@@ -243,9 +242,9 @@ def _read(folder: ArtifactFolder, name: str) -> Mining | None:
     return None if told is None else Mining(**told)
 
 
-def folder_of(database: Database) -> ArtifactFolder | None:
-    """Return where the candidates of a corpus are, which need not be there; None in memory."""
-    return None if database.path is None else folder_at(database.path)
+def folder_of(database: Database) -> ArtifactFolder:
+    """Return where the candidates of a corpus are, which need not be there."""
+    return folder_at(Path(str(database.path)))
 
 
 def folder_at(corpus: Path) -> ArtifactFolder:
@@ -335,11 +334,9 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
     """Hold the right to write candidates, which one process has at a time.
 
     Raises:
-        QueryError: The corpus is in memory, or its folder cannot be written.
+        QueryError: The folder cannot be written.
     """
     folder = folder_of(database)
-    if folder is None:
-        raise QueryError("mining needs a corpus in a file")
     try:
         with folder.locked():
             folder.sweep()
@@ -459,7 +456,6 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
     guarded, kept = found.guarded.sum(axis=1), int(np.count_nonzero(found.documents >= 0))
-    guarded = np.append(guarded[:-2], guarded[-2] + guarded[-1])  # both come from the strategy
     counts = dict(zip(REASONS, guarded.tolist(), strict=True))
     beyond = int(found.matched.sum()) - int(guarded.sum()) - found.failed - kept
     failed = {"failed": found.failed} if found.failed else {}
@@ -472,7 +468,7 @@ def keep_only(database: Database, pinned: Collection[int]) -> int:
     Those of sources that are gone go too.
     """
     minings = Minings(database)
-    if minings.folder is None or not minings.folder.path.is_dir():
+    if not minings.finished:
         return 0
     kept = {mining.key for mining in minings.found()} | {*pinned}
     gone = [key for key in minings.finished if key not in kept]
@@ -501,9 +497,7 @@ def show(database: Database) -> None:
     connection only. What is not whole is left out.
     """
     minings = Minings(database)
-    if minings.folder is None or not (
-        any(minings.folder.manifests()) or database.run("mining/store/is_any_shown")[0][0]
-    ):
+    if not any(minings.folder.manifests()) and not database.run("mining/store/is_any_shown")[0][0]:
         return
     told, parts = [], list[str]()
     for mining in minings.found():

@@ -109,11 +109,6 @@ class VectorRows:
     opened: OpenedVectors  # the set
     rows: Integers  # row of every sample, -1 if its text has no vector
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one vector."""
-        return self.opened.of.dimension * self.opened.of.numpy_type.itemsize
-
     def take(self, low: int, high: int) -> pa.Array:
         """Return vectors as fixed-size lists; missing ones are null and NaN."""
         rows, of, valid = self.rows[low:high], self.opened.of, None

@@ -267,7 +267,7 @@ def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
 
 def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
     """Return how many documents each guard excluded; the last one counts those not allowed."""
-    guarded = np.zeros((len(REASONS) + 1, count), np.int64)
+    guarded = np.zeros((len(REASONS), count), np.int64)
     owners = excluded.documents.owners()
     np.add.at(guarded, (excluded.reasons.astype(np.int64), owners), 1)
     if excluded.allowed is not None:

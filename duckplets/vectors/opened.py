@@ -75,7 +75,7 @@ class OpenedVectors:
 
     def read_ahead(self, rows: Integers, reads: ReadAhead, is_stopped: IsStopped) -> None:
         """Have the vectors of some rows in memory before they are taken."""
-        first, width = 0, self.of.dimension * self.of.numpy_type.itemsize
+        first, width = 0, self.of.width
         for (file, begin), part in zip(self.files, self.parts, strict=False):
             within = rows[(rows >= first) & (rows < first + len(part))] - first
             reads.touch(file, begin + within * width, np.full_like(within, width), is_stopped)
@@ -84,8 +84,7 @@ class OpenedVectors:
     def blocks(self) -> Iterator[tuple[Words, Matrix]]:
         """Yield all vectors with their hashes, in the order of their rows, in blocks."""
         of_rows = np.argsort(self.order, kind="stable")
-        width = self.of.dimension * self.of.numpy_type.itemsize
-        step = max(1, _BLOCK // width)
+        step = max(1, _BLOCK // self.of.width)
         for low in range(0, len(of_rows), step):
             at = of_rows[low : low + step]
             yield self.hashes[at], self.take(self.order[at])
@@ -104,7 +103,7 @@ def opened(
     store = VectorStore(corpus_path)
     now = store.need(name)
     of = now if number is None else as_of(store, now, number)
-    size = of.vectors * of.dimension * of.numpy_type.itemsize
+    size = of.vectors * of.width
     if size <= _HELD:
         return _held(store, of)
     try:

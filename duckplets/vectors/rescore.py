@@ -213,7 +213,7 @@ class _Rescored:
             np.where(np.isfinite(lowest), lowest, np.nan),
             depth,
             matched=np.bincount(owners, minlength=count),
-            guarded=np.zeros((len(REASONS) + 1, count), np.int64),
+            guarded=np.zeros((len(REASONS), count), np.int64),
             failed=int(np.count_nonzero(~known)),
         )
 

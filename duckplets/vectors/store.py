@@ -61,6 +61,11 @@ class VectorSet:
         """The type of its numbers, least byte first."""
         return np.dtype("<f2" if self.dtype == "float16" else "<f4")
 
+    @property
+    def width(self) -> int:
+        """Bytes of one vector."""
+        return self.dimension * self.numpy_type.itemsize
+
     def lists(self, matrix: Matrix, valid: pa.Buffer | None = None) -> pa.Array:
         """Return vectors as fixed-size lists of Arrow, without a copy."""
         kind = pa.from_numpy_dtype(self.numpy_type)
@@ -71,7 +76,7 @@ class VectorSet:
     @property
     def rows_at_once(self) -> int:
         """How many of its vectors are read or written at once."""
-        return max(_LEAST, _BYTES // (self.dimension * self.numpy_type.itemsize))
+        return max(_LEAST, _BYTES // self.width)
 
     def statement(self, name: str) -> str:
         """Return a statement over the tables of the set."""
@@ -249,8 +254,7 @@ class VectorCommit:
 
     def _insert(self, hashes: Words, matrix: Matrix) -> None:
         self._sums.add(hashes, matrix)
-        width = self.of.dimension * self.of.numpy_type.itemsize
-        ends = np.arange(len(hashes) + 1, dtype=np.int64) * width
+        ends = np.arange(len(hashes) + 1, dtype=np.int64) * self.of.width
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(matrix)]
         packed = pa.Array.from_buffers(pa.large_binary(), len(hashes), buffers)
         number = np.full(len(hashes), self.of.number + 1, np.int32)
@@ -302,15 +306,14 @@ def _rows(
 
 def _matrix_of(packed: pa.Array, of: VectorSet, path: Path) -> Matrix:
     """Return packed vectors as a matrix, without a copy."""
-    width = of.dimension * of.numpy_type.itemsize
     wide = np.int64 if pa.types.is_large_binary(packed.type) else np.int32
     _, ends, data = packed.buffers()
     if len(packed) == 0 or ends is None or data is None:
         return np.zeros((0, of.dimension), of.numpy_type)
     starts = np.frombuffer(ends, wide)[packed.offset :][: len(packed) + 1]
-    if (np.diff(starts) != width).any():
+    if (np.diff(starts) != of.width).any():
         raise VectorError(
-            f"{path} is damaged: a vector of {of.name!r} has another length than {width} bytes; "
+            f"{path} is damaged: a vector of {of.name!r} has another length than {of.width} bytes; "
             f"put a copy of the file in its place, or remove the set and make it anew"
         )
     count = len(packed) * of.dimension
