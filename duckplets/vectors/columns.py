@@ -76,7 +76,7 @@ def pinned(
     which |= {asked: _set_of(store, sets, asked) for asked in fresh}
     pins = {name: [of.number, of.digest] for name, of in sets.items() if name in which.values()}
     for name, (number, digest) in before.get("sets", {}).items():
-        commits = {commit: found for commit, found, _, _ in store.commits(store.need(name))}
+        commits = {commit.number: commit.digest for commit in store.need(name).commits}
         if number and commits.get(number) != digest:
             now = commits.get(number, "no such commit")
             raise StateMismatchError(

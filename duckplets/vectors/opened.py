@@ -102,7 +102,7 @@ def opened(
     """
     store = VectorStore(corpus_path)
     now = store.need(name)
-    of = now if number is None else as_of(store, now, number)
+    of = now if number is None else now.as_of(number)
     size = of.vectors * of.width
     if size <= _HELD:
         return _held(store, of)
@@ -112,23 +112,6 @@ def opened(
         why = shown(getattr(error, "strerror", None) or str(error), 400)
         note = f"vectors {name!r} are held in memory, {size:,} bytes in each process: {why}"
         return replace(_held(store, of), notes=(note,))
-
-
-def as_of(store: VectorStore, now: VectorSet, number: int) -> VectorSet:
-    """Return a set as of one of its commits, or before the first.
-
-    Raises:
-        VectorError: It has no such commit.
-    """
-    commits = store.commits(now)
-    digests = {0: ""} | {commit: digest for commit, digest, _, _ in commits}
-    if number not in digests:
-        raise VectorError(
-            f"vectors {now.name!r} have {len(commits)} commits in {store.path}, and none has the "
-            f"number {number}: the set was made anew, or an older copy of the file was put there"
-        )
-    vectors = sum(added - gone for at, _, added, gone in commits if at <= number)
-    return replace(now, number=number, digest=digests[number], vectors=vectors)
 
 
 def _held(store: VectorStore, of: VectorSet) -> OpenedVectors:
@@ -164,10 +147,10 @@ def _mapped(
 ) -> OpenedVectors:
     """Map a set up to a commit; what is new is written first."""
     for again in (True, False):
-        manifest = _of_set(folder, store, now)
+        manifest = _of_set(folder, now)
         if manifest is None:
             with folder.locked():
-                manifest = _of_set(folder, store, now) or _write(folder, store, now)
+                manifest = _of_set(folder, now) or _write(folder, store, now)
         try:
             hashes, order, parts, files = _arrays(folder.path, manifest)
         except DamagedFileError:
@@ -189,16 +172,16 @@ def _read(folder: ArtifactFolder, set_id: int) -> dict[str, Any] | None:
         return None
 
 
-def _of_set(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any] | None:
+def _of_set(folder: ArtifactFolder, of: VectorSet) -> dict[str, Any] | None:
     """Return the manifest of a set if it has all of it."""
     found = _read(folder, of.set_id)
-    return found if found and found["number"] >= of.number and _goes_on(found, store, of) else None
+    return found if found and found["number"] >= of.number and _goes_on(found, of) else None
 
 
-def _goes_on(found: dict[str, Any], store: VectorStore, of: VectorSet) -> bool:
+def _goes_on(found: dict[str, Any], of: VectorSet) -> bool:
     """Whether files are of a set as it was at a commit that it still has, with all it had then."""
     try:
-        then = as_of(store, of, found["number"])
+        then = of.as_of(found["number"])
     except VectorError:
         return False
     told = [[then.name, then.dimension, then.dtype], then.digest, then.vectors]
@@ -222,7 +205,7 @@ def _arrays(
 def _write(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any]:
     """Write what is new of a set, and a manifest that names all of it."""
     before = _read(folder, of.set_id)
-    if before is not None and (before["number"] > of.number or not _goes_on(before, store, of)):
+    if before is not None and (before["number"] > of.number or not _goes_on(before, of)):
         before = None
     parts, low, kept = [], 0, 0
     if before is not None:
@@ -273,7 +256,7 @@ def clean(corpus_path: Path) -> None:
     with folder.locked():
         for name in list(folder.manifests()):
             found, of = _read(folder, int(Path(name).stem)), there.get(int(Path(name).stem))
-            if found is None or of is None or not _goes_on(found, store, of):
+            if found is None or of is None or not _goes_on(found, of):
                 (folder.path / name).unlink(missing_ok=True)
         folder.sweep()
 

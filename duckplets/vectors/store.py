@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,15 @@ _BYTES = 32 << 20  # of vectors that are read or written at once
 _LEAST = 2048  # rows that DuckDB hands over at once
 
 
+class Commit(NamedTuple):
+    """What was added to a set at once."""
+
+    number: int  # from 1
+    digest: str  # of all up to it
+    added: int
+    dropped: int  # of these, since
+
+
 @dataclass(frozen=True, slots=True)
 class VectorSet:
     """A set of vectors, as of its last commit."""
@@ -52,9 +61,36 @@ class VectorSet:
     dtype: Dtype
     made_by: Mapping[str, Any]  # what makes the vectors, as plain JSON
     set_id: int = 0  # in the file; 0 before it is there
-    number: int = 0  # of the last commit; 0 before the first
-    digest: str = ""  # of all up to that commit
-    vectors: int = 0  # how many there are
+    commits: tuple[Commit, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Number of the last commit; 0 before the first."""
+        return self.commits[-1].number if self.commits else 0
+
+    @property
+    def digest(self) -> str:
+        """Digest of all up to the last commit; empty before the first."""
+        return self.commits[-1].digest if self.commits else ""
+
+    @property
+    def vectors(self) -> int:
+        """How many there are."""
+        return sum(commit.added - commit.dropped for commit in self.commits)
+
+    def as_of(self, number: int) -> VectorSet:
+        """Return the set as of one of its commits, or before the first.
+
+        Raises:
+            VectorError: It has no such commit.
+        """
+        then = replace(self, commits=tuple(c for c in self.commits if c.number <= number))
+        if then.number != number:
+            raise VectorError(
+                f"vectors {self.name!r} have {len(self.commits)} commits, and none has the number "
+                f"{number}: the set was made anew, or an older copy of its file was put there"
+            )
+        return then
 
     @property
     def numpy_type(self) -> np.dtype[Any]:
@@ -181,12 +217,6 @@ class VectorStore:
         """Return ``text_hash``, ``reason`` and ``failed_at`` of texts that have no vector."""
         with self._reading() as database:
             return database.table("vectors/store/failures", {"set_id": of.set_id})
-
-    def commits(self, of: VectorSet) -> list[tuple[int, str, int, int]]:
-        """Return number, digest, vectors, and those dropped since, of every commit."""
-        with self._reading() as database:
-            rows = database.run("vectors/store/commits", {"set_id": of.set_id})
-        return [(int(row[0]), str(row[1]), int(row[2]), int(row[3])) for row in rows]
 
     def known(self, of: VectorSet) -> Words:
         """Return the hashes of the texts that have a vector now: ascending, shape (n,)."""
@@ -322,10 +352,11 @@ def _matrix_of(packed: pa.Array, of: VectorSet, path: Path) -> Matrix:
 
 
 def _sets(database: Database) -> list[VectorSet]:
-    return [
-        VectorSet(name, dimension, dtype, json.loads(made_by), *rest)
-        for name, dimension, dtype, made_by, *rest in database.run("vectors/store/sets")
-    ]
+    found = []
+    for name, dimension, dtype, made_by, set_id, rows in database.run("vectors/store/sets"):
+        commits = tuple(Commit(**row) for row in rows)
+        found.append(VectorSet(name, dimension, dtype, json.loads(made_by), set_id, commits))
+    return found
 
 
 def _find(database: Database, name: str) -> VectorSet | None:
@@ -401,15 +432,15 @@ def verify(corpus_path: Path) -> Iterator[str]:
                 at = numbers == number
                 found.setdefault(number, _Sums()).add(hashes[at], matrix[at])
         before = ""
-        for number, digest, vectors, dropped in store.commits(of):
-            sums = found.get(number, _Sums())
-            is_whole = dropped or sums.digest_after(before) == digest
-            if sums.rows != vectors - dropped or not is_whole:
+        for commit in of.commits:
+            sums = found.get(commit.number, _Sums())
+            is_whole = commit.dropped or sums.digest_after(before) == commit.digest
+            if sums.rows != commit.added - commit.dropped or not is_whole:
                 yield (
-                    f"vectors {shown(repr(of.name))}, commit {number}: its "
+                    f"vectors {shown(repr(of.name))}, commit {commit.number}: its "
                     f"{counted(sums.rows, 'vector')} are not as they were written"
                 )
-            before = digest
+            before = commit.digest
 
 
 def keep_only(corpus_path: Path, texts: Words) -> dict[str, int]:

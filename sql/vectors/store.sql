@@ -1,25 +1,25 @@
 -- name: sets
--- All sets, with where each stands: its last commit, that one's digest, and how many vectors.
+-- All sets, with their commits.
 -- Rows: by name.
 SELECT
     vector_sets.name, vector_sets.dimension, vector_sets.dtype, vector_sets.made_by,
     vector_sets.set_id,
-    coalesce(max(vector_commits.number), 0) AS number,
-    coalesce(max_by(vector_commits.digest, vector_commits.number), '') AS digest,
-    coalesce(CAST(sum(vector_commits.vectors - vector_commits.dropped) AS BIGINT), 0) AS vectors
+    coalesce(
+        list(
+            {
+                'number': vector_commits.number,
+                'digest': vector_commits.digest,
+                'added': vector_commits.vectors,
+                'dropped': vector_commits.dropped
+            }
+            ORDER BY vector_commits.number
+        ) FILTER (vector_commits.number IS NOT NULL),
+        []
+    ) AS commits
 FROM vector_sets
 LEFT JOIN vector_commits ON vector_commits.set_id = vector_sets.set_id
 GROUP BY ALL
 ORDER BY vector_sets.name
-
--- name: commits
--- The commits of a set.
--- Parameters: $set_id.
--- Rows: by number.
-SELECT number, digest, vectors, dropped
-FROM vector_commits
-WHERE set_id = $set_id
-ORDER BY number
 
 -- name: add_set
 -- Note a new set; returns its number.
