@@ -108,6 +108,11 @@ class MiningReport(Reported):
         return sum(pair.candidates for pair in self.pairs)
 
     @property
+    def short(self) -> int:
+        """Anchors with fewer candidates than the range of the recipe takes."""
+        return sum(pair.short for pair in self.pairs)
+
+    @property
     def counts(self) -> dict[str, int]:
         """Documents that share a term with an anchor, by what became of them."""
         return _summed(pair.counts for pair in self.pairs)
