@@ -136,9 +136,11 @@ class RunVectors:
         folder: Path | None,
     ) -> None:
         self._path, self._folder = corpus_path, folder
-        self._pins, self._columns, self._sets = pins, columns, self._opened(pins)
+        self._pins, self._columns = pins, columns
+        sets = pins["sets"].items()
+        self._sets = {name: opened(corpus_path, name, pin[0], folder) for name, pin in sets}
         self._missing: Missing = pins["missing"]
-        self._earlier: list[tuple[int, dict[str, OpenedVectors]]] = []
+        self._earlier: list[tuple[int, dict[str, int]]] = []  # position, vectors of each set before
         # Texts of a run with ``drop``: those with a vector in each set, ascending.
         self.texts: Words | None = None
         if self._missing == "drop":
@@ -146,10 +148,6 @@ class RunVectors:
             self.texts = reduce(partial(np.intersect1d, assume_unique=True), hashes)
         # notes on how they are opened
         self.notes = [note for of in self._sets.values() for note in of.notes]
-
-    def _opened(self, pins: Mapping[str, Any]) -> dict[str, OpenedVectors]:
-        sets = pins["sets"].items()
-        return {name: opened(self._path, name, pin[0], self._folder) for name, pin in sets}
 
     def as_of(self, pins: Mapping[str, Any]) -> RunVectors:
         """Return the vectors of another version of the run; this object if no commit differs."""
@@ -165,7 +163,9 @@ class RunVectors:
         """
         for position, pins in earlier:
             if self._missing == "null" and pins["sets"] != self._pins["sets"]:
-                self._earlier.append((position, self._opened(pins)))
+                sets = pins["sets"].items()
+                then = {name: self._sets[name].of.as_of(pin[0]).vectors for name, pin in sets}
+                self._earlier.append((position, then))
 
     def _asked(self) -> Iterator[tuple[str, str, str]]:
         """Yield every vector column of the run, with slot and set."""
@@ -179,11 +179,10 @@ class RunVectors:
         for asked, slot, name in self._asked():
             hashes, low = texts[slot], 0
             rows = self._sets[name].rows(hashes)
-            for position, sets in self._earlier:  # texts without a vector then have none
+            for position, then in self._earlier:  # texts without a vector then have none
                 high = int(np.searchsorted(positions, position))
-                if low < high:
-                    rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
-                low = max(low, high)
+                rows[low:high][rows[low:high] >= then[name]] = -1
+                low = high
             found[asked] = VectorRows(self._sets[name], rows)
         return found
 
