@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import duckplets as dp
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.store import VectorSet, VectorStore
 
 DIMENSION = 6
 SHARED = "one text that many records have"
@@ -77,7 +77,7 @@ def filled(
 ) -> VectorStore:
     """Give texts of a corpus, or all, their vectors in some commits."""
     store = VectorStore(corpus.path)
-    of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
+    of = VectorSet(name, DIMENSION, "float32", {"by": "a test"})
     texts = sorted(set(texts_of(corpus).values()) if texts is None else texts)
     for part in range(commits):
         mine = texts[part::commits]

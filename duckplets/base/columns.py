@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.base.sanitize import shown
-
-
-def table_of(given: Any, what: str, error: type[Exception]) -> pa.Table:
-    """Return Arrow, a data frame, a mapping of columns or a Parquet file as a table."""
-    try:
-        if isinstance(given, str | Path):
-            from pyarrow import parquet
-
-            return parquet.read_table(given)
-        return pa.table(dict(given) if isinstance(given, Mapping) else given)
-    except (pa.ArrowException, TypeError, ValueError, OSError) as why:
-        raise error(
-            f"{what}: {shown(repr(given), 80)} is no table: {shown(str(why), 200)}; give Arrow, a "
-            f"data frame, a mapping of columns, or the path of a Parquet file"
-        ) from why
 
 
 def column(values: np.ndarray[Any, Any]) -> pa.Array:

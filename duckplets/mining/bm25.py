@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import IntegerLists, Integers, places
+from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 
 SCALE = 1 << 20  # impact of a score of 1
 RUN = 64  # documents per run of which the largest score is taken
@@ -41,25 +41,15 @@ class DocumentShard:
 
     First come those that may be negatives, padded to a multiple of 64, then those that are only
     scored, as positives.
-
-    Attributes:
-        numbers: Number of every local document among all, int64[width]; ascending in both parts,
-            and larger than any in the padding.
-        eligible: Local numbers below this one may be negatives; a multiple of 64.
-        starts: First posting of every term, and the end; int64[terms + 1].
-        documents: Local number of every posting; int32 in the file.
-        impacts: Impact of every posting; int32.
-        rows: Dense row of every term, or -1; int32[terms].
-        dense: Impacts of the most frequent terms, int32[rows, width].
     """
 
-    numbers: Integers
-    eligible: int
-    starts: Integers
-    documents: Integers | Impacts
-    impacts: Impacts
-    rows: Impacts
-    dense: npt.NDArray[np.int32]
+    numbers: Integers  # of every local document among all; ascending in both parts, then padding
+    eligible: int  # local numbers below it may be negatives; a multiple of 64
+    starts: Integers  # first posting of every term, and the end; int64[terms + 1]
+    documents: Integers | Impacts  # local number of every posting; int32 in the file
+    impacts: Impacts  # of every posting
+    rows: Impacts  # dense row of every term, or -1; int32[terms]
+    dense: Impacts  # impacts of the most frequent terms, int32[rows, width]
 
     def save(self, folder: Path, name: str) -> None:
         """Write the arrays to files of a folder, which several processes can map."""
@@ -81,23 +71,14 @@ class DocumentShard:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """A block of anchors to find documents for; documents go by their numbers among all.
+    """A block of anchors to find documents for; documents go by their numbers among all."""
 
-    Attributes:
-        terms: The distinct terms of every query.
-        positives: The documents that are its positives; their scores make the margins.
-        excluded: Documents that must not be found.
-        reasons: For every entry of ``excluded`` which guard it is, from 0.
-        allowed: If not None, only these may be found, ascending.
-        shards: If not None, the only document shard that each query looks into.
-    """
-
-    terms: IntegerLists
-    positives: IntegerLists
-    excluded: IntegerLists
-    reasons: npt.NDArray[np.uint8]
-    allowed: IntegerLists | None = None
-    shards: Integers | None = None
+    terms: IntegerLists  # the distinct terms of every query
+    positives: IntegerLists  # their scores make the margins
+    excluded: IntegerLists  # documents that must not be found
+    reasons: npt.NDArray[np.uint8]  # for each of these which guard it is, from 0
+    allowed: IntegerLists | None = None  # if not None, only these may be found, ascending
+    shards: Integers | None = None  # if not None, the only document shard each query looks into
 
     def __len__(self) -> int:
         return len(self.terms)
@@ -105,40 +86,63 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class TopDocuments:
-    """The best documents of n queries, and counts of the others.
+    """The best documents of n queries, and counts of the others."""
 
-    Attributes:
-        documents: Numbers of the best documents, best first: int64[n, depth]; -1 where there are
-            no more.
-        scores: Of these, float64[n, depth].
-        matched: Documents that may be negatives and share a term, int64[n].
-        guarded: Of those, how many each guard excluded, int64[guards, n]; the last one counts
-            what was not allowed.
-        positive_scores: Score of the lowest-scoring positive; NaN if none is known. float64[n].
-        positive_ranks: 1 + how many of the rest score higher than that; 0 where none is known, or
-            it shares no term.
-        failed: Documents without a score, since what scores them failed.
+    documents: Integers  # numbers of the best, best first: int64[n, depth]; -1 where there are none
+    scores: Floats  # of these, [n, depth]
+    matched: Integers  # documents that may be negatives and share a term, [n]
+    guarded: Integers  # of those, how many each guard excluded, [guards, n]; last the strategy
+    positive_scores: Floats  # of the lowest-scoring positive; NaN if none is known. [n]
+    positive_ranks: Integers  # 1 + how many of the rest score higher; 0 if it is not ranked. [n]
+    failed: int = 0  # documents without a score, since what scores them failed
+
+
+def top_of(
+    pairs: tuple[Integers, Integers, Floats],  # owner, document and score of each
+    positives: Floats,
+    depth: int,
+    *,
+    matched: Integers,
+    guarded: Integers,
+    failed: int = 0,
+) -> TopDocuments:
+    """Return the best documents of queries from scored pairs; ``positives`` are their scores."""
+    owners, _, scores = pairs
+    best, best_scores = best_of(*pairs, (len(positives), depth))
+    higher = np.bincount(owners[scores > positives[owners]], minlength=len(positives))
+    ranks = np.where(np.isnan(positives), 0, higher + 1)
+    return TopDocuments(best, best_scores, matched, guarded, positives, ranks, failed)
+
+
+def best_of(
+    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
+) -> tuple[Integers, Floats]:
+    """Return the best documents of each owner, and their scores; of equal ones the lower number."""
+    order = np.lexsort((documents, -scores, owners))
+    return first_of(owners[order], documents[order], scores[order], shape)
+
+
+def first_of(
+    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
+) -> tuple[Integers, Floats]:
+    """Return the first documents of each owner, -1 where there are no more, and their scores.
+
+    ``owners`` ascend; ``shape`` is their number, and the most documents of each.
     """
-
-    documents: Integers
-    scores: npt.NDArray[np.float64]
-    matched: Integers
-    guarded: Integers
-    positive_scores: npt.NDArray[np.float64]
-    positive_ranks: Integers
-    failed: int = 0
+    place = np.arange(len(owners)) - np.searchsorted(owners, np.arange(shape[0]))[owners]
+    kept = place < shape[1]
+    first, first_scores = np.full(shape, -1, np.int64), np.zeros(shape)
+    first[owners[kept], place[kept]] = documents[kept]
+    first_scores[owners[kept], place[kept]] = scores[kept]
+    return first, first_scores
 
 
 def search(
     shards: Iterable[DocumentShard], queries: Queries, *, depth: int, guards: int
 ) -> TopDocuments:
-    """Return the best documents of every query, from all document shards.
+    """Return the best documents of every query, from all document shards; they are read twice.
 
-    Args:
-        shards: Gone through twice: for the scores of the positives, and for the documents.
-        queries: What is looked for.
-        depth: How many documents are kept of each.
-        guards: How many different ``queries.reasons`` there are.
+    ``guards`` is how many different reasons the queries have.
     """
     search = _Search(queries, depth, positive_scores(shards, queries), guards)
     own = None if queries.shards is None else set(queries.shards.tolist())
@@ -151,9 +155,7 @@ def search(
 class _Search:
     """A block of queries being searched in the document shards."""
 
-    def __init__(
-        self, queries: Queries, depth: int, positives: npt.NDArray[np.float64], guards: int
-    ) -> None:
+    def __init__(self, queries: Queries, depth: int, positives: Floats, guards: int) -> None:
         count = len(queries)
         self.queries, self.depth = queries, depth
         self.positives = positives
@@ -161,7 +163,7 @@ class _Search:
         self.ranks = (self.positive > 0).astype(np.int64)
         self.best = [np.zeros(0, np.int64)] * count
         self.matched = np.zeros(count, np.int64)
-        self.guarded = np.zeros((guards + 1, count), np.int64)
+        self.guarded = np.zeros((guards, count), np.int64)
 
     def go_through(self, shard: DocumentShard, number: int) -> None:
         """Score all queries against one shard."""
@@ -181,8 +183,8 @@ class _Search:
             if len(out):
                 hit = candidates[out] > 0
                 span = slice(excluded.starts[query], excluded.starts[query + 1])
-                self.guarded[:-1, query] += np.bincount(
-                    reasons[span][hit], minlength=len(self.guarded) - 1
+                self.guarded[:, query] += np.bincount(
+                    reasons[span][hit], minlength=len(self.guarded)
                 )
                 candidates[out] = 0
             if allowed is None:
@@ -260,7 +262,7 @@ def _within(
     return IntegerLists(counts[lists.starts], local[kept]), kept
 
 
-def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> npt.NDArray[np.float64]:
+def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> Floats:
     """Return the score of every query's lowest-scoring positive; NaN if none is known.
 
     A positive that shares no term with its anchor scores 0.

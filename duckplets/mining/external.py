@@ -1,10 +1,9 @@
 """Turn a table of anchors, candidates and scores from elsewhere into negatives of a recipe.
 
-    table ─batches→ external_scores ─judge, for each source and split→ candidates by anchor
+    table ─blocks→ external_scores ─judge, for each source and split→ candidates by anchor
           ─Guards→ the best of each anchor ─→ NAME.candidates/
 
-Whatever speaks Arrow's stream protocol (tables of pyarrow, pandas, polars, DuckDB) or yields dicts
-is read once, a batch at a time. Rows are staged in a temporary table of keys, which DuckDB moves to
+A table is read once, a block at a time. Rows are staged in temporary tables, which DuckDB moves to
 disk when they are many; from there on a block of anchors is all that is in memory. What a row names
 and the recipe or a guard refuses is counted, by reason.
 """
@@ -13,9 +12,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,17 +23,17 @@ import pyarrow.compute as pc
 from duckplets.artifacts.folder import ArtifactFolder
 from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import listed
 from duckplets.base.settings import Bounds, checked
 from duckplets.base.stages import stage
+from duckplets.base.tables import blocks, one_of, typed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import Work, working
-from duckplets.errors import RecipeError, nearest
+from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import store
-from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.bm25 import TopDocuments, top_of
 from duckplets.mining.guards import BLOCK_ANCHORS, REASONS, Excluded, Guards
 from duckplets.mining.mine import MOST, report_of
 from duckplets.mining.report import MiningReport
@@ -48,177 +46,13 @@ from duckplets.recipes.recipes import TripletRecipe
 
 ANCHORS = ("anchor_id", "anchor_section_key")
 NEGATIVES = ("negative_id", "negative_section_key")
-SCORE = "score"
 LISTS = ("query_id", "document_ids", "scores")  # the same with an anchor a row
 
-_TYPES = {ANCHORS[0]: pa.string(), ANCHORS[1]: pa.int64(), NEGATIVES[0]: pa.string()}
-_TYPES |= {NEGATIVES[1]: pa.int64(), SCORE: pa.float64()}
-_SCHEMA = pa.schema(_TYPES.items())
-_MEANING = {pa.string(): "text", pa.int64(): "integers", pa.float64(): "numbers"}
-_ROWS = 1 << 20  # rows per batch: looking up ids reads the ids of all records once
+_WHAT = "add_negatives", RecipeError
+_KINDS = {ANCHORS[0]: pa.string(), ANCHORS[1]: pa.int64(), NEGATIVES[0]: pa.string()}
+_KINDS |= {NEGATIVES[1]: pa.int64(), "score": pa.float64()}
 _MOST = 1e300
-_DICTS = 1 << 16
-
-
-def batches(table: Any) -> Iterator[pa.Table]:
-    """Yield the rows of a table in batches with all five columns.
-
-    Of ids and section keys the table has the one or the other for anchors, and the one or the
-    other for negatives; what it has not is null throughout.
-
-    Raises:
-        RecipeError: A column is missing, or holds something else; naming column and row.
-    """
-    names: Sequence[str] | None = None
-    waiting: list[pa.Table] = []
-    first = 0
-    for batch in map(_expanded, _read(table)):
-        names = _chosen(batch.column_names) if names is None else names
-        waiting.append(_checked(batch, names, first))
-        first += batch.num_rows
-        if sum(part.num_rows for part in waiting) >= _ROWS:
-            yield from _sliced(waiting)
-            waiting = []
-    if waiting:
-        yield from _sliced(waiting)
-    if not first:
-        raise RecipeError("the table of negatives has no rows")
-
-
-def _read(table: Any) -> Iterator[pa.Table]:
-    if isinstance(table, pa.RecordBatch):
-        table = pa.Table.from_batches([table])
-    if hasattr(table, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(table)
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
-        return
-    if isinstance(table, Mapping | str | bytes) or not isinstance(table, Iterable):
-        raise RecipeError(
-            f"a table of negatives is a table that speaks Arrow (pyarrow, pandas, polars), or an "
-            f"iterable of dicts, not {type(table).__name__}"
-        )
-    rows = iter(table)
-    while chunk := list(islice(rows, _DICTS)):
-        yield _of_dicts(chunk)
-
-
-def _expanded(table: pa.Table) -> pa.Table:
-    """Return a row per document where rows have an anchor with lists."""
-    if not {*LISTS} <= {*table.column_names}:
-        return table
-    query, documents, scores = (table[name].combine_chunks() for name in LISTS)
-    for name, column in ((LISTS[1], documents), (LISTS[2], scores)):
-        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-            raise _wrong(name, f"{column.type}, not lists")
-    sizes, others = (pc.list_value_length(column).to_numpy(False) for column in (documents, scores))
-    if (wrong := np.flatnonzero(sizes != others)).size:
-        row = int(wrong[0])
-        raise RecipeError(
-            f"row {row} of the negatives has {sizes[row]} document_ids and {others[row]} scores"
-        )
-    rows = [query.take(pc.list_parent_indices(documents)), documents.flatten(), scores.flatten()]
-    return pa.table(dict(zip((ANCHORS[0], NEGATIVES[0], SCORE), rows, strict=True)))
-
-
-def _keys(row: Any) -> list[str]:
-    if isinstance(row, Mapping):
-        return list(row)
-    raise RecipeError(f"a row of negatives is a dict, not {type(row).__name__}: {row!r:.80}")
-
-
-def _of_dicts(rows: list[Any]) -> pa.Table:
-    columns = {}
-    for name in _keys(rows[0]):
-        values = [row.get(name) if isinstance(row, Mapping) else _keys(row) for row in rows]
-        if name in (*_TYPES, *LISTS):
-            try:
-                columns[name] = pa.array(values)
-            except (pa.ArrowException, TypeError, OverflowError) as error:
-                raise _wrong(name, f"mixed values: {error}") from error
-        else:
-            columns[name] = pa.nulls(len(rows))
-    return pa.table(columns)
-
-
-def _chosen(names: Sequence[str]) -> tuple[str, str, str]:
-    """Return the columns to read."""
-    anchor, negative = _one_of(ANCHORS, names), _one_of(NEGATIVES, names)
-    return anchor, negative, _one_of((SCORE,), names)
-
-
-def _one_of(choices: tuple[str, ...], names: Sequence[str]) -> str:
-    found = [choice for choice in choices if choice in names]
-    if len(found) > 1:
-        raise RecipeError(f"a table of negatives has either {' or '.join(choices)}, not both")
-    if found:
-        return found[0]
-    others = [name for name in names if name not in _TYPES]
-    hint = next(filter(None, (nearest(name, choices) for name in others)), "")
-    have = listed(map(repr, names)) or "none"
-    raise RecipeError(
-        f"a table of negatives needs a column {' or '.join(map(repr, choices))}; it has {have}"
-        f"{hint}"
-    )
-
-
-def _checked(batch: pa.Table, names: Sequence[str], first: int) -> pa.Table:
-    """Return the chosen columns of a batch beginning at row ``first``, under all five names."""
-    columns = {name: _typed(name, batch[name], first) for name in names}
-    missing = pa.nulls(batch.num_rows)
-    arrays = [columns.get(name, missing.cast(kind)) for name, kind in _TYPES.items()]
-    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _typed(name: str, column: pa.ChunkedArray, first: int) -> pa.ChunkedArray:
-    wanted = _TYPES[name]
-    if column.null_count:
-        raise _wrong(name, f"null in row {first + pc.index(pc.is_null(column), True).as_py()}")
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not _fits(kind, wanted):
-        raise _wrong(name, str(kind))
-    try:
-        column = column.cast(wanted)
-    except pa.ArrowException as error:
-        raise _wrong(name, str(error)) from error
-    if wanted == pa.float64():
-        usable = pc.less(pc.abs(column), _MOST)  # false for NaN
-        if not pc.all(usable, min_count=0).as_py():
-            row = pc.index(usable, False).as_py()
-            raise _wrong(name, f"{column[row].as_py()} in row {first + row}")
-    return column
-
-
-def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    if wanted == pa.string():
-        text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-        return any(is_text(kind) for is_text in text)
-    if wanted == pa.int64():
-        return bool(pa.types.is_integer(kind))
-    number = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
-    return any(is_number(kind) for is_number in number)
-
-
-def _wrong(name: str, what: str) -> RecipeError:
-    meaning = _MEANING.get(_TYPES.get(name), "lists")
-    example = ", as in 'source/key'" if meaning == "text" else ""
-    return RecipeError(
-        f"column {name!r} of the negatives holds {what}; it must be {meaning}{example}"
-    )
-
-
-def _sliced(parts: list[pa.Table]) -> Iterator[pa.Table]:
-    whole = pa.concat_tables(parts)
-    for start in range(0, whole.num_rows, _ROWS):
-        yield whole.slice(start, _ROWS).combine_chunks()
-
-
 _BLOCK_ROWS = 1 << 20
-_STAGED = (
-    "mining/external/drop_scores",
-    "mining/external/drop_entries",
-    "mining/external/drop_ranked",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -263,8 +97,8 @@ def add_negatives(
     The corpus may be open to read only, as for ``mine``.
 
     Args:
-        table: Rows of ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow
-            table or reader, a data frame, or dicts. For scores of sections,
+        table: Rows of ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow table or
+            reader, data frame, dicts, mapping of columns, or Parquet file. For scores of sections,
             ``anchor_section_key`` and ``negative_section_key`` instead; or an anchor a row, with
             lists: ``query_id``, ``document_ids``, ``scores``. Rows whose negative is a positive
             of the anchor tell its score, for margins.
@@ -300,8 +134,7 @@ def add_negatives(
             rows = scores.stage(table)
             kept = scores.keep(source, split)
         finally:
-            for statement in _STAGED:
-                database.run(statement)
+            database.run("mining/external/drop")
         store.show(database)
     pairs = tuple(report_of(database, mining, kept_by) for mining in kept)
     seconds = round(time.monotonic() - started, 3)
@@ -324,14 +157,16 @@ class _Scores:
     def stage(self, table: Any) -> int:
         """Read the table and look up what its rows name; return the number of rows."""
         self.database.run("mining/external/create")
-        rows = 0
-        for batch in batches(table):
-            if not rows:
-                names = (ANCHORS[1], NEGATIVES[1])
-                self.by_section[:] = [not batch[name].null_count for name in names]
-            with self.database.registered(external_rows=batch):
-                self.database.run("mining/external/stage", {"version": self.version})
-            rows += batch.num_rows
+        read = rows = 0
+        for block in blocks(table, *_WHAT):
+            given = _checked(_expanded(block, read), rows)
+            self.by_section[:] = [name in given.column_names for name in (ANCHORS[1], NEGATIVES[1])]
+            with self.database.registered(incoming=given):
+                self.database.run("mining/external/stage")
+            read, rows = read + block.num_rows, rows + given.num_rows
+        if not rows:
+            raise RecipeError("add_negatives: the table has no rows")
+        self.database.run("mining/external/resolve", {"version": self.version})
         return rows
 
     def keep(self, source: str | None, split: str | None) -> list[Mining]:
@@ -423,6 +258,39 @@ class _Scores:
         }
 
 
+def _expanded(table: pa.Table, first: int) -> pa.Table:
+    """Return a row per document where rows have an anchor with lists."""
+    if not {*LISTS} <= {*table.column_names}:
+        return table
+    query, documents, scores = (table[name].combine_chunks() for name in LISTS)
+    for name, column in ((LISTS[1], documents), (LISTS[2], scores)):
+        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+            raise RecipeError(f"add_negatives: {name} is of type {column.type}; give lists")
+    sizes, others = (pc.list_value_length(column).to_numpy(False) for column in (documents, scores))
+    if (wrong := np.flatnonzero(sizes != others)).size:
+        row = int(wrong[0])
+        raise RecipeError(
+            f"add_negatives: row {first + row} has {sizes[row]} document_ids and {others[row]} "
+            f"scores"
+        )
+    rows = [query.take(pc.list_parent_indices(documents)), documents.flatten(), scores.flatten()]
+    return pa.table(dict(zip((ANCHORS[0], NEGATIVES[0], "score"), rows, strict=True)))
+
+
+def _checked(table: pa.Table, first: int) -> pa.Table:
+    """Return anchors, negatives and scores of a block that begins at row ``first``."""
+    forms = [(anchor, negative, "score") for anchor in ANCHORS for negative in NEGATIVES]
+    names = one_of(forms, table.column_names, *_WHAT)
+    rows = typed(table, {name: _KINDS[name] for name in names}, *_WHAT, first)
+    usable = pc.less(pc.abs(rows["score"]), _MOST)  # false for NaN
+    if (row := pc.index(usable, False).as_py()) >= 0:
+        raise RecipeError(
+            f"add_negatives: row {first + row} has the score {rows['score'][row].as_py()}; give "
+            f"finite numbers"
+        )
+    return rows
+
+
 def _found(
     scores: pa.Table, depth: int, block: slice, excluded: Excluded, positives: Floats
 ) -> TopDocuments:
@@ -432,18 +300,10 @@ def _found(
     matched = np.bincount(owners, minlength=len(positives))
     reasons = _reasons(excluded, owners, documents)
     legal = reasons < 0
-    guarded = np.zeros((len(REASONS) + 1, len(positives)), np.int64)
+    guarded = np.zeros((len(REASONS), len(positives)), np.int64)
     np.add.at(guarded, (reasons[~legal], owners[~legal]), 1)
-    owners, documents, values = owners[legal], documents[legal], values[legal]
-    better = np.bincount(owners[values > positives[owners]], minlength=len(positives))
-    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    near = place < depth
-    cells = (owners[near], place[near])
-    shape = (len(positives), int(cells[1].max(initial=0)) + 1)
-    best, best_scores = np.full(shape, -1, np.int64), np.zeros(shape)
-    best[cells], best_scores[cells] = documents[near], values[near]
-    ranks = np.where(np.isnan(positives), 0, better + 1)
-    return TopDocuments(best, best_scores, matched, guarded, positives, ranks)
+    pairs = owners[legal], documents[legal], values[legal]
+    return top_of(pairs, positives, depth, matched=matched, guarded=guarded)
 
 
 def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integers:

@@ -30,21 +30,13 @@ _BLOCK_PAIRS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class SectionTable:
-    """Sections by number, in the order of their record ids.
+    """Sections by number, in the order of their record ids."""
 
-    Attributes:
-        keys: Section key of every number.
-        records: Code of its record.
-        families: Code of its family: its group, or else its record.
-        texts: Code of its normalised text.
-        record_keys: Record key of every record code, ascending.
-    """
-
-    keys: Integers
-    records: Integers
-    families: Integers
-    texts: Integers
-    record_keys: Integers
+    keys: Integers  # section key of every number
+    records: Integers  # code of its record
+    families: Integers  # code of its family: its group, or else its record
+    texts: Integers  # code of its normalised text
+    record_keys: Integers  # record key of every record code, ascending
 
     @classmethod
     def read(cls, database: Database, keys: Integers) -> SectionTable:
@@ -66,28 +58,17 @@ _CODED = ("family", "normalised_hash")
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """What a block of anchors must not find.
+    """What a block of anchors must not find."""
 
-    Attributes:
-        documents: Numbers of excluded sections for every anchor, ascending.
-        reasons: Of every one of them the first reason there is, as an index in ``REASONS``.
-        allowed: If the strategy names what may be found, the numbers of that, ascending.
-    """
-
-    documents: IntegerLists
-    reasons: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
-    allowed: IntegerLists | None
+    documents: IntegerLists  # numbers of excluded sections for every anchor, ascending
+    reasons: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]  # first of each, as in ``REASONS``
+    allowed: IntegerLists | None  # if the strategy names what may be found, that, ascending
 
 
 class Guards:
     """The guards of one recipe, source and split.
 
-    Args:
-        database: The corpus, with text hashes of all its sections.
-        reader: Of pools.
-        compiled: The pool, of a mined recipe.
-        order: Section keys in the order in which anchors are gone through, those that are not
-            among them last; by default that of section keys.
+    Anchors are gone through in the ``order`` of section keys, and those not in it last.
 
     Attributes:
         sections: Everything that is looked at: documents, anchors, positives.

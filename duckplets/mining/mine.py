@@ -461,7 +461,7 @@ class Job:
                 texts = self.database.table(
                     "mining/mine/anchor_texts", {"characters": most * _CHARACTERS}
                 )
-            starts, terms = vocabulary.analyse(texts["text"], limit=most, like_match_bm25=True)
+            starts, terms = vocabulary.analyse(texts["text"], limit=most)
             yield Queries(
                 terms=IntegerLists(starts, terms.astype(np.int64)),
                 positives=guards.positives.take(guards.sections.records[anchors]),

@@ -30,23 +30,14 @@ from duckplets.recipes.mined import Scorer, no_scorer
 
 @dataclass(frozen=True, slots=True)
 class NearTexts:
-    """The texts kept from the batch of each anchor of a stream, as hashes.
+    """The texts kept from the batch of each anchor of a stream, as hashes."""
 
-    Attributes:
-        groups: The list of each anchor; int64[anchors].
-        starts: First text of every list, and the end; int64[lists + 1].
-        words: The texts.
-        full: Anchors all of whose candidates are as near, so that further ones may be.
-        unranked: Anchors whose positive was not ranked: of these only positives are known.
-        is_mined: Whether there are candidates.
-    """
-
-    groups: Integers
-    starts: Integers
-    words: Words
-    full: int
-    unranked: int
-    is_mined: bool
+    groups: Integers  # the list of each anchor; int64[anchors]
+    starts: Integers  # first text of every list, and the end; int64[lists + 1]
+    words: Words  # the texts
+    full: int  # anchors all of whose candidates are as near, so that further ones may be
+    unranked: int  # anchors whose positive was not ranked: of these only positives are known
+    is_mined: bool  # whether there are candidates
 
     def of(self, anchors: Integers) -> tuple[Integers, Words]:
         """Return the texts of some anchors: their number for each, and the texts."""
@@ -56,14 +47,9 @@ class NearTexts:
 
 
 def read(database: Database, pool: Pool, mining: Mining | None, above: float) -> NearTexts:
-    """Read what is kept from the anchors of a pool: all positives, and near candidates.
+    """Read what is kept from the anchors of a pool: all positives, and near candidates if mined.
 
-    Args:
-        database: The corpus.
-        pool: The pool.
-        mining: Where its candidates are; None for positives only.
-        above: The part of the positive's score above which a candidate is near; of a negative
-            score as much lower.
+    A candidate is near ``above`` a part of the positive's score; of a negative score as much lower.
     """
     anchors, full, unranked = pool.anchors, 0, 0
     # records that ask the same share a list: one text may stand in a hundredth of all

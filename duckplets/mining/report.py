@@ -33,8 +33,8 @@ class PairReport(Reported):
             one, or ``none``.
         counts: Documents that share a term with an anchor (or rows that were given), by what
             became of them: excluded by a guard, beyond the depth, without a score as the function
-            ``failed``; and of candidates, by the
-            policy of the recipe: cut by a margin or a score, out of the ``range``, ``kept``.
+            ``failed``; and candidates, by the policy of the recipe: cut by a margin or a score, out
+            of the ``range``, ``kept``.
         quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
         unranked: Anchors whose positive has a score and no rank, so that margins do not act: by
             BM25 one that shares no term.
@@ -69,11 +69,6 @@ class PairReport(Reported):
         """Median rank of the positive among the candidates; None if none has one."""
         return self.quantiles.get("positive_rank", {}).get("50 %")
 
-    @property
-    def examined(self) -> int:
-        """Pairs of an anchor and a document that share a term: the sum of ``counts``."""
-        return sum(self.counts.values())
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MiningReport(Reported):
@@ -93,17 +88,8 @@ class MiningReport(Reported):
         if not self.pairs:
             return Reported.__str__(self)
         rows = [
-            (
-                p.recipe,
-                p.source,
-                p.split,
-                p.scorer,
-                p.anchors,
-                p.candidates,
-                p.short,
-                p.positive_rank,
-            )
-            for p in self.pairs
+            (*(p.recipe, p.source, p.split, p.scorer), p.anchors, p.candidates, p.short, rank)
+            for p, rank in ((pair, pair.positive_rank) for pair in self.pairs)
         ]
         removed = {n: count for n, count in self.counts.items() if count and n not in _WANTED}
         rate = f"{self.queries_per_second:,.0f} anchors a second"

@@ -26,7 +26,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, places
+from duckplets.base.arrays import Flags, Integers, places
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Engine, Part
 from duckplets.errors import EngineError
@@ -51,61 +51,37 @@ _DENSE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What BM25 needs to know of all documents that may be negatives.
+    """What BM25 needs to know of all documents that may be negatives."""
 
-    Attributes:
-        documents: How many there are.
-        average: Mean of their lengths, in tokens.
-        counts: Documents that have each term, int64[terms].
-    """
-
-    documents: int
-    average: float
-    counts: Integers
+    documents: int  # how many there are
+    average: float  # mean of their lengths, in tokens
+    counts: Integers  # documents that have each term, int64[terms]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedShards:
-    """Document shards that can be searched.
-
-    Attributes:
-        files: Where they are.
-        homes: Document shard of every section of the index, by its number; 0 for the others.
-    """
+    """Document shards that can be searched."""
 
     files: DocumentShards
-    homes: Integers
+    homes: Integers  # document shard of every section of the index, by its number; 0 for others
 
 
 def prepare(
     database: Database,
     of: Index,
-    keys: Integers,
-    eligible: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    scored: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    keys: Integers,  # section key of every number
+    eligible: Flags,  # which numbers may be negatives
+    scored: Flags,  # which are scored at all
     *,
     shard_documents: int,
     folder: Path,
 ) -> PreparedShards:
-    """Write the document shards of some sections, and return where they are.
-
-    Args:
-        database: The corpus.
-        of: The index of their source and split.
-        keys: Section key of every number.
-        eligible: Which numbers may be negatives.
-        scored: Which numbers are scored at all.
-        shard_documents: How many of those that may be negatives make a document shard.
-        folder: Where the files go.
-    """
+    """Write the document shards of sections of an index; so many that may be negatives make one."""
     rows = index.documents(database, of)
     lengths = rows["length"].to_numpy().astype(np.int64)
     numbers = _numbers(keys, rows["section_key"].to_numpy())
     known = numbers >= 0
-    may = np.zeros(len(numbers), dtype=bool)
-    may[known] = eligible[numbers[known]]
-    there = np.zeros(len(numbers), dtype=bool)
-    there[known] = scored[numbers[known]]
+    may, there = known & eligible[numbers], known & scored[numbers]  # -1 takes the last one's
     statistics = _statistics(database, of, may, lengths)
     ends = np.flatnonzero(may)[shard_documents - 1 :: shard_documents] + 1
     edges = np.unique([0, *ends.tolist(), len(numbers)])
@@ -134,13 +110,9 @@ def _numbers(keys: Integers, wanted: Integers) -> Integers:
     return np.where(at < 0, -1, order[at])
 
 
-def _statistics(
-    database: Database,
-    of: Index,
-    may: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    lengths: Integers,
-) -> Statistics:
-    counts = np.zeros(index.vocabulary_size(database, of), np.int64)
+def _statistics(database: Database, of: Index, may: Flags, lengths: Integers) -> Statistics:
+    ((terms,),) = database.run("search/index/size", {"index": of.index_key})
+    counts = np.zeros(terms, np.int64)
     documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
     with database.registered(eligible=documents):
         rows = database.table("mining/mine/document_counts", {"index": of.index_key})
@@ -159,47 +131,28 @@ def _postings(
     statistics: Statistics,
 ) -> tuple[Impacts, Impacts, Impacts]:
     """Return term, place and impact of every posting of a document shard."""
-    rows = index.postings(database, of, low, high)
+    asked = {"index": of.index_key, "low": low, "high": high}
+    rows = database.table("search/index/postings", asked)
     columns = [rows[name].to_numpy() for name in ("term_key", "document", "frequency")]
     parts = []
     for start in range(0, rows.num_rows, _AT_ONCE):  # intermediate values are floats
         term, document, frequency = (column[start : start + _AT_ONCE] for column in columns)
         kept = place[document - low] >= 0
         term, document = term[kept], document[kept] - low
-        weights = impacts(
-            frequency[kept],
-            statistics.counts[term],
-            lengths[low:high][document],
-            documents=statistics.documents,
-            average=statistics.average,
-        )
+        weights = _impacts(statistics, term, frequency[kept], lengths[low:high][document])
         parts.append((term, place[document].astype(np.int32), weights))
     if not parts:
         return (np.zeros(0, np.int32),) * 3
-    term, places, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return term, places, weights
+    term, local, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return term, local, weights
 
 
-def impacts(
-    frequencies: Integers,
-    document_counts: Integers,
-    lengths: Integers,
-    *,
-    documents: int,
-    average: float,
-) -> Impacts:
-    """Return the integer impacts of postings.
-
-    Args:
-        frequencies: How often the document has the term.
-        document_counts: How many of the documents have the term; 0 makes its impact 0.
-        lengths: Tokens of the document.
-        documents: How many there are.
-        average: Mean of their lengths.
-    """
-    idf = np.log10(1 + (documents - document_counts + 0.5) / (document_counts + 0.5))
-    idf[document_counts == 0] = 0  # only documents that cannot be found have it
-    saturation = _K1 * (1 - _B + _B * (lengths / average))
+def _impacts(of: Statistics, terms: Impacts, frequencies: Impacts, lengths: Integers) -> Impacts:
+    """Return the integer impacts of postings; of terms that no document has they are 0."""
+    counts = of.counts[terms]
+    idf = np.log10(1 + (of.documents - counts + 0.5) / (counts + 0.5))
+    idf[counts == 0] = 0  # only documents that cannot be found have it
+    saturation = _K1 * (1 - _B + _B * (lengths / of.average))
     part = frequencies * (_K1 + 1) / (frequencies + saturation)
     found: Impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
     return found
@@ -211,14 +164,9 @@ def shard_of(
     terms: int,
     postings: tuple[Integers | Impacts, Integers | Impacts, Impacts],
 ) -> DocumentShard:
-    """Return the document shard of some weighted postings.
+    """Return the document shard of weighted postings (terms, places in ``numbers``, impacts).
 
-    Args:
-        numbers: Number of every document of it among all: those that may be negatives in
-            ascending order, then the others.
-        eligible: How many may be negatives.
-        terms: Size of the vocabulary.
-        postings: Term, place in ``numbers`` and impact of every posting, in any order.
+    Of its documents those that may be negatives come first, and then the others, each ascending.
     """
     term, place, impact = postings
     room = -(-max(eligible, 1) // RUN) * RUN
@@ -256,14 +204,9 @@ def _dense(
 
 @dataclass(frozen=True)
 class DocumentShards:
-    """The document shards in a folder, mapped one by one each time they are gone through.
+    """The document shards in a folder, mapped one by one each time they are gone through."""
 
-    Attributes:
-        folder: Where ``DocumentShard.save`` wrote them, by number.
-        count: How many there are.
-    """
-
-    folder: Path
+    folder: Path  # where ``DocumentShard.save`` wrote them, by number
     count: int
 
     def __iter__(self) -> Iterator[DocumentShard]:
@@ -289,12 +232,7 @@ def scored(
 ) -> Generator[TopDocuments, None, None]:
     """Yield what is found for every block of queries, in their order.
 
-    Args:
-        shards: What is searched.
-        blocks: Taken as they are needed: a few more than there are workers.
-        depth: How many documents are kept of each query.
-        guards: How many different reasons the queries have.
-        engine: What searches.
+    Blocks are taken as they are needed: a few more than there are workers.
 
     Raises:
         EngineError: A block could not be searched.
@@ -310,11 +248,7 @@ def scored(
 
 
 def search_part(job: MiningJob, queries: Queries) -> TopDocuments:
-    """Search a block of queries.
-
-    Raises:
-        EngineError: The folder of postings is not one that this worker sees.
-    """
+    """Search a block of queries, on a worker."""
     return search(_opened(job), queries, depth=job.depth, guards=job.guards)
 
 

@@ -8,11 +8,11 @@ records as they were, from the recipe's selectors and strategy, and from setting
 these has changed since, it is stale. A later one takes its place for new runs, and its files stay
 for the runs that are pinned to it until the corpus is compacted.
 
-The decision that matters: nothing is cut here. Every anchor keeps its best candidates to a depth,
-each row with the score and rank of the anchor's positive beside it, so that a policy is a filter
-over rows and another policy needs no mining (``policy``). Rows lie by anchor and rank: section keys
-and ranks as deltas, scores split by bytes, which takes 4.5 bytes a candidate on WordNet. An anchor
-without candidates has one row of rank 0.
+Nothing is cut here. Every anchor keeps its best candidates to a depth, each row with the score and
+rank of the anchor's positive beside it, so that a policy is a filter over rows and another policy
+needs no mining (``policy``). Rows lie by anchor and rank: section keys and ranks as deltas, scores
+split by bytes, which takes 4.5 bytes a candidate on WordNet. An anchor without candidates has one
+row of rank 0.
 
 The corpus is only read, so a run may go on meanwhile. A part is written aside and named in the
 manifest in one step: what was killed goes on after the last part. One process mines at a time.
@@ -84,41 +84,23 @@ _DRAWING = {  # fields of a recipe that do not affect legality
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mining:
-    """What was mined for one recipe, source and split by one scorer, as its manifest has it.
+    """What was mined for one recipe, source and split by one scorer, as its manifest has it."""
 
-    Attributes:
-        key: Its number, which counts up: its generation.
-        recipe: Name of the recipe.
-        source: Name of the source.
-        split: The split.
-        scorer: ``bm25``, or the name that was given to scores from elsewhere.
-        definition: What of the recipe it follows from.
-        settings: How candidates were looked for.
-        content: Fingerprint of the records it was made from.
-        corpus_version: Version it was made at.
-        anchors: Sections of anchors.
-        searched: Documents that may be negatives.
-        parts: Of each file: itself, its anchors, candidates, and sums that identify these.
-        counts: What became of the documents that were looked at.
-        seconds: It took.
-        finished_at: UTC; empty while it is under way or was interrupted.
-    """
-
-    key: int = 0
+    key: int = 0  # its number, which counts up: its generation
     recipe: str
     source: str
     split: str
     scorer: str
-    definition: dict[str, Any]
-    settings: dict[str, Any]
-    content: str
+    definition: dict[str, Any]  # what of the recipe it follows from
+    settings: dict[str, Any]  # how candidates were looked for
+    content: str  # fingerprint of the records it was made from
     corpus_version: int
-    anchors: int
-    searched: int
-    parts: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    anchors: int  # sections
+    searched: int  # documents that may be negatives
+    parts: list[dict[str, Any]] = field(default_factory=list)  # file, anchors, candidates, sum
+    counts: dict[str, int] = field(default_factory=dict)  # what became of documents looked at
     seconds: float = 0.0
-    finished_at: str = ""
+    finished_at: str = ""  # UTC; empty while it is under way or was interrupted
 
     @property
     def pair(self) -> tuple[str, str, str, str]:
@@ -141,7 +123,7 @@ class Mining:
         total = sum(part["sum"] for part in self.parts) % (1 << 64)
         return f"{self.anchors:x}:{self.candidates:x}:{total:016x}"
 
-    def files(self, folder: ArtifactFolder | None) -> list[str]:
+    def files(self, folder: ArtifactFolder) -> list[str]:
         """Return the paths of its parts.
 
         Raises:
@@ -150,7 +132,7 @@ class Mining:
         found = []
         for part in self.parts:
             entry = FileEntry(**part["file"])
-            path = inside(folder.path if folder else Path(), entry.name, DamagedFileError)
+            path = inside(folder.path, entry.name, DamagedFileError)
             size = path.stat().st_size if path.is_file() else 0
             if size != entry.size:
                 raise damaged(path, f"it has {size:,} bytes instead of {entry.size:,}")
@@ -170,15 +152,14 @@ class Minings:
         self.folder = folder_of(database)
         self.finished: dict[int, Mining] = {}
         self.damaged: list[DamagedFileError] = []
-        if self.folder is not None and self.folder.path.is_dir():
-            for name in self.folder.manifests():
-                try:
-                    mining = _read(self.folder, name)
-                except DamagedFileError as error:
-                    self.damaged.append(error)
-                    continue
-                if mining is not None and mining.finished_at:
-                    self.finished[mining.key] = mining
+        for name in self.folder.manifests():
+            try:
+                mining = _read(self.folder, name)
+            except DamagedFileError as error:
+                self.damaged.append(error)
+                continue
+            if mining is not None and mining.finished_at:
+                self.finished[mining.key] = mining
         self._newest: list[Mining] = []
         if self.finished:
             sources = recipe_store.sources_of(database, records.current_version(database))
@@ -214,7 +195,7 @@ class Minings:
         if key not in self.finished:
             raise next(iter(self.damaged), None) or StateMismatchError(
                 f"the negatives this run draws from (mining {key}) are not in "
-                f"{self.folder and self.folder.path}; it is another corpus, or they were deleted"
+                f"{self.folder.path}; it is another corpus, or they were deleted"
             )
         return self.finished[key]
 
@@ -231,7 +212,7 @@ class Minings:
     ) -> Mining:
         """Return the mining that a new run of a recipe draws from, of a scorer or the newest.
 
-        ``instead`` is what else can be done about a stale one than to mine again, for the error.
+        ``instead`` is what else can be done about a stale one, for the error.
 
         Raises:
             StateMismatchError: Nothing was mined, or it is stale and ``allow_stale`` is not given.
@@ -261,9 +242,9 @@ def _read(folder: ArtifactFolder, name: str) -> Mining | None:
     return None if told is None else Mining(**told)
 
 
-def folder_of(database: Database) -> ArtifactFolder | None:
-    """Return where the candidates of a corpus are, which need not be there; None in memory."""
-    return None if database.path is None else folder_at(database.path)
+def folder_of(database: Database) -> ArtifactFolder:
+    """Return where the candidates of a corpus are, which need not be there."""
+    return folder_at(Path(str(database.path)))
 
 
 def folder_at(corpus: Path) -> ArtifactFolder:
@@ -305,13 +286,10 @@ def as_drawn(
     scorers: Mapping[tuple[str, str], str],
     policy: Mined | None = None,
 ) -> Recipe:
-    """Return a recipe that leaves its negatives open, or is mined, as a run draws it.
+    """Return a recipe that leaves its negatives open, or is mined, as a run draws it of a source.
 
-    Args:
-        recipe: The recipe.
-        source: Name of a source.
-        scorers: As ``Minings.scorers`` has them.
-        policy: What the run says of it; it goes before what a mined recipe says itself.
+    ``scorers`` are those of ``Minings.scorers``. The ``policy`` of the run goes before that of a
+    mined recipe.
     """
     scorer = scorers.get((recipe.name, source))
     if scorer is None or not isinstance(recipe, TripletRecipe):
@@ -329,13 +307,7 @@ def named_pool(
     split: str,
     preset: Preset | None = None,
 ) -> CompiledPool:
-    """Compile the pool that a sampler draws a stored or default recipe from; see ``Corpus.pool``.
-
-    By default its source is the first that the recipe applies to.
-
-    Raises:
-        RecipeError, SplitError: There is no such recipe, source or split.
-    """
+    """Compile the pool that a sampler draws a recipe from; see ``Corpus.pool``."""
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
@@ -362,11 +334,9 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
     """Hold the right to write candidates, which one process has at a time.
 
     Raises:
-        QueryError: The corpus is in memory, or its folder cannot be written.
+        QueryError: The folder cannot be written.
     """
     folder = folder_of(database)
-    if folder is None:
-        raise QueryError("mining needs a corpus in a file")
     try:
         with folder.locked():
             folder.sweep()
@@ -382,13 +352,7 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
 class OpenMining:
     """A mining that is being written: begun or continued, part by part, finished.
 
-    Args:
-        folder: Held by ``writing``.
-        target: What it is to be.
-        fresh: Begin anew, even if there is one that can be continued.
-
-    Attributes:
-        mining: As its manifest has it.
+    With ``fresh`` it begins anew, even if there is one that can be continued.
     """
 
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
@@ -412,12 +376,9 @@ class OpenMining:
             self._tell()
 
     def append(self, rows: pa.Table, anchors: int, counts: Mapping[str, int]) -> None:
-        """Add the rows of the next anchors; they are kept with the part that they fill.
+        """Add the rows of the next anchors, by anchor and rank, and what became of documents.
 
-        Args:
-            rows: Of ``SCHEMA``, by anchor and rank.
-            anchors: Whose rows they are.
-            counts: What became of the documents that were looked at for these.
+        They are kept with the part that they fill.
         """
         self._waiting.append((rows, anchors, counts))
         late = time.monotonic() - self._written > _PART_SECONDS
@@ -472,12 +433,9 @@ class OpenMining:
 
 
 def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
-    """Return the rows of some anchors from what was found for them.
+    """Return the rows of some anchors, given by section key, from what was found for them.
 
-    Args:
-        keys: Section key of every document, by its number.
-        anchors: Section keys of the anchors.
-        found: For these, best first.
+    ``keys`` is the section key of every document, by its number.
     """
     there = found.documents >= 0
     there[~there.any(axis=1), 0] = True  # one row says that there are none
@@ -498,7 +456,6 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
     guarded, kept = found.guarded.sum(axis=1), int(np.count_nonzero(found.documents >= 0))
-    guarded = np.append(guarded[:-2], guarded[-2] + guarded[-1])  # both come from the strategy
     counts = dict(zip(REASONS, guarded.tolist(), strict=True))
     beyond = int(found.matched.sum()) - int(guarded.sum()) - found.failed - kept
     failed = {"failed": found.failed} if found.failed else {}
@@ -511,7 +468,7 @@ def keep_only(database: Database, pinned: Collection[int]) -> int:
     Those of sources that are gone go too.
     """
     minings = Minings(database)
-    if minings.folder is None or not minings.folder.path.is_dir():
+    if not minings.finished:
         return 0
     kept = {mining.key for mining in minings.found()} | {*pinned}
     gone = [key for key in minings.finished if key not in kept]
@@ -540,9 +497,7 @@ def show(database: Database) -> None:
     connection only. What is not whole is left out.
     """
     minings = Minings(database)
-    if minings.folder is None or not (
-        any(minings.folder.manifests()) or database.run("mining/store/is_any_shown")[0][0]
-    ):
+    if not any(minings.folder.manifests()) and not database.run("mining/store/is_any_shown")[0][0]:
         return
     told, parts = [], list[str]()
     for mining in minings.found():

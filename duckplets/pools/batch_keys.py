@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, places
 from duckplets.base.checks import checked_name, integer
-from duckplets.base.columns import table_of
 from duckplets.base.sanitize import Reported, counted, listed, percent, shown
+from duckplets.base.tables import one_of, table_of, typed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SamplerError, StateMismatchError, nearest
@@ -97,27 +97,20 @@ def set_batch_keys(corpus: CorpusFile, /, name: str, table: Any) -> BatchKeysRep
 
 def _checked(table: pa.Table) -> tuple[str, pa.Table]:
     """Return what the rows are of, and that column with the keys as text."""
-    found = [name for name in _OF if name in table.column_names]
-    if len(found) != 1 or "key" not in table.column_names:
-        raise SamplerError(
-            f"batch keys: the table has the columns {listed(map(repr, table.column_names))}; it "
-            f"needs 'key', and either 'record_id' or 'text_hash'"
-        )
-    (of,) = found
+    what = "batch keys", SamplerError
+    of, _ = one_of([(name, "key") for name in _OF], table.column_names, *what)
+    found = typed(table, {of: _OF[of]}, *what)[of]
     try:
-        rows = pa.table({of: table[of].cast(_OF[of]), "key": table["key"].cast(pa.string())})
-    except (pa.ArrowException, KeyError) as error:  # a name that two columns have
-        raise SamplerError(f"batch keys: {shown(str(error), 200)}") from error
-    if rows[of].null_count:
-        row = pc.index(pc.is_null(rows[of]), True).as_py()
-        raise SamplerError(f"batch keys: {of} is null in row {row}")
-    counts = pc.value_counts(rows[of])
-    if len(counts) < len(rows):
+        keys = table["key"].cast(pa.string())
+    except (pa.ArrowException, KeyError) as error:  # two columns are called so
+        raise SamplerError(f"batch keys: {shown(str(error))}") from error
+    counts = pc.value_counts(found)
+    if len(counts) < len(found):
         twice = counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"]
         raise SamplerError(
             f"batch keys: {of} {shown(repr(twice.as_py()))} comes twice; give one key"
         )
-    return of, rows
+    return of, pa.table({of: found, "key": keys})
 
 
 def checked_batch_by(

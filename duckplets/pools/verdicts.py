@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
-from duckplets.base.columns import column, table_of
+from duckplets.base.columns import column
 from duckplets.base.sanitize import Reported, counted, listed, shown
+from duckplets.base.tables import one_of, table_of, typed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import RecipeError
@@ -28,8 +29,7 @@ from duckplets.ingest import records
 VERDICTS = ("positive", "ambiguous", "negative")
 _OF = {"anchor": pa.string(), "text": pa.string(), "verdict": pa.string()}
 _OF |= {"anchor_hash": pa.uint64(), "text_hash": pa.uint64()}
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
-_FORMS = (("anchor", "text"), ("anchor_hash", "text_hash"))
+_FORMS = (("anchor", "text", "verdict"), ("anchor_hash", "text_hash", "verdict"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,32 +110,15 @@ def relabel(corpus: CorpusFile, /, table: Any, *, annotator: str | None = None) 
 
 def _checked(table: pa.Table) -> pa.Table:
     """Return the rows with their numbers, and all columns, those of the other form null."""
-    there = {*table.column_names}
-    form = next((form for form in _FORMS if {*form, "verdict"} <= there), None)
-    if form is None:
-        raise RecipeError(
-            f"relabel: the table has the columns {listed(map(repr, table.column_names))}; it needs "
-            f"'verdict', and 'anchor' and 'text', or 'anchor_hash' and 'text_hash'"
-        )
-    try:
-        for name in (*form, "verdict"):
-            kind = table[name].type
-            plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if _OF[name] == pa.string() and not any(is_text(plain) for is_text in _TEXTS):
-                raise RecipeError(f"relabel: {name} has values of type {kind}; give texts")
-        found = {name: table[name].cast(_OF[name]) for name in (*form, "verdict")}
-    except (pa.ArrowException, KeyError) as error:  # a name that two columns have
-        raise RecipeError(f"relabel: {shown(str(error), 200)}") from error
-    for name in form:
-        if found[name].null_count:
-            row = pc.index(pc.is_null(found[name]), True).as_py()
-            raise RecipeError(f"relabel: {name} is null in row {row}")
+    what = "relabel", RecipeError
+    form = one_of(_FORMS, table.column_names, *what)
+    found = typed(table, {name: _OF[name] for name in form}, *what)
     known = pc.is_in(found["verdict"], pa.array(VERDICTS))
     if (row := pc.index(known, False).as_py()) >= 0:
         given = shown(repr(found["verdict"][row].as_py()), 80)
         raise RecipeError(f"relabel: verdict {given} in row {row}; give {', '.join(VERDICTS)}")
     missing = pa.nulls(len(table))
-    columns = {name: found.get(name, missing.cast(kind)) for name, kind in _OF.items()}
+    columns = {n: found[n] if n in form else missing.cast(kind) for n, kind in _OF.items()}
     return pa.table({"row": column(np.arange(len(table)))} | columns)
 
 

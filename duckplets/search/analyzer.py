@@ -12,13 +12,12 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from duckplets.base.arrays import Integers, Integers32
 from duckplets.db import fts as extension
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, RecipeError
@@ -32,22 +31,16 @@ EMPTY = -2  # key of the empty word between two blanks
 _STEP = 2048
 _SLICES = 16
 
-_NONE = np.zeros(0, dtype=np.int64)
 _TEXTS = 4096  # texts analysed at a time
 _BYTES = 8 << 20  # characters of these, or one text
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysedTexts:
-    """The words of some texts, in their order, as arrays.
+    """The words of some texts, in their order, as arrays."""
 
-    Attributes:
-        text: Which text each is of, from 0 (int32).
-        key: Key of its term, or ``DROPPED`` or ``EMPTY`` (int32).
-    """
-
-    text: NDArray[np.int32]
-    key: NDArray[np.int32]
+    text: Integers32  # which text each is of, from 0
+    key: Integers32  # of its term, or ``DROPPED`` or ``EMPTY``
 
     def beginning(self, limit: int) -> AnalysedTexts:
         """Return the first words of every text, at most so many, and none that is empty."""
@@ -57,15 +50,13 @@ class AnalysedTexts:
         kept = np.arange(len(text)) - first < limit
         return AnalysedTexts(text[kept], key[kept])
 
-    def blank(self, limit: int | None) -> NDArray[np.int64]:
+    def blank(self, limit: int) -> Integers:
         """Return the texts that begin with an empty word, or end with one within the limit."""
         first = np.flatnonzero(np.diff(self.text, prepend=-1))
         last = np.append(first[1:], len(self.text)) - 1
         counts = np.bincount(self.text, weights=self.key != EMPTY)[self.text[first]]
-        whole = counts <= (np.inf if limit is None else limit)
-        found = (self.key[first] == EMPTY) | ((self.key[last] == EMPTY) & whole)
-        texts: NDArray[np.int64] = self.text[first][found].astype(np.int64)
-        return texts
+        found = (self.key[first] == EMPTY) | ((self.key[last] == EMPTY) & (counts <= limit))
+        return np.asarray(self.text[first][found], np.int64)
 
     def known(self) -> AnalysedTexts:
         """Return the words that have a term."""
@@ -75,9 +66,6 @@ class AnalysedTexts:
 
 class Vocabulary:
     """The terms met so far, numbered as they come; or those of an index, and no others.
-
-    Args:
-        terms: How text becomes terms.
 
     Raises:
         ExtensionError: DuckDB's fts extension is needed and missing.
@@ -112,20 +100,11 @@ class Vocabulary:
         return int(self._database.run("search/analyzer/size")[0][0])
 
     def fix(self, terms: Iterable[pa.Table] = ()) -> None:
-        """Take no more terms: what is not there yet is unknown from now on.
-
-        Args:
-            terms: Tables of an index's terms (term, term_key), to begin with.
-        """
+        """Take no more terms but those of an index (tables of term and term_key)."""
         for table in terms:
             with self._database.registered(loaded=table):
                 self._database.run("search/analyzer/load_terms")
         self._grows = False
-
-    def nothing(self) -> int | None:
-        """Return the key of the empty term, which some stemmers make of a word; None without."""
-        rows = self._database.run("search/analyzer/nothing")
-        return int(rows[0][0]) if rows else None
 
     def terms(self, low: int, high: int) -> pa.Array:
         """Return the terms with keys from ``low`` to below ``high``, in their order."""
@@ -136,41 +115,32 @@ class Vocabulary:
         """Return the words of texts."""
         return self.resolve(self.split(texts))
 
-    def analyse(
-        self,
-        texts: pa.Array | pa.ChunkedArray,
-        *,
-        limit: int | None = None,
-        like_match_bm25: bool = False,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the distinct terms of each text, ascending: where they begin, and all of them.
+    def analyse(self, texts: pa.ChunkedArray, limit: int) -> tuple[Integers, Integers32]:
+        """Return the distinct terms of each text that ``match_bm25`` would look for, ascending.
 
-        The terms of text i are ``terms[starts[i]:starts[i + 1]]``.
+        Those of text i are ``terms[starts[i]:starts[i + 1]]``. Of each text the first tokens up to
+        the limit count, before stop words are left out and equal ones are found. The extension also
+        looks for the empty word before or after a text that begins or ends with a separator, and
+        finds it where the stemmer makes nothing of a word, as Porter's does of s.
 
-        Args:
-            texts: Strings; NULL counts as empty.
-            limit: Look at so many tokens from the beginning of each text, counted before stop
-                words are left out and before equal ones are found; None means all.
-            like_match_bm25: The extension's ``match_bm25`` also looks for the empty word that it
-                finds before or after a text that begins or ends with a separator. It finds it
-                where the stemmer makes nothing of a word, as Porter's does of s.
+        Returns:
+            ``starts`` (int64[texts + 1]) and ``terms`` (int32).
         """
-        nothing = self.nothing() if like_match_bm25 else None
-        texts = pc.fill_null(texts, "")
-        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        nothing = self._database.run("search/analyzer/nothing")
+        texts = texts.combine_chunks()
         counts, terms = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
         sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
         for stretch in stretches(sizes, rows=_TEXTS, total=_BYTES):
             part = texts[stretch]
             words = self.read(part)
-            blank = _NONE if nothing is None else words.blank(limit) << 32 | nothing
-            words = (words if limit is None else words.beginning(limit)).known()
-            pairs = (words.text.astype(np.int64) << 32) | words.key
-            pairs = np.concatenate([pairs, blank])
-            pairs.sort()  # np.unique took ten times as long: it hashes
-            pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]
-            counts.append(np.bincount(pairs >> 32, minlength=len(part)))
-            terms.append(pairs.astype(np.int32))  # the lower half
+            found = words.beginning(limit).known()
+            pairs = [(found.text.astype(np.int64) << 32) | found.key]
+            pairs += [words.blank(limit) << 32 | key for (key,) in nothing]
+            every = np.concatenate(pairs)
+            every.sort()  # np.unique took ten times as long: it hashes
+            every = every[np.flatnonzero(np.diff(every, prepend=-1))]
+            counts.append(np.bincount(every >> 32, minlength=len(part)))
+            terms.append(every.astype(np.int32))  # the lower half
         return np.cumsum(np.concatenate(counts)), np.concatenate(terms)
 
     def split(self, texts: pa.Array) -> pa.ListArray:
@@ -195,7 +165,7 @@ class Vocabulary:
         keys = self._keys(encoded.dictionary)
         return AnalysedTexts(text, keys[encoded.indices.to_numpy()])
 
-    def _keys(self, words: pa.Array) -> NDArray[np.int32]:
+    def _keys(self, words: pa.Array) -> Integers32:
         """Return the key of each distinct word, adding new ones."""
         keys = np.full(len(words), np.iinfo(np.int32).min, dtype=np.int32)
         places = np.arange(len(words), dtype=np.int64)
@@ -243,14 +213,8 @@ def _instance(process: int, *, stems: bool) -> Database:
     return opened
 
 
-def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iterator[slice]:
-    """Yield slices that cover n rows in order, as long as rows and sizes allow.
-
-    Args:
-        sizes: Of every row, int[n].
-        rows: Most rows of a slice.
-        total: Most total size of a slice; a larger row stands alone.
-    """
+def stretches(sizes: Integers, *, rows: int, total: int) -> Iterator[slice]:
+    """Yield slices of at most so many rows and such a total size; a larger row stands alone."""
     ends = np.cumsum(sizes, dtype=np.int64)
     low = 0
     while low < len(ends):
@@ -261,5 +225,5 @@ def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iter
         low = high
 
 
-def _fill(keys: NDArray[np.int32], rows: pa.Table) -> None:
+def _fill(keys: Integers32, rows: pa.Table) -> None:
     keys[rows["place"].to_numpy()] = rows["term_key"].to_numpy()

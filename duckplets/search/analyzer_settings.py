@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from duckplets.base.settings import check, from_plain, to_plain
 from duckplets.errors import RecipeError, nearest
 
 __all__ = ["STEMMERS", "Terms"]
@@ -39,26 +40,21 @@ class Terms:
     """
 
     stemmer: str = "porter"
-    stop_words: str | Sequence[str] = ()
+    stop_words: Literal["english"] | Sequence[str] = ()
     ignore: str = LETTERS_AND_DIGITS
     strip_accents: bool = True
     lower: bool = True
 
     def __post_init__(self) -> None:
+        check(self, RecipeError, "terms")
         if self.stemmer not in STEMMERS:
-            raise RecipeError(
-                f"stemmer={self.stemmer!r}{nearest(str(self.stemmer), STEMMERS)}: give one of "
-                f"{', '.join(STEMMERS)}"
-            )
-        object.__setattr__(self, "stop_words", _stop_words(self.stop_words))
-        if not isinstance(self.ignore, str) or not self.ignore:
-            raise RecipeError(
-                f"ignore={self.ignore!r}: give a regular expression for what separates tokens, "
-                f"such as {LETTERS_AND_DIGITS!r}"
-            )
-        for name in ("strip_accents", "lower"):
-            if not isinstance(getattr(self, name), bool):
-                raise RecipeError(f"{name}={getattr(self, name)!r}: give True or False")
+            hint = nearest(self.stemmer, STEMMERS)
+            raise RecipeError(f"terms: stemmer={self.stemmer!r}: give {', '.join(STEMMERS)}{hint}")
+        if self.stop_words != ENGLISH:  # their order means nothing
+            words = sorted({word.strip() for word in self.stop_words} - {""})
+            object.__setattr__(self, "stop_words", tuple(words))
+        if not self.ignore:
+            raise RecipeError("terms: ignore='': give a regular expression for what is no token")
 
     @property
     def needs_extension(self) -> bool:
@@ -67,10 +63,7 @@ class Terms:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings as plain values."""
-        plain = asdict(self)
-        if self.stop_words != ENGLISH:
-            plain["stop_words"] = list(self.stop_words)
-        return plain
+        return dict(to_plain(self))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Terms:
@@ -79,29 +72,4 @@ class Terms:
         Raises:
             RecipeError: A setting is unknown or its value is wrong.
         """
-        known = [field.name for field in fields(cls)]
-        for name in settings:
-            if name not in known:
-                raise RecipeError(
-                    f"terms: no setting {name!r}{nearest(str(name), known)}; there are "
-                    f"{', '.join(known)}"
-                )
-        return cls(**settings)
-
-
-def _stop_words(given: Any) -> str | tuple[str, ...]:
-    """Return the words sorted, each once: their order means nothing."""
-    if isinstance(given, str):
-        if given == ENGLISH:
-            return given
-        raise RecipeError(
-            f"stop_words={given!r}{nearest(given, [ENGLISH])}: give {ENGLISH!r}, or a list of words"
-        )
-    try:
-        words = list(given)
-    except TypeError:
-        words = [given]
-    for word in words:
-        if not isinstance(word, str) or not word.strip():
-            raise RecipeError(f"stop_words: {word!r} is no word; give {ENGLISH!r}, or words")
-    return tuple(sorted({word.strip() for word in words}))
+        return from_plain(cls, settings, RecipeError, "terms")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,8 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.columns import column
 from duckplets.base.sanitize import counted, listed, shown
-from duckplets.errors import SamplerError, StateMismatchError, VectorError, nearest
+from duckplets.base.settings import checked
+from duckplets.errors import SamplerError, StateMismatchError, VectorError
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorSet, VectorStore
 
@@ -60,12 +61,7 @@ def pinned(
         SamplerError: ``missing`` is something else, or no column has vectors and it was given.
         StateMismatchError: A set has another history than the run was pinned to.
     """
-    if missing not in (None, *get_args(Missing)):
-        hint = nearest(missing, get_args(Missing)) if isinstance(missing, str) else ""
-        raise SamplerError(
-            f"vectors={shown(repr(missing))}{hint}: give 'error', 'drop' or 'null', what becomes "
-            f"of texts without a vector; which are served is said by columns="
-        )
+    missing = checked("vectors", missing, Missing | None, SamplerError)
     which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
     fresh = [name for name in columns if vector_slots([name]) and name not in which]
     if not which and not fresh:
@@ -80,7 +76,7 @@ def pinned(
     which |= {asked: _set_of(store, sets, asked) for asked in fresh}
     pins = {name: [of.number, of.digest] for name, of in sets.items() if name in which.values()}
     for name, (number, digest) in before.get("sets", {}).items():
-        commits = {commit: found for commit, found, _, _ in store.commits(store.need(name))}
+        commits = {commit.number: commit.digest for commit in store.need(name).commits}
         if number and commits.get(number) != digest:
             now = commits.get(number, "no such commit")
             raise StateMismatchError(
@@ -113,11 +109,6 @@ class VectorRows:
     opened: OpenedVectors  # the set
     rows: Integers  # row of every sample, -1 if its text has no vector
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one vector."""
-        return self.opened.of.dimension * self.opened.of.numpy_type.itemsize
-
     def take(self, low: int, high: int) -> pa.Array:
         """Return vectors as fixed-size lists; missing ones are null and NaN."""
         rows, of, valid = self.rows[low:high], self.opened.of, None
@@ -128,10 +119,7 @@ class VectorRows:
             matrix = np.full((len(rows), of.dimension), np.nan, of.numpy_type)
             matrix[there] = self.opened.take(rows[there])
             valid = pa.py_buffer(np.packbits(rows >= 0, bitorder="little"))
-        kind = pa.float16() if of.dtype == "float16" else pa.float32()
-        flat = pa.Array.from_buffers(kind, matrix.size, [None, pa.py_buffer(matrix)])
-        whole = pa.list_(kind, of.dimension)
-        return pa.Array.from_buffers(whole, len(rows), [valid], children=[flat])
+        return of.lists(matrix, valid)
 
 
 class RunVectors:
@@ -148,9 +136,11 @@ class RunVectors:
         folder: Path | None,
     ) -> None:
         self._path, self._folder = corpus_path, folder
-        self._pins, self._columns, self._sets = pins, columns, self._opened(pins)
+        self._pins, self._columns = pins, columns
+        sets = pins["sets"].items()
+        self._sets = {name: opened(corpus_path, name, pin[0], folder) for name, pin in sets}
         self._missing: Missing = pins["missing"]
-        self._earlier: list[tuple[int, dict[str, OpenedVectors]]] = []
+        self._earlier: list[tuple[int, dict[str, int]]] = []  # position, vectors of each set before
         # Texts of a run with ``drop``: those with a vector in each set, ascending.
         self.texts: Words | None = None
         if self._missing == "drop":
@@ -158,10 +148,6 @@ class RunVectors:
             self.texts = reduce(partial(np.intersect1d, assume_unique=True), hashes)
         # notes on how they are opened
         self.notes = [note for of in self._sets.values() for note in of.notes]
-
-    def _opened(self, pins: Mapping[str, Any]) -> dict[str, OpenedVectors]:
-        sets = pins["sets"].items()
-        return {name: opened(self._path, name, pin[0], self._folder) for name, pin in sets}
 
     def as_of(self, pins: Mapping[str, Any]) -> RunVectors:
         """Return the vectors of another version of the run; this object if no commit differs."""
@@ -177,7 +163,9 @@ class RunVectors:
         """
         for position, pins in earlier:
             if self._missing == "null" and pins["sets"] != self._pins["sets"]:
-                self._earlier.append((position, self._opened(pins)))
+                sets = pins["sets"].items()
+                then = {name: self._sets[name].of.as_of(pin[0]).vectors for name, pin in sets}
+                self._earlier.append((position, then))
 
     def _asked(self) -> Iterator[tuple[str, str, str]]:
         """Yield every vector column of the run, with slot and set."""
@@ -191,11 +179,10 @@ class RunVectors:
         for asked, slot, name in self._asked():
             hashes, low = texts[slot], 0
             rows = self._sets[name].rows(hashes)
-            for position, sets in self._earlier:  # texts without a vector then have none
+            for position, then in self._earlier:  # texts without a vector then have none
                 high = int(np.searchsorted(positions, position))
-                if low < high:
-                    rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
-                low = max(low, high)
+                rows[low:high][rows[low:high] >= then[name]] = -1
+                low = high
             found[asked] = VectorRows(self._sets[name], rows)
         return found
 

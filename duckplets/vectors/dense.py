@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, IntegerLists, Integers
+from duckplets.base.arrays import Flags, IntegerLists, Integers
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
-from duckplets.mining.bm25 import SCALE, TopDocuments
+from duckplets.mining.bm25 import SCALE, TopDocuments, first_of
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.mine import Job
 from duckplets.vectors.opened import OpenedVectors, opened
@@ -262,21 +262,6 @@ def _sorted(
     return words >> 53, words & ((1 << 31) - 1), SCALE - ((words >> 31) & ((1 << 22) - 1))
 
 
-def first_of(
-    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
-) -> tuple[Integers, Floats]:
-    """Return the first documents of each owner, -1 where there are no more, and their scores.
-
-    ``owners`` ascend; ``shape`` is their number, and the most documents of each.
-    """
-    place = np.arange(len(owners)) - np.searchsorted(owners, np.arange(shape[0]))[owners]
-    kept = place < shape[1]
-    first, first_scores = np.full(shape, -1, np.int64), np.zeros(shape)
-    first[owners[kept], place[kept]] = documents[kept]
-    first_scores[owners[kept], place[kept]] = scores[kept]
-    return first, first_scores
-
-
 def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
     """Set excluded documents below all others."""
     for lists, forbids in ((excluded.documents, True), (excluded.allowed, False)):
@@ -296,7 +281,7 @@ def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
 
 def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
     """Return how many documents each guard excluded; the last one counts those not allowed."""
-    guarded = np.zeros((len(REASONS) + 1, count), np.int64)
+    guarded = np.zeros((len(REASONS), count), np.int64)
     owners = excluded.documents.owners()
     np.add.at(guarded, (excluded.reasons.astype(np.int64), owners), 1)
     if excluded.allowed is not None:

@@ -1,6 +1,6 @@
 """Embed the texts of a corpus that have no vector yet, so that nothing is lost and none done twice.
 
-    distinct texts − known ones ─work_order→ blocks ─by length→ batches ─Calls→ vectors ─commit→ set
+    distinct texts − known ones ─→ blocks ─by length→ batches ─Calls→ vectors ─commit→ set
 
 What is done is what is committed, so going on needs no state. Texts come by the quantile of their
 hash within their split: whatever is committed, each split has its share of it. A block is as long
@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.arrays import Integers, Words
-from duckplets.base.checks import checked_name, integer
+from duckplets.base.arrays import Integers, Words, places
 from duckplets.base.locks import alone
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted
+from duckplets.base.settings import Name, checked
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
@@ -33,26 +33,23 @@ from duckplets.engine.work import Work, working
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.vectors.encoders import (
-    WINDOW,
+    BatchSize,
     Calls,
     Encoder,
     Prompts,
+    Retries,
+    Share,
     checked_prompts,
     encoder_of,
+    next_size,
 )
-from duckplets.vectors.store import VectorSet, VectorStore, contains
-
-Dtype = Literal["float32", "float16"]
+from duckplets.vectors.store import Dtype, VectorSet, VectorStore, refuse_other
 
 BM25 = "bm25"  # what searches mean by that name is no set
 
-_SECONDS = 10.0  # of work in a block
 _MOST_TEXTS = 65_536  # in a block of smaller batches
 _MOST_CHARACTERS = 1 << 26
 _MOST_NUMBERS = 1 << 24
-_GROWTH = 4
-_MOST_BATCH = 1 << 20
-_MOST_RETRIES = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,12 +138,13 @@ def embed(
         ExtensionError: A model is named, and sentence-transformers is missing.
     """
     database, begun = corpus.database, time.monotonic()
-    name = _checked_set_name(name)
-    batch_size = integer("batch_size", batch_size, 1, _MOST_BATCH)
-    retries = integer("retries", retries, 0, _MOST_RETRIES)
-    share = _checked_share(max_failures)
-    if dtype not in get_args(Dtype):
-        raise VectorError(f"dtype={dtype!r}: give {' or '.join(map(repr, get_args(Dtype)))}")
+    if name == BM25:
+        raise VectorError(f"name={name!r} means the text search in search(by=…); give another one")
+    name = checked("name", name, Annotated[str, Name()], VectorError)
+    batch_size = checked("batch_size", batch_size, BatchSize, VectorError)
+    retries = checked("retries", retries, Retries, VectorError)
+    share = checked("max_failures", max_failures, Share, VectorError)
+    dtype = checked("dtype", dtype, Dtype, VectorError)
     prompts = checked_prompts(prompts)
     if split is not None:
         checked_split(split)
@@ -160,20 +158,17 @@ def embed(
             )
         encoder = encoder_of(model, prompts=prompts, normalise=bool(normalise), made_by=made_by)
         known = _joined(store, name, dtype, encoder)
+        wanted = known or VectorSet(name, encoder.dimension or 0, dtype, encoder.made_by)
         calls = Calls(
             encoder,
             dtype=dtype,
-            dimension=known.dimension if known else encoder.dimension,
+            dimension=wanted.dimension or None,
             retries=retries,
             max_failures=share,
             normalise=bool(normalise),
         )
         queue = _work(database, split, prompts, store.known(known) if known else None)
-
-        def begin(dimension: int) -> VectorSet:
-            return store.begin(name, dimension, dtype, encoder.made_by)
-
-        job = _Embedding(database, store, known, calls, begin)
+        job = _Embedding(database, store, wanted, calls)
         started = time.monotonic()
         with working(None, progress, "texts", rate=True) as work:
             job.run(queue, batch_size, work)
@@ -195,25 +190,12 @@ def embed(
     )
 
 
-def _checked_set_name(name: Any) -> str:
-    if name == BM25:
-        raise VectorError(f"name={name!r} means the text search in search(by=…); give another one")
-    return checked_name(f"name={shown(repr(name))}", name, VectorError)
-
-
-def _checked_share(share: Any) -> float:
-    is_number = isinstance(share, int | float) and not isinstance(share, bool)
-    if not is_number or not 0 <= share <= 1:
-        raise VectorError(f"max_failures={share!r}: give a share of texts, from 0 to 1")
-    return float(share)
-
-
 def _lock_file(path: Path, name: str) -> Path:
     mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     return path.with_name(f".{path.stem}.{mark}.lock")
 
 
-def _joined(store: VectorStore, name: str, dtype: str, encoder: Encoder) -> VectorSet | None:
+def _joined(store: VectorStore, name: str, dtype: Dtype, encoder: Encoder) -> VectorSet | None:
     """Return the set of that name, if it is there and was made by the same."""
     found = store.find(name)
     if found is None:
@@ -221,7 +203,8 @@ def _joined(store: VectorStore, name: str, dtype: str, encoder: Encoder) -> Vect
     told = encoder.made_by
     if "digest" in told and found.made_by.get("digest") == told["digest"]:
         told["model"] = found.made_by.get("model", told["model"])  # the same one, elsewhere
-    return store.begin(name, found.dimension, dtype, told)
+    refuse_other(found, replace(found, dtype=dtype, made_by=told))
+    return found
 
 
 # -- what is to be done, and in which order -------------------------------------------------------
@@ -253,18 +236,6 @@ class EmbedQueue:
             yield from (of[at : at + size] for at in range(0, len(of), size))
 
 
-def work_order(splits: NDArray[Any]) -> Integers:
-    """Return the order of texts that come by hash, given the number of each one's split.
-
-    Of the first m of n texts a split that has s has m · s / n, up to the number of splits.
-    """
-    quantiles = np.empty(len(splits))
-    for split in np.unique(splits):
-        of = np.flatnonzero(splits == split)
-        quantiles[of] = (np.arange(len(of)) + 0.5) / len(of)
-    return np.argsort(quantiles, kind="stable")
-
-
 def _work(
     database: Database, split: str | None, prompts: Prompts, known: Words | None
 ) -> EmbedQueue:
@@ -273,8 +244,7 @@ def _work(
     found = database.table("vectors/embed/distinct_texts", parameters)
     columns = {name: found[name].to_numpy() for name in found.column_names}
     hashes, roles = columns["text_hash"], columns["role"]
-    new = np.arange(len(hashes)) if known is None else np.flatnonzero(~contains(known, hashes))
-    new = new[work_order(columns["split"][new])]
+    new = np.arange(len(hashes)) if known is None else np.flatnonzero(places(known, hashes) < 0)
     return EmbedQueue(
         hashes=hashes[new],
         keys=columns["chunk_key"][new],
@@ -292,18 +262,10 @@ def _work(
 class _Embedding:
     """One call of ``embed`` under way."""
 
-    def __init__(
-        self,
-        database: Database,
-        store: VectorStore,
-        known: VectorSet | None,
-        calls: Calls,
-        begin: Callable[[int], VectorSet],
-    ) -> None:
+    def __init__(self, database: Database, store: VectorStore, of: VectorSet, calls: Calls) -> None:
         self.embedded = 0  # texts that have got a vector and are committed
         self.failed = 0
-        self._database, self._store, self._calls = database, store, calls
-        self._set, self._begin = known, begin  # of the dimension that vectors have
+        self._database, self._store, self._set, self._calls = database, store, of, calls
         self._found: list[tuple[Words, NDArray[Any]]] = []  # that is not committed yet
         self._failed: dict[int, str] = {}
 
@@ -326,8 +288,7 @@ class _Embedding:
                     self._commit()
                 count, start = block.stop - block.start, block.stop
                 fitting = min(_MOST_TEXTS, _MOST_NUMBERS // (self._calls.dimension or 1))
-                rate = count / max(time.monotonic() - started, 1e-3)
-                wanted = min(fitting, size * _GROWTH, int(rate * _SECONDS))
+                wanted = next_size(size, count, time.monotonic() - started, fitting)
                 size = max(1, wanted // batch_size) * batch_size
         except KeyboardInterrupt:
             self._commit()  # it may have come while that was done
@@ -363,10 +324,7 @@ class _Embedding:
         self.failed += len(done.failed)
         if self._calls.is_enough:
             self._commit()
-            reason, count = self._calls.reasons.most_common(1)[0]
-            raise VectorError(
-                f"stopped, for {self._calls.failures:,} of the last {WINDOW} texts failed, more "
-                f"than max_failures={self._calls.max_failures:g}; {count:,} of all so: {reason}. "
+            raise self._calls.stopped(
                 f"{counted(self.embedded, 'text')} embedded and kept in {self._store.path}; mend "
                 f"what embeds and call embed again to go on"
             )
@@ -376,11 +334,10 @@ class _Embedding:
         """Put what has been found into the set, and failures beside it."""
         if self._found:
             hashes, vectors = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
-            if self._set is None:
-                self._set = self._begin(vectors.shape[1])
+            self._set = replace(self._set, dimension=vectors.shape[1])
             self.embedded += self._store.append(self._set, hashes, vectors)
             self._found = []
-        if self._failed and self._set is not None:
+        if self._failed and (self._set.set_id or self.embedded):  # there is such a set
             failed = np.fromiter(self._failed, np.uint64, len(self._failed))
-            self._store.fail(self._set, failed, list(self._failed.values()))
+            self._store.fail(self._set.name, failed, list(self._failed.values()))
             self._failed = {}

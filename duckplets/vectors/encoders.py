@@ -19,61 +19,54 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duckplets.base.arrays import Flags, Integers
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Bounds, checked
 from duckplets.errors import DuckpletsError, ExtensionError, VectorError
 from duckplets.sources.converters.registry import imported
 
-ROLES = ("anchor", "context", "rejected")
 WINDOW = 200  # texts that decide whether too many fail
 _REASON = 300  # characters
+_SECONDS = 10.0  # of work in a block, which is what a kill may cost
+_GROWTH = 4
 
+BatchSize = Annotated[int, Bounds(1, 1 << 20)]
+Retries = Annotated[int, Bounds(0, 1000)]
+Share = Annotated[float, Bounds(0, 1)]
 Prompts = Mapping[str, str]
 Array = NDArray[Any]
+_Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """What turns texts into vectors.
+    """What turns texts into vectors."""
 
-    Attributes:
-        call: Takes texts and the prompt before them, or None where nobody has given prompts;
-            returns whatever the user's function does.
-        made_by: What a set of its vectors is tied to.
-        dimension: Of a vector, where that is known before the first call.
-    """
-
+    # Takes texts and the prompt before them, or None where nobody has given prompts; returns
+    # whatever the user's function does.
     call: Callable[[list[str], str | None], Any]
-    made_by: dict[str, Any]
-    dimension: int | None = None
+    made_by: dict[str, Any]  # what a set of its vectors is tied to
+    dimension: int | None = None  # where that is known before the first call
 
 
 def encoder_of(
     model: Any,
     *,
-    prompts: Prompts | None = None,
+    prompts: Prompts,
     normalise: bool = False,
     made_by: str | Mapping[str, Any] | None = None,
 ) -> Encoder:
-    """Return what calls a function or a model.
-
-    Args:
-        model: A callable, an object with ``encode``, the name or folder of a
-            sentence-transformers model, or ``module:function``.
-        prompts: Texts to put before those of each role.
-        normalise: Whether vectors are divided by their length.
-        made_by: What a set is tied to in the place of a function's name.
+    """Return what calls a function or a model; see ``embed`` for both and the arguments.
 
     Raises:
-        VectorError: It is none of these, or cannot be loaded; or a prompt is wrong.
+        VectorError: It is neither, or cannot be loaded; or ``made_by`` is wrong.
         ExtensionError: A model is named, and sentence-transformers is missing.
     """
-    prompts = checked_prompts(prompts)
     if isinstance(model, str | Path):
         named = str(model)
         is_function = ":" in named and not Path(named).exists()
@@ -90,39 +83,18 @@ def encoder_of(
             f"model={shown(repr(model), 80)}: give a function of a list of texts, an object with "
             f"encode(), or the name or folder of a sentence-transformers model"
         )
-    maker = found.made_by if made_by is None else _given(made_by)
+    given = checked("made_by", made_by, str | Mapping[str, _Plain] | None, VectorError)
+    maker = {"function": given} if isinstance(given, str) else dict(given or found.made_by)
     is_normalised = normalise or bool(maker.get("normalised", False))
     maker |= {"prompts": prompts, "normalised": is_normalised}
     return Encoder(call=found.call, made_by=maker, dimension=found.dimension)
 
 
 def checked_prompts(prompts: Any) -> dict[str, str]:
-    """Return prompts by role, those that are not empty.
-
-    Raises:
-        VectorError: They are no mapping of roles to texts.
-    """
-    if not isinstance(prompts, Mapping | None):
-        raise VectorError(f"prompts={shown(repr(prompts), 80)}: give a mapping of role to text")
-    for role, prompt in (prompts or {}).items():
-        if role not in ROLES or not isinstance(prompt, str):
-            raise VectorError(
-                f"prompts={shown(repr({role: prompt}), 80)}: give texts for any of "
-                f"{', '.join(ROLES)}, the roles of sections"
-            )
-    return {role: prompt for role, prompt in (prompts or {}).items() if prompt}
-
-
-def _given(made_by: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the user says that vectors are made by, as plain JSON."""
-    given = {"function": made_by} if isinstance(made_by, str) else made_by
-    try:
-        return dict(json.loads(json.dumps(dict(given), allow_nan=False)))
-    except (TypeError, ValueError) as error:
-        raise VectorError(
-            f"made_by={shown(repr(made_by), 80)}: give a name, or a mapping of plain values "
-            f"({error})"
-        ) from None
+    """Return prompts by role, those that are not empty."""
+    kind = Mapping[Literal["anchor", "context", "rejected"], str] | None
+    found = checked("prompts", prompts, kind, VectorError)
+    return {role: prompt for role, prompt in (found or {}).items() if prompt}
 
 
 def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Encoder:
@@ -195,6 +167,12 @@ def _digest(model: Any, parts: list[str]) -> str:
     return digest.hexdigest()
 
 
+def next_size(size: int, done: int, seconds: float, most: int) -> int:
+    """Return how many a block takes that lasts some seconds, after one that did so many."""
+    rate = done / max(seconds, 1e-3)
+    return max(1, min(most, size * _GROWTH, int(rate * _SECONDS)))
+
+
 # -- calls --------------------------------------------------------------------------------------
 
 
@@ -207,36 +185,18 @@ class OneForAllError(UnfitError):
 
 
 class Embedded(NamedTuple):
-    """What became of a batch: a text may be in neither, where too many have failed.
+    """What became of a batch: a text may be in neither, where too many have failed."""
 
-    Attributes:
-        rows: Numbers of the texts that have a vector now, ascending.
-        vectors: Theirs, (rows, dimension).
-        failed: Why not, by the numbers of texts that failed.
-    """
-
-    rows: Integers
-    vectors: Array
-    failed: dict[int, str]
+    rows: Integers  # numbers of the texts that have a vector now, ascending
+    vectors: Array  # theirs, (rows, dimension)
+    failed: dict[int, str]  # why not, by the numbers of texts that failed
 
 
 class Calls:
-    """Calls of one encoder.
+    """Calls of one encoder, made again up to ``retries`` times.
 
     Where only some vectors are not finite, the others are kept and those texts are alone at once.
-
-    Args:
-        encoder: What to call.
-        dtype: Of vectors, ``float32`` or ``float16``.
-        dimension: Of vectors; None for that of the first that come.
-        retries: How often a call that fails is made again.
-        max_failures: Share of the last 200 texts; more of them failed is enough.
-        normalise: Whether to divide vectors by their length.
-
-    Attributes:
-        dimension: Of vectors, once it is known.
-        max_failures: As given.
-        reasons: How many texts have failed, by reason.
+    More failures among the last 200 texts than the share ``max_failures`` are enough.
     """
 
     made, of, wanted = "vector", "text", "an array (texts, dimension)"  # words of its messages
@@ -252,22 +212,25 @@ class Calls:
         max_failures: float = 1.0,
         normalise: bool = False,
     ) -> None:
-        self.dimension, self.max_failures = dimension, max_failures
-        self.reasons: Counter[str] = Counter()
-        self._encoder, self._dtype = encoder, np.dtype(dtype)
+        self.dimension = dimension  # of vectors, once it is known
+        self.reasons: Counter[str] = Counter()  # how many texts have failed, by reason
+        self._max_failures, self._encoder, self._dtype = max_failures, encoder, np.dtype(dtype)
         self._retries, self._normalise = retries, normalise
         self._last: deque[bool] = deque(maxlen=WINDOW)
         self._tells_apart = False  # whether a call with several texts has returned as many vectors
 
     @property
-    def failures(self) -> int:
-        """How many of the last 200 texts have failed."""
-        return sum(self._last)
-
-    @property
     def is_enough(self) -> bool:
-        """Whether too many of them have."""
-        return self.failures > self.max_failures * WINDOW
+        """Whether too many of the last 200 texts have failed."""
+        return sum(self._last) > self._max_failures * WINDOW
+
+    def stopped(self, what: str) -> DuckpletsError:
+        """Return the error of too many failures; ``what`` says what is kept, and how to go on."""
+        reason, count = self.reasons.most_common(1)[0]
+        return self.error(
+            f"stopped, for {sum(self._last):,} of the last {WINDOW} {self.of}s failed, more than "
+            f"max_failures={self._max_failures:g}; {count:,} of all so: {reason}. {what}"
+        )
 
     def embed(self, texts: Sequence[str], prompt: str | None) -> Embedded:
         """Embed a batch; where too many texts fail, it ends before the last of them.

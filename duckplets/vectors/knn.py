@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import integer
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import checked
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import VectorError
@@ -29,7 +30,7 @@ from duckplets.search.search import SCHEMA, beginning
 from duckplets.search.search import search as by_words
 from duckplets.vectors.embed import BM25
 from duckplets.vectors.encoders import Calls, encoder_of
-from duckplets.vectors.opened import OpenedVectors, opened
+from duckplets.vectors.opened import opened
 from duckplets.vectors.store import VectorSet, VectorStore
 
 SearchBy = str | Sequence[str]
@@ -78,8 +79,6 @@ def search(
         QueryError: An index is missing or stale and the corpus is open read-only.
         VectorError: There is no such set, or text, vector or encoder do not fit it.
     """
-    if by == BM25 and encoder is None:
-        return by_words(corpus.database, text, k, source=source, split=split)
     database, k = corpus.database, integer("k", k, 1)
     names = _names(by)
     if source is not None or split is not None:
@@ -105,12 +104,10 @@ def search(
 
 def _names(by: Any) -> list[str]:
     """Return what to search by, as a list."""
-    names = [by] if isinstance(by, str) else list(by) if isinstance(by, list | tuple) else []
-    if not names or not all(isinstance(name, str) for name in names):
-        raise VectorError(
-            f"by={shown(repr(by), 80)}: give {BM25!r}, the name of a set of vectors, or a list of "
-            f"these to fuse their ranks"
-        )
+    found = checked("by", by, str | Sequence[str], VectorError)
+    names = [found] if isinstance(found, str) else [*found]
+    if not names:
+        raise VectorError(f"by=[]: give {BM25!r}, the name of a set of vectors, or several")
     if len(set(names)) < len(names):
         raise VectorError(f"by={shown(repr(by), 80)}: name each once")
     return names
@@ -179,7 +176,8 @@ def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
             f"{_call_of(made_by)}, or a vector"
         )
     model = made_by["model"] if encoder is None else encoder
-    own = encoder_of(model, prompts=prompts, made_by=None if _is_model(model) else "query")
+    tells_itself = isinstance(model, str) or hasattr(model, "encode")
+    own = encoder_of(model, prompts=prompts, made_by=None if tells_itself else "query")
     if own.made_by.get("digest") != made_by.get("digest", own.made_by.get("digest")):
         raise VectorError(
             f"the vectors {of.name!r} were made by another state of {made_by.get('model')!r} than "
@@ -197,11 +195,6 @@ def _call_of(made_by: Mapping[str, Any]) -> str:
     return f" (--encoder {module}:{function})" if is_named and module != "__main__" else ""
 
 
-def _is_model(model: Any) -> bool:
-    """Whether a model says itself what it is."""
-    return isinstance(model, str) or hasattr(model, "encode")
-
-
 def _unit(vector: Floats) -> Singles:
     length = np.linalg.norm(vector)
     if not length:
@@ -210,41 +203,34 @@ def _unit(vector: Floats) -> Singles:
 
 
 class _Compared:
-    """An opened set, with the lengths of its vectors unless all are 1."""
+    """An opened set, with the lengths of its vectors by row."""
 
-    def __init__(self, path: Path, of: VectorSet) -> None:
-        self.vectors = opened(path, of.name)
-        self.of, self.lengths = self.vectors.of, np.zeros(0, np.float32)
-        if not self.of.made_by.get("normalised", False):
-            found = [np.sqrt(np.einsum("ij,ij->i", m, m)) for m in _blocks(self.vectors)]
-            lengths = np.concatenate([self.lengths, *found])
-            self.lengths = np.where(lengths > 0, lengths, 1)
+    def __init__(self, path: Path, name: str) -> None:
+        self.vectors = opened(path, name)
+        found = [np.sqrt(np.einsum("ij,ij->i", m, m)) for m in self._blocks()]
+        lengths = np.concatenate([np.zeros(0, np.float32), *found])
+        self._lengths = np.where(lengths > 0, lengths, 1)
 
     def cosines(self, query: Singles) -> Singles:
         """Return the cosine of a vector of length 1 and each of the set, by ``vectors.hashes``."""
-        found = np.concatenate(
-            [np.zeros(0, np.float32), *(m @ query for m in _blocks(self.vectors))]
-        )
-        if len(self.lengths):
-            found /= self.lengths
-        return np.asarray(found[self.vectors.order])
+        found = np.concatenate([np.zeros(0, np.float32), *(m @ query for m in self._blocks())])
+        return np.asarray((found / self._lengths)[self.vectors.order])
+
+    def _blocks(self) -> Iterator[Singles]:
+        """Yield the vectors row after row, in blocks in single precision."""
+        step = max(1, _AT_ONCE // self.vectors.of.dimension)
+        for part in self.vectors.parts:
+            for low in range(0, len(part), step):
+                yield part[low : low + step].astype(np.float32, copy=False)
 
 
 def _opened(database: Database, of: VectorSet) -> _Compared:
     # Kept as long as the corpus is: opening a set takes longer than searching it.
     kept: dict[str, _Compared] = database.kept.setdefault("vectors", {})
     found = kept.get(of.name)
-    if found is None or found.of != of:
-        found = kept[of.name] = _Compared(Path(str(database.path)), of)
+    if found is None or found.vectors.of != of:
+        found = kept[of.name] = _Compared(Path(str(database.path)), of.name)
     return found
-
-
-def _blocks(vectors: OpenedVectors) -> Iterator[Singles]:
-    """Yield the vectors row after row, in blocks in single precision."""
-    step = max(1, _AT_ONCE // vectors.of.dimension)
-    for part in vectors.parts:
-        for low in range(0, len(part), step):
-            yield part[low : low + step].astype(np.float32, copy=False)
 
 
 def _best(scores: Singles, count: int) -> Integers:

@@ -12,9 +12,9 @@ another state of the set, is made anew.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,46 +23,34 @@ import pyarrow.compute as pc
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged
 from duckplets.artifacts.read_ahead import ReadAhead
-from duckplets.base.arrays import Flags, Integers, Integers32, Words, places
+from duckplets.base.arrays import Integers, Words, places
 from duckplets.base.columns import text_column
 from duckplets.base.prefetch import IsStopped
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
 from duckplets.serving import snapshot
-from duckplets.vectors.store import Matrix, VectorSet, VectorStore, contains
+from duckplets.vectors.store import Matrix, VectorSet, VectorStore
 
 _HELD = 64 << 20  # bytes of vectors: smaller sets are read into memory
 _BLOCK = 16 << 20  # bytes that ``blocks`` yields at once
-_FORMAT = 2
-
-# Of a mapped set: hashes, their rows and commits, where the vectors lie, and these.
-_Mapped: TypeAlias = tuple[Words, Integers, Integers32, list[tuple[ArrayFile, int]], list[Matrix]]
+_FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedVectors:
-    """The vectors of a set up to a commit.
+    """The vectors of a set up to a commit."""
 
-    Attributes:
-        of: The set, as of that commit.
-        hashes: Of the texts that have one: ascending, shape (n,).
-        order: Row of each of the hashes: shape (n,).
-        parts: The vectors, row after row; a set that is mapped may have rows of later commits.
-        notes: What a user should know of how it is opened.
-        files: Where each of the parts lies, where they are mapped: its file, and its first byte.
-    """
-
-    of: VectorSet
-    hashes: Words
-    order: Integers
-    parts: list[Matrix]
-    notes: tuple[str, ...] = ()
-    files: list[tuple[ArrayFile, int]] = field(default_factory=list)
+    of: VectorSet  # as of that commit
+    hashes: Words  # of the texts that have one: ascending, shape (n,)
+    order: Integers  # row of each of the hashes: shape (n,)
+    parts: list[Matrix]  # the vectors, row after row; if mapped, perhaps those of later commits too
+    notes: tuple[str, ...] = ()  # what a user should know of how it is opened
+    files: tuple[tuple[ArrayFile, int], ...] = ()  # of each part that is mapped, its first byte
 
     def rows(self, hashes: Words) -> Integers:
         """Return the row of each text, or -1 where it has no vector: shape (m,)."""
         ascending = np.argsort(hashes)  # so that neighbours are found near each other
-        at = places(cast(Integers, self.hashes), cast(Integers, hashes[ascending]))
+        at = places(self.hashes, hashes[ascending])
         rows = np.empty(len(hashes), np.int64)
         rows[ascending] = np.where(at < 0, -1, self.order[at]) if len(self.order) else at
         return rows
@@ -87,7 +75,7 @@ class OpenedVectors:
 
     def read_ahead(self, rows: Integers, reads: ReadAhead, is_stopped: IsStopped) -> None:
         """Have the vectors of some rows in memory before they are taken."""
-        first, width = 0, self.of.dimension * self.of.numpy_type.itemsize
+        first, width = 0, self.of.width
         for (file, begin), part in zip(self.files, self.parts, strict=False):
             within = rows[(rows >= first) & (rows < first + len(part))] - first
             reads.touch(file, begin + within * width, np.full_like(within, width), is_stopped)
@@ -96,8 +84,7 @@ class OpenedVectors:
     def blocks(self) -> Iterator[tuple[Words, Matrix]]:
         """Yield all vectors with their hashes, in the order of their rows, in blocks."""
         of_rows = np.argsort(self.order, kind="stable")
-        width = self.of.dimension * self.of.numpy_type.itemsize
-        step = max(1, _BLOCK // width)
+        step = max(1, _BLOCK // self.of.width)
         for low in range(0, len(of_rows), step):
             at = of_rows[low : low + step]
             yield self.hashes[at], self.take(self.order[at])
@@ -106,63 +93,33 @@ class OpenedVectors:
 def opened(
     corpus_path: Path, name: str, number: int | None = None, folder: Path | None = None
 ) -> OpenedVectors:
-    """Open the vectors of a corpus.
+    """Open the vectors of a corpus, up to a commit or the last.
 
-    Args:
-        corpus_path: The corpus.
-        name: Of the set.
-        number: The commit up to which they are wanted; by default the last.
-        folder: Of the snapshot, for a large set; by default it lies beside the corpus.
+    A large set is mapped in the folder of the snapshot, by default that beside the corpus.
 
     Raises:
         VectorError: There is no such set or commit, or the file is not as it was written.
     """
     store = VectorStore(corpus_path)
     now = store.need(name)
-    of = now if number is None else as_of(store, now, number)
-    size = of.vectors * of.dimension * of.numpy_type.itemsize
-    notes: tuple[str, ...] = ()
-    if size > _HELD:
-        try:
-            hashes, order, numbers, files, parts = _mapped(store, now, _folder(corpus_path, folder))
-            keep: Flags = numbers <= of.number
-            if not keep.all():
-                hashes, order = hashes[keep], order[keep]
-            return OpenedVectors(of, hashes, order, parts, files=files)
-        except (OSError, DamagedFileError, ReadOnlyError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            notes = (
-                f"vectors {name!r} are held in memory, {size:,} bytes in each process: "
-                f"{shown(why, 400)}",
-            )
-    return _held(store, of, notes)
+    of = now if number is None else now.as_of(number)
+    size = of.vectors * of.width
+    if size <= _HELD:
+        return _held(store, of)
+    try:
+        return _mapped(store, now, of, _folder(corpus_path, folder))
+    except (OSError, DamagedFileError, ReadOnlyError) as error:
+        why = shown(getattr(error, "strerror", None) or str(error), 400)
+        note = f"vectors {name!r} are held in memory, {size:,} bytes in each process: {why}"
+        return replace(_held(store, of), notes=(note,))
 
 
-def as_of(store: VectorStore, now: VectorSet, number: int) -> VectorSet:
-    """Return a set as of one of its commits.
-
-    Raises:
-        VectorError: It has no such commit.
-    """
-    commits = store.commits(now)
-    if number == 0:
-        return replace(now, number=0, digest="", vectors=0)
-    for commit, digest, _, _ in commits:
-        if commit == number:
-            vectors = sum(added - gone for at, _, added, gone in commits if at <= number)
-            return replace(now, number=number, digest=digest, vectors=vectors)
-    raise VectorError(
-        f"vectors {now.name!r} have {len(commits)} commits in {store.path}, and none has the "
-        f"number {number}: the set was made anew, or an older copy of the file was put there"
-    )
-
-
-def _held(store: VectorStore, of: VectorSet, notes: tuple[str, ...]) -> OpenedVectors:
-    """Read a set into memory, in the order of its hashes."""
+def _held(store: VectorStore, of: VectorSet) -> OpenedVectors:
+    """Read a set into memory."""
     hashes = np.zeros(of.vectors, np.uint64)
     matrix = np.zeros((of.vectors, of.dimension), of.numpy_type)
     count = 0
-    for some, vectors in store.read(of):
+    for some, _, vectors in store.read(of):
         if count + len(some) <= of.vectors:
             hashes[count : count + len(some)], matrix[count : count + len(some)] = some, vectors
         count += len(some)
@@ -172,7 +129,7 @@ def _held(store: VectorStore, of: VectorSet, notes: tuple[str, ...]) -> OpenedVe
             f"{of.number}, and others are there; put a copy of the file in its place"
         )
     order = np.argsort(hashes, kind="stable")
-    return OpenedVectors(of, hashes[order], order, [matrix], notes)
+    return OpenedVectors(of, hashes[order], order, [matrix])
 
 
 # -- in files that are mapped --------------------------------------------------------------------
@@ -185,19 +142,25 @@ def _folder(corpus_path: Path, folder: Path | None = None) -> ArtifactFolder:
     return ArtifactFolder(path, "the vectors of a snapshot", r"(0|[1-9][0-9]{0,18})\.json", _FORMAT)
 
 
-def _mapped(store: VectorStore, of: VectorSet, folder: ArtifactFolder) -> _Mapped:
-    """Map a set; what is new is written first."""
+def _mapped(
+    store: VectorStore, now: VectorSet, of: VectorSet, folder: ArtifactFolder
+) -> OpenedVectors:
+    """Map a set up to a commit; what is new is written first."""
     for again in (True, False):
-        manifest = _of_set(folder, store, of)
+        manifest = _of_set(folder, now)
         if manifest is None:
             with folder.locked():
-                manifest = _of_set(folder, store, of) or _write(folder, store, of)
+                manifest = _of_set(folder, now) or _write(folder, store, now)
         try:
-            return _arrays(folder.path, manifest)
+            hashes, order, parts, files = _arrays(folder.path, manifest)
         except DamagedFileError:
             # Who wrote the next one may have removed a file that this one names.
-            if not again or _read(folder, of.set_id) == manifest:
+            if not again or _read(folder, now.set_id) == manifest:
                 raise
+            continue
+        if of.vectors < len(hashes):  # rows lie as they were added
+            hashes, order = hashes[order < of.vectors], order[order < of.vectors]
+        return OpenedVectors(of, hashes, order, parts, files=tuple(files))
     raise AssertionError
 
 
@@ -209,67 +172,65 @@ def _read(folder: ArtifactFolder, set_id: int) -> dict[str, Any] | None:
         return None
 
 
-def _of_set(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any] | None:
+def _of_set(folder: ArtifactFolder, of: VectorSet) -> dict[str, Any] | None:
     """Return the manifest of a set if it has all of it."""
     found = _read(folder, of.set_id)
-    if found is None or found["number"] < of.number or not _goes_on(found, store, of):
-        return None
-    return found
+    return found if found and found["number"] >= of.number and _goes_on(found, of) else None
 
 
-def _goes_on(found: dict[str, Any], store: VectorStore, of: VectorSet) -> bool:
+def _goes_on(found: dict[str, Any], of: VectorSet) -> bool:
     """Whether files are of a set as it was at a commit that it still has, with all it had then."""
-    if found["of"] != [of.name, of.dimension, of.dtype]:
+    try:
+        then = of.as_of(found["number"])
+    except VectorError:
         return False
-    commits = store.commits(of)
-    there = sum(added - gone for number, _, added, gone in commits if number <= found["number"])
-    return there == found["vectors"] and any(
-        (number, digest) == (found["number"], found["digest"]) for number, digest, _, _ in commits
-    )
+    told = [[then.name, then.dimension, then.dtype], then.digest, then.vectors]
+    return told == [found["of"], found["digest"], found["vectors"]]
 
 
-def _arrays(folder: Path, manifest: dict[str, Any]) -> _Mapped:
+def _arrays(
+    folder: Path, manifest: dict[str, Any]
+) -> tuple[Words, Integers, list[Matrix], list[tuple[ArrayFile, int]]]:
+    """Map the hashes of a set, their rows, its vectors, and where these lie."""
     index = ArrayFile(folder, FileEntry(**manifest["index"]))
-    hashes, order, numbers = (index.array(told) for told in manifest["columns"])
-    files, parts = [], []
+    hashes, order = (np.asarray(index.array(told)) for told in manifest["columns"])
+    parts, files = [], []
     for part in manifest["parts"]:
         file = ArrayFile(folder, FileEntry(**part["file"]))
         files.append((file, int(part["numbers"][1])))
         parts.append(file.array(part["numbers"]).reshape(part["rows"], manifest["of"][1]))
-    return hashes, order, numbers, files, parts
+    return hashes, order, parts, files
 
 
 def _write(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any]:
     """Write what is new of a set, and a manifest that names all of it."""
     before = _read(folder, of.set_id)
-    if before is not None and (before["number"] > of.number or not _goes_on(before, store, of)):
+    if before is not None and (before["number"] > of.number or not _goes_on(before, of)):
         before = None
-    parts = list(before["parts"]) if before else []
-    low = before["number"] if before else 0
-    count = sum(new - gone for at, _, new, gone in store.commits(of) if low < at <= of.number)
-    while parts and parts[-1]["rows"] <= 2 * count:
-        low, count = parts[-1]["after"], count + parts.pop()["rows"]
-    kept = sum(part["rows"] for part in parts)
-    found, begin = [(np.zeros(0, np.uint64), np.zeros(0, np.int32))], 0
+    parts, low, kept = [], 0, 0
+    if before is not None:
+        parts, low, kept = list(before["parts"]), before["number"], before["vectors"]
+    while parts and parts[-1]["rows"] <= 2 * (of.vectors - kept):
+        low, kept = parts[-1]["after"], kept - parts.pop()["rows"]
+    found, begin = [np.zeros(0, np.uint64)], 0
     with ArrayWriter(folder.path, "vectors") as writer:
-        for hashes, commits, matrix in store.numbered(of, after=low):
+        for hashes, _, matrix in store.read(of, after=low):
             begin = begin or writer.append(b"")
             writer.append(np.ascontiguousarray(matrix).reshape(-1).view(np.uint8).data)
-            found.append((hashes.copy(), commits.astype(np.int32)))
-        hashes, numbers = map(np.concatenate, zip(*found, strict=True))
+            found.append(hashes.copy())
+        hashes = np.concatenate(found)
         told = [of.numpy_type.str, begin, len(hashes) * of.dimension]
         file = asdict(writer.finish())
     parts.append({"after": low, "rows": len(hashes), "numbers": told, "file": file})
     rows = np.arange(kept, kept + len(hashes), dtype=np.int64)
     if kept and before is not None:
-        old_hashes, old_rows, old_numbers, *_ = _arrays(folder.path, before)
+        old_hashes, old_rows, *_ = _arrays(folder.path, before)
         stay = old_rows < kept
         hashes = np.concatenate([old_hashes[stay], hashes])
         rows = np.concatenate([old_rows[stay], rows])
-        numbers = np.concatenate([old_numbers[stay], numbers])
     order = np.argsort(hashes, kind="stable")
     with ArrayWriter(folder.path, "index") as writer:
-        columns = [writer.add(array[order]) for array in (hashes, rows, numbers)]
+        columns = [writer.add(array[order]) for array in (hashes, rows)]
         index = asdict(writer.finish())
     manifest = {
         "of": [of.name, of.dimension, of.dtype],
@@ -295,7 +256,7 @@ def clean(corpus_path: Path) -> None:
     with folder.locked():
         for name in list(folder.manifests()):
             found, of = _read(folder, int(Path(name).stem)), there.get(int(Path(name).stem))
-            if found is None or of is None or not _goes_on(found, store, of):
+            if found is None or of is None or not _goes_on(found, of):
                 (folder.path / name).unlink(missing_ok=True)
         folder.sweep()
 
@@ -306,14 +267,9 @@ def verify_mapped(corpus_path: Path) -> Iterator[str]:
 
 
 def having(corpus_path: Path, chunks: pa.ListArray) -> pa.Array | None:
-    """Return in words, for lists of chunks, how many of each have a vector of each set.
+    """Return in words, for lists of hashes, how many have a vector of each set; None without sets.
 
-    Args:
-        corpus_path: The corpus.
-        chunks: Hashes of their texts.
-
-    Returns:
-        Such as ``default 2 of 2``; None where there are no vectors.
+    Such as ``default 2 of 2``.
     """
     store = VectorStore(corpus_path)
     sets = store.sets()
@@ -324,7 +280,7 @@ def having(corpus_path: Path, chunks: pa.ListArray) -> pa.Array | None:
     ends = np.cumsum(counts)
     told: list[list[str]] = [[] for _ in ends]
     for of in sets:
-        found = np.concatenate([[0], np.cumsum(contains(store.known(of), hashes))])
+        found = np.concatenate([[0], np.cumsum(places(store.known(of), hashes) >= 0)])
         there = found[ends] - found[ends - counts]
         for words, some, every in zip(told, there.tolist(), counts.tolist(), strict=True):
             words.append(f"{of.name} {some} of {every}")

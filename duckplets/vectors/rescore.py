@@ -25,7 +25,7 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.base.settings import Bounds, Name, check
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
-from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.bm25 import TopDocuments, top_of
 from duckplets.mining.guards import REASONS, Guards
 from duckplets.mining.mine import Job, mine
 from duckplets.mining.report import MiningReport
@@ -33,13 +33,20 @@ from duckplets.mining.store import Minings
 from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
-from duckplets.vectors.dense import first_of
-from duckplets.vectors.encoders import WINDOW, Array, Calls, Encoder, array_of, name_of
+from duckplets.vectors.encoders import (
+    Array,
+    BatchSize,
+    Calls,
+    Encoder,
+    Retries,
+    Share,
+    array_of,
+    name_of,
+    next_size,
+)
 
 log = logging.getLogger("duckplets")
 
-_SECONDS = 10.0  # of work in a block
-_GROWTH = 4
 _MOST_PAIRS = 1 << 16  # of a block
 _MANY_PAIRS = 10_000  # from which their number is a warning
 
@@ -116,7 +123,7 @@ class PairCalls(Calls):
         return found[:, None] if found.ndim == 1 else found
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Rescored:
     """A scorer that ranks another one's candidates by a function."""
 
@@ -124,13 +131,12 @@ class _Rescored:
     name: Annotated[str, Name(64)]
     scorer: Annotated[str, Name(64)]
     limit: Annotated[int, Bounds(1)] | None
-    batch_size: Annotated[int, Bounds(1, 1 << 20)]
-    retries: Annotated[int, Bounds(0, 1000)]
-    max_failures: Annotated[float, Bounds(0, 1)]
+    batch_size: BatchSize
+    retries: Retries
+    max_failures: Share
     made_by: Annotated[str, Name()] | None
     calls: PairCalls = field(init=False)
-    told: dict[str, Any] = field(init=False)  # what the result is tied to
-    done: list[int] = field(default_factory=list, init=False)  # anchors of each block of this call
+    done: int = field(default=0, init=False)  # anchors of this call
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "rescore")
@@ -153,24 +159,18 @@ class _Rescored:
         of = self.made_by or name_of(named, RecipeError)
         encoder = Encoder(call=lambda pairs, _: call(pairs), made_by={"function": of})
         options: dict[str, Any] = {"retries": self.retries, "max_failures": self.max_failures}
-        calls = PairCalls(encoder, dtype="float64", dimension=1, **options)
-        object.__setattr__(self, "calls", calls)
-        object.__setattr__(self, "told", encoder.made_by)
+        self.calls = PairCalls(encoder, dtype="float64", dimension=1, **options)
+        self.made_by = of
 
     def settings(self, job: Job) -> dict[str, Any]:
         """Return what its candidates follow from."""
-        return {"of": self._files(job)[1], **self.told}
+        return {"of": self._files(job)[1], "function": self.made_by}
 
     def _files(self, job: Job) -> tuple[list[str], int]:
         """Return the files of the candidates that are scored, and their generation."""
         minings = Minings(job.database)
-        found = minings.current(
-            job.recipe,
-            source=job.source,
-            split=job.split,
-            version=job.version,
-            scorer=self.scorer,
-        )
+        where: dict[str, Any] = {"source": job.source, "split": job.split, "version": job.version}
+        found = minings.current(job.recipe, scorer=self.scorer, **where)
         return found.files(minings.folder), found.key
 
     def search(
@@ -180,7 +180,8 @@ class _Rescored:
         files, _ = self._files(job)
         asked = _Asked(job, guards, files, depth)
         size = max(1, self.batch_size // (depth + 1))
-        stop = min(len(guards.anchors), start + self._left)
+        left = len(guards.anchors) if self.limit is None else self.limit - self.done
+        stop = min(len(guards.anchors), start + left)
         pairs = asked.most(slice(start, stop)) if stop > start else 0
         log.log(
             logging.WARNING if pairs > _MANY_PAIRS else logging.INFO,
@@ -191,23 +192,14 @@ class _Rescored:
         while start < stop:
             block, begun = slice(start, min(start + size, stop)), time.monotonic()
             found = self._scored(asked, block, depth)
-            self.done.append(block.stop - start)
+            self.done += block.stop - start
             yield block, found
-            rate = (block.stop - start) / max(time.monotonic() - begun, 1e-3)
-            wanted = min(_MOST_PAIRS // (depth + 1), size * _GROWTH, int(rate * _SECONDS))
-            start, size = block.stop, max(1, wanted)
-
-    @property
-    def _left(self) -> int:
-        """How many anchors this call may still score."""
-        return 1 << 62 if self.limit is None else self.limit - sum(self.done)
+            done, seconds = block.stop - start, time.monotonic() - begun
+            size = next_size(size, done, seconds, _MOST_PAIRS // (depth + 1))
+            start = block.stop
 
     def _scored(self, asked: _Asked, block: slice, depth: int) -> TopDocuments:
-        """Return the candidates of a block, best first.
-
-        Raises:
-            RecipeError: Too many pairs fail.
-        """
+        """Return the candidates of a block, best first."""
         count = block.stop - block.start
         (owners, documents), positives = asked.candidates(block), asked.positives(block)
         both = [owners, positives.owners()], [documents, positives.values]
@@ -215,19 +207,13 @@ class _Rescored:
         own, theirs = scores[: len(owners)], scores[len(owners) :]
         lowest = np.full(count, np.inf)
         np.fmin.at(lowest, positives.owners(), theirs)
-        known, is_there = np.isfinite(own), np.isfinite(lowest)
-        higher = np.bincount(owners[known & (own > lowest[owners])], minlength=count)
-        matched = np.bincount(owners, minlength=count)
-        owners, documents, own = owners[known], documents[known], own[known]
-        order = np.lexsort((documents, -own, owners))
-        best, best_scores = first_of(owners[order], documents[order], own[order], (count, depth))
-        return TopDocuments(
-            documents=best,
-            scores=best_scores,
-            matched=matched,
-            guarded=np.zeros((len(REASONS) + 1, count), np.int64),
-            positive_scores=np.where(is_there, lowest, np.nan),
-            positive_ranks=np.where(is_there, higher + 1, 0),
+        known = np.isfinite(own)
+        return top_of(
+            (owners[known], documents[known], own[known]),
+            np.where(np.isfinite(lowest), lowest, np.nan),
+            depth,
+            matched=np.bincount(owners, minlength=count),
+            guarded=np.zeros((len(REASONS), count), np.int64),
             failed=int(np.count_nonzero(~known)),
         )
 
@@ -241,11 +227,8 @@ class _Rescored:
             done = self.calls.embed([pairs[at] for at in batch.tolist()], None)
             scores[batch[done.rows]] = done.vectors[:, 0]
             if self.calls.is_enough:
-                reason, count = self.calls.reasons.most_common(1)[0]
-                raise RecipeError(
-                    f"rescore stopped: {self.calls.failures:,} of the last {WINDOW} pairs failed, "
-                    f"more than max_failures={self.max_failures:g}; {count:,} of all: {reason}. "
-                    f"Anchors that were done are kept; mend the function and call rescore again"
+                raise self.calls.stopped(
+                    "Anchors that were done are kept; mend the function and call rescore again"
                 )
         return scores
 

@@ -16,18 +16,18 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Integers, Integers32, Words
-from duckplets.base.checks import checked_name
+from duckplets.base.arrays import Integers, Integers32, Words, places
 from duckplets.base.columns import column, text_column
 from duckplets.base.sanitize import counted, listed, shown
+from duckplets.base.settings import Bounds, Name, checked
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -35,35 +35,62 @@ from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, VectorError, nearest
 
 Matrix = npt.NDArray[np.floating[Any]]
+Dtype = Literal["float32", "float16"]
+_KINDS: dict[str, Any] = {"name": Annotated[str, Name()], "dtype": Dtype}
+_KINDS |= {"dimension": Annotated[int, Bounds(1, 65_536)]}
 
 _BYTES = 32 << 20  # of vectors that are read or written at once
 _LEAST = 2048  # rows that DuckDB hands over at once
-_MOST_DIMENSIONS = 65_536
+
+
+class Commit(NamedTuple):
+    """What was added to a set at once."""
+
+    number: int  # from 1
+    digest: str  # of all up to it
+    added: int
+    dropped: int  # of these, since
 
 
 @dataclass(frozen=True, slots=True)
 class VectorSet:
-    """A set of vectors, as of its last commit.
+    """A set of vectors, as of its last commit."""
 
-    Attributes:
-        set_id: Its number in the file.
-        name: Its name.
-        dimension: Numbers of each vector.
-        dtype: ``float32`` or ``float16``.
-        made_by: What makes the vectors, as plain JSON.
-        number: Of the last commit; 0 before the first.
-        digest: Of all up to that commit; empty before the first.
-        vectors: How many there are.
-    """
-
-    set_id: int
     name: str
     dimension: int
-    dtype: Literal["float32", "float16"]
-    made_by: Mapping[str, Any]
-    number: int = 0
-    digest: str = ""
-    vectors: int = 0
+    dtype: Dtype
+    made_by: Mapping[str, Any]  # what makes the vectors, as plain JSON
+    set_id: int = 0  # in the file; 0 before it is there
+    commits: tuple[Commit, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Number of the last commit; 0 before the first."""
+        return self.commits[-1].number if self.commits else 0
+
+    @property
+    def digest(self) -> str:
+        """Digest of all up to the last commit; empty before the first."""
+        return self.commits[-1].digest if self.commits else ""
+
+    @property
+    def vectors(self) -> int:
+        """How many there are."""
+        return sum(commit.added - commit.dropped for commit in self.commits)
+
+    def as_of(self, number: int) -> VectorSet:
+        """Return the set as of one of its commits, or before the first.
+
+        Raises:
+            VectorError: It has no such commit.
+        """
+        then = replace(self, commits=tuple(c for c in self.commits if c.number <= number))
+        if then.number != number:
+            raise VectorError(
+                f"vectors {self.name!r} have {len(self.commits)} commits, and none has the number "
+                f"{number}: the set was made anew, or an older copy of its file was put there"
+            )
+        return then
 
     @property
     def numpy_type(self) -> np.dtype[Any]:
@@ -71,14 +98,21 @@ class VectorSet:
         return np.dtype("<f2" if self.dtype == "float16" else "<f4")
 
     @property
-    def arrow_type(self) -> pa.DataType:
-        """The type of its vectors in Arrow: fixed-size lists."""
-        return pa.list_(pa.from_numpy_dtype(self.numpy_type), self.dimension)
+    def width(self) -> int:
+        """Bytes of one vector."""
+        return self.dimension * self.numpy_type.itemsize
+
+    def lists(self, matrix: Matrix, valid: pa.Buffer | None = None) -> pa.Array:
+        """Return vectors as fixed-size lists of Arrow, without a copy."""
+        kind = pa.from_numpy_dtype(self.numpy_type)
+        flat = pa.Array.from_buffers(kind, matrix.size, [None, pa.py_buffer(matrix)])
+        lists = pa.list_(kind, self.dimension)
+        return pa.Array.from_buffers(lists, len(matrix), [valid], children=[flat])
 
     @property
     def rows_at_once(self) -> int:
         """How many of its vectors are read or written at once."""
-        return max(_LEAST, _BYTES // (self.dimension * self.numpy_type.itemsize))
+        return max(_LEAST, _BYTES // self.width)
 
     def statement(self, name: str) -> str:
         """Return a statement over the tables of the set."""
@@ -89,12 +123,6 @@ class VectorStore:
     """The vector file of a corpus, ``NAME.vectors.duckdb``, which need not be there yet.
 
     Any number of them may be of one file, in several processes too.
-
-    Args:
-        corpus_path: The corpus.
-
-    Attributes:
-        path: The vector file.
     """
 
     def __init__(self, corpus_path: Path) -> None:
@@ -130,94 +158,58 @@ class VectorStore:
             f"moved away can be put back"
         )
 
-    def begin(self, name: str, dimension: int, dtype: str, made_by: Mapping[str, Any]) -> VectorSet:
-        """Return the set of a name, made now unless it is there.
-
-        Args:
-            name: Its name.
-            dimension: Numbers of each vector.
-            dtype: ``float32`` or ``float16``.
-            made_by: What makes the vectors; values that JSON has.
-
-        Raises:
-            VectorError: It is there with another dimension, type or maker; an argument is wrong.
-        """
-        checked_name(f"name={shown(repr(name))}", name, VectorError)
-        wanted = _checked_set(name, dimension, dtype, made_by)
-        found = self.find(name)
-        if found is None:
-            if not self.path.exists():
-                files.make_folder(self.path)
-                migrate.create(self.path, "vectors")
-            with self._writing() as database:
-                # Another process may have made it meanwhile.
-                found = _find(database, name) or _create(database, wanted)
-        _refuse_other(found, wanted)
-        return found
-
     def remove(self, name: str) -> int:
         """Remove a set; return how many vectors it had.
 
         Raises:
             VectorError: There is none of that name.
         """
-        self.need(name)
+        found = self.need(name)
         with self._writing() as database:
-            found = _find(database, name)
-            if found is None:  # another process did so meanwhile
-                return 0
-            for statement in ("vectors/store/drop_view", "vectors/store/drop_packed"):
-                database.rows(found.statement(statement))
+            database.rows(found.statement("vectors/store/drop"))
             for statement in ("delete_commits", "delete_failures", "delete_set"):
                 database.run(f"vectors/store/{statement}", {"set_id": found.set_id})
         return found.vectors
 
     # -- in -----------------------------------------------------------------------------------
 
-    def append(self, of: VectorSet, hashes: Words, vectors: npt.ArrayLike) -> int:
+    def append(self, of: VectorSet, hashes: Words, matrix: Matrix) -> int:
         """Add vectors in one transaction, the next commit; return how many were added.
 
-        Texts that have one are skipped, and of equal hashes the first counts; where nothing is
-        left there is no commit.
-
         Args:
-            of: The set, of any of its commits.
+            of: As for ``commit``.
             hashes: Of the texts: shape (n,).
-            vectors: Their vectors: shape (n, dimension).
-
-        Raises:
-            VectorError: Another dimension, or a number that is not finite; it names the row, and
-                nothing is added. Or the set is there no more.
+            matrix: Their vectors, of the set's type: shape (n, dimension).
         """
-        matrix = checked_matrix(of, hashes, vectors)
         with self.commit(of) as commit:
             return len(commit.add(hashes, matrix))
 
     @contextmanager
     def commit(self, of: VectorSet) -> Iterator[VectorCommit]:
-        """Begin a commit, to which blocks of vectors are added; it is made at the end, or nothing.
+        """Begin a commit to a set, which is made unless it is there; made at the end, or nothing.
 
         The file is open for writing meanwhile.
+
+        Raises:
+            VectorError: It is there with another dimension, type or maker, or what it is is wrong.
         """
+        if not self.path.exists():
+            files.make_folder(self.path)
+            migrate.create(self.path, "vectors")
         with self._writing() as database:
-            now = _find(database, of.name)
-            if now is None or now.set_id != of.set_id:
-                raise VectorError(
-                    f"vectors {of.name!r} were removed meanwhile; begin them anew, with embed or "
-                    f"add_vectors"
-                )
-            commit = VectorCommit(database, now)
+            found = _find(database, of.name) or _create(database, of)
+            refuse_other(found, of)
+            commit = VectorCommit(database, found)
             yield commit
             commit.finish()
 
-    def fail(self, of: VectorSet, hashes: Words, reasons: Sequence[str]) -> None:
-        """Note texts for which no vector could be made; what was noted of them before goes."""
-        words = np.ascontiguousarray(hashes, np.uint64)
-        incoming = pa.table({"text_hash": column(words), "reason": text_column(reasons)})
-        which = {"set_id": of.set_id}
+    def fail(self, name: str, hashes: Words, reasons: Sequence[str]) -> None:
+        """Note texts for which no vector could be made, in the place of what was noted of them."""
+        incoming = pa.table({"text_hash": column(hashes), "reason": text_column(reasons)})
         with self._writing() as database, database.registered(incoming=incoming):
-            database.run("vectors/store/forget_failures", which)
-            database.run("vectors/store/add_failures", which)
+            if of := _find(database, name):
+                database.run("vectors/store/forget_failures", {"set_id": of.set_id})
+                database.run("vectors/store/add_failures", {"set_id": of.set_id})
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -226,33 +218,20 @@ class VectorStore:
         with self._reading() as database:
             return database.table("vectors/store/failures", {"set_id": of.set_id})
 
-    def commits(self, of: VectorSet) -> list[tuple[int, str, int, int]]:
-        """Return number, digest, vectors, and those dropped since, of every commit."""
-        with self._reading() as database:
-            rows = database.run("vectors/store/commits", {"set_id": of.set_id})
-        return [(int(row[0]), str(row[1]), int(row[2]), int(row[3])) for row in rows]
-
     def known(self, of: VectorSet) -> Words:
         """Return the hashes of the texts that have a vector now: ascending, shape (n,)."""
         with self._reading() as database:
-            now = _find(database, of.name)
-            if now is None or now.set_id != of.set_id:
-                return np.zeros(0, np.uint64)
-            found = database.arrow(now.statement("vectors/store/hashes")).column(0)
+            found = database.arrow(of.statement("vectors/store/hashes")).column(0)
         return np.sort(found.to_numpy())
 
-    def read(self, of: VectorSet) -> Iterator[tuple[Words, Matrix]]:
-        """Yield the vectors of a set in blocks: hashes (n,), and a matrix (n, dimension)."""
-        for hashes, _, matrix in self.numbered(of):
-            yield hashes, matrix
+    def read(self, of: VectorSet, after: int = 0) -> Iterator[tuple[Words, Integers32, Matrix]]:
+        """Yield the vectors of a set after a commit, in blocks, as they were added.
 
-    def numbered(
-        self, of: VectorSet, *, after: int = 0
-    ) -> Iterator[tuple[Words, Integers32, Matrix]]:
-        """As ``read``, with the commit of each vector, of those after a commit."""
+        Hashes (n,), the commit of each, and a matrix (n, dimension).
+        """
         if of.number > after:
             with self._reading() as database:
-                yield from _rows(database, of, after)
+                yield from _rows(database, of, after, of.number)
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -282,55 +261,45 @@ class VectorCommit:
     """What is added to a set in one transaction; see ``VectorStore.commit``."""
 
     def __init__(self, database: Database, of: VectorSet) -> None:
-        self._database, self._set = database, of
-        self._sums = _Sums()
+        self.of = of  # the set, as of the commit before
+        self._database, self._sums = database, _Sums()
 
-    def read(self) -> Iterator[tuple[Words, Matrix]]:
-        """Yield all vectors of the set in blocks, with those of this commit."""
-        for hashes, _, matrix in _rows(self._database, self._set, 0, more=1):
-            yield hashes, matrix
+    def read(self) -> Iterator[tuple[Words, Integers32, Matrix]]:
+        """Yield all vectors of the set as ``VectorStore.read``, with those of this commit."""
+        return _rows(self._database, self.of, 0, self.of.number + 1)
 
     def add(self, hashes: Words, matrix: Matrix) -> Integers:
-        """Add vectors of texts that have none, of equal hashes the first.
-
-        Args:
-            hashes: Shape (n,).
-            matrix: From ``checked_matrix``.
-
-        Returns:
-            Which rows were added, ascending.
-        """
+        """Add vectors of texts that have none, of equal hashes the first; return which rows."""
         hashes = np.ascontiguousarray(hashes, np.uint64)
         incoming = pa.table({"row": np.arange(len(hashes)), "text_hash": column(hashes)})
         with self._database.registered(incoming=incoming):
-            found = self._database.arrow(self._set.statement("vectors/store/new"))
+            found = self._database.arrow(self.of.statement("vectors/store/new"))
         rows = np.asarray(found.column(0).to_numpy(), np.int64)
         if len(rows) < len(hashes):
             hashes, matrix = hashes[rows], matrix[rows]
-        for low in range(0, len(hashes), self._set.rows_at_once):
-            part = slice(low, low + self._set.rows_at_once)
+        for low in range(0, len(hashes), self.of.rows_at_once):
+            part = slice(low, low + self.of.rows_at_once)
             self._insert(hashes[part], np.ascontiguousarray(matrix[part]))
         return rows
 
     def _insert(self, hashes: Words, matrix: Matrix) -> None:
         self._sums.add(hashes, matrix)
-        width = self._set.dimension * self._set.numpy_type.itemsize
-        ends = np.arange(len(hashes) + 1, dtype=np.int64) * width
+        ends = np.arange(len(hashes) + 1, dtype=np.int64) * self.of.width
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(matrix)]
         packed = pa.Array.from_buffers(pa.large_binary(), len(hashes), buffers)
-        incoming = pa.table({"text_hash": column(hashes), "vector": packed})
+        number = np.full(len(hashes), self.of.number + 1, np.int32)
+        incoming = pa.table({"text_hash": column(hashes), "number": number, "vector": packed})
         with self._database.registered(incoming=incoming):
-            sql = self._set.statement("vectors/store/add")
-            self._database.rows(sql, {"number": self._set.number + 1})
-            self._database.run("vectors/store/forget_failures", {"set_id": self._set.set_id})
+            self._database.rows(self.of.statement("vectors/store/add"))
+            self._database.run("vectors/store/forget_failures", {"set_id": self.of.set_id})
 
     def finish(self) -> None:
         """Note the commit, if anything was added."""
         if self._sums.rows:
             given = {
-                "set_id": self._set.set_id,
-                "number": self._set.number + 1,
-                "digest": self._sums.digest_after(self._set.digest),
+                "set_id": self.of.set_id,
+                "number": self.of.number + 1,
+                "digest": self._sums.digest_after(self.of.digest),
                 "vectors": self._sums.rows,
             }
             self._database.run("vectors/store/add_commit", given)
@@ -354,64 +323,12 @@ class _Sums:
         return hashlib.sha256(before.encode() + one.digest() + other.digest()).hexdigest()
 
 
-def checked_matrix(
-    of: VectorSet, hashes: Words, vectors: npt.ArrayLike, *, first_row: int = 0
-) -> Matrix:
-    """Return vectors as a matrix in the type of a set.
-
-    Args:
-        of: The set.
-        hashes: Of the texts: shape (n,).
-        vectors: Shape (n, dimension).
-        first_row: The number of the first one, for messages.
-
-    Raises:
-        VectorError: They have another shape, are no numbers, or one is not finite.
-    """
-    what = f"vectors {of.name!r}"
-    try:
-        matrix = np.asarray(vectors)
-    except ValueError as error:  # rows of several lengths
-        raise VectorError(f"{what}: {shown(error)}") from error
-    if matrix.dtype.kind not in "fiu":
-        raise VectorError(f"{what}: numbers are needed, and these are of type {matrix.dtype}")
-    if matrix.ndim != 2 or matrix.shape[1] != of.dimension:
-        given = "×".join(map(str, matrix.shape))
-        raise VectorError(
-            f"{what} have {of.dimension} dimensions, and these are an array of {given}, from row "
-            f"{first_row} on: give (rows, {of.dimension})"
-        )
-    if len(matrix) != len(hashes):
-        vectors_of = f"{counted(len(matrix), 'vector')} for {counted(len(hashes), 'text')}"
-        raise VectorError(f"{what}: {vectors_of}")
-    with np.errstate(over="ignore"):
-        made = matrix.astype(of.numpy_type, order="C", copy=False)
-    finite = np.isfinite(made)
-    if not finite.all():
-        row, place = (int(at[0]) for at in np.nonzero(~finite))
-        value = matrix[row, place]
-        range_of = " (beyond the range of float16)" if np.isfinite(value) else ""
-        raise VectorError(
-            f"{what}: row {first_row + row} has {value} as its number {place}{range_of}; every "
-            f"number must be finite"
-        )
-    return cast(Matrix, made)
-
-
-def contains(ascending: Words, hashes: Words) -> Flags:
-    """Whether each hash is among ascending ones: shape (n,)."""
-    if not len(ascending):
-        return np.zeros(len(hashes), np.bool_)
-    at = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
-    return cast(Flags, ascending[at] == hashes)
-
-
 def _rows(
-    database: Database, of: VectorSet, after: int, more: int = 0
+    database: Database, of: VectorSet, after: int, number: int
 ) -> Iterator[tuple[Words, Integers32, Matrix]]:
-    """Yield hashes, commits and vectors of a set up to its commit, or ``more`` further ones."""
-    bounds = {"after": after, "number": of.number + more}
+    """Yield hashes, commits and vectors of a set after one commit, up to another."""
     sql = of.statement("vectors/store/read")
+    bounds = {"after": after, "number": number}
     for batch in database.stream(sql, bounds, rows=of.rows_at_once):
         hashes, numbers = (batch.column(name).to_numpy() for name in batch.schema.names[:2])
         yield hashes, numbers, _matrix_of(batch.column("vector"), of, Path(str(database.path)))
@@ -419,15 +336,14 @@ def _rows(
 
 def _matrix_of(packed: pa.Array, of: VectorSet, path: Path) -> Matrix:
     """Return packed vectors as a matrix, without a copy."""
-    width = of.dimension * of.numpy_type.itemsize
     wide = np.int64 if pa.types.is_large_binary(packed.type) else np.int32
     _, ends, data = packed.buffers()
     if len(packed) == 0 or ends is None or data is None:
         return np.zeros((0, of.dimension), of.numpy_type)
     starts = np.frombuffer(ends, wide)[packed.offset :][: len(packed) + 1]
-    if (np.diff(starts) != width).any():
+    if (np.diff(starts) != of.width).any():
         raise VectorError(
-            f"{path} is damaged: a vector of {of.name!r} has another length than {width} bytes; "
+            f"{path} is damaged: a vector of {of.name!r} has another length than {of.width} bytes; "
             f"put a copy of the file in its place, or remove the set and make it anew"
         )
     count = len(packed) * of.dimension
@@ -436,38 +352,22 @@ def _matrix_of(packed: pa.Array, of: VectorSet, path: Path) -> Matrix:
 
 
 def _sets(database: Database) -> list[VectorSet]:
-    return [
-        VectorSet(of, name, dimension, dtype, json.loads(made_by), number, digest, vectors)
-        for of, name, dimension, dtype, made_by, number, digest, vectors in database.run(
-            "vectors/store/sets"
-        )
-    ]
+    found = []
+    for name, dimension, dtype, made_by, set_id, rows in database.run("vectors/store/sets"):
+        commits = tuple(Commit(**row) for row in rows)
+        found.append(VectorSet(name, dimension, dtype, json.loads(made_by), set_id, commits))
+    return found
 
 
 def _find(database: Database, name: str) -> VectorSet | None:
     return next((found for found in _sets(database) if found.name == name), None)
 
 
-def _checked_set(name: str, dimension: int, dtype: str, made_by: Mapping[str, Any]) -> VectorSet:
-    """Return the set that is wanted, as it will be read again."""
-    if dtype not in ("float32", "float16"):
-        raise VectorError(f"dtype={shown(repr(dtype))}: give 'float32' or 'float16'")
-    if not 1 <= dimension <= _MOST_DIMENSIONS:
-        raise VectorError(f"a vector of {dimension:,} dimensions: 1 to {_MOST_DIMENSIONS:,} can be")
-    try:
-        plain = json.loads(json.dumps(dict(made_by), ensure_ascii=False))
-    except (TypeError, ValueError) as error:
-        raise VectorError(f"vectors {name!r}: what makes them is no JSON: {error}") from error
-    return VectorSet(0, name, int(dimension), dtype, plain)  # type: ignore[arg-type]
-
-
-def _refuse_other(found: VectorSet, wanted: VectorSet) -> None:
-    """Refuse a set that is of another dimension, type or maker."""
-
-    def fields(of: VectorSet) -> dict[str, Any]:
-        return {"dimension": of.dimension, "dtype": of.dtype, **of.made_by}
-
-    there, given = fields(found), fields(wanted)
+def refuse_other(found: VectorSet, wanted: VectorSet) -> None:
+    """Refuse a set that is of another dimension, type or maker than the one that is wanted."""
+    there, given = (
+        {"dimension": of.dimension, "dtype": of.dtype, **of.made_by} for of in (found, wanted)
+    )
     other = [
         f"{key} (there: {shown(repr(there.get(key)), 100)}, given: "
         f"{shown(repr(given.get(key)), 100)})"
@@ -482,20 +382,21 @@ def _refuse_other(found: VectorSet, wanted: VectorSet) -> None:
 
 
 def _create(database: Database, wanted: VectorSet) -> VectorSet:
-    given = {"name": wanted.name, "dimension": wanted.dimension, "dtype": wanted.dtype}
+    given = {name: getattr(wanted, name) for name in _KINDS}
+    for name, kind in _KINDS.items():
+        checked(name, given[name], kind, VectorError)
     made_by = json.dumps(wanted.made_by, ensure_ascii=False)
-    rows = database.run("vectors/store/add_set", {**given, "made_by": made_by})
-    made = VectorSet(int(rows[0][0]), wanted.name, wanted.dimension, wanted.dtype, wanted.made_by)
-    _create_tables(database, made)
+    ((set_id,),) = database.run("vectors/store/add_set", {**given, "made_by": made_by})
+    made = replace(wanted, set_id=set_id)
+    _create_table(database, made)
     return made
 
 
-def _create_tables(database: Database, made: VectorSet) -> None:
+def _create_table(database: Database, made: VectorSet) -> None:
     """Make the table and the view of a set."""
-    database.rows(made.statement("vectors/store/create_packed"))
-    view = made.statement("vectors/store/create_view")
-    view = view.replace("floats_of_dtype", f"floats_of_{made.dtype}")
-    database.rows(view.replace("FLOAT[1]", f"FLOAT[{made.dimension}]"))
+    text = made.statement("vectors/store/create")
+    text = text.replace("floats_of_dtype", f"floats_of_{made.dtype}")
+    database.rows(text.replace("FLOAT[1]", f"FLOAT[{made.dimension}]"))
 
 
 # -- upkeep -------------------------------------------------------------------------------------
@@ -526,34 +427,31 @@ def verify(corpus_path: Path) -> Iterator[str]:
     store = VectorStore(corpus_path)
     for of in store.sets():
         found: dict[int, _Sums] = {}
-        for hashes, numbers, matrix in store.numbered(of):
+        for hashes, numbers, matrix in store.read(of):
             for number in np.unique(numbers).tolist():
                 at = numbers == number
                 found.setdefault(number, _Sums()).add(hashes[at], matrix[at])
         before = ""
-        for number, digest, vectors, dropped in store.commits(of):
-            sums = found.get(number, _Sums())
-            is_whole = dropped or sums.digest_after(before) == digest
-            if sums.rows != vectors - dropped or not is_whole:
+        for commit in of.commits:
+            sums = found.get(commit.number, _Sums())
+            is_whole = commit.dropped or sums.digest_after(before) == commit.digest
+            if sums.rows != commit.added - commit.dropped or not is_whole:
                 yield (
-                    f"vectors {shown(repr(of.name))}, commit {number}: its "
+                    f"vectors {shown(repr(of.name))}, commit {commit.number}: its "
                     f"{counted(sums.rows, 'vector')} are not as they were written"
                 )
-            before = digest
+            before = commit.digest
 
 
 def keep_only(corpus_path: Path, texts: Words) -> dict[str, int]:
-    """Rewrite a vector file without the vectors of other texts; return how many went, by set.
+    """Rewrite a vector file with the vectors of some texts only; return how many went, by set.
 
     Commits keep their numbers and digests, so whoever is pinned to one goes on, and sees the
-    vectors of all texts that are there. Where nothing is to go the file stays as it is.
-
-    Args:
-        corpus_path: The corpus.
-        texts: Hashes of those to keep, ascending.
+    vectors of all texts that are there. Where nothing is to go the file stays as it is. The
+    ``texts`` are hashes, ascending.
     """
     store = VectorStore(corpus_path)
-    freed = {of.name: int((~contains(texts, store.known(of))).sum()) for of in store.sets()}
+    freed = {of.name: int((places(texts, store.known(of)) < 0).sum()) for of in store.sets()}
     freed = {name: gone for name, gone in freed.items() if gone}
     if freed:
         with for_a_moment(store.path) as database:
@@ -571,15 +469,15 @@ def _copy(database: Database, new: Database, texts: Words) -> None:
                 new.run(f"vectors/store/{table}")
     for of in _sets(database):
         with new.transaction():
-            _create_tables(new, of)
+            _create_table(new, of)
         sql, bounds = of.statement("vectors/store/read"), {"after": 0, "number": of.number}
         gone = np.zeros(of.number + 1, np.int64)
         for batch in database.stream(sql, bounds, rows=of.rows_at_once):
-            kept = contains(texts, batch.column("text_hash").to_numpy())
+            kept = places(texts, batch.column("text_hash").to_numpy()) >= 0
             gone += np.bincount(batch.column("number").to_numpy()[~kept], minlength=len(gone))
             incoming = pa.Table.from_batches([batch]).filter(column(kept))
             with new.transaction(), new.registered(incoming=incoming):
-                new.rows(of.statement("vectors/store/add_again"))
+                new.rows(of.statement("vectors/store/add"))
         with new.transaction():
             for number in np.flatnonzero(gone).tolist():
                 which = {"set_id": of.set_id, "number": number, "gone": int(gone[number])}

@@ -1,31 +1,34 @@
--- name: drop_scores
--- Forget all external scores.
-DROP TABLE IF EXISTS external_scores
+-- name: drop
+-- Forget all that was given.
+DROP TABLE IF EXISTS external_rows;
 
--- name: drop_entries
--- Forget what the external scores of one source and split are about.
-DROP TABLE IF EXISTS external_entries
+DROP TABLE IF EXISTS external_scores;
 
--- name: drop_ranked
--- Forget the candidates of one source and split.
+DROP TABLE IF EXISTS external_entries;
+
 DROP TABLE IF EXISTS external_ranked
 
 -- name: create
 -- Where external scores wait until all of them have been read.
-CREATE OR REPLACE TEMP TABLE external_scores (
-    anchor_record BIGINT,
-    anchor BIGINT,
-    negative_record BIGINT,
-    negative BIGINT,
+CREATE OR REPLACE TEMP TABLE external_rows (
+    anchor_id VARCHAR,
+    anchor_section_key BIGINT,
+    negative_id VARCHAR,
+    negative_section_key BIGINT,
     score DOUBLE NOT NULL
 )
 
 -- name: stage
--- Add a batch of external scores (Arrow external_rows: anchor_id or anchor_section_key, negative_id or
--- negative_section_key, score). Anchor and negative become a section key if one was given, else
--- the key of the record; NULL for what is not there.
+-- Add a block of external scores (Arrow incoming: some of the columns).
+INSERT INTO external_rows BY NAME
+SELECT *
+FROM incoming
+
+-- name: resolve
+-- What external scores name: anchor and negative become a section key if one was given, else the
+-- key of the record; NULL for what is not there.
 -- Parameters: $version.
-INSERT INTO external_scores
+CREATE OR REPLACE TEMP TABLE external_scores AS
 WITH live AS (
     SELECT records.record_key, records.record_id
     FROM records
@@ -39,10 +42,10 @@ live_sections AS (
 )
 
 SELECT
-    coalesce(anchors.record_key, anchor_sections.record_key),
-    coalesce(anchors.record_key, anchor_sections.section_key),
-    coalesce(negatives.record_key, negative_sections.record_key),
-    coalesce(negatives.record_key, negative_sections.section_key),
+    coalesce(anchors.record_key, anchor_sections.record_key) AS anchor_record,
+    coalesce(anchors.record_key, anchor_sections.section_key) AS anchor,
+    coalesce(negatives.record_key, negative_sections.record_key) AS negative_record,
+    coalesce(negatives.record_key, negative_sections.section_key) AS negative,
     external_rows.score
 FROM external_rows
 LEFT JOIN live AS anchors ON anchors.record_id = external_rows.anchor_id

@@ -1,9 +1,9 @@
 -- name: distinct_texts
 -- The distinct texts of the chunks of live records, each with one chunk that has it, its
--- characters, the first of its splits (from 1; 0 for none yet), and the first and the last of the
--- roles that it occurs in (from 1; one more than there are for any other).
+-- characters, and the first and the last of the roles that it occurs in (from 1; one more than there
+-- are for any other).
 -- Parameters: $split (NULL for all), $splits and $roles (lists of names).
--- Rows: by text_hash.
+-- Rows: by the quantile of text_hash within the split, so of any prefix each split has its share.
 WITH of_chunks AS (
     SELECT
         chunks.text_hash, chunks.chunk_key, chunks.length,
@@ -14,18 +14,26 @@ WITH of_chunks AS (
     JOIN live_records AS records ON records.record_key = chunks.record_key
     JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
     WHERE $split IS NULL OR records.split = $split
+),
+
+texts AS (
+    SELECT
+        text_hash,
+        min(chunk_key) AS chunk_key,
+        min(length) AS characters,
+        min(split) AS split,
+        min(role)::TINYINT AS role,
+        max(role)::TINYINT AS last_role
+    FROM of_chunks
+    GROUP BY text_hash
 )
 
-SELECT
-    text_hash,
-    min(chunk_key) AS chunk_key,
-    min(length) AS characters,
-    min(split)::TINYINT AS split,
-    min(role)::TINYINT AS role,
-    max(role)::TINYINT AS last_role
-FROM of_chunks
-GROUP BY text_hash
-ORDER BY text_hash
+SELECT text_hash, chunk_key, characters, role, last_role
+FROM texts
+ORDER BY
+    (row_number() OVER (PARTITION BY split ORDER BY text_hash) - 0.5)
+    / count(*) OVER (PARTITION BY split),
+    text_hash
 
 -- name: texts
 -- The texts of some chunks (Arrow wanted: place, chunk_key, text_hash), of those that still are

@@ -1,25 +1,25 @@
 -- name: sets
--- All sets, with where each stands: its last commit, that one's digest, and how many vectors.
+-- All sets, with their commits.
 -- Rows: by name.
 SELECT
-    vector_sets.set_id, vector_sets.name, vector_sets.dimension, vector_sets.dtype,
-    vector_sets.made_by,
-    coalesce(max(vector_commits.number), 0) AS number,
-    coalesce(max_by(vector_commits.digest, vector_commits.number), '') AS digest,
-    coalesce(CAST(sum(vector_commits.vectors - vector_commits.dropped) AS BIGINT), 0) AS vectors
+    vector_sets.name, vector_sets.dimension, vector_sets.dtype, vector_sets.made_by,
+    vector_sets.set_id,
+    coalesce(
+        list(
+            {
+                'number': vector_commits.number,
+                'digest': vector_commits.digest,
+                'added': vector_commits.vectors,
+                'dropped': vector_commits.dropped
+            }
+            ORDER BY vector_commits.number
+        ) FILTER (vector_commits.number IS NOT NULL),
+        []
+    ) AS commits
 FROM vector_sets
 LEFT JOIN vector_commits ON vector_commits.set_id = vector_sets.set_id
 GROUP BY ALL
 ORDER BY vector_sets.name
-
--- name: commits
--- The commits of a set.
--- Parameters: $set_id.
--- Rows: by number.
-SELECT number, digest, vectors, dropped
-FROM vector_commits
-WHERE set_id = $set_id
-ORDER BY number
 
 -- name: add_set
 -- Note a new set; returns its number.
@@ -29,18 +29,17 @@ SELECT coalesce(max(set_id), 0) + 1, $name, $dimension, $dtype, $made_by, now() 
 FROM vector_sets
 RETURNING set_id
 
--- name: create_packed
--- Make the table of a set; `packed_vectors_0` stands for its name.
+-- name: create
+-- Make the table of a set, and its view for people; names, the macro and the dimension stand for
+-- its own.
 CREATE TABLE packed_vectors_0 (
     text_hash UBIGINT NOT NULL, number INTEGER NOT NULL, vector BLOB NOT NULL
 );
 COMMENT ON TABLE packed_vectors_0 IS 'Vectors of a set as they are stored';
 COMMENT ON COLUMN packed_vectors_0.text_hash IS 'Lower 64 bits of the MD5 of the bare text, as in chunks.text_hash';
 COMMENT ON COLUMN packed_vectors_0.number IS 'The commit that added it';
-COMMENT ON COLUMN packed_vectors_0.vector IS 'Its numbers in the dtype of the set, least byte first'
+COMMENT ON COLUMN packed_vectors_0.vector IS 'Its numbers in the dtype of the set, least byte first';
 
--- name: create_view
--- Make the view of a set for people; names, the macro and the dimension stand for its own.
 CREATE VIEW vectors_0 AS
 SELECT text_hash, number, CAST(floats_of_dtype(vector) AS FLOAT[1]) AS vector
 FROM packed_vectors_0;
@@ -50,10 +49,9 @@ COMMENT ON COLUMN vectors_0.number IS 'The commit that added it';
 COMMENT ON COLUMN vectors_0.vector IS 'Its numbers, whatever the dtype of the set'
 
 -- name: add
--- Add vectors to a set.
--- Parameters: $number (of the commit).
+-- Add vectors to a set, with the commits that they are of.
 INSERT INTO packed_vectors_0
-SELECT text_hash, $number, vector
+SELECT text_hash, number, vector
 FROM incoming
 
 -- name: add_commit
@@ -61,12 +59,6 @@ FROM incoming
 -- Parameters: $set_id, $number, $digest, $vectors.
 INSERT INTO vector_commits
 VALUES ($set_id, $number, $digest, $vectors, 0, now() AT TIME ZONE 'UTC')
-
--- name: add_again
--- Take vectors over into a new file, with the commits that added them.
-INSERT INTO packed_vectors_0
-SELECT text_hash, number, vector
-FROM incoming
 
 -- name: new
 -- The rows of texts that have no vector yet (Arrow incoming: row, text_hash), of equal texts the
@@ -114,13 +106,11 @@ FROM vector_failures
 WHERE set_id = $set_id
 ORDER BY failed_at, text_hash
 
--- name: drop_view
--- Remove the view of a set.
-DROP VIEW vectors_0
-
--- name: drop_packed
+-- name: drop
 -- Remove the vectors of a set.
-DROP TABLE packed_vectors_0
+DROP VIEW IF EXISTS vectors_0;
+
+DROP TABLE IF EXISTS packed_vectors_0
 
 -- name: delete_set
 -- Forget a set.

@@ -214,7 +214,7 @@ ODD = [
     (["status", "b\udcff.duckdb"], "does not exist"),
     (["ingest", "n.duckdb", "b\udcff.csv", "--text", "a", "--name", "x"], "is not UTF-8"),
     (["ingest", "n.duckdb", "b\udcff*", "--text", "a", "--name", "x"], "is not UTF-8"),
-    (["search", "toy.duckdb", "\udcff"], "surrogate"),
+    (["search", "toy.duckdb", "\udcff"], "half of a pair"),
     (["sample", "toy.duckdb", "--out", f"{LONGEST}.parquet"], f"^error: {LONGEST}"),
     (["sample", "toy.duckdb", "--out", f"{LONGEST}.jsonl"], "File name too long"),
 ]

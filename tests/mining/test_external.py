@@ -24,6 +24,7 @@ from questions import (
 )
 
 import duckplets as dp
+from duckplets.base import tables
 from duckplets.mining import external as given
 from duckplets.recipes.mined import Mined
 
@@ -191,6 +192,7 @@ FORMS = {
     "large strings": lambda table: cast(table, anchor_id=pa.large_string()),
     "dictionaries": lambda table: cast(table, anchor_id=pa.dictionary, negative_id=pa.dictionary),
     "lists": lambda table: as_lists(table),
+    "columns": lambda table: {name: table[name].to_pylist() for name in table.column_names},
     "rows shuffled": lambda table: random.Random(1).sample(table.to_pylist(), len(table)),
 }
 
@@ -198,8 +200,7 @@ FORMS = {
 def test_the_form_of_a_table_changes_nothing(corpus, rows, monkeypatch):
     expected, _ = Expected(corpus, RECIPE).kept(rows, Mined())
     for form, size in zip(some(FORMS, less=3), itertools.cycle((1 << 20, 97, 9)), strict=False):
-        monkeypatch.setattr(given, "_ROWS", 16 * size)
-        monkeypatch.setattr(given, "_DICTS", size)
+        monkeypatch.setattr(tables, "_ROWS", size)
         monkeypatch.setattr(given, "_BLOCK_ROWS", size)
         report = corpus.add_negatives(FORMS[form](pa.Table.from_pylist(rows)), name=RECIPE)
         assert report.rows == len(rows), form
@@ -211,31 +212,32 @@ GOOD = {"anchor_id": "one/r1", "negative_id": "one/r2", "score": 0.5}
 
 WRONG = [
     ([], "no rows"),
-    ("scores.parquet", "iterable of dicts, not str"),
-    ({"anchor_id": ["one/r1"]}, "iterable of dicts, not dict"),
+    ("scores.parquet", "'scores.parquet' cannot be read"),
+    (7, "7 is no table"),
+    (["a", "b"], "a row is no dict: 'a'"),
+    ({"anchor_id": ["one/r1"]}, "the table has the columns 'anchor_id'; give 'anchor_id' with"),
     (
         [{"query_id": "one/r1", "document_ids": ["one/r2"], "scores": [0.5, 0.4]}],
-        "row 0 of the negatives has 1 document_ids and 2 scores",
+        "row 0 has 1 document_ids and 2 scores",
     ),
     (
         [{"query_id": "one/r1", "document_ids": "one/r2", "scores": [0.5]}],
-        "'document_ids' of the negatives holds string, not lists",
+        "document_ids is of type string; give lists",
     ),
-    ([{"anchor_id": "a", "negative_id": "b"}], "needs a column 'score'; it has"),
     ([{"anchor_id": "a", "negativ_id": "b", "score": 0.5}], "did you mean 'negative_id'"),
-    ([GOOD | {"anchor_section_key": 1}], "anchor_id or anchor_section_key, not both"),
+    ([GOOD | {"anchor_section_key": 1}], "not both"),
     ([{"anchor_section_key": 1 << 63, "negative_id": "a", "score": 0.5}], "anchor_section_key"),
-    ([GOOD | {"score": True}], "'score' of the negatives holds bool"),
+    ([GOOD | {"score": True}], "score is of type bool; give numbers"),
     ([GOOD | {"anchor_id": "r1"}] * 3, "3 unknown anchor"),
     ([GOOD | {"negative_id": "one/r1"}] * 3, "3 positive"),
     *(
-        ([GOOD, GOOD | {name: value}], f"{name!r} of the negatives {holds}")
-        for name, value, holds in [
-            ("score", None, "holds null in row 1"),
-            ("score", math.nan, "holds nan in row 1"),
-            ("score", 1e305, "holds 1e+305 in row 1"),
-            ("anchor_id", None, "holds null in row 1"),
-            ("negative_id", 7, "holds"),
+        ([GOOD, GOOD | {name: value}], said)
+        for name, value, said in [
+            ("score", None, "row 1 has no score, but null"),
+            ("score", math.nan, "row 1 has the score nan"),
+            ("score", 1e305, "row 1 has the score 1e+305"),
+            ("anchor_id", None, "row 1 has no anchor_id, but null"),
+            ("negative_id", 7, "negative_id cannot be read"),
         ]
     ),
 ]

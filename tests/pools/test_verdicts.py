@@ -233,19 +233,22 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"anchor": ["a"], "text": ["t"]}, "needs 'verdict'"),
-        ({"anchor": ["a"], "verdict": ["positive"]}, "needs 'verdict', and 'anchor' and 'text'"),
+        ({"anchor": ["a"], "text": ["t"]}, "give 'anchor' with 'text' with 'verdict'"),
+        ({"anchor": ["a"], "verdict": ["positive"]}, "or 'anchor_hash' with 'text_hash' with"),
         ({"anchor": ["a"], "text": ["t"], "verdict": ["yes"]}, "verdict 'yes' in row 0"),
-        ({"anchor": ["a"], "text": ["t"], "verdict": [None]}, "verdict None in row 0"),
-        ({"anchor": ["a", None], "text": ["t"] * 2, "verdict": ["negative"] * 2}, "null in row 1"),
+        ({"anchor": ["a"], "text": ["t"], "verdict": [None]}, "row 0 has no verdict, but null"),
+        (
+            {"anchor": ["a", None], "text": ["t"] * 2, "verdict": ["negative"] * 2},
+            "row 1 has no anchor, but null",
+        ),
         ({"anchor_hash": [-1], "text_hash": [1], "verdict": ["negative"]}, "relabel: .*-1"),
         (
             {"anchor": [1], "text": ["t"], "verdict": ["negative"]},
-            "anchor has values of type int64",
+            "anchor is of type int64; give texts",
         ),
         ({"anchor": [["a"]], "text": ["t"], "verdict": ["negative"]}, "relabel: "),
         (7, "relabel: 7 is no table"),
-        ("none.parquet", "relabel: 'none.parquet' is no table"),
+        ("none.parquet", "relabel: 'none.parquet' cannot be read"),
     ],
 )
 def test_a_table_that_is_none_is_refused_whole(corpus, table, said):

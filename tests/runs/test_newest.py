@@ -19,7 +19,7 @@ from text_vectors import DIMENSION, hashed, texts_of, vector, vectors
 
 import duckplets as dp
 from duckplets.testing import toy_records
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.store import VectorSet, VectorStore
 
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 BACK = dp.TripletRecipe(
@@ -341,8 +341,9 @@ def test_judged_pairs_and_prefixes_of_both_versions(judged):
 def embed(corpus, name, lacking="no such text"):
     """Give texts that have none their vector, but for those that hold some words."""
     store = VectorStore(corpus.path)
-    of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
-    known = {*store.known(of).tolist()}
+    there = store.find(name)
+    known = {*store.known(there).tolist()} if there else set()
+    of = VectorSet(name, DIMENSION, "float32", {"by": "a test"})
     texts = sorted({t for t in texts_of(corpus).values() if lacking not in t})
     texts = [text for text in texts if hashed(text) not in known]
     store.append(of, np.array([hashed(text) for text in texts], np.uint64), vectors(texts))

@@ -183,12 +183,12 @@ def test_wrong_keys_are_refused(corpus, given, message):
 def test_tables_of_keys_are_checked_stored_and_pinned(corpus, tmp_path):
     ids = ["a/1", "a/2", "b/1", "z/9"]
     wrong = [
-        ({"record_id": ids}, "it needs 'key'"),
+        ({"record_id": ids}, "give 'record_id' with 'key' or"),
         ({"record_id": [*ids[:3], "a/1"], "key": [1, 2, 3, 4]}, "'a/1' comes twice"),
-        ({"record_id": [None], "key": [1]}, "record_id is null in row 0"),
+        ({"record_id": [None], "key": [1]}, "row 0 has no record_id, but null"),
         ({"text_hash": ["x"], "key": [1]}, "batch keys"),
         (pa.table([["a/1"], [1], [2]], ["record_id", "key", "key"]), "batch keys"),
-        (tmp_path / "none.parquet", "no table"),
+        (tmp_path / "none.parquet", "cannot be read"),
         (3, "no table"),
     ]
     for table, message in wrong:

@@ -16,7 +16,7 @@ from peers import ODD_WORDS, odd_texts, peer
 from programs import ran, said
 
 import duckplets as dp
-from duckplets.errors import QueryError, SamplerError, SplitError
+from duckplets.errors import QueryError, RecipeError, SamplerError, SplitError
 from duckplets.search import index
 from duckplets.search.analyzer import Vocabulary
 from duckplets.search.analyzer_settings import Terms
@@ -182,7 +182,7 @@ def test_indexes_of_the_scope_are_built_first(copy):
 
 
 def test_what_is_wrong_is_refused_with_what_is_near(corpus, tmp_path):
-    with pytest.raises(SamplerError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
+    with pytest.raises(RecipeError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
         search(corpus.database, "fox", source="lef")
     with pytest.raises(SplitError, match="split='trian'"):
         search(corpus.database, "fox", split="trian")

@@ -214,14 +214,14 @@ WRONG = {
     "no such function": ("hashed:hashes", {}, r"has no 'hashes' \(did you mean 'hashed'\?\)"),
     "batch_size": (hashed, {"batch_size": 0}, "batch_size=0"),
     "retries": (hashed, {"retries": -1}, "retries=-1"),
-    "max_failures": (hashed, {"max_failures": 5}, "max_failures=5: give a share"),
+    "max_failures": (hashed, {"max_failures": 5}, "max_failures=5: give a finite number from 0"),
     "dtype": (hashed, {"dtype": "int8"}, "dtype='int8': give 'float32' or 'float16'"),
     "name": (hashed, {"name": "bm25"}, "name='bm25' means the text search"),
     "blank": (hashed, {"name": " "}, "name=' ': give up to"),
     "split": (hashed, {"split": "tset"}, "split='tset'"),
-    "role": (hashed, {"prompts": {"query": "q: "}}, "prompts={'query': 'q: '}: give texts for"),
-    "prompt": (hashed, {"prompts": "q: "}, "prompts='q: ': give a mapping"),
-    "made_by": (hashed, {"made_by": {"at": object()}}, "made_by=.*give a name, or a mapping"),
+    "role": (hashed, {"prompts": {"query": "q: "}}, "='query': give 'anchor', 'context'"),
+    "prompt": (hashed, {"prompts": "q: "}, "prompts='q: ': give a table"),
+    "made_by": (hashed, {"made_by": {"at": object()}}, "made_by\\['at'\\]=<object"),
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.db.database import Database
 from duckplets.vectors import opened
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.store import VectorSet, VectorStore
 
 made = prebuilt(windowed)
 
@@ -37,6 +37,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path):
             "path": tmp_path / "v.parquet",
             "lists": by_chunk.set_column(1, "vector", lists),
             "arrays": {"chunk_key": np.array([*texts]), "vector": matrix},
+            "dicts": iter(by_chunk.to_pylist()),
         }
         distinct, first = len(set(texts.values())), None
         for name, form in some(forms.items(), less=3):
@@ -57,9 +58,9 @@ MANY = often(200, less=30)  # records
 V = np.zeros((2, 3), np.float32)
 NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
 BAD = [
-    ({"chunk_key": [1, 10**9], "vector": V}, "row 1 names chunk_key 1000000000"),
-    ({"text": ["a title"] * 2, "vector": V}, "row 0 is of the text 'a title'"),
-    ({"record_id": ["no", "no"], "role": ["anchor"] * 2, "vector": V}, "row 0 is of record 'no'"),
+    ({"chunk_key": [1, 10**9], "vector": V}, "row 1 is of chunk_key 1000000000"),
+    ({"text": ["a title"] * 2, "vector": V}, "row 0 is of text 'a title'"),
+    ({"record_id": ["no", "no"], "role": ["anchor"] * 2, "vector": V}, "row 0 is of record_id"),
     ({"chunk_key": [1, None], "vector": V}, "row 1 has no chunk_key"),
     ({"chunk_key": ["a", "b"], "vector": V}, "chunk_key is of type string"),
     ({"chunk_key": [1, 2], "vector": NAN}, "row 1 has nan as its number 1"),
@@ -67,12 +68,12 @@ BAD = [
     ({"chunk_key": [1, 2], "vector": [[1.0], [1.0, 2.0]]}, "1 dimensions, and row 1 has 2"),
     ({"chunk_key": [1, 2], "vector": [[1.0], [None]]}, "row 1 has a null"),
     ({"chunk_key": [1, 2], "vector": ["a", "b"]}, "lists of numbers"),
-    ({"chunk_key": [1, 2]}, "give 'vector', and one of"),
-    ({"vector": V}, "one of 'chunk_key'"),
-    ({"chunk_key": [1], "text": ["a"], "vector": V[:1]}, "one of 'chunk_key'"),
+    ({"chunk_key": [1, 2]}, "give 'chunk_key' with 'vector' or 'record_id' with 'role' with"),
+    ({"vector": V}, "give 'chunk_key'"),
+    ({"chunk_key": [1], "text": ["a"], "vector": V[:1]}, "not both"),
     ({"chunk_key": [], "vector": np.zeros((0, 3))}, "no rows"),
     ("no/such.parquet", "cannot be read"),
-    (5, "a int was given"),
+    (5, "5 is no table"),
 ]
 
 
@@ -102,7 +103,7 @@ def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
 def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
     path, draw = tmp_path / "c.duckdb", np.random.default_rng(1)
     store = VectorStore(path)
-    of = store.begin("default", 4, "float32", {})
+    of = VectorSet("default", 4, "float32", {})
     hashes = draw.integers(0, 1 << 64, 3000, np.uint64)
     matrix = draw.random((3000, 4), np.float32)
     place = {int(value): at for at, value in enumerate(hashes)}
