@@ -14,13 +14,13 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from duckplets.base.sanitize import counted
 from duckplets.cli.app import say, tell
-from duckplets.cli.verbs import option
+from duckplets.cli.verbs import command
 from duckplets.errors import ExtensionError, MigrationError, SourceError
 
 if TYPE_CHECKING:
@@ -52,13 +52,15 @@ _MODULES = (
 )
 
 
-def demo(
-    keep: Annotated[Path | None, option("Keep the corpus, in a new file.", "FILE")] = None,
-) -> None:
+@command()
+def demo(keep: Path | None = None) -> None:
     """Do the main job on text that every Python ships.
 
     It ingests, splits, mines, samples, saves and resumes. The corpus is made in a temporary
     folder, unless it is to be kept.
+
+    Args:
+        keep: Keep the corpus, in a new file.
 
     Example:
         duckplets demo --keep demo.duckdb

@@ -137,7 +137,7 @@ class Corpus:
     set_index_controls = _controls.set_index_controls
     data_index = _controls.data_index
 
-    acquire = _quality.acquire
+    acquire = _ingest.acquire
     export_jsonl = _record_lines.export_jsonl
     unfinished = _checkpoint.unfinished
     remove = _checkpoint.remove

@@ -81,7 +81,7 @@ def test_a_new_argument_of_a_verb_is_an_option(monkeypatch):
 
     monkeypatch.setattr("duckplets.mining.mine.mine", mine)
     depth, kinds, engine = verbs.options_of("mining.mine:mine")
-    assert (depth.default, depth.annotation.__args__[0]) == (100, int)
+    assert (depth.default, depth.annotation.__args__[0]) == (None, int | None)
     assert depth.annotation.__metadata__[0].help == "How deep mine looks. [default: 100]"
     assert kinds.annotation.__args__[0] == list[str] | None
     assert "Dask" in engine.annotation.__metadata__[0].help

@@ -73,7 +73,7 @@ def test_going_on_after_sources_that_fail():
         "failed: none.csv does not exist",
         "failed: odd.bin: its format cannot be told from '.bin'",
         "failed: no*.json matches no file",
-        "failed: bad: bad.csv: no column 'q'",
+        "failed: bad.csv: no column 'q'",
     ):
         assert said in told
     assert done.stderr.splitlines()[-1] == "1 source stored, 4 failed"
