@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duckplets.db.migrate import Kind
 
 
-@command("corpus.recipes:status", without={"counts"})
+@command("corpus.status:status", without={"counts"})
 def status(
     corpus: Path,
     watch: bool = False,
@@ -205,7 +205,7 @@ def remove(corpus: Path, source: str, yes: bool = False, state: Path | None = No
     say(f"what no run needs is still in the file; to free it: {command_line('compact', corpus)}")
 
 
-@command("corpus.maintenance:compact")
+@command("corpus.compact:compact")
 def compact(corpus: Path, **given: Any) -> None:
     """Rewrite a corpus without what no run needs any more.
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
 from duckplets.base.stages import stage
-from duckplets.corpus import snapshots, status
+from duckplets.corpus import snapshots
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
@@ -134,7 +134,7 @@ def _sections(
     path = state.state_path(corpus.path)
     saved, notes = drawn.saved(database, path, run)
     is_large = database.run("report/records")[0][0] > _LARGE
-    whole = status.status(database, path, {})
+    whole = corpus.status(counts={})
     found: Status | None = whole
     uncounted = []
     if whole["uncounted"]:
