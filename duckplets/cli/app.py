@@ -40,9 +40,7 @@ _HEADINGS = {
         *("max_row", "max_field", "max_columns", "reader_memory"),
     ),
     "Gates": ("quality", "where", "size_mb", "limit", "license", "jsonl", "readers", "retries"),
-    "A saved run": (
-        *("run", "resume", "tag", "state", "version", "allow_drift", "save", "metrics"),
-    ),
+    "A saved run": (*("run", "resume", "tag", "state", "version", "allow_drift", "save"),),
     "What batches have": ("batch_by", "keys_per_batch"),
     "Negatives, pairs and duplicates": (
         *("negatives", "by", "pairs", "swap", "allow_stale"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -287,20 +287,15 @@ def _migrate(path: Path) -> Kind:
     from duckplets.db.database import Database
     from duckplets.db.migrate import migrate as apply
 
-    database = Database.open(path)
-    try:
+    with closing(Database.open(path)) as database:
         kind = _kind(database)
         done = apply(database, kind)
-    finally:
-        database.close()
     tell(f"{path}: {'applied ' + ', '.join(done) if done else 'up to date'}")
     return kind
 
 
 def _kind(database: Database) -> Kind:
     """Return the kind of a file; foreign ones count as corpora, which are then refused."""
-    if ("schema_migrations",) not in database.run("db/migrate/tables"):
-        return "corpus"
     try:
         kinds = {row[2] for row in database.run("db/migrate/applied")}
     except QueryError:

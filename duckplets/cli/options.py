@@ -23,7 +23,7 @@ NOT_HERE = ("steps", "prefetch", "tokenizer", "seq_length", "pack")
 """Arguments of a sampler that no command has."""
 OF_SAMPLES = ("columns", "vectors", "rank", "prefixes", "memory_mb")
 """Those that make no difference to which samples are drawn."""
-_WEIGHTS = "SOURCE=WEIGHT, each source once, proportional, equal or FILE.toml"
+_WEIGHTS = "one file, or weights: SOURCE=WEIGHT, each source once, proportional, equal or FILE.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,6 @@ def opening(
     allow_drift: list[str] | None = None,
     recipes: list[str] | None = None,
     mixture: list[str] | None = None,
-    temperature: float | None = None,
     by: list[str] | None = None,
     apart: str | None = None,
     no_duplicates: bool = False,
@@ -80,8 +79,6 @@ def opening(
             proportional: as many samples an epoch as there are anchors, which holds where nothing
             else was declared; equal: all sources alike; a file may have phases. With --resume it
             may change what comes, not what was.
-        temperature: Temperature of the weights of --mixture: above 1 flattens, below 1 sharpens.
-            [default: 1]
         by (bm25|random|bm25=SHARE,random=SHARE,…): Where negatives come from in recipes that leave
             it open. [default: mined where there are some, else random]
         apart (SCORER=PART): No sample beside one whose anchor it has a positive of, or a candidate
@@ -103,7 +100,7 @@ def opening(
         raise typer.BadParameter("give --no-duplicates or --no-duplicates-of, not both")
     read: dict[str, Any] = {
         "recipes": _recipes(recipes or ()),
-        "mixture": mixture_of(mixture or (), temperature),
+        "mixture": mixture_of(mixture or ()),
         "by": _by(by),
         "version": int(version) if version is not None and version.isdecimal() else version,
         "allow_drift": allow_drift,
@@ -144,30 +141,17 @@ def _by(parts: Sequence[str] | None) -> str | dict[str, float] | None:
     return parts[0] if parts else None
 
 
-def mixture_of(
-    parts: Sequence[str], temperature: float | None = None, name: str = "--mixture"
-) -> Mixture | None:
-    """Return the mixture of a file, or of weights and a temperature."""
+def mixture_of(parts: Sequence[str], name: str = "--mixture") -> Mixture | None:
+    """Return the mixture of a file, or of a word or weights."""
     from duckplets.order.kinds import Word
     from duckplets.order.mixture import Mixture
 
-    if not parts and temperature is not None:
-        raise typer.BadParameter(
-            "--temperature is about weights: give --mixture with it, as in --mixture proportional"
-        )
     if not parts:
         return None
-    if not any(part.lower().endswith(".toml") for part in parts):
-        is_word = len(parts) == 1 and parts[0] in get_args(Word)
-        weights = cast("Word", parts[0]) if is_word else _weights(parts, name, _WEIGHTS)
-        return Mixture(weights, temperature=1.0 if temperature is None else temperature)
-    if len(parts) > 1:
-        raise typer.BadParameter(f"{name} {','.join(parts)}: give one file, or weights")
-    if temperature is not None:
-        raise typer.BadParameter(
-            f"--temperature: write it into {parts[0]}, as mix_temperature in [data]"
-        )
-    return Mixture.from_toml(parts[0])
+    if len(parts) == 1 and parts[0].lower().endswith(".toml"):
+        return Mixture.from_toml(parts[0])
+    is_word = len(parts) == 1 and parts[0] in get_args(Word)
+    return Mixture(cast("Word", parts[0]) if is_word else _weights(parts, name, _WEIGHTS))
 
 
 def _weights(parts: Sequence[str], name: str, form: str) -> dict[str, float]:

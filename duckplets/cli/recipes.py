@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from duckplets.corpus.recipes import Recipe
     from duckplets.recipes.recipes import Preset
 
-_ONLY_NAMED = "drawn when named, or by --preset crate"
-
 
 @command()
 def add_recipes(corpus: Path, file: Path) -> None:
@@ -57,8 +55,6 @@ def add_recipes(corpus: Path, file: Path) -> None:
 def list_recipes(corpus: Path, preset: Literal["crate"] | None = None) -> None:
     """List the recipes samplers draw by: the stored ones, else the defaults of each source.
 
-    Below come those that are drawn only when they are named, or by --preset crate.
-
     Args:
         preset: Those that a sampler draws by with this preset.
 
@@ -69,12 +65,8 @@ def list_recipes(corpus: Path, preset: Literal["crate"] | None = None) -> None:
     from duckplets.recipes.files import to_dict
 
     with corpus_at(corpus, read_only=True) as opened:
-        stored = [(recipe, "stored") for recipe in opened.recipes()]
-        drawn = stored or _defaults(opened, preset)
-        known = {recipe.name for recipe, _ in drawn}
-        named = [(r, _ONLY_NAMED) for r, _ in _defaults(opened, "crate") if r.name not in known]
-        found = [*drawn, *(named if not stored else [])]
-    rows = ((r.name, to_dict(r)["kind"], r.weight, r.per, _sources(r), of) for r, of in found)
+        found = dict.fromkeys(opened.recipes(), "stored") or _defaults(opened, preset)
+    rows = ((r.name, to_dict(r)["kind"], r.weight, r.per, _sources(r), found[r]) for r in found)
     output.show_table(("name", "kind", "weight", "per", "sources", "from"), rows)
 
 
@@ -91,8 +83,8 @@ def show(corpus: Path, recipe: str) -> None:
     from duckplets.recipes.files import to_dict
 
     with corpus_at(corpus, read_only=True) as opened:
-        drawn = _defaults(opened, "crate") + _defaults(opened, None)
-        known = {r.name: r for r in [*(r for r, _ in drawn), *opened.recipes()]}
+        defaults = {**_defaults(opened, "crate"), **_defaults(opened, None)}
+        known = {r.name: r for r in [*defaults, *opened.recipes()]}
     if recipe not in known:
         raise RecipeError(
             f"no recipe {recipe!r}{nearest(recipe, known)}; there are: {listed(known) or 'none'}"
@@ -155,23 +147,19 @@ def sql(
             print(harmless(plan, None))
 
 
-def _defaults(corpus: Corpus, preset: Preset | None) -> list[tuple[Recipe, str]]:
-    """Return the recipes of the sources, once each, with their origin."""
+def _defaults(corpus: Corpus, preset: Preset | None) -> dict[Recipe, str]:
+    """Return the recipes that sources bring or have by default, each with what has it."""
     from duckplets.db.queries import query
-    from duckplets.recipes.recipes import default_recipes, long_section_recipe
+    from duckplets.recipes.recipes import long_section_recipe
 
-    found: dict[tuple[str, Recipe], list[str]] = {}
-    sources = corpus.sql(query("corpus/status/known_sources")).to_pylist()
-    kinds = {source["name"]: source["defaults"] for source in sources}
+    found: dict[Recipe, list[str]] = {}
     for source, recipes in corpus.brought_recipes(preset).items():
-        usual = default_recipes(kinds[source], preset)
-        whose = "defaults of" if tuple(recipes) == usual else "of"
         for recipe in recipes:
-            found.setdefault((whose, recipe), []).append(source)
-    defaults = [(recipe, f"{whose} {listed(of)}") for (whose, recipe), of in found.items()]
+            found.setdefault(recipe, []).append(source)
+    defaults = {recipe: f"defaults of {listed(of)}" for recipe, of in found.items()}
     if corpus.sql(query("recipes/store/long_sections"))["found"][0].as_py():
-        long = long_section_recipe("context")
-        defaults.append((long, "default where sections are longer than a window"))
+        long = "default where sections are longer than a window"
+        defaults[long_section_recipe("context")] = long
     return defaults
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.sanitize import counted, harmless_json, listed
+from duckplets.base.sanitize import counted, listed
 from duckplets.base.stages import stage
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
@@ -41,7 +40,6 @@ def sample(
     steps: int | None = None,
     tag: str | None = None,
     save: bool = False,
-    metrics: Path | None = None,
     out: str | None = None,
     **given: Any,
 ) -> None:
@@ -57,14 +55,13 @@ def sample(
         steps: Batches to write. [default: 1, or with --epochs all]
         tag: Checkpoint to resume from or, without --resume, to save as.
         save: Save where the run stands then; rank 0 does it.
-        metrics (FILE.json): Write what each source gave since the start.
         out (FILE|hf://USER/NAME): FILE.jsonl, FILE.parquet, or a data set on the Hub, made
             private. [default: stdout]
 
     Example:
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --save --out first.parquet
         duckplets sample faq.duckdb --resume --steps 100 --save --out second.parquet
-        duckplets sample faq.duckdb --mixture mixture.toml --steps 100 --metrics served.json
+        duckplets sample faq.duckdb --mixture mixture.toml --steps 100
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
         duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --out hf://me/faq-triplets
@@ -76,8 +73,7 @@ def sample(
     repo = out if out is not None and out.startswith("hf://") else None
     path = None if out is None or repo else Path(out)
     output.check(path)
-    for name, place in (("--metrics", metrics), ("--state", how.state)):
-        output.check_folder(name, place)
+    output.check_folder("--state", how.state)
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
         if save:
@@ -89,9 +85,6 @@ def sample(
             _write(sampler, wanted, path)
         else:
             say(*str(opened.push(repo, sampler, steps=wanted)).split("\n"))
-        if metrics is not None:
-            text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
-            metrics.write_text(f"{text}\n", "utf-8")
         if save:
             _save(sampler, how)
 
