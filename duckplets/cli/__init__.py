@@ -120,7 +120,7 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
     Typer takes 3 ms for a command with its options, besides importing its module. Listing the
     commands imports none.
     """
-    from duckplets.cli.app import add, list_only, new_app, start
+    from duckplets.cli.app import Command, new_app, start
 
     first, second = [*(called or ()), "", ""][:2]
     known = {name: home for group in _COMMANDS.values() for name, home in group.items()}
@@ -129,14 +129,14 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
     made.callback()(start)
     for name, (home, summary) in known.items() if first not in known else [(first, known[first])]:
         if is_list:
-            list_only(made, name, summary)
+            made.command(name, help=summary)(lambda: None)
         elif name not in _GROUPS:
-            add(made, name, _function(f"{home}.{name}"))
+            made.command(name, cls=Command)(_function(f"{home}.{name}"))
         else:
             group, verbs = new_app(summary), _GROUPS[name]
             made.add_typer(group, name=name)
             for verb in verbs if second not in verbs else [second]:
-                add(group, verb, _function(verbs[verb]))
+                group.command(verb, cls=Command)(_function(verbs[verb]))
     return made
 
 

@@ -12,7 +12,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -97,13 +97,15 @@ class _Group(TyperGroup):
             return super().invoke(context)
 
 
-class _Command(TyperCommand):
+class Command(TyperCommand):
     """A command whose many options stand under headings in its help."""
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
+        """Return the words of a call."""
         return [self.options_metavar or "", *(_place(p) for p in self.params if _is_place(p))]
 
     def format_options(self, context: Any, formatter: Any) -> None:
+        """Write the options, where there are many under headings."""
         every: list[Any] = self.get_params(context)
         options = [param for param in every if not _is_place(param)]
         places = [(param.metavar, param.help) for param in every if _is_place(param)]
@@ -126,16 +128,6 @@ def _is_place(param: Any) -> bool:
 def _place(param: Any) -> str:
     name = param.metavar + ("…" if param.nargs != 1 else "")
     return name if param.required else f"[{name}]"
-
-
-def add(app: typer.Typer, name: str, command: Callable[..., None]) -> None:
-    """Register a command."""
-    app.command(name, cls=_Command)(command)
-
-
-def list_only(app: typer.Typer, name: str, summary: str) -> None:
-    """Register the name and summary of a command for a listing."""
-    app.command(name, help=summary)(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say, tell
 from duckplets.cli.inputs import SOURCES, found_in, is_data_sets, row_options
 from duckplets.cli.verbs import command
-from duckplets.errors import DuckpletsError, SourceError
+from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
@@ -116,7 +116,9 @@ def ingest(
     )
     say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:
-        _preview(found, problems, preview, how.get("on_error"), limits, json=json, go_on=keep_going)
+        _preview(found, preview, how.get("on_error"), limits, json=json)
+        if problems:
+            raise typer.Exit(1)
         return
     how = {"quality": None, "limits": limits, "keep_going": keep_going, **how}
     if not any(name in how and how[name] is not None for name in _GATES):
@@ -137,14 +139,7 @@ def ingest(
 
 
 def _preview(
-    found: Mapping[str, Source | DataSet],
-    problems: list[str],
-    rows: int,
-    on_error: Any,
-    limits: Any,
-    *,
-    json: bool,
-    go_on: bool,
+    found: Mapping[str, Source | DataSet], rows: int, on_error: Any, limits: Any, *, json: bool
 ) -> None:
     """Print the first records that each source would become."""
     from duckplets.ingest.preview import preview
@@ -152,20 +147,11 @@ def _preview(
 
     for name, one in found.items():
         source = one.source() if isinstance(one, DataSet) else one
-        try:
-            seen = preview(source, rows, on_error=on_error, limits=limits)
-        except SourceError as error:
-            if not go_on:
-                raise
-            problems.append(str(error))
-            say(f"failed: {name}: {error}")
-            continue
+        seen = preview(source, rows, on_error=on_error, limits=limits)
         if json:
             output.print_lines([{"source": name, **asdict(seen)}])
         else:
             tell(*f"{shown(name)}: {seen}".splitlines())
-    if problems:
-        raise typer.Exit(1)
 
 
 def _store(

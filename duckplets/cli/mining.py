@@ -58,6 +58,8 @@ def search(
     if not json:
         ranks = [name for name in found.column_names if name.startswith("rank_")]
         found = found.select(["score", *ranks, "record_id", "split", "role", "snippet"])
+        own = (rank.replace("_", " ", 1) for rank in ranks)
+        found = found.rename_columns(["score", *own, "record", "split", "role", "text"])
     output.show_rows(found.to_pylist(), json=json)
     if not found.num_rows:
         say("no section has a vector" if by and "bm25" not in by else "no section fits it")

@@ -283,7 +283,8 @@ def ingest_data_sets(
     """
     from duckplets.records.data_sets import load_data_sets
 
-    return acquire(corpus, load_data_sets(path), quality=None, readers=1, retries=0, **how)
+    sets = load_data_sets(path) if isinstance(path, Mapping) else path
+    return acquire(corpus, sets, quality=None, readers=1, retries=0, **how)
 
 
 def sources(corpus: CorpusFile, /) -> pa.Table:
