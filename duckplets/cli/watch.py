@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duckplets.base.sanitize import counted, shown
+from duckplets.base.sanitize import counted, shown, text_table
 from duckplets.cli.app import existing, tell
 from duckplets.errors import CorpusLockedError, StateMismatchError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from duckplets.db.files import Signature
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import RunSchedule
@@ -32,6 +30,7 @@ _PATIENCE = 10.0  # seconds that --once waits for the file to be at rest
 _SOURCES = 60  # sources shown by --once
 _HEAD = 12  # lines of a page besides its sources
 _NAME = 40  # characters of a name
+_BAR = 40  # characters
 _CENTURY = 100 * 365 * 86_400  # seconds
 
 
@@ -41,20 +40,20 @@ def watch(corpus: Path, run: str, state: Path | None, *, once: bool) -> None:
     ``corpus`` may be a folder of token shards. Where nothing is saved yet, it is waited for.
     """
     from rich.console import Console
+    from rich.text import Text
 
     watched = _Watched(existing(corpus), run, state)
     if once:
-        plain = Console(color_system=None, force_terminal=False, highlight=False)
-        with plain.capture() as printed:
-            plain.print(page(watched.look(_PATIENCE), plain.width, _SOURCES))
-        tell(*(line.rstrip() for line in printed.get().splitlines()))
+        tell(*page(watched.look(_PATIENCE), _SOURCES))
         return
     console = Console(highlight=False)
     if not console.is_terminal or console.is_dumb_terminal:
         raise typer.BadParameter("stdout is no terminal that can show a page: give --once")
     with console.screen():
         while True:
-            console.update_screen(watched.shown(console))
+            lines = watched.lines(console.height - _HEAD)
+            fitting = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+            console.update_screen(fitting)
             time.sleep(_SECOND)
 
 
@@ -69,10 +68,8 @@ class _Watched:
         self._standing: RunStatus | None = None
         self._saves: set[tuple[datetime, int]] = set()  # including saves replaced since
 
-    def shown(self, console: Console) -> RenderableType:
+    def lines(self, most: int) -> list[str]:
         """Return the page, or what is being waited for."""
-        from rich.text import Text
-
         from duckplets.db.files import signature
 
         waiting = ""
@@ -85,8 +82,8 @@ class _Watched:
             self._standing, waiting = None, str(error)
             self._saves.clear()
         if self._standing is None:
-            return Text(f"waiting for run {shown(repr(self._run))} to be saved: {waiting}")
-        return page(self._standing, console.width, console.height - _HEAD)
+            return [f"waiting for run {shown(repr(self._run))} to be saved: {waiting}"]
+        return page(self._standing, most)
 
     def look(self, seconds: float = 0.0) -> RunStatus:
         """Read the state file, trying for some seconds while it is being written.
@@ -198,19 +195,12 @@ def run_status(
 # -- the page -------------------------------------------------------------------------------------
 
 
-def page(found: RunStatus, width: int, most: int) -> RenderableType:
-    """Return the page of a run, so wide, with at most so many lines for sources."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    most = max(most, 1)
-    head = Table.grid(padding=(0, 2))
-    for name, fact in _facts(found).items():
-        head.add_row(name, Text(fact, overflow="fold"))
-    left = len(found.sources) - most
-    more = [Text(f"and {counted(left, 'more source')}")] if left > 0 else []
-    return Group(head, Text(), _shares(found.sources[:most], width), *more)
+def page(found: RunStatus, most: int) -> list[str]:
+    """Return the page of a run as lines, with at most so many for sources."""
+    facts = [f"{name:<10} {fact}" for name, fact in _facts(found).items()]
+    left = len(found.sources) - max(most, 1)
+    more = [f"and {counted(left, 'more source')}"] if left > 0 else []
+    return [*facts, "", *_shares(found.sources[: max(most, 1)]), *more]
 
 
 def _facts(found: RunStatus) -> dict[str, str]:
@@ -246,49 +236,30 @@ def _facts(found: RunStatus) -> dict[str, str]:
     return facts
 
 
-def _shares(sources: Sequence[SourceStatus], width: int) -> RenderableType:
-    """Return the shares of sources as a table: what fits, and a bar where there is room."""
-    from rich.table import Table
-    from rich.text import Text
-
-    size = min(60, width - 80)
-    columns = {
-        "source": [shown(of.name, _NAME) for of in sources],
-        "so far": [f"{100 * of.share:.2f} %" for of in sources],
-        "declared": [f"{100 * of.declared:.2f} %" for of in sources],
-        "samples": [_short(of.samples) for of in sources],
-        "tokens": ["-" if of.tokens is None else _short(of.tokens) for of in sources],
-        "loss": ["-" if of.loss is None else f"{of.loss:.4g}" for of in sources],
-    }
-    if width < 70:
-        del columns["samples"], columns["tokens"]
-    if size >= 20:
-        most = max((max(of.share, of.declared) for of in sources), default=1.0) or 1.0
-        bars = [_bar(of.share / most, of.declared / most, size) for of in sources]
-        columns["█ so far, │ declared"] = bars
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        is_text = name in ("source", "█ so far, │ declared")
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, cells))
-    return table
+def _shares(sources: Sequence[SourceStatus]) -> list[str]:
+    """Return the shares of sources as a table."""
+    most = max((max(of.share, of.declared) for of in sources), default=1.0) or 1.0
+    columns = ("source", "so far", "declared", "samples", "tokens", "loss", "█ so far, │ declared")
+    rows = [
+        (
+            shown(of.name, _NAME),
+            f"{100 * of.share:.2f} %",
+            f"{100 * of.declared:.2f} %",
+            of.samples,
+            of.tokens,
+            "-" if of.loss is None else f"{of.loss:.4g}",
+            _bar(of.share / most, of.declared / most),
+        )
+        for of in sources
+    ]
+    return text_table(columns, rows)
 
 
-def _bar(share: float, declared: float, size: int) -> str:
+def _bar(share: float, declared: float) -> str:
     """Return a bar of a share with a mark at the declared one."""
-    bar = list("█" * round(share * size) + " " * (size - round(share * size)))
-    bar[min(round(declared * size), size - 1)] = "│"
+    bar = list("█" * round(share * _BAR) + " " * (_BAR - round(share * _BAR)))
+    bar[min(round(declared * _BAR), _BAR - 1)] = "│"
     return "".join(bar)
-
-
-def _short(number: int) -> str:
-    """Return a count in at most seven characters: 1.23M."""
-    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if number >= unit:
-            size = unit if letter != "k" else 1e3
-            return f"{number / size:,.4g}{letter}"
-    return f"{number:,}"
 
 
 def _time(seconds: float) -> str:

@@ -14,7 +14,6 @@ import sys
 import termios
 import time
 from dataclasses import replace
-from io import StringIO
 from itertools import islice
 
 import pytest
@@ -22,7 +21,6 @@ from commands import error, ok, usage
 from effort import often, some, thorough
 from prebuilt import toy_corpus
 from programs import PATHS, python
-from rich.console import Console
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
@@ -94,28 +92,22 @@ def test_a_run_of_many_sources_without_an_end_in_sight(corpus):
     assert {of.name: of.loss for of in found.sources} == {"a": 2.5 - 0.23, "b": None, "c": 1.0}
     assert (found.loss_step, found.until, found.rate) == (23, 40, None)
     many = [replace(of, name=f"{of.name}{i}") for of in found.sources for i in range(2000)]
-    console = Console(width=80, file=StringIO())
-    with console.capture() as printed:
-        console.print(page(replace(found, rate=1e-6, sources=many), 80, 20))
-    assert "more than a century to go" in " ".join(printed.get().split())
-    assert "and 5,980 more sources" in printed.get()
-    assert len(printed.get().splitlines()) <= 32
+    printed = page(replace(found, rate=1e-6, sources=many), 20)
+    assert "more than a century to go" in "".join(printed)
+    assert printed[-1] == "and 5,980 more sources"
+    assert len(printed) <= 32
 
 
 # ---- the page
 
 
-def test_a_page_for_a_log(corpus, monkeypatch, golden):
+def test_a_page_for_a_log(corpus, golden):
     trained(corpus, steps=1000)
-    for columns in (50, 80, 200):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        text = ok("status", "--watch", corpus.path, "--once")
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
-        assert max(map(len, text.splitlines())) <= columns
-        assert " steps/s, " in text
-        text = re.sub(r"[\d-]{10} [\d:]{8} UTC, [\d:]+ ago", "TIME", text)
-        text = re.sub(r"(rate +).*\n( {9,}.*\n)*", r"\1RATE\n", text)
-        golden(f"watch_{columns}.txt", text)
+    text = ok("status", "--watch", corpus.path, "--once")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+    assert " steps/s, " in text
+    text = re.sub(r"[\d-]{10} [\d:]{8} UTC, [\d:]+ ago", "TIME", text)
+    golden("watch.txt", re.sub(r"(rate +).*\n", r"\1RATE\n", text))
 
 
 def test_names_are_not_taken_for_markup(tmp_path):
@@ -280,12 +272,14 @@ def test_a_run_is_watched_while_it_trains(corpus):
         training.stdin.write("\n")
         training.stdin.flush()
         terminal.until(lambda told: re.search(rb"step +\d+ of 1,000,000", told))
-        narrow = terminal.until(lambda told: told.count(b"last save") > 2).decode()
+        narrow = terminal.until(lambda told: told.count(b"last save") > 2).decode(errors="replace")
         terminal.resize(200)
         out, _ = training.communicate(timeout=240)
         steps, longest = json.loads(out)
         last = f"step       {steps:,} of 1,000,000"
-        wide = terminal.until(lambda told: last.encode() in told and b"loss" in told).decode()
+        wide = terminal.until(lambda told: last.encode() in told and b"loss" in told).decode(
+            errors="replace"
+        )
         terminal.running.send_signal(signal.SIGINT)
         terminal.until(lambda told: b"interrupted" in told)
         assert terminal.running.wait(60) == 130
