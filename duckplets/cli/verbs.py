@@ -41,7 +41,7 @@ _COMPLETE = {
 }
 _NUMBERS, _NAMES = "N,…", "NAME,…"
 _PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "FILE"}
-# What arguments of many commands are: placeholder and text.
+# Placeholder and text of arguments that many commands have, unless their docstring says them.
 _USUAL = {
     "corpus": ("CORPUS", "The corpus file, NAME.duckdb."),
     "json": ("", "Print JSON instead of tables."),
@@ -144,15 +144,15 @@ def options_of(
             continue
         if is_verb and parameter.kind is Parameter.POSITIONAL_ONLY:  # the corpus
             continue
-        said = texts.get(name, ("", ""))
-        placeholder, text = _USUAL[name] if name in _USUAL and not said[0] else said
-        kind = _kind(verb, parameter)
+        is_said = name in texts and name != "engine"  # which verbs tell from their side
+        placeholder, text = texts[name] if is_said else _USUAL.get(name, ("", ""))
+        text, kind = _as_options(text, {*parameters} - {name}), _kind(verb, parameter)
         if name in places or (default is Parameter.empty and not is_verb):
             found.append(_place(parameter, kind, places.get(name, placeholder), text))
             continue
         if is_verb:
             placeholder = (written or {}).get(name, placeholder)
-            text = _with_default(_as_options(text, {*parameters} - {name}), default)
+            text = _with_default(text, default)
         found.append(_option(parameter, kind, placeholder, text, is_own=not is_verb))
     return found
 
@@ -220,7 +220,8 @@ def _with_default(text: str, default: Any) -> str:
         shown = ",".join(map(str, default))
     else:
         shown = str(default)
-    is_said = default in (None, False, Parameter.empty) or not shown or _SAYS_DEFAULT.search(text)
+    is_none = default is None or default is False or default is Parameter.empty or not shown
+    is_said = is_none or _SAYS_DEFAULT.search(text)
     text = text if not text or text.endswith((".", ")")) else f"{text}."
     return text if is_said else f"{text} [default: {shown}]"
 
