@@ -12,7 +12,7 @@ import typer
 from duckplets.base.sanitize import percent
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say, tell
-from duckplets.cli.options import NOT_HERE, OF_SAMPLES, mixture_of, opening
+from duckplets.cli.options import NOT_HERE, mixture_of, opening
 from duckplets.cli.verbs import command
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
 
 
-@command(opening, "corpus.runs:sampler", without=(*NOT_HERE, *OF_SAMPLES))
+@command(opening, "corpus.runs:sampler", without=NOT_HERE)
 def forecast(
     corpus: Path,
     steps: int | None = None,

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 NOT_HERE = ("steps", "prefetch", "tokenizer", "seq_length", "pack")
 """Arguments of a sampler that no command has."""
-OF_SAMPLES = ("columns", "vectors", "rank", "prefixes", "memory_mb")
-"""Those that make no difference to which samples are drawn."""
 _WEIGHTS = "one file, or weights: SOURCE=WEIGHT, each source once, proportional, equal or FILE.toml"
 
 

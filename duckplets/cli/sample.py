@@ -16,7 +16,6 @@ from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
 from duckplets.cli.options import (
     NOT_HERE,
-    OF_SAMPLES,
     RunOptions,
     command_line,
     introduce,
@@ -89,7 +88,7 @@ def sample(
             _save(sampler, how)
 
 
-@command(opening, "corpus.runs:sampler", without=(*NOT_HERE, *OF_SAMPLES))
+@command(opening, "corpus.runs:sampler", without=NOT_HERE)
 def served(
     corpus: Path,
     start: int = 0,

@@ -133,7 +133,6 @@ WRONG_USAGE = [
     ("served toy.duckdb --next -1", "--next"),
     ("served toy.duckdb --next 1 --from 1", "leave --from out"),
     ("served toy.duckdb --batch-size 4", "give --next"),
-    ("served toy.duckdb --columns anchor", "--columns"),
     ("served toy.duckdb --from 3 --to 2", "in order"),
     ("served toy.duckdb --out x.csv", "FILE.parquet"),
     ("forecast toy.duckdb --run x", "--run is about a saved run"),
