@@ -32,13 +32,23 @@ _OF_INTAKE = (
 
 @command(
     *("corpus.ingest:ingest", "corpus.ingest:acquire", *SOURCES),
-    places={"sources": "SOURCE"},
-    without=("source", "each", "limits", "path", "folder", "quote", "trust_by_folder", "in_pieces"),
+    places={"inputs": "SOURCE"},
+    without=(
+        "source",
+        "sources",
+        "each",
+        "limits",
+        "path",
+        "folder",
+        "quote",
+        "trust_by_folder",
+        "in_pieces",
+    ),
     written={"date_format": "FORM", "pattern": "GLOB", "labels": "NAME:NUMBER,…"},
 )
 def ingest(
     corpus: Path,
-    sources: list[str] | None = None,
+    inputs: list[str] | None = None,
     lists: list[str] | None = None,
     format: str | None = None,  # noqa: A002 - it is the option's name
     no_quote: bool = False,
@@ -68,7 +78,7 @@ def ingest(
     says of quality, where, size_mb and limit holds for its data set instead of these options.
 
     Args:
-        sources: Files, globs, text files or folders of them, s3://bucket/key, gs:// or az:// so
+        inputs: Files, globs, text files or folders of them, s3://bucket/key, gs:// or az:// so
             (also a glob, or a folder ending with /), hf://org/name/config/split with its keys,
             data-set files (.yaml, .toml), or - for JSON lines on stdin.
         lists (--list FILE): A file of hf:// lines, each a source.
@@ -109,10 +119,10 @@ def ingest(
 
         wanted = Quality.of(how.get("quality") or Quality())
         how["quality"] = Quality.of({**wanted.to_dict(), "licenses": licenses})
-        if not any(map(is_data_sets, sources or ())):
+        if not any(map(is_data_sets, inputs or ())):
             rows["meta"] = list(dict.fromkeys([*rows.get("meta", ()), "license"]))
     found, problems = found_in(
-        *(sources or [], lists or [], format, given.get("name"), rows), keep_going=keep_going
+        *(inputs or [], lists or [], format, given.get("name"), rows), keep_going=keep_going
     )
     say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:

@@ -165,7 +165,7 @@ def _found(place: str) -> Callable[..., Any]:
 
 def _place(parameter: Parameter, kind: Any, placeholder: str, text: str) -> Parameter:
     is_optional = parameter.default is not Parameter.empty
-    completed = None if get_origin(kind) is list else _COMPLETE.get(parameter.name)
+    completed = _COMPLETE.get(parameter.name)
     how = typer.Argument(
         metavar=placeholder, help=text, autocompletion=completed, show_default=False
     )
