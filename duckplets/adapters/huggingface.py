@@ -349,20 +349,15 @@ class _Rows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Data sets are distinguished by their pickles, and so are these.
-        return _Elsewhere, (self._sampler.settings.fingerprint(), self._start, self._columns)
+        return _elsewhere, (self._sampler.settings.fingerprint(), self._start, self._columns)
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> _Rows:
         return self
 
 
-class _Elsewhere:
-    """The pickled form of a sampler's rows, which refuses to run in another process."""
-
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def __call__(self) -> Iterator[dict[str, Any]]:
-        _refuse_process()
+def _elsewhere(*_: Any) -> Callable[[], NoReturn]:
+    """Return the unpickled form of a sampler's rows, which refuses to run in another process."""
+    return _refuse_process
 
 
 def _refuse_process() -> NoReturn:

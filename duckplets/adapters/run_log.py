@@ -10,36 +10,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
-from duckplets.runs.forecast import Forecast
+
+if TYPE_CHECKING:
+    from duckplets.adapters.torch import SamplerDataset
+    from duckplets.runs.forecast import Forecast
+    from duckplets.runs.sampler import Sampler
 
 log = logging.getLogger("duckplets")
 
 Log = Callable[[dict[str, float], int], Any]
 
 
-class LoggedRun(Protocol):
-    """What a run has that can be logged: a ``Sampler`` or a ``duckplets.torch.SamplerDataset``."""
-
-    @property
-    def run_id(self) -> str:
-        """Name of the run and digest of its fingerprint."""
-
-    @property
-    def step(self) -> int:
-        """Step of the next batch."""
-
-    def forecast(self) -> Forecast:
-        """Return what the run draws."""
-
-    def metrics(self, step: int | None = None) -> dict[str, float]:
-        """Return what was used before a step."""
-
-
-def log_run(run: LoggedRun, log: Log, *, every: int = 100) -> Callable[[int], None]:
+def log_run(run: Sampler | SamplerDataset, log: Log, *, every: int = 100) -> Callable[[int], None]:
     """Return a function to call after every step, which gives a logger what was used.
 
     At once the forecast is logged: ``forecast/NAME/share``, ``forecast/NAME/samples`` and

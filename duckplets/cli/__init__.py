@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -73,12 +73,6 @@ _GROUPS = {
     },
     "cursor": {"list": "maintenance.list_cursors", "reset": "maintenance.reset"},
 }
-# Long commands, which have --log-file.
-_LONG = {
-    *("demo", "ingest", "split", "chunk", "deduplicate", "decontaminate", "mine", "embed"),
-    *("export", "shard", "verify", "sample", "status", "quality", "remove", "compact"),
-    *("prepare", "tokenizer train"),
-}
 _HELP = (
     "Text corpora in one DuckDB file, and recipes that turn them into training batches.\n\n"
     "\b\nExample:\n"
@@ -101,10 +95,7 @@ if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt n
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; never returns.
-
-    Args:
-        arguments: Arguments; by default those of the process.
+    """Run the command line with arguments, by default those of the process, and exit.
 
     Raises:
         SystemExit: With the exit code.
@@ -129,24 +120,27 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
     Typer takes 3 ms for a command with its options, besides importing its module. Listing the
     commands imports none.
     """
-    from duckplets.cli.app import add, list_only, new_app, start
+    from duckplets.cli.app import Command, new_app, start
 
     first, second = [*(called or ()), "", ""][:2]
     known = {name: home for group in _COMMANDS.values() for name, home in group.items()}
     is_list = called is not None and {*called}.isdisjoint(known)
-    made = new_app(_HELP, completion=True, panels={k: list(v) for k, v in _COMMANDS.items()})
+    made = new_app(_HELP, panels={k: list(v) for k, v in _COMMANDS.items()})
     made.callback()(start)
-    for name, (module, summary) in known.items() if first not in known else [(first, known[first])]:
+    for name, (home, summary) in known.items() if first not in known else [(first, known[first])]:
         if is_list:
-            list_only(made, name, summary)
+            made.command(name, help=summary)(lambda: None)
         elif name not in _GROUPS:
-            command = getattr(import_module(f"duckplets.cli.{module}"), name)
-            add(made, name, command, long=name in _LONG)
+            made.command(name, cls=Command)(_function(f"{home}.{name}"))
         else:
             group, verbs = new_app(summary), _GROUPS[name]
             made.add_typer(group, name=name)
             for verb in verbs if second not in verbs else [second]:
-                home, _, function = verbs[verb].partition(".")
-                command = getattr(import_module(f"duckplets.cli.{home}"), function)
-                add(group, verb, command, long=f"{name} {verb}" in _LONG)
+                group.command(verb, cls=Command)(_function(verbs[verb]))
     return made
+
+
+def _function(place: str) -> Callable[..., None]:
+    module, _, name = place.partition(".")
+    function: Callable[..., None] = getattr(import_module(f"duckplets.cli.{module}"), name)
+    return function

@@ -8,15 +8,12 @@ when the reader of stdout is gone, as in a shell. Values from outside are escape
 
 from __future__ import annotations
 
-import functools
-import inspect
 import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -29,16 +26,6 @@ from duckplets.errors import DuckpletsError, MissingFileError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
-
-CORPUS = Annotated[Path, typer.Argument(metavar="CORPUS", help="The corpus file, NAME.duckdb.")]
-LOG_FILE = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Log stages, counts and errors there, no texts: 5 MB, and five files before.",
-    ),
-]
-JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 # Headings for the options of commands with many.
 _MANY = 20
@@ -53,9 +40,7 @@ _HEADINGS = {
         *("max_row", "max_field", "max_columns", "reader_memory"),
     ),
     "Gates": ("quality", "where", "size_mb", "limit", "license", "jsonl", "readers", "retries"),
-    "A saved run": (
-        *("run", "resume", "tag", "state", "version", "allow_drift", "save", "metrics"),
-    ),
+    "A saved run": (*("run", "resume", "tag", "state", "version", "allow_drift", "save"),),
     "What batches have": ("batch_by", "keys_per_batch"),
     "Negatives, pairs and duplicates": (
         *("negatives", "by", "pairs", "swap", "allow_stale"),
@@ -67,14 +52,6 @@ _HEADINGS = {
     ),
 }
 _HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
-_TYPES = {  # Typer's words, and ours
-    "<int>": "N",
-    "<int range>": "N",
-    "<float>": "NUMBER",
-    "<str>": "TEXT",
-    "<path>": "FILE",
-}
-
 _RANGE = re.compile(r" +\[x>=\d+\]|; x>=\d+")
 
 INTERRUPTED = 130  # 128 + SIGINT
@@ -85,35 +62,20 @@ _USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer does not export its usa
 _debug = False
 
 
-def new_app(
-    description: str,
-    *,
-    completion: bool = False,
-    panels: Mapping[str, Sequence[str]] | None = None,
-) -> typer.Typer:
-    """Return an application or command group with plain help.
-
-    Args:
-        description: First lines of its help.
-        completion: Whether it has the options that install shell completion.
-        panels: Names of its commands by heading.
-    """
+def new_app(description: str, panels: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
+    """Return a command group with plain help, or with panels of commands the application."""
     return typer.Typer(
         cls=type("_Panels", (_Group,), {"panels": panels or {}}),
         help=description,
         rich_markup_mode=None,
         no_args_is_help=True,
-        add_completion=completion,
+        add_completion=panels is not None,
         pretty_exceptions_enable=False,
     )
 
 
 class _Group(TyperGroup):
-    """A command group whose usage errors are escaped and whose help has headings.
-
-    Attributes:
-        panels: Names of commands by heading; empty for one list.
-    """
+    """A command group whose usage errors are escaped and whose help has headings."""
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
@@ -135,13 +97,15 @@ class _Group(TyperGroup):
             return super().invoke(context)
 
 
-class _Command(TyperCommand):
+class Command(TyperCommand):
     """A command whose many options stand under headings in its help."""
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
+        """Return the words of a call."""
         return [self.options_metavar or "", *(_place(p) for p in self.params if _is_place(p))]
 
     def format_options(self, context: Any, formatter: Any) -> None:
+        """Write the options, where there are many under headings."""
         every: list[Any] = self.get_params(context)
         options = [param for param in every if not _is_place(param)]
         places = [(param.metavar, param.help) for param in every if _is_place(param)]
@@ -149,11 +113,8 @@ class _Command(TyperCommand):
         sections |= {heading: [] for heading in _HEADINGS}
         for param in options:
             written, text = param.get_help_record(context) or ("", "")
-            for kind, instead in _TYPES.items():
-                written = written.replace(kind, instead)
-            text = _RANGE.sub("", text).replace("  [", " [")
             heading = _HEADING_OF.get(param.name, "Options") if len(options) > _MANY else "Options"
-            sections[heading].append((written, text))
+            sections[heading].append((written, _RANGE.sub("", text)))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):
@@ -169,54 +130,23 @@ def _place(param: Any) -> str:
     return name if param.required else f"[{name}]"
 
 
-def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool = False) -> None:
-    """Register a command inside the error boundary; a long one gets ``--log-file``."""
-
-    @functools.wraps(command)
-    def guarded(log_file: Path | None = None, **options: object) -> None:
-        from duckplets.cli.logs import logged, said
-
-        given = chain.from_iterable(v if isinstance(v, list) else [v] for v in options.values())
-        with (
-            boundary(),
-            said(say),
-            logged(log_file, apart_from=[*given]),
-        ):
-            command(**options)
-            if sys.stdout is not None:
-                sys.stdout.flush()
-
-    if long:
-        own = inspect.signature(command, eval_str=True).parameters
-        log = inspect.Parameter(
-            "log_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=LOG_FILE
-        )
-        given = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()]
-        guarded.__signature__ = inspect.Signature([*given, log])  # type: ignore[attr-defined]
-        guarded.__annotations__ = {p.name: p.annotation for p in [*given, log]}
-        del guarded.__wrapped__  # or Typer would read its parameters
-    app.command(name, cls=_Command, help=_help(command))(guarded)
-
-
-def list_only(app: typer.Typer, name: str, summary: str) -> None:
-    """Register the name and summary of a command for a listing."""
-    app.command(name, help=summary)(lambda: None)
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"duckplets {__version__}")
         raise typer.Exit
 
 
-VERSION = typer.Option(
-    "--version", callback=_print_version, is_eager=True, help="Print the version."
-)
-DEBUG = typer.Option("--debug", help="Show errors in full, with their traceback.")
-
-
 def start(
-    *, version: Annotated[bool, VERSION] = False, debug: Annotated[bool, DEBUG] = False
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show errors in full, with their traceback.")
+    ] = False,
 ) -> None:
     """Handle the options before any command."""
     global _debug
@@ -254,12 +184,16 @@ def existing(corpus: Path) -> Path:
     return corpus
 
 
-def corpus_at(path: Path, *, read_only: bool = False) -> Corpus:
-    """Open an existing corpus.
+def search_here() -> None:
+    """Let ``module:function`` be found in the working folder."""
+    from duckplets.sources.converters.registry import search_first
 
-    Raises:
-        MissingFileError: It does not exist.
-    """
+    with suppress(OSError):  # it was deleted
+        search_first(os.getcwd())
+
+
+def corpus_at(path: Path, *, read_only: bool = False) -> Corpus:
+    """Open an existing corpus."""
     from duckplets.corpus.corpus import Corpus
 
     return Corpus(existing(path), read_only=read_only)
@@ -334,8 +268,8 @@ def _give_up_stdout() -> None:
 
 def _text_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror}"
+        where = error.filename2 or error.filename  # of a renaming what the user knows
+        return f"{where}: {error.strerror}" if where else error.strerror
     if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":
         return f"{shown(error.object)} is not UTF-8"
     if isinstance(error, MemoryError):
@@ -354,9 +288,3 @@ def _debug_first(arguments: list[str]) -> list[str]:
     rest = [argument for argument in arguments[:end] if argument != "--debug"]
     debug = ["--debug"] if len(rest) < end else []
     return [*debug, *rest, *arguments[end:]]
-
-
-def _help(command: Callable[..., None]) -> str:
-    """Return a command's docstring with the line breaks of its example preserved."""
-    text = inspect.getdoc(command) or ""
-    return text.replace("Example:\n", "\b\nExample:\n")

@@ -13,24 +13,22 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import shorten
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import counted
 from duckplets.cli.app import say, tell
-from duckplets.cli.verbs import option
+from duckplets.cli.verbs import command
 from duckplets.errors import ExtensionError, MigrationError, SourceError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
-    from duckplets.samples.batch import Batch
 
-BATCH_SIZE = 32
+_BATCH_SIZE = 32
 _SHOWN = 3  # triplets shown
 _WIDTH = 88
-COLUMNS = ("anchor", "positive", "negative", "source", "recipe", "negative_by", "negative_score")
+_COLUMNS = ("anchor", "positive", "negative", "source", "recipe", "negative_by", "negative_score")
 
 # Modules quick to import, without side effects, in every Python from 3.11 on.
 _MODULES = (
@@ -52,35 +50,41 @@ _MODULES = (
 )
 
 
-def demo(
-    keep: Annotated[Path | None, option("Keep the corpus, in a new file.", "FILE")] = None,
-) -> None:
+@command()
+def demo(keep: Path | None = None) -> None:
     """Do the main job on text that every Python ships.
 
     It ingests, splits, mines, samples, saves and resumes. The corpus is made in a temporary
     folder, unless it is to be kept.
 
+    Args:
+        keep: Keep the corpus, in a new file.
+
     Example:
         duckplets demo --keep demo.duckdb
     """
-    if keep is not None:
-        if keep.exists():
-            raise MigrationError(f"{keep} exists; give --keep the path of a new file")
-        _walk(keep)
-        _show_next(str(keep))
-        return
+    if keep is not None and keep.exists():
+        raise MigrationError(f"{keep} exists; give --keep the path of a new file")
     with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
-        _walk(Path(folder) / "demo.duckdb")
-    tell("The corpus is gone again; keep it with: duckplets demo --keep demo.duckdb")
-    _show_next("demo.duckdb")
+        _walk(Path(folder) / "demo.duckdb" if keep is None else keep)
+    if keep is None:
+        tell("The corpus is gone again; keep it with: duckplets demo --keep demo.duckdb")
+    corpus = "demo.duckdb" if keep is None else str(keep)
+    tell(
+        "What to do next:",
+        f"  duckplets status {corpus}",
+        f"  duckplets sample {corpus} --batch-size 4",
+        f"  duckplets search {corpus} 'sort a list'",
+        f"  duckplets sql {corpus} anchor_context --source docstrings",
+        "and with text of your own:",
+        "  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer",
+        "  duckplets split faq.duckdb",
+        "  duckplets sample faq.duckdb --steps 10 --save --out first.parquet",
+    )
 
 
-def walk(path: Path) -> tuple[Batch, bool]:
-    """Do the main job in a new corpus: ingest, split, mine, sample, save, resume.
-
-    Returns:
-        A batch of triplets, and whether the resumed run equals the unbroken one.
-    """
+def _walk(path: Path) -> None:
+    """Do the main job in a new corpus: ingest, split, mine, sample, save, resume."""
     from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.resume import resume
 
@@ -90,22 +94,25 @@ def walk(path: Path) -> tuple[Batch, bool]:
         say("split: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()))
         _mine(corpus)
     with Corpus(path, read_only=True) as corpus:
-        sampler = corpus.sampler(
-            "triplets", split="train", batch_size=BATCH_SIZE, seed=7, columns=COLUMNS
-        )
+        sampler = corpus.sampler(batch_size=_BATCH_SIZE, seed=7, columns=_COLUMNS)
         batch = next(sampler)
-        say(f"sample: batches of {BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
+        say(f"sample: batches of {_BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
         say(*(f"  {line}" for line in sampler.describe().split("\n")))
-        step = sampler.step
-        saved = sampler.save()
+        step, saved = sampler.step, sampler.save()
         say(f"save: step {step}, in {saved.name}")
         unbroken = next(sampler)
     with resume(path) as sampler:
-        resumed = next(sampler)
-    is_equal: bool = resumed.step == step and resumed.table.equals(unbroken.table)
+        is_equal = next(sampler).table.equals(unbroken.table)
     equal = "equals" if is_equal else "DIFFERS FROM"
     say(f"resume: the batch of step {step} {equal} that of the unbroken run")
-    return batch, is_equal
+    for i, row in enumerate(batch.table.slice(0, _SHOWN).to_pylist()):
+        tell("", f"triplet {i + 1}, source {row['source']}, recipe {row['recipe']}")
+        for slot in ("anchor", "positive", "negative"):
+            tell(f"  {slot:<9} {shorten(row[slot], _WIDTH, placeholder='…')}")
+        score = row["negative_score"]
+        how = f"{row['negative_by']}, score {score:.2f}" if score else row["negative_by"]
+        tell(f"  chosen by {how}")
+    tell("")
 
 
 def topics() -> list[dict[str, str]]:
@@ -137,44 +144,6 @@ def docstrings() -> list[dict[str, str]]:
     if not found:
         raise SourceError("this Python runs without docstrings; run it without -OO")
     return [found[name] for name in sorted(found)]
-
-
-def _walk(path: Path) -> None:
-    batch, is_equal = walk(path)
-    _show_triplets(batch)
-    if not is_equal:
-        say("error: the resumed run gave another batch; please report this")
-        raise typer.Exit(1)
-
-
-def _show_triplets(batch: Batch) -> None:
-    for i, row in enumerate(batch.table.slice(0, _SHOWN).to_pylist()):
-        tell("", f"triplet {i + 1}, source {row['source']}, recipe {row['recipe']}")
-        for slot in ("anchor", "positive", "negative"):
-            tell(f"  {slot:<9} {_shortened(row[slot])}")
-        score = row["negative_score"]
-        how = f"{row['negative_by']}, score {score:.2f}" if score else row["negative_by"]
-        tell(f"  chosen by {how}")
-    tell("")
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1].rstrip() + "…"
-
-
-def _show_next(corpus: str) -> None:
-    tell(
-        "What to do next:",
-        f"  duckplets status {corpus}",
-        f"  duckplets sample {corpus} --batch-size 4",
-        f"  duckplets search {corpus} 'sort a list'",
-        f"  duckplets sql {corpus} anchor_context --source docstrings",
-        "and with text of your own:",
-        "  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer",
-        "  duckplets split faq.duckdb",
-        "  duckplets sample faq.duckdb --steps 10 --save --out first.parquet",
-    )
 
 
 def _ingest(corpus: Corpus) -> None:

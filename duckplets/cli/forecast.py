@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from duckplets.base.sanitize import percent
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, corpus_at, say, tell
-from duckplets.cli.options import mixture_of, names_run, opening
-from duckplets.cli.verbs import option
+from duckplets.cli.app import corpus_at, say, tell
+from duckplets.cli.options import NOT_HERE, mixture_of, opening
+from duckplets.cli.verbs import command
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
-    from duckplets.runs.forecast import Forecast
     from duckplets.runs.sampler import Sampler
 
 
-@names_run()
+@command(opening, "corpus.runs:sampler", without=NOT_HERE)
 def forecast(
-    corpus: CORPUS,
-    steps: Annotated[
-        int | None,
-        option(
-            "So many steps, from step 0. [default: to the end, or an epoch of the last phase]",
-            min=0,
-        ),
-    ] = None,
-    against: Annotated[
-        list[str] | None,
-        option(
-            "Print instead what this mixture alters: as for --mixture, weights or FILE.toml.",
-            "MIXTURE",
-        ),
-    ] = None,
-    json: JSON = False,
+    corpus: Path,
+    steps: int | None = None,
+    against: list[str] | None = None,
+    json: bool = False,
     **given: Any,
 ) -> None:
     """Print what a run will draw, or what a mixture alters.
@@ -47,30 +37,30 @@ def forecast(
     samples differ; weights that were set during a run are part of both, so `sample --resume
     --mixture` would take it from there.
 
+    Args:
+        steps: So many steps, from step 0. [default: to the end, or an epoch of the last phase]
+        against (SOURCE=WEIGHT,…|FILE.toml): Print instead what this mixture alters.
+
     Example:
         duckplets forecast faq.duckdb --epochs 3
         duckplets forecast faq.duckdb --mixture mixture.toml --batch-size 256 --steps 100000 --json
         duckplets forecast faq.duckdb --resume --against new.toml
     """
     how = opening(**given)
-    how.need_saved()
+    if not how.resume and (how.run != "default" or how.tag or how.state):
+        raise typer.BadParameter("--run is about a saved run: give --resume with it")
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened)
         found = sampler.forecast(steps)
         say(*(f"note: {note}" for note in sampler.notes if note not in found.warnings))
-        other = mixture_of(against, None, "--against")
+        other = mixture_of(against or (), name="--against")
         if other is not None:
             _show_difference(_difference(sampler, other), json=json)
+        elif json:
+            told = {"title": found.title, "warnings": found.warnings}
+            output.print_document(told | {"rows": found.table.to_pylist()})
         else:
-            _show(found, json=json)
-
-
-def _show(found: Forecast, *, json: bool) -> None:
-    if json:
-        told = {"title": found.title, "warnings": found.warnings}
-        output.print_document(told | {"rows": found.table.to_pylist()})
-    else:
-        tell(*str(found).split("\n"))
+            tell(*str(found).split("\n"))
 
 
 def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:

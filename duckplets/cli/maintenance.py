@@ -3,57 +3,36 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from duckplets.base.sanitize import counted, listed, shown
-from duckplets.cli import completion, output
-from duckplets.cli.app import CORPUS, JSON, corpus_at, existing, say, tell
-from duckplets.cli.options import STATE, command
-from duckplets.cli.verbs import of_verb, option
+from duckplets.cli import output
+from duckplets.cli.app import corpus_at, existing, say, tell
+from duckplets.cli.options import command_line
+from duckplets.cli.verbs import command
 from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.db.migrate import Kind
 
-FILE = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A corpus file, or a state file kept elsewhere.")
-]
 
-
-@of_verb("corpus.recipes:status", without={"counts"})
+@command("corpus.status:status", without={"counts"})
 def status(
-    corpus: CORPUS,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show where a saved run stands, once a second, instead.")
-    ] = False,
-    html: Annotated[
-        Path | None, option("Make one HTML page to look at, instead.", "FILE.html")
-    ] = None,
-    run: Annotated[
-        str | None,
-        option(
-            "With --watch or --html: which run. [default: default; for --html what a new one "
-            "would draw]",
-            "NAME",
-            autocompletion=completion.runs,
-        ),
-    ] = None,
-    mixture: Annotated[
-        Path | None, option("With --html: this mixture, not the declared one.", "FILE.toml")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--force", help="With --html: replace the page.")
-    ] = False,
-    state: STATE = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="With --watch: print one page, in plain text, and end.")
-    ] = False,
-    json: JSON = False,
+    corpus: Path,
+    watch: bool = False,
+    html: Path | None = None,
+    run: str | None = None,
+    mixture: Path | None = None,
+    overwrite: bool = False,
+    state: Path | None = None,
+    once: bool = False,
+    json: bool = False,
     **given: Any,
 ) -> None:
     """Show what is in a corpus, as a page too, or watch a run.
@@ -70,31 +49,35 @@ def status(
     mined negatives, the mixture over steps and what was served, gates with examples; each table
     with the SQL that made it.
 
+    Args:
+        watch: Show where a saved run stands, once a second, instead.
+        html (FILE.html): Make one HTML page to look at, instead.
+        run: With --watch or --html: which run. [default: default; for --html what a new one would
+            draw]
+        mixture (FILE.toml): With --html: this mixture, not the declared one.
+        overwrite (--force): With --html: replace the page.
+        once: With --watch: print one page, in plain text, and end.
+
     Example:
         duckplets status faq.duckdb
         duckplets status faq.duckdb --watch
         duckplets status faq.duckdb --watch --once
         duckplets status faq.duckdb --html faq.html --run default
     """
-    asked = {
-        "--once": once,
-        "--state": state is not None,
-        "--run": run is not None,
-        "--mixture": mixture is not None,
-        "--force": overwrite,
-        "--html": html is not None,
-        "--json": json,
-        "--pools": given.get("pools") is not None,
+    of_others = {
+        "--once": once and not watch,
+        "--state": state and not watch,
+        "--run": run and not (watch or html),
+        "--mixture": mixture and not html,
+        "--force": overwrite and not html,
+        "--html": html and watch,
+        "--json": json and (watch or html),
+        "--pools": given and (watch or html),
     }
-    of = {"--json", "--pools"}
-    if watch:
-        of = {"--run", "--state", "--once"}
-    elif html is not None:
-        of = {"--html", "--run", "--mixture", "--force"}
-    if wrong := [name for name, is_given in asked.items() if is_given and name not in of]:
+    if misplaced := [name for name, is_wrong in of_others.items() if is_wrong]:
         raise typer.BadParameter(
-            f"{wrong[0]}: --watch takes --run, --state and --once; --html takes --run, --mixture "
-            f"and --force; without either there are --json and --pools"
+            f"{misplaced[0]}: --watch takes --run, --state and --once; --html takes --run, "
+            f"--mixture and --force; without either there are --json and --pools"
         )
     if watch:
         from duckplets.cli.watch import watch as watched
@@ -121,7 +104,8 @@ def status(
         tell(*str(found).split("\n"))
 
 
-def capacity(corpus: CORPUS, json: JSON = False) -> None:
+@command()
+def capacity(corpus: Path, json: bool = False) -> None:
     """Estimate how many samples each source and split has.
 
     It is an estimate from counts alone.
@@ -130,18 +114,14 @@ def capacity(corpus: CORPUS, json: JSON = False) -> None:
         duckplets capacity faq.duckdb
     """
     with corpus_at(corpus, read_only=True) as opened:
-        found = opened.capacity()
-    if json:
-        output.print_document(_whole(found.to_pylist()))
-    else:
-        output.show_columns(found.column_names, _whole(found.to_pylist()))
+        found = opened.capacity().to_pylist()
+    # DuckDB's wide integers are decimals in Arrow
+    rows = [{n: int(v) if isinstance(v, Decimal) else v for n, v in r.items()} for r in found]
+    output.show_rows(rows, json=json)
 
 
-def doctor(
-    corpus: Annotated[
-        Path | None, typer.Argument(metavar="CORPUS", help="A corpus file to check as well.")
-    ] = None,
-) -> None:
+@command(places={"corpus": "CORPUS"})
+def doctor(corpus: Path | None = None) -> None:
     """Check the environment and a corpus.
 
     A state file beside the corpus is checked too.
@@ -161,7 +141,8 @@ def doctor(
         raise typer.Exit(1)
 
 
-def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
+@command()
+def list_cursors(corpus: Path, state: Path | None = None) -> None:
     """List where the saved runs of a corpus stand.
 
     Example:
@@ -173,8 +154,8 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
     tell(*cursor_lines(cursors(_state_path(corpus, state))))
 
 
-@of_verb("runs.state:reset", without={"path"})
-def reset(corpus: CORPUS, state: STATE = None, **given: Any) -> None:
+@command("runs.state:reset", without={"path"})
+def reset(corpus: Path, state: Path | None = None, **given: Any) -> None:
     """Forget a saved run and its checkpoints, so that its name is free.
 
     Example:
@@ -190,21 +171,16 @@ def reset(corpus: CORPUS, state: STATE = None, **given: Any) -> None:
         say(f"forgot {removed} of run {given['run']} beyond step {after:,}")
 
 
-def remove(
-    corpus: CORPUS,
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="Name of a source.", autocompletion=completion.sources),
-    ],
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask; needed where nobody can.")
-    ] = False,
-    state: STATE = None,
-) -> None:
+@command()
+def remove(corpus: Path, source: str, yes: bool = False, state: Path | None = None) -> None:
     """Remove a source from the newest version of a corpus.
 
     Runs that were saved before go on drawing from it: what they need stays in the file, and the
     rest until `duckplets compact`.
+
+    Args:
+        source (NAME): Name of a source.
+        yes: Do not ask; needed where nobody can.
 
     Example:
         duckplets remove faq.duckdb faq --yes
@@ -214,21 +190,23 @@ def remove(
     with corpus_at(corpus) as opened:
         there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
         kept = {row["source"]: row["rows"] for row in opened.unfinished()}
-        if name in there or name in kept:
-            say(f"{name} has {counted(there.get(name, 0), 'record')}")
-            if name in kept:
-                say(f"discarded too, of an unfinished ingest of it: {counted(kept[name], 'row')}")
+        if source in there or source in kept:
+            say(f"{source} has {counted(there.get(source, 0), 'record')}")
+            if source in kept:
+                rows = counted(kept[source], "row")
+                say(f"discarded too, of an unfinished ingest of it: {rows}")
             saved = runs(_state_path(corpus, state))
-            _say_who_draws([run.run for run in saved if name in run.settings.get("sources", ())])
-            _confirm(f"remove {name} from {corpus}?", yes=yes)
-        records = opened.remove(name)  # refuses an unknown name
+            drawing = [run.run for run in saved if source in run.settings.get("sources", ())]
+            say(f"saved runs that go on drawing from it, as it was: {listed(drawing) or 'none'}")
+            _confirm(f"remove {source} from {corpus}?", yes=yes)
+        records = opened.remove(source)  # refuses an unknown name
         gone = counted(records, "record")
-        say(f"removed {gone} of {name}; the corpus is at version {opened.version}")
-    say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
+        say(f"removed {gone} of {source}; the corpus is at version {opened.version}")
+    say(f"what no run needs is still in the file; to free it: {command_line('compact', corpus)}")
 
 
-@of_verb("corpus.maintenance:compact")
-def compact(corpus: CORPUS, **given: Any) -> None:
+@command("corpus.compact:compact")
+def compact(corpus: Path, **given: Any) -> None:
     """Rewrite a corpus without what no run needs any more.
 
     Runs of the state file beside it go on; others only if their --state is given. It needs the
@@ -242,8 +220,8 @@ def compact(corpus: CORPUS, **given: Any) -> None:
     output.show(report)
 
 
-@of_verb("corpus.maintenance:prepare")
-def prepare(corpus: CORPUS, **given: Any) -> None:
+@command("corpus.maintenance:prepare")
+def prepare(corpus: Path, **given: Any) -> None:
     """Make the snapshot of a corpus that runs are served from.
 
     It lies beside the corpus, in NAME.snapshot. It is made by itself for a corpus of more than
@@ -262,8 +240,12 @@ def prepare(corpus: CORPUS, **given: Any) -> None:
     say(fit(report.bytes, report.memory_available, report.reads_per_s))
 
 
-def migrate(file: FILE) -> None:
+@command()
+def migrate(file: Path) -> None:
     """Bring a corpus and its state file to this schema.
+
+    Args:
+        file (FILE): A corpus file, or a state file kept elsewhere.
 
     Example:
         duckplets migrate faq.duckdb
@@ -272,13 +254,6 @@ def migrate(file: FILE) -> None:
 
     if _migrate(existing(file)) == "corpus" and state_path(file).exists():
         _migrate(state_path(file))
-
-
-def _say_who_draws(runs: list[str]) -> None:
-    if runs:
-        say(f"saved runs that go on drawing from it, as it was: {listed(runs)}")
-    else:
-        say("no saved run draws from it")
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -299,14 +274,6 @@ def _can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with DuckDB's wide integers, which Arrow has as decimals, as integers."""
-    return [
-        {name: value if isinstance(value, str | None) else int(value) for name, value in r.items()}
-        for r in rows
-    ]
-
-
 def _state_path(corpus: Path, given: Path | None) -> Path:
     from duckplets.runs.state import state_path
 
@@ -320,20 +287,15 @@ def _migrate(path: Path) -> Kind:
     from duckplets.db.database import Database
     from duckplets.db.migrate import migrate as apply
 
-    database = Database.open(path)
-    try:
+    with closing(Database.open(path)) as database:
         kind = _kind(database)
         done = apply(database, kind)
-    finally:
-        database.close()
     tell(f"{path}: {'applied ' + ', '.join(done) if done else 'up to date'}")
     return kind
 
 
 def _kind(database: Database) -> Kind:
     """Return the kind of a file; foreign ones count as corpora, which are then refused."""
-    if ("schema_migrations",) not in database.run("db/migrate/tables"):
-        return "corpus"
     try:
         kinds = {row[2] for row in database.run("db/migrate/applied")}
     except QueryError:

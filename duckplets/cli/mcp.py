@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import MESSAGE, shown
-from duckplets.cli.app import CORPUS, corpus_at, say
+from duckplets.cli.app import corpus_at, say
+from duckplets.cli.verbs import command
 from duckplets.errors import DuckpletsError, ExtensionError
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ _INSTRUCTIONS = (
 )
 
 
-def mcp(corpus: CORPUS) -> None:
+@command()
+def mcp(corpus: Path) -> None:
     """Let an assistant look into a corpus, over stdin and stdout.
 
     It is a server of the Model Context Protocol, for the settings of an assistant. What it can do

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, corpus_at, say
-from duckplets.cli.verbs import names, of_verb, option
+from duckplets.cli.app import corpus_at, say, search_here
+from duckplets.cli.verbs import command
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
 
-STEMMER = Annotated[
-    str | None,
-    option("How words are stemmed from now on: porter, english, german, …, none."),
-]
-STOP_WORDS = Annotated[
-    str | None,
-    option("Words to leave out from now on: one a line, or 571 English ones.", "FILE|english|none"),
-]
-_FOUND = ("record_id", "split", "role", "snippet")
 
-
-@of_verb("vectors.knn:search", places={"text": "TEXT"})
+@command("vectors.knn:search", places={"text": "TEXT"}, without={"by"})
 def search(
-    corpus: CORPUS,
-    by: Annotated[
-        list[str] | None,
-        option(
-            "By bm25, by the vectors of that name, or by several, whose ranks are fused. "
-            "[default: bm25]",
-            "bm25|NAME,…",
-        ),
-    ] = None,
-    stemmer: STEMMER = None,
-    stop_words: STOP_WORDS = None,
-    json: JSON = False,
+    corpus: Path,
+    by: list[str] | None = None,
+    json: bool = False,
     **given: Any,
 ) -> None:
     """Show the sections that fit a text best.
@@ -50,22 +29,21 @@ def search(
     By BM25, by vectors, or by both. Indexes that are missing or stale are built first. Vectors
     are made by `duckplets embed`.
 
+    Args:
+        by (bm25|NAME,…): By bm25, by the vectors of that name, or by several, whose ranks are
+            fused. [default: bm25]
+
     Example:
         duckplets search faq.duckdb "how do I change my password" --k 5
         duckplets search faq.duckdb "forgot my login" --by bm25,default
     """
     from duckplets.search.search import UnfitIndexError
-    from duckplets.sources.converters.registry import search_first
 
     if given.get("encoder") is not None:
-        with suppress(OSError):  # the folder was deleted
-            search_first(os.getcwd())
-    several = names(by) or ["bm25"]
-    given["by"] = several if len(several) > 1 else several[0]
+        search_here()
+    if by:
+        given["by"] = by if len(by) > 1 else by[0]
     scope = {"source": given.get("source"), "split": given.get("split")}
-    if stemmer is not None or stop_words is not None:
-        with corpus_at(corpus) as opened:
-            set_terms(opened, scope["source"], stemmer, stop_words)
     try:
         with corpus_at(corpus, read_only=True) as opened:
             found = opened.search(**given)
@@ -77,32 +55,23 @@ def search(
             raise type(error)(f"the index has to be built before searching, but {error}") from None
         with corpus_at(corpus, read_only=True) as opened:
             found = opened.search(**given)
-    if json:
-        output.print_document(found.to_pylist())
-        return
-    ranks = [name for name in found.column_names if name.startswith("rank_")]
-    rows = (
-        (f"{row['score']:.4f}", *(row[rank] for rank in ranks), *(row[name] for name in _FOUND))
-        for row in found.to_pylist()
-    )
-    if found.num_rows:
+    if not json:
+        ranks = [name for name in found.column_names if name.startswith("rank_")]
+        found = found.select(["score", *ranks, "record_id", "split", "role", "snippet"])
         own = (rank.replace("_", " ", 1) for rank in ranks)
-        output.show_table(("score", *own, "record", "split", "role", "text"), rows)
-    elif several == ["bm25"]:
-        say("no section shares a term with it")
-    else:
-        say("no section has a vector")
+        found = found.rename_columns(["score", *own, "record", "split", "role", "text"])
+    output.show_rows(found.to_pylist(), json=json)
+    if not found.num_rows:
+        say("no section has a vector" if by and "bm25" not in by else "no section fits it")
 
 
-@of_verb("mining.mine:mine", places={"recipe": "RECIPE"}, without={"scorer"})
+@command("mining.mine:mine", places={"recipe": "RECIPE"}, without={"scorer"})
 def mine(
-    corpus: CORPUS,
-    vectors: Annotated[
-        str | None, option("By the cosine of a set of vectors, in the place of BM25.", "NAME")
-    ] = None,
-    stemmer: STEMMER = None,
-    stop_words: STOP_WORDS = None,
-    json: JSON = False,
+    corpus: Path,
+    vectors: str | None = None,
+    stemmer: str | None = None,
+    stop_words: str | None = None,
+    json: bool = False,
     **given: Any,
 ) -> None:
     """Mine hard negatives, where they are missing.
@@ -111,6 +80,12 @@ def mine(
     the corpus open it is only read. The views candidates, negatives and negative_texts have the
     result.
 
+    Args:
+        vectors (NAME): By the cosine of a set of vectors, in the place of BM25.
+        stemmer: How words are stemmed from now on: porter, english, german, …, none.
+        stop_words (FILE|english|none): Words to leave out from now on: one a line, or 571 English
+            ones.
+
     Example:
         duckplets mine faq.duckdb
         duckplets mine faq.duckdb anchor_context --depth 200
@@ -118,15 +93,14 @@ def mine(
     """
     from duckplets.vectors.dense import Dense
 
-    changes_terms = stemmer is not None or stop_words is not None
     try:
         opened = corpus_at(corpus)
     except CorpusLockedError:
-        if changes_terms:
+        if stemmer is not None or stop_words is not None:
             raise
         opened = corpus_at(corpus, read_only=True)
     with opened:
-        set_terms(opened, given.get("source"), stemmer, stop_words)
+        _set_terms(opened, given.get("source"), stemmer, stop_words)
         if vectors is not None:
             given["scorer"] = Dense(vectors)
         report = opened.mine(**given)
@@ -138,20 +112,17 @@ def mine(
         say("nothing to mine: what samplers draw is there and current")
 
 
-@of_verb("export:export_negatives", places={"path": "PATH"}, without={"corpus"})
-def export(
-    corpus: CORPUS,
-    documents: Annotated[
-        str | None, option("Of beir: documents of which splits.", "split|all")
-    ] = None,
-    **given: Any,
-) -> None:
+@command("export:export_negatives", places={"path": "PATH"}, without={"corpus"})
+def export(corpus: Path, documents: Literal["split", "all"] | None = None, **given: Any) -> None:
     """Write mined negatives or an evaluation set for a trainer.
 
     Mined negatives come with their anchors and positives. Files appear whole or not at all.
     Anchors that are left out are counted. The format beir, of queries, documents and which are
     relevant, needs no mining. hf://USER/NAME in the place of PATH is a data set on the Hub, made
     private, with a card that says what it was made from; HF_TOKEN may write there.
+
+    Args:
+        documents: Of beir: documents of which splits.
 
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
@@ -161,18 +132,16 @@ def export(
         duckplets export faq.duckdb evaluation --format beir --split test --documents all
         duckplets export faq.duckdb hf://me/faq --format sentence-transformers
     """
-    if given["path"].startswith("hf://"):
-        if (form := given.pop("format")) != "sentence-transformers" or documents is not None:
-            raise typer.BadParameter(f"--format {form}: the Hub takes sentence-transformers")
-        with corpus_at(corpus, read_only=True) as opened:
-            output.show(opened.push(given.pop("path"), **given))
-        return
     with corpus_at(corpus, read_only=True) as opened:
-        report = opened.export_negatives(**given, corpus=documents)  # type: ignore[arg-type]
-    output.show(report)
+        if given["path"].startswith("hf://"):
+            if (form := given.pop("format", None)) != "sentence-transformers" or documents:
+                raise typer.BadParameter(f"--format {form}: the Hub takes sentence-transformers")
+            output.show(opened.push(given.pop("path"), **given))
+        else:
+            output.show(opened.export_negatives(**given, corpus=documents))
 
 
-def set_terms(
+def _set_terms(
     corpus: Corpus, source: str | None, stemmer: str | None, stop_words: str | None
 ) -> None:
     """Change how text becomes terms, if asked for; indexes are then rebuilt."""

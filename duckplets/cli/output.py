@@ -8,50 +8,45 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import date
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 
-from duckplets.base.atomic import aside_of, sweep
-from duckplets.base.sanitize import counted, harmless_json, shown, tallied, text_table
+from duckplets.base.atomic import written_aside
+from duckplets.base.sanitize import harmless_json, tallied, text_table
 from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.cli.inputs import FoundSource
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.splits import SplitReport
-    from duckplets.sources.limits import Limits
-    from duckplets.sources.mapping import OnError
-
-SUFFIXES = (".jsonl", ".parquet")
 
 _ROWS = 4096  # rows converted to Python at a time
-_ROW_GROUP = 16_384
 
 
-# -- tables -----------------------------------------------------------------------------------
+# -- tables and JSON ------------------------------------------------------------------------------
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def show_table(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows as a table, numbers aligned to the right."""
-    for line in text_table(columns, rows):
+    for line in text_table([*columns], rows):
         print(line)  # cells are escaped
 
 
-def show_columns(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print some columns of mappings as a table."""
-    show_table(columns, ([row[column] for column in columns] for row in rows))
+def show_rows(rows: Sequence[Mapping[str, Any]], *, json: bool = False) -> None:
+    """Print mappings as a table of all their keys, or as one JSON document."""
+    if json:
+        print_document(rows)
+        return
+    columns = dict.fromkeys(name for row in rows for name in row)
+    show_table(columns, ([_cell(row.get(name)) for name in columns] for row in rows))
 
 
 def show(report: Any, *, json: bool = False) -> None:
@@ -63,64 +58,18 @@ def show(report: Any, *, json: bool = False) -> None:
         tell(*str(report).split("\n"))
 
 
-def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
+def show_ingested(reports: Mapping[str, IngestReport], *, json: bool) -> None:
     """Print what became of the rows of each source."""
     if json:
-        print_lines({"source": name, **asdict(report)} for name, report in reports)
+        print_lines({"source": name, **asdict(report)} for name, report in reports.items())
     elif reports:
         columns = ("read", "added", "replaced", "skipped", "failed", "seconds")
         rows = []
-        for name, r in reports:
+        for name, r in reports.items():
             joined = {"joined a family of several splits": r.spanning} if r.spanning else {}
             reasons = tallied(r.reasons | r.dropped_sections | joined) or "-"
             rows.append((name, *(getattr(r, column) for column in columns), reasons))
         show_table(("source", *columns, "reasons"), rows)
-
-
-def show_records(
-    found: FoundSource, n: int, on_error: OnError | None, limits: Limits, *, json: bool
-) -> None:
-    """Print the first records that a source would become."""
-    from duckplets.ingest.preview import preview
-
-    seen = preview(found.source, n, on_error=on_error, limits=limits)
-    if json:
-        print_lines([{"source": found.name, **asdict(seen)}])
-    else:
-        tell(*f"{shown(found.name)}: {seen}".splitlines())
-
-
-def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
-    """Print which rows of unfinished ingests are kept, and how to go on."""
-    for kept in unfinished:
-        say(
-            f"kept of {kept['source']}: {counted(kept['rows'], 'row')}; the same command goes on "
-            f"from there, and --restart discards what is kept"
-        )
-
-
-def show_split(report: SplitReport, keep_together: str) -> None:
-    """Print the records of each split, and what splits share."""
-    from duckplets.corpus.status_text import shared_anchors
-
-    show_table(("split", "records"), report.items())
-    say(report.shares)
-    for name, anchors in report.anchors.items():
-        say(shared_anchors(name, anchors, report.shared_anchors[name]))
-    if any(report.shared_anchors.values()) and keep_together == "group":
-        say("to keep equal texts together: duckplets split … --keep-together text --reassign")
-    if report.spanning:
-        say(f"{counted(report.spanning, 'family', 'families')} with records in more than one split")
-
-
-# -- JSON -------------------------------------------------------------------------------------
-
-
-def write_rows(table: pa.Table, stream: TextIO) -> None:
-    """Write rows as JSON lines; maps become objects, dates ISO texts."""
-    for start in range(0, table.num_rows, _ROWS):
-        rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
-        stream.writelines(f"{harmless_json(line)}\n" for line in map(_ENCODER.encode, rows))
 
 
 def print_lines(values: Iterable[Any]) -> None:
@@ -134,15 +83,10 @@ def print_document(value: Any) -> None:
     print(harmless_json(json.dumps(value, ensure_ascii=False, indent=2, default=_plain)))
 
 
-def stdout() -> TextIO:
-    """Return stdout.
-
-    Raises:
-        OSError: It is closed.
-    """
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, "it is closed, so there is nowhere to write", "stdout")
-    return sys.stdout
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(str(_cell(each)) for each in value)
+    return f"{value:.4f}" if isinstance(value, float) else value
 
 
 def _plain(value: Any) -> Any:
@@ -154,7 +98,7 @@ def _plain(value: Any) -> Any:
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)
 
 
-# -- samples ----------------------------------------------------------------------------------
+# -- samples --------------------------------------------------------------------------------------
 
 
 def check(out: Path | None) -> None:
@@ -163,7 +107,7 @@ def check(out: Path | None) -> None:
     Raises:
         typer.BadParameter: It has an unknown suffix, or no folder.
     """
-    if out is not None and out.suffix.lower() not in SUFFIXES:
+    if out is not None and out.suffix.lower() not in (".jsonl", ".parquet"):
         raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
     check_folder("--out", out)
 
@@ -192,56 +136,50 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
     The file gets its name once it is complete.
     """
     if out is None:
-        stream = stdout()
-        rows = _put_lines(tables, stream)
-        stream.flush()
-        return rows
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed, so there is nowhere to write", "stdout")
+        sys.stdout.flush()
+        return _put_lines(tables, sys.stdout.buffer)
     first = next(tables, None)
     if first is None:
         say(f"no samples to write: {out} is left as it is")
         return 0
-    aside = aside_of(out)
-    sweep(out)
-    try:
-        rows = _put_aside(_shown(chain([first], tables)), first.schema, aside)
-        os.replace(aside, out)
-    except OSError as error:
-        if error.filename == str(aside):
-            error.filename = str(out)  # the path the user knows
-        raise
-    finally:
-        with suppress(OSError):
-            aside.unlink()
-    return rows
+    tables = _shown(chain([first], tables))
+    with written_aside(out) as file:
+        if out.suffix.lower() == ".jsonl":
+            return _put_lines(tables, file)
+        return _put_parquet(tables, first.schema, file)
 
 
-def _put_lines(tables: Iterable[pa.Table], stream: TextIO) -> int:
-    rows = 0
+def _put_lines(tables: Iterable[pa.Table], stream: BinaryIO) -> int:
+    """Write rows as JSON lines; maps become objects, dates ISO texts."""
+    written = 0
     for table in tables:
-        write_rows(table, stream)
-        rows += table.num_rows
-    return rows
+        for start in range(0, table.num_rows, _ROWS):
+            rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
+            lines = (f"{harmless_json(line)}\n" for line in map(_ENCODER.encode, rows))
+            stream.write("".join(lines).encode())
+        stream.flush()
+        written += table.num_rows
+    return written
 
 
-def _put_aside(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
-    """Write JSON lines, or Parquet in row groups of thousands of samples."""
-    if path.suffix.lower() != ".parquet":
-        with path.open("w", encoding="utf-8", newline="\n") as stream:
-            return _put_lines(tables, stream)
+def _put_parquet(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> int:
+    """Write Parquet in row groups of thousands of samples."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows, held = 0, list[pa.Table]()
-    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
+    written, held = 0, list[pa.Table]()
+    with pq.ParquetWriter(file, schema) as writer:
         for table in tables:
             held.append(table)
-            rows += table.num_rows
-            if sum(part.num_rows for part in held) >= _ROW_GROUP:
+            written += table.num_rows
+            if sum(part.num_rows for part in held) >= 4 * _ROWS:
                 writer.write_table(pa.concat_tables(held))
                 held.clear()
         if held:
             writer.write_table(pa.concat_tables(held))
-    return rows
+    return written
 
 
 def _shown(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -2,66 +2,44 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.sanitize import counted, harmless_json, listed
+from duckplets.base.sanitize import counted, listed
 from duckplets.base.stages import stage
-from duckplets.cli import completion, output
-from duckplets.cli.app import CORPUS, corpus_at, say
+from duckplets.cli import output
+from duckplets.cli.app import corpus_at, say
 from duckplets.cli.options import (
-    OUT,
+    NOT_HERE,
     RunOptions,
-    command,
+    command_line,
     introduce,
-    names_run,
     opening,
 )
-from duckplets.cli.verbs import option
+from duckplets.cli.verbs import command
 from duckplets.errors import SamplerError, StateMismatchError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.corpus.corpus import Corpus
     from duckplets.runs.sampler import Sampler
-    from duckplets.samples.batch import Batch
 
 _PIECE = 1 << 16  # positions computed at a time
 
 
-@names_run(without=())
+@command(opening, "corpus.runs:sampler", without=NOT_HERE)
 def sample(
-    corpus: CORPUS,
-    steps: Annotated[
-        int | None, option("Batches to write. [default: 1, or with --epochs all]", min=0)
-    ] = None,
-    tag: Annotated[
-        str | None,
-        option(
-            "Checkpoint to resume from or, without --resume, to save as.",
-            autocompletion=completion.tags,
-        ),
-    ] = None,
-    save: Annotated[
-        bool, typer.Option("--save", help="Save where the run stands then; rank 0 does it.")
-    ] = False,
-    metrics: Annotated[
-        Path | None,
-        option("Write what each source gave since the start.", "FILE.json"),
-    ] = None,
-    out: Annotated[
-        str | None,
-        option(
-            "FILE.jsonl, FILE.parquet, or a data set on the Hub, made private. [default: stdout]",
-            "FILE|hf://USER/NAME",
-        ),
-    ] = None,
+    corpus: Path,
+    steps: int | None = None,
+    tag: str | None = None,
+    save: bool = False,
+    out: str | None = None,
     **given: Any,
 ) -> None:
     """Write samples as JSON lines or Parquet.
@@ -72,57 +50,52 @@ def sample(
     Every rank gets the same options but for --rank, and rank 0 saves for all. Where they resume
     the save that it replaces, start rank 0 last, or let them resume a --tag.
 
+    Args:
+        steps: Batches to write. [default: 1, or with --epochs all]
+        tag: Checkpoint to resume from or, without --resume, to save as.
+        save: Save where the run stands then; rank 0 does it.
+        out (FILE|hf://USER/NAME): FILE.jsonl, FILE.parquet, or a data set on the Hub, made
+            private. [default: stdout]
+
     Example:
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --save --out first.parquet
         duckplets sample faq.duckdb --resume --steps 100 --save --out second.parquet
-        duckplets sample faq.duckdb --mixture mixture.toml --steps 100 --metrics served.json
+        duckplets sample faq.duckdb --mixture mixture.toml --steps 100
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
         duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --out hf://me/faq-triplets
     """
     how = opening(tag=tag, **given)
+    for name, value in (("--tag", how.tag), ("--state", how.state)):
+        if value is not None and not (how.resume or save):
+            raise typer.BadParameter(f"{name} is about a save: give --resume or --save with it")
     repo = out if out is not None and out.startswith("hf://") else None
     path = None if out is None or repo else Path(out)
-    _check(how, save=save, metrics=metrics, out=path)
+    output.check(path)
+    output.check_folder("--state", how.state)
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
         if save:
-            _refuse_clash(sampler, how, corpus)
+            _refuse_clash(sampler, how, opened)
         introduce(sampler)
+        bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
+        wanted = 1 if steps is None and not bounded else steps
         if repo is None:
-            _write(sampler, steps, path)
+            _write(sampler, wanted, path)
         else:
-            say(*str(opened.push(repo, sampler, steps=_steps(sampler, steps))).split("\n"))
-        if metrics is not None:
-            text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
-            metrics.write_text(f"{text}\n", "utf-8")
+            say(*str(opened.push(repo, sampler, steps=wanted)).split("\n"))
         if save:
             _save(sampler, how)
 
 
-@names_run()
+@command(opening, "corpus.runs:sampler", without=NOT_HERE)
 def served(
-    corpus: CORPUS,
-    start: Annotated[int, typer.Option("--from", min=0, help="The first position.")] = 0,
-    stop: Annotated[
-        int | None,
-        typer.Option(
-            "--to", min=0, help="The position after the last. [default: where the run stands]"
-        ),
-    ] = None,
-    upcoming: Annotated[
-        int | None,
-        typer.Option(
-            "--next", metavar="N", min=0, help="Print what is served in the next N steps."
-        ),
-    ] = None,
-    worst: Annotated[
-        int | None,
-        typer.Option(
-            "--worst", metavar="N", min=1, help="Print the N samples with the highest losses."
-        ),
-    ] = None,
-    out: OUT = None,
+    corpus: Path,
+    start: int = 0,
+    stop: int | None = None,
+    upcoming: int | None = None,
+    worst: int | None = None,
+    out: Path | None = None,
     **given: Any,
 ) -> None:
     """Print the ids of what a saved run served or will serve.
@@ -130,6 +103,13 @@ def served(
     Rows are ids without texts, one a sample of all ranks. Batch number t of all ranks is positions
     t * G to (t + 1) * G, with G samples in it. With --next and options of a new run it is what
     `sample` would write with them. Nothing is saved or moved.
+
+    Args:
+        start (--from N): The first position.
+        stop (--to N): The position after the last. [default: where the run stands]
+        upcoming (--next N): Print what is served in the next N steps.
+        worst (N): Print the N samples with the highest losses.
+        out: FILE.jsonl or FILE.parquet. [default: stdout]
 
     Example:
         duckplets served faq.duckdb --from 6400 --to 6464
@@ -152,39 +132,31 @@ def served(
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened) if is_new else replace(how, resume=True).open(opened)
         if worst is not None:
-            _put_ids(iter([sampler.worst(worst)]), out)
-            return
-        if upcoming is not None:
+            tables = iter([sampler.worst(worst)])
+        elif upcoming is not None:
             introduce(sampler)
-            _put_ids(_planned(sampler, upcoming), out)
-            return
-        if max(start, stop or 0) > sampler.position:
-            shown = command(
-                "served", corpus, "--next", "1", run=how.run, tag=how.tag, state=how.state
-            )
-            raise SamplerError(
-                f"position {max(start, stop or 0)}: run {how.run!r} is saved at position "
-                f"{sampler.position} and has served nothing beyond; what it will serve shows: "
-                f"{shown}"
-            )
-        _put_ids(_pieces(sampler, start, sampler.position if stop is None else stop), out)
+            tables = _planned(sampler, upcoming)
+        else:
+            last = max(start, sampler.position if stop is None else stop)
+            if last > sampler.position:
+                next_one = command_line(
+                    "served", corpus, "--next", "1", run=how.run, tag=how.tag, state=how.state
+                )
+                raise SamplerError(
+                    f"position {last}: run {how.run!r} is saved at position {sampler.position} and "
+                    f"has served nothing beyond; what it will serve shows: {next_one}"
+                )
+            tables = _pieces(sampler, start, last)
+        samples = output.put(tables, out)
+    if out is not None and samples:
+        say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
 
 
-def _check(how: RunOptions, *, save: bool, metrics: Path | None, out: Path | None) -> None:
-    for name, value in (("--tag", how.tag), ("--state", how.state)):
-        if value is not None and not (how.resume or save):
-            raise typer.BadParameter(f"{name} is about a save: give --resume or --save with it")
-    output.check(out)
-    for name, path in (("--metrics", metrics), ("--state", how.state)):
-        output.check_folder(name, path)
-
-
-def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
+def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Corpus) -> None:
     """Refuse a taken name or tag now, not after hours of writing."""
     from duckplets.runs import state
-    from duckplets.runs.state import differing, refuse_mismatch
 
-    path, settings = how.state_path(corpus), sampler.settings
+    path, settings = corpus.state_path(how.state), sampler.settings
     state.unsavable(path, asked=not settings.rank)
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]
     if how.tag is not None and how.tag in tags and not how.resume and not settings.rank:
@@ -198,8 +170,8 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
     saved = state.load(path, settings.run, tags[0])
     edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
     try:
-        differences = differing(saved.settings, settings.plain())
-        refuse_mismatch(
+        differences = state.differing(saved.settings, settings.plain())
+        state.refuse_mismatch(
             saved.fingerprint, settings.fingerprint(), described=differences, edited=edited
         )
         if sampler.changed_from is not None:
@@ -210,26 +182,16 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
         raise StateMismatchError(
             f"{path} has {what} run {settings.run!r}: {error}. "
             f"{'Leave out --save' if how.resume else 'Give another --run'}, or forget that one: "
-            + command("cursor", "reset", corpus, run=settings.run, state=how.state)
+            + command_line("cursor", "reset", corpus.path, run=settings.run, state=how.state)
         ) from None
 
 
 @stage("write samples")
 def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
-    samples = output.put((batch.table for batch in _batches(sampler, steps)), out)
+    samples = output.put((batch.table for batch in islice(sampler, steps)), out)
     if out is not None and samples:
         say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
     return samples
-
-
-def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
-    return islice(sampler, _steps(sampler, steps))
-
-
-def _steps(sampler: Sampler, steps: int | None) -> int | None:
-    """Return how many batches to write: as many as asked, or all of a bounded run, or one."""
-    bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
-    return 1 if steps is None and not bounded else steps
 
 
 def _save(sampler: Sampler, how: RunOptions) -> None:
@@ -239,12 +201,6 @@ def _save(sampler: Sampler, how: RunOptions) -> None:
         return
     path = sampler.save(tag=None if how.resume else how.tag)
     say(f"saved run {settings.run} at step {sampler.step} in {path}")
-
-
-def _put_ids(tables: Iterator[pa.Table], out: Path | None) -> None:
-    samples = output.put(tables, out)
-    if out is not None and samples:
-        say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
 
 
 def _planned(sampler: Sampler, steps: int) -> Iterator[pa.Table]:

@@ -2,59 +2,37 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
 from duckplets.base.sanitize import shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, corpus_at, say, tell
-from duckplets.cli.verbs import names, of_verb, option
-
-if TYPE_CHECKING:
-    pass
-
-PLACE = "A folder, or s3://bucket/prefix in an object store"
-SOURCES = Annotated[
-    list[str] | None,
-    typer.Option("--source", metavar="NAME,…", help="Names of sources. [default: all]"),
-]
+from duckplets.cli.app import corpus_at, say, search_here, tell
+from duckplets.cli.verbs import command
 
 
-@of_verb("vectors.embed:embed", places={"model": "MODEL"}, without={"prompts"})
-def embed(
-    corpus: CORPUS,
-    prompts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--prompt",
-            metavar="ROLE=TEXT",
-            help="What stands before texts of a role: anchor, context or rejected.",
-        ),
-    ] = None,
-    json: JSON = False,
-    **given: Any,
-) -> None:
+@command("vectors.embed:embed", places={"model": "MODEL"}, without={"prompts"})
+def embed(corpus: Path, prompts: list[str] | None = None, json: bool = False, **given: Any) -> None:
     """Give a vector to every text that has none yet.
 
     They are kept in NAME.vectors.duckdb. Stopped or killed, it goes on where it was when it is
     called again, and no text is embedded twice. The corpus is only read, so runs may draw from
     it meanwhile.
 
+    Args:
+        prompts (--prompt ROLE=TEXT): What stands before texts of a role: anchor, context or
+            rejected.
+
     Example:
         duckplets embed faq.duckdb sentence-transformers/all-MiniLM-L6-v2
         duckplets embed faq.duckdb intfloat/e5-small-v2 --name e5 --prompt 'anchor=query: '
         duckplets embed faq.duckdb mypkg.teacher:vectors --name teacher --dtype float16
     """
-    from duckplets.sources.converters.registry import search_first
-
-    with suppress(OSError):  # the working folder was deleted
-        search_first(os.getcwd())
+    search_here()
     try:
         with corpus_at(corpus, read_only=True) as opened:
             report = opened.embed(prompts=_prompts(prompts or ()), **given)
@@ -76,12 +54,15 @@ def _prompts(given: Sequence[str]) -> dict[str, str] | None:
     return prompts or None
 
 
-@of_verb("tokens.train:train_tokenizer", places={"out": "OUT"}, without={"sources"})
-def train(corpus: CORPUS, sources: SOURCES = None, json: JSON = False, **given: Any) -> None:
+@command("tokens.train:train_tokenizer", places={"out": "OUT"}, without={"sources"})
+def train(corpus: Path, sources: list[str] | None = None, json: bool = False, **given: Any) -> None:
     """Train a byte-level BPE tokenizer on the text of a split, never of the test split.
 
     Writes tokenizer.json, tokenizer-vocab.json and tokenizer-merges.txt. It is not trained again
     while corpus, settings and library are the same and the files are whole.
+
+    Args:
+        sources (--source NAME,…): Names of sources. [default: all]
 
     Example:
         duckplets tokenizer train faq.duckdb tokenizer --vocab-size 50000
@@ -89,31 +70,19 @@ def train(corpus: CORPUS, sources: SOURCES = None, json: JSON = False, **given: 
     from duckplets.tokens.train import train_tokenizer
 
     with corpus_at(corpus, read_only=True) as opened:
-        report = train_tokenizer(opened, **given, sources=names(sources))
+        report = train_tokenizer(opened, **given, sources=sources)
     output.show(report, json=json)
 
 
-@of_verb("tokens.shards:shard", without={"out", "sources", "mixture", "tokenizer"})
+@command("tokens.shards:shard", places={"out": "OUT"}, without={"corpus"})
 def shard(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="The corpus file.")],
-    out: Annotated[
-        str | None, typer.Argument(metavar="OUT", help=f"{PLACE}; left out with --status.")
-    ] = None,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A tokenizers file, or the folder of tokenizer train.", exists=True
-        ),
-    ] = None,
-    sources: SOURCES = None,
-    mixture: Annotated[
-        Path | None,
-        option("Phases and weights for mixtures.json.", "FILE.toml"),
-    ] = None,
-    status: Annotated[
-        bool, typer.Option("--status", help="Only say how far the export in a folder has come.")
-    ] = False,
-    json: JSON = False,
+    corpus: str,
+    out: str | None = None,
+    tokenizer: Path | None = None,
+    sources: list[str] | None = None,
+    mixture: Path | None = None,
+    status: bool = False,
+    json: bool = False,
     **given: Any,
 ) -> None:
     """Write the texts of a corpus as token shards.
@@ -121,6 +90,13 @@ def shard(
     They are Parquet files of like lengths, with a manifest. Interrupted or killed, it goes on
     where it was when it is called again. Called again when it is finished, it compares every
     file with what was written, and writes again what is damaged.
+
+    Args:
+        out (OUT): A folder, or s3://bucket/prefix in an object store; left out with --status.
+        tokenizer: A tokenizers file, or the folder of tokenizer train.
+        sources (--source NAME,…): Names of sources. [default: all]
+        mixture (FILE.toml): Phases and weights for mixtures.json.
+        status: Only say how far the export in a folder has come.
 
     Example:
         duckplets shard faq.duckdb shards --tokenizer tokenizer --shard-mb 100
@@ -136,7 +112,7 @@ def shard(
 
     given["mixture"] = None if mixture is None else Mixture.from_toml(mixture)
     with corpus_at(Path(corpus), read_only=True) as opened:
-        report = opened.shard(out, tokenizer=tokenizer, sources=names(sources), **given)
+        report = opened.shard(out, tokenizer=tokenizer, sources=sources, **given)
     output.show(report, json=json)
 
 
@@ -155,13 +131,15 @@ def _tell_status(folder: str, *, json: bool) -> None:
     )
 
 
-def verify(
-    out: Annotated[str, typer.Argument(metavar="OUT", help=f"{PLACE}.")], json: JSON = False
-) -> None:
+@command()
+def verify(out: str, json: bool = False) -> None:
     """Compare token shards with their manifest.
 
     The exit code is 1 where a file differs. Finds files that are damaged or missing, shards
     that no manifest lists, and a manifest of another run.
+
+    Args:
+        out (OUT): A folder, or s3://bucket/prefix in an object store.
 
     Example:
         duckplets verify shards

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Annotated
+from pathlib import Path
 
-import typer
+from duckplets.cli.app import corpus_at, say, tell
+from duckplets.cli.verbs import command
 
-from duckplets.cli.app import CORPUS, corpus_at, say, tell
 
-
-def ui(
-    corpus: CORPUS,
-    sql: Annotated[
-        bool, typer.Option("--sql", help="Print the questions for the duckdb CLI instead.")
-    ] = False,
-) -> None:
+@command()
+def ui(corpus: Path, sql: bool = False) -> None:
     """Open DuckDB's own page on a corpus, with saved questions.
 
     What is asked there is SQL of your own, outside the seal that other commands have, in an
     instance in memory that has the corpus attached to read: it cannot be changed, and nothing can
     be written to it meanwhile. The page itself comes from its makers' site each time; data stays
     on this machine. Without the extension or a network the questions are printed.
+
+    Args:
+        sql: Print the questions for the duckdb CLI instead.
 
     Example:
         duckplets ui faq.duckdb

@@ -1,7 +1,12 @@
-"""Build the options of a command from the signature and docstring of its verb.
+"""Make a command of signatures and docstrings: its own, and that of its verb.
 
-A new argument of a verb becomes an option without another line. Exceptions stand at the command:
-``of_verb("mining.mine:mine", places=…)``.
+    @command("mining.mine:mine", places={"recipe": "RECIPE"}, without={"scorer"})
+    def mine(corpus: Path, vectors: str | None = None, **given: Any) -> None: ...
+
+An argument without a default is a place, any other one an option. ``Args:`` of the docstring say
+what each is, in parentheses its placeholder or how it is written: ``start (--from N): The first.``
+A new argument of a verb becomes an option without another line; ``given`` has those arguments of
+the verb that were given.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature
+from itertools import chain
 from pathlib import Path
 from textwrap import dedent
 from types import NoneType, SimpleNamespace, UnionType
@@ -22,15 +28,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 
 from duckplets.cli import completion
+from duckplets.cli.app import boundary, say
 
-ENGINE = Annotated[
-    str | None,
-    typer.Option(
-        metavar="local:N|dask://HOST:PORT",
-        help="Work in N processes of this machine (worth it for work of minutes), or on a cluster "
-        "of Dask; the result is the same.",
-    ),
-]
 _COMPLETE = {
     "source": completion.sources,
     "sources": completion.sources,
@@ -40,29 +39,31 @@ _COMPLETE = {
     "run": completion.runs,
     "tag": completion.tags,
 }
-_INTEGERS, _NAMES = "N,…", "NAME,…"
-COLUMNS = "COLUMN,…"
-"""What stands for the value of an option that takes names of columns."""
-_NEVER = {"corpus", "progress"}  # a command opens the corpus and shows progress itself
-# How docstrings state a default: at the end of a text or of a sentence.
-_DEFAULTS = (
-    re.compile(r"[;,.] by default ((?:[^.;]|\.(?=\w))+)(?=\.?$)", re.IGNORECASE),
-    re.compile(r"[;,] by default ([^.;]{,40})(?=\.\s)"),
-    re.compile(r"[;,] (\S+) by default(?=\.|$)"),
-    re.compile(r"^by default ([^.;]+)(?=\.?$)", re.IGNORECASE),
-)
-
+_NUMBERS, _NAMES = "N,…", "NAME,…"
+_PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "FILE"}
+# Placeholder and text of arguments that many commands have, unless their docstring says them.
+_USUAL = {
+    "corpus": ("CORPUS", "The corpus file, NAME.duckdb."),
+    "json": ("", "Print JSON instead of tables."),
+    "state": ("FILE", "The state file. [default: beside the corpus]"),
+    "log_file": ("FILE", "Log stages, counts and errors there, no texts: 5 MB, and five before."),
+    "engine": (
+        "local:N|dask://HOST:PORT",
+        "Work in N processes of this machine (worth it for work of minutes), or on a cluster of "
+        "Dask; the result is the same.",
+    ),
+}
+_NEVER = {"progress"}  # a command shows it itself
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
+_SAYS_DEFAULT = re.compile(r"by default|\(the default\)", re.IGNORECASE)
+_ARGUMENTS = re.compile(r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^ {4}(\w+)(?: \(([^\n]*)\))?: (.*?)(?=^ {4}\S|\Z)", re.MULTILINE | re.DOTALL)
 
-Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+Command = Callable[..., None]
+Place = str | Callable[..., Any]
 
 
-def option(text: str, metavar: str | None = None, **how: Any) -> Any:
-    """Return an option with a value, its help and its placeholder."""
-    return typer.Option(metavar=metavar, help=text, show_default=False, **how)
-
-
-def names(values: Sequence[str] | None) -> list[str] | None:
+def names(values: Sequence[str] | None) -> list[str]:
     """Return the names of a repeatable, comma-separated option.
 
     As in CSV, double quotes protect commas and surrounding spaces. A single name without a comma
@@ -73,111 +74,132 @@ def names(values: Sequence[str] | None) -> list[str] | None:
         named = [(q.replace('""', '"'), plain) for q, plain in _NAME.findall(value)]
         alone = len(named) == 1 and "," not in value
         found += [quoted or (value if alone else plain.strip()) for quoted, plain in named]
-    return [name for name in found if name.strip()] or None
+    return [name for name in found if name.strip()]
 
 
-def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | None:
-    """Return the integers of a repeatable, comma-separated option.
-
-    Raises:
-        typer.BadParameter: A value is not an integer.
-    """
-    try:
-        return tuple(int(value) for value in names(values) or []) or None
-    except ValueError:
-        raise typer.BadParameter(f"{option} {','.join(values or [])}: give integers") from None
-
-
-def of_verb(
-    verb: str,
-    *,
+def command(
+    *verbs: Place,
     places: Mapping[str, str] | None = None,
     without: Collection[str] = (),
-    **spelled: Any,
-) -> Decorator:
-    """Give a command the options of a verb for its ``**given``.
+    written: Mapping[str, str] | None = None,
+) -> Callable[[Command], Command]:
+    """Make a command of a function and of the verbs whose arguments its ``**given`` has.
+
+    It runs inside the error boundary, and may log to a file.
 
     Args:
-        verb: MODULE:FUNCTION in the package.
-        places: Positional arguments, with their placeholders.
-        without: Arguments to leave out.
-        spelled: Annotations of arguments that are written otherwise.
+        verbs: MODULE:FUNCTION or class in the package, or a function; the first has precedence.
+        places: Placeholders of further arguments that are places.
+        without: Arguments of verbs to leave out.
+        written: Placeholders of options of verbs.
     """
-    options = options_of(verb, without=without, **spelled)
-    return with_options([_placed(each, places or {}) for each in options])
 
+    def made(function: Command) -> Command:
+        options = {each.name: each for each in options_of(function, places=places)}
+        own = {*options}
+        for verb in verbs:
+            left_out = {*without, *options}
+            for each in options_of(verb, places=places, without=left_out, written=written):
+                options[each.name] = each
+        log = Parameter("log_file", Parameter.KEYWORD_ONLY, default=None, annotation=Path | None)
+        options["log_file"] = _option(log, Path, *_USUAL["log_file"])
 
-def options_of(verb: str, *, without: Collection[str] = (), **spelled: Any) -> list[Parameter]:
-    """Return the options of a verb; arguments as for ``of_verb``."""
-    module, _, name = verb.partition(":")
-    found = getattr(import_module(f"duckplets.{module}"), name)
-    return _options(found, {*without, *_NEVER}, spelled)
+        @wraps(function)
+        def called(log_file: Path | None = None, **given: Any) -> None:
+            from duckplets.cli.logs import logged, said
 
-
-def with_options(shared: Sequence[Parameter]) -> Decorator:
-    """Give a command options for its ``**given``; its own options take precedence."""
-
-    def made(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters
-        rest = {p.name: p for p in own.values() if p.kind is not Parameter.VAR_KEYWORD}
-        ours = {p.name: p for p in shared if p.name not in rest}
-        places = [n for n, p in ours.items() if _is_place(p)]
-        first = [n for n in rest if _is_place(rest[n])]
-        order = [*first, *places, *(n for n in (*ours, *rest) if n not in (*first, *places))]
-
-        @wraps(command)
-        def called(**given: Any) -> None:
-            values = {n: _value(ours[n], v) if n in ours else v for n, v in given.items()}
-            command(**{n: v for n, v in values.items() if n in rest or v is not None})
+            typed = chain.from_iterable(v if isinstance(v, list) else [v] for v in given.values())
+            with boundary(), said(say), logged(log_file, apart_from=[*typed]):
+                values = {name: _split(options[name], value) for name, value in given.items()}
+                function(**{n: v for n, v in values.items() if n in own or v is not None})
+                if sys.stdout is not None:
+                    sys.stdout.flush()
 
         del called.__wrapped__  # or Typer would read its parameters
-        parameters = [(rest | ours)[n].replace(kind=Parameter.KEYWORD_ONLY) for n in order]
+        parameters = sorted(options.values(), key=lambda each: not _is_place(each))
         called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters}
+        text = _ARGUMENTS.sub("", inspect.getdoc(function) or "")
+        called.__doc__ = text.replace("Example:\n", "\b\nExample:\n")  # which keeps its lines
         return called
 
     return made
 
 
-def optional(parameter: Parameter) -> Parameter:
-    """Return an option whose default is None."""
-    kind, how = get_args(parameter.annotation)
-    return parameter.replace(annotation=Annotated[kind | None, how], default=None)
-
-
-def _options(
-    verb: Callable[..., Any], without: Collection[str], spelled: Mapping[str, Any]
+def options_of(
+    place: Place,
+    *,
+    places: Mapping[str, str] | None = None,
+    without: Collection[str] = (),
+    written: Mapping[str, str] | None = None,
 ) -> list[Parameter]:
-    """Return the arguments of a verb as Typer parameters."""
+    """Return the arguments of a function as Typer parameters; those of a verb have no default."""
+    is_verb = isinstance(place, str)
+    verb = _found(place) if isinstance(place, str) else place
     parameters, found = inspect.signature(verb).parameters, []
-    texts = documented_arguments(verb)
+    texts, places = documented_arguments(verb), places or {}
     for parameter in parameters.values():
         name, default = parameter.name, parameter.default
-        if name in without or parameter.kind in (Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
+        if name in without or name in _NEVER or parameter.kind is Parameter.VAR_KEYWORD:
             continue
-        if name in spelled or name == "engine":
-            found.append(parameter.replace(annotation=spelled.get(name, ENGINE)))
+        if is_verb and parameter.kind is Parameter.POSITIONAL_ONLY:  # the corpus
             continue
-        kind, how, forms = _kind(verb, parameter), dict[str, Any](), []
-        if name in _COMPLETE and get_origin(kind) is not Literal:
-            how["autocompletion"] = _COMPLETE[name]
-        if kind is str and name in (*_COMPLETE, "name"):
-            how["metavar"] = "NAME"
-        text = _as_options(texts.get(name, ""), {*parameters} - {name})
-        text = _with_default(text, default, get_args(kind))
-        if get_origin(kind) is list:
-            how["metavar"] = _INTEGERS if kind == list[int] else _NAMES
-            kind = list[str] | None
-            default = default if default is Parameter.empty else None
-        elif kind is bool:
-            form = _written(name, parameters)
-            forms = [form if default is False else f"{form}/{form.replace('--', '--no-')}"]
-            kind = bool | None if default is None else bool
-        elif default is None:
-            kind = kind | None
-        made = typer.Option(*forms, help=text, show_default=False, **how)
-        found.append(parameter.replace(annotation=Annotated[kind, made], default=default))
+        is_said = name in texts and name != "engine"  # which verbs tell from their side
+        placeholder, text = texts[name] if is_said else _USUAL.get(name, ("", ""))
+        text, kind = _as_options(text, {*parameters} - {name}), _kind(verb, parameter)
+        if name in places or (default is Parameter.empty and not is_verb):
+            found.append(_place(parameter, kind, places.get(name, placeholder), text))
+            continue
+        if is_verb:
+            placeholder = (written or {}).get(name, placeholder)
+            text = _with_default(text, default)
+        found.append(_option(parameter, kind, placeholder, text, is_own=not is_verb))
     return found
+
+
+def _found(place: str) -> Callable[..., Any]:
+    module, _, name = place.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"duckplets.{module}"), name)
+    return found
+
+
+def _place(parameter: Parameter, kind: Any, placeholder: str, text: str) -> Parameter:
+    is_optional = parameter.default is not Parameter.empty
+    completed = _COMPLETE.get(parameter.name)
+    how = typer.Argument(
+        metavar=placeholder, help=text, autocompletion=completed, show_default=False
+    )
+    kind = kind | None if is_optional else kind
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Annotated[kind, how])
+
+
+def _option(
+    parameter: Parameter, kind: Any, placeholder: str, text: str, *, is_own: bool = True
+) -> Parameter:
+    """Return an option; those of verbs have no default of their own."""
+    name, default, how = parameter.name, parameter.default, dict[str, Any]()
+    words = placeholder.split()
+    forms = [word for word in words if word.startswith("--")]
+    metavar = " ".join(word for word in words if word not in forms)
+    if name in _COMPLETE and get_origin(kind) is not Literal:
+        how["autocompletion"] = _COMPLETE[name]
+    if get_origin(kind) is list:
+        metavar = metavar or (_NUMBERS if kind == list[int] else _NAMES)
+        kind = list[str]
+    elif kind is bool:
+        form = f"--{name.replace('_', '-')}"
+        forms = forms or [form if default is False else f"{form}/{form.replace('--', '--no-')}"]
+    elif kind is str and name in (*_COMPLETE, "name"):
+        metavar = metavar or "NAME"
+    elif kind is int and is_own:
+        how["min"] = 0
+    metavar = metavar or _PLACEHOLDERS.get(kind, "")
+    default = default if is_own or default is Parameter.empty else None
+    kind = kind | None if default is None else kind
+    made = typer.Option(*forms, metavar=metavar or None, help=text, show_default=False, **how)
+    return parameter.replace(
+        kind=Parameter.KEYWORD_ONLY, annotation=Annotated[kind, made], default=default
+    )
 
 
 def _written(name: str, arguments: Collection[str]) -> str:
@@ -190,23 +212,18 @@ def _as_options(text: str, arguments: Collection[str]) -> str:
     return re.sub(r"``(\w+)``", lambda word: _written(word[1], arguments), text).replace("``", "")
 
 
-def _with_default(text: str, default: Any, choices: Sequence[Any]) -> str:
-    """Return help with the default in brackets at its end."""
-    shown, (before, marked, after) = "", text.partition(" (the default)")
-    if marked:
-        shown, text = max(choices, key=lambda choice: before.rfind(str(choice))), before + after
-    for pattern in _DEFAULTS:
-        if found := pattern.search(text):
-            shown, text = found[1], text[: found.start()] + text[found.end() :]
-            break
+def _with_default(text: str, default: Any) -> str:
+    """Return help with the default at its end, unless the text says it."""
     if default is True:
         shown = "yes"
     elif isinstance(default, tuple | list):
         shown = ",".join(map(str, default))
-    elif not (default is None or default is Parameter.empty or isinstance(default, bool)):
+    else:
         shown = str(default)
+    is_none = default is None or default is False or default is Parameter.empty or not shown
+    is_said = is_none or _SAYS_DEFAULT.search(text)
     text = text if not text or text.endswith((".", ")")) else f"{text}."
-    return f"{text} [default: {shown}]".strip() if shown else text
+    return text if is_said else f"{text} [default: {shown}]"
 
 
 def _kind(verb: Callable[..., Any], parameter: Parameter) -> Any:
@@ -242,43 +259,34 @@ def _of_type_checkers(module: str, name: str) -> Any:
     return Any
 
 
-def _placed(parameter: Parameter, places: Mapping[str, str]) -> Parameter:
-    if parameter.name not in places:
-        return parameter
-    kind, how = get_args(parameter.annotation)
-    argument = typer.Argument(
-        metavar=places[parameter.name],
-        help=how.help,
-        autocompletion=how.autocompletion,
-        show_default=False,
-    )
-    return parameter.replace(annotation=Annotated[kind, argument])
-
-
 def _is_place(parameter: Parameter) -> bool:
-    how = getattr(parameter.annotation, "__metadata__", ())
-    return any(isinstance(each, typer.models.ArgumentInfo) for each in how)
-
-
-def _value(parameter: Parameter, given: Any) -> Any:
-    """Return the value of an option, with lists split."""
     _, how = get_args(parameter.annotation)
-    if how.metavar == _INTEGERS:
-        return integers(f"--{parameter.name.replace('_', '-')}", given)
-    return names(given) if how.metavar in (_NAMES, COLUMNS) else given
+    return isinstance(how, typer.models.ArgumentInfo)
 
 
-def documented_arguments(verb: Callable[..., Any]) -> dict[str, str]:
-    """Return the documentation of a function's arguments or a dataclass's fields, by name."""
-    section = re.search(
-        r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", inspect.getdoc(verb) or "", re.M | re.S
-    )
-    entries = re.split(r"^ {4}(?=\S)", section[1], flags=re.M) if section else ()
-    parted = (entry.partition(": ") for entry in entries)
-    found = {name: text for name, _, text in parted if name}
+def _split(parameter: Parameter, given: Any) -> Any:
+    """Return the value of an option; a list whose placeholder has ``,…`` is split.
+
+    Raises:
+        typer.BadParameter: A value is not an integer.
+    """
+    _, how = get_args(parameter.annotation)
+    if not isinstance(given, list) or ",…" not in str(how.metavar):
+        return given
+    try:
+        found = names(given)
+        return (tuple(map(int, found)) if how.metavar == _NUMBERS else found) or None
+    except ValueError:
+        raise typer.BadParameter(f"{','.join(given)}: give integers") from None
+
+
+def documented_arguments(verb: Callable[..., Any]) -> dict[str, tuple[str, str]]:
+    """Return placeholder and text of a function's arguments or a dataclass's fields, by name."""
+    section = _ARGUMENTS.search(inspect.getdoc(verb) or "")
+    found = {name: (of, text) for name, of, text in _ENTRY.findall(section[1] if section else "")}
     for of in reversed(verb.__mro__[:-1]) if isinstance(verb, type) else ():
         (body,) = ast.parse(dedent(inspect.getsource(of))).body
         for field, text in zip(body.body, body.body[1:], strict=False):  # type: ignore[attr-defined]
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                found[ast.unparse(field.target)] = ast.literal_eval(text.value)
-    return {name: " ".join(text.split()) for name, text in found.items()}
+                found[ast.unparse(field.target)] = "", ast.literal_eval(text.value)
+    return {name: (of, " ".join(text.split())) for name, (of, text) in found.items()}

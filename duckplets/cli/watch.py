@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,27 +15,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duckplets.base.sanitize import counted, shown
+from duckplets.base.sanitize import counted, shown, text_table
 from duckplets.cli.app import existing, tell
 from duckplets.errors import CorpusLockedError, StateMismatchError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from duckplets.db.files import Signature
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import RunSchedule
-    from duckplets.runs.settings import RunSettings
     from duckplets.runs.state import Save
 
 _SECOND = 1.0  # seconds between two reads
 _PATIENCE = 10.0  # seconds that --once waits for the file to be at rest
 _SOURCES = 60  # sources shown by --once
-_UNCOMPARED = "the corpus is open to write in another process, so the run was not compared with it"
 _HEAD = 12  # lines of a page besides its sources
 _NAME = 40  # characters of a name
+_BAR = 40  # characters
 _CENTURY = 100 * 365 * 86_400  # seconds
-_WIDE = 120  # terminal width from which numbers are written in full
 
 
 def watch(corpus: Path, run: str, state: Path | None, *, once: bool) -> None:
@@ -45,31 +40,25 @@ def watch(corpus: Path, run: str, state: Path | None, *, once: bool) -> None:
     ``corpus`` may be a folder of token shards. Where nothing is saved yet, it is waited for.
     """
     from rich.console import Console
+    from rich.text import Text
 
     watched = _Watched(existing(corpus), run, state)
     if once:
-        plain = Console(color_system=None, force_terminal=False, highlight=False)
-        with plain.capture() as printed:
-            plain.print(watched.page(watched.look(_PATIENCE), plain, _SOURCES))
-        tell(*(line.rstrip() for line in printed.get().splitlines()))
+        tell(*page(watched.look(_PATIENCE), _SOURCES))
         return
     console = Console(highlight=False)
     if not console.is_terminal or console.is_dumb_terminal:
         raise typer.BadParameter("stdout is no terminal that can show a page: give --once")
     with console.screen():
         while True:
-            console.update_screen(watched.shown(console))
+            lines = watched.lines(console.height - _HEAD)
+            fitting = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+            console.update_screen(fitting)
             time.sleep(_SECOND)
 
 
 class _Watched:
-    """A run, read again when its state file has changed.
-
-    Args:
-        corpus: The corpus file, or a folder of token shards.
-        run: Name of the run.
-        state: The state file; None for the one beside the corpus.
-    """
+    """A run, read again when its state file has changed."""
 
     def __init__(self, corpus: Path, run: str, state: Path | None) -> None:
         from duckplets.runs.state import state_path
@@ -78,13 +67,9 @@ class _Watched:
         self._seen: Signature | None = None  # the file as it was read
         self._standing: RunStatus | None = None
         self._saves: set[tuple[datetime, int]] = set()  # including saves replaced since
-        self._is_saved = False
-        self._is_compared = False  # run and corpus were compared
 
-    def shown(self, console: Console) -> RenderableType:
+    def lines(self, most: int) -> list[str]:
         """Return the page, or what is being waited for."""
-        from rich.text import Text
-
         from duckplets.db.files import signature
 
         waiting = ""
@@ -94,33 +79,22 @@ class _Watched:
         except CorpusLockedError:  # keep showing the last state
             waiting = "a save is under way; looking again"
         except StateMismatchError as error:
-            if self._is_saved:
-                raise
             self._standing, waiting = None, str(error)
             self._saves.clear()
         if self._standing is None:
-            return Text(f"waiting for run {shown(repr(self._run))} to be saved: {waiting}")
-        return self.page(self._standing, console, console.height - _HEAD, waiting)
-
-    def page(self, found: RunStatus, console: Console, most: int, note: str = "") -> RenderableType:
-        """Return the page of a state, with at most so many lines for sources."""
-        notes = [note, "" if self._is_compared else _UNCOMPARED]
-        return page(found, console.width, most, [*filter(None, notes)])
+            return [f"waiting for run {shown(repr(self._run))} to be saved: {waiting}"]
+        return page(self._standing, most)
 
     def look(self, seconds: float = 0.0) -> RunStatus:
-        """Read the state file.
-
-        Args:
-            seconds: How long to retry while it is being written.
+        """Read the state file, trying for some seconds while it is being written.
 
         Raises:
-            StateMismatchError: The run is not saved there, or is of another corpus.
+            StateMismatchError: The run is not saved there, or is of something else.
             CorpusLockedError: The file was being written all the time.
         """
         from duckplets.db.files import copied, signature
         from duckplets.runs import state
 
-        self._is_saved = False
         if not self._path.exists():
             raise StateMismatchError(
                 f"{self._path} does not exist: no run was saved yet (sampler.save(), or sample "
@@ -131,55 +105,22 @@ class _Watched:
             saves = [save for save in state.cursors(copy) if save["run"] == self._run]
             last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
             run = state.load(copy, self._run, last.get("tag"))
-        self._is_saved = True
-        schedule = self._schedule(run)
         self._saves |= {(save["saved_at"], save["step"]) for save in saves}
         self._seen = seen
-        return run_status(run, schedule, last["saved_at"], self._saves)
+        return run_status(run, self._schedule(run), last["saved_at"], self._saves)
 
     def _schedule(self, run: Save) -> RunSchedule:
-        """Return the schedule of the run.
-
-        Raises:
-            StateMismatchError: It is of another corpus or folder.
-        """
         from duckplets.runs.settings import saved_settings, schedule_of
         from duckplets.tokens.dataset import TokenShards
 
-        of_tokens, is_folder = run.kind == "tokens", self._corpus.is_dir()
-        if of_tokens is not is_folder:
+        of_tokens = run.kind == "tokens"
+        if of_tokens is not self._corpus.is_dir():
             what = "a folder of token shards" if of_tokens else "a corpus file"
             raise StateMismatchError(f"run {run.run!r} of {self._path} is over {what}: give that")
         settings = saved_settings(run)
         if of_tokens:
-            shards = TokenShards(self._corpus)
-            same = settings.shards.get("fingerprint") == shards.manifest.fingerprint
-            self._compared(run, same=same)
-            return shards.schedule(settings, run.events)
-        if not self._is_compared:
-            self._compare(run, settings)
+            return TokenShards(self._corpus).schedule(settings, run.events)
         return schedule_of(settings, run.events)
-
-    def _compare(self, run: Save, settings: RunSettings) -> None:
-        """Compare the run with the records of the corpus, if that can be read now."""
-        from duckplets.db.database import Database
-        from duckplets.ingest.records import current_version
-        from duckplets.serving.snapshot import fingerprint
-
-        version = settings.corpus_version
-        with suppress(CorpusLockedError):  # the run itself may be writing to it
-            with closing(Database.open(self._corpus, read_only=True, threads=1)) as database:
-                same = version <= current_version(database)
-                same = same and fingerprint(database, version) == settings.records
-            self._compared(run, same=same)
-
-    def _compared(self, run: Save, *, same: bool) -> None:
-        self._is_compared = True
-        if not same:
-            raise StateMismatchError(
-                f"run {run.run!r} of {self._path} is of other text than {self._corpus} has: the "
-                f"state file is of another corpus, or of another folder of shards"
-            )
 
 
 # -- where it stands ------------------------------------------------------------------------------
@@ -254,26 +195,12 @@ def run_status(
 # -- the page -------------------------------------------------------------------------------------
 
 
-def page(found: RunStatus, width: int, most: int, notes: Sequence[str] = ()) -> RenderableType:
-    """Return the page of a run.
-
-    Args:
-        found: Its status.
-        width: Columns of the terminal.
-        most: Lines for sources.
-        notes: Further remarks.
-    """
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    most = max(most, 1)
-    head = Table.grid(padding=(0, 2))
-    for name, fact in [*_facts(found).items(), *(("note", note) for note in notes)]:
-        head.add_row(name, Text(fact, overflow="fold"))
-    left = len(found.sources) - most
-    more = [Text(f"and {counted(left, 'more source')}")] if left > 0 else []
-    return Group(head, Text(), _shares(found.sources[:most], width), *more)
+def page(found: RunStatus, most: int) -> list[str]:
+    """Return the page of a run as lines, with at most so many for sources."""
+    facts = [f"{name:<10} {fact}" for name, fact in _facts(found).items()]
+    left = len(found.sources) - max(most, 1)
+    more = [f"and {counted(left, 'more source')}"] if left > 0 else []
+    return [*facts, "", *_shares(found.sources[: max(most, 1)]), *more]
 
 
 def _facts(found: RunStatus) -> dict[str, str]:
@@ -309,71 +236,30 @@ def _facts(found: RunStatus) -> dict[str, str]:
     return facts
 
 
-def _shares(sources: Sequence[SourceStatus], width: int) -> RenderableType:
-    """Return the shares of sources as a table, dropping columns that do not fit.
-
-    The bar goes first: the figures beside it say the same.
-    """
-    from rich.cells import cell_len
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    wide = width >= _WIDE
-    size = min(60, width - 110) if wide else max(6, width - 69)
-    longest = _NAME if wide else 20
-    bar = "█ so far, │ declared" if size >= 20 else "█ so far"
+def _shares(sources: Sequence[SourceStatus]) -> list[str]:
+    """Return the shares of sources as a table."""
     most = max((max(of.share, of.declared) for of in sources), default=1.0) or 1.0
-    columns = {
-        "source": [shown(of.name, _NAME) for of in sources],
-        bar: [_bar(of.share / most, of.declared / most, size) for of in sources],
-        "so far": [f"{100 * of.share:.2f} %" for of in sources],
-        "declared": [f"{100 * of.declared:.2f} %" for of in sources],
-        "samples": [_count(of.samples, wide=wide) for of in sources],
-        "tokens": [_count(of.tokens, wide=wide) for of in sources],
-        "loss": ["-" if of.loss is None else f"{of.loss:.4g}" for of in sources],
-    }
-    widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
-    widths["source"] = min(longest, widths["source"])
-    left_out = []
-    for name in (bar, "tokens", "samples", "loss", "declared"):
-        if sum(widths.values()) + 2 * (len(widths) - 1) > width:
-            del widths[name], columns[name]
-            left_out.append("the bar" if name == bar else name)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        is_text = name in ("source", bar)
-        most_wide = longest if name == "source" else None
-        table.add_column(
-            name, justify="left" if is_text else "right", no_wrap=True, max_width=most_wide
+    columns = ("source", "so far", "declared", "samples", "tokens", "loss", "█ so far, │ declared")
+    rows = [
+        (
+            shown(of.name, _NAME),
+            f"{100 * of.share:.2f} %",
+            f"{100 * of.declared:.2f} %",
+            of.samples,
+            of.tokens,
+            "-" if of.loss is None else f"{of.loss:.4g}",
+            _bar(of.share / most, of.declared / most),
         )
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, cells))
-    if not left_out:
-        return table
-    return Group(table, Text(f"left out, for want of room: {', '.join(left_out)}"))
+        for of in sources
+    ]
+    return text_table(columns, rows)
 
 
-def _count(number: int | None, *, wide: bool) -> str:
-    if number is None:
-        return "-"
-    return f"{number:,}" if wide else _short(number)
-
-
-def _bar(share: float, declared: float, size: int) -> str:
+def _bar(share: float, declared: float) -> str:
     """Return a bar of a share with a mark at the declared one."""
-    bar = list("█" * round(share * size) + " " * (size - round(share * size)))
-    bar[min(round(declared * size), size - 1)] = "│"
+    bar = list("█" * round(share * _BAR) + " " * (_BAR - round(share * _BAR)))
+    bar[min(round(declared * _BAR), _BAR - 1)] = "│"
     return "".join(bar)
-
-
-def _short(number: int) -> str:
-    """Return a count in at most seven characters: 1.23M."""
-    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if number >= unit:
-            size = unit if letter != "k" else 1e3
-            return f"{number / size:,.4g}{letter}"
-    return f"{number:,}"
 
 
 def _time(seconds: float) -> str:

@@ -23,12 +23,13 @@ from duckplets.base.sanitize import Reported
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED, sweep
 from duckplets.ingest.chunks import next_keys
 from duckplets.mining import store as minings
-from duckplets.runs import state
+from duckplets.runs import state as states
 from duckplets.runs.state import Save
 from duckplets.vectors import store as vectors
 
@@ -73,18 +74,34 @@ class CompactReport(Reported):
     seconds: float
 
 
-def compact(database: Database, beside: Path, others: Sequence[Path]) -> CompactReport:
-    """Rewrite a corpus with the state file beside it, and others; see ``Corpus.compact``."""
+@changes("compact")
+def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> CompactReport:
+    """Rewrite the file without what was removed or replaced and no saved run needs.
+
+    What is kept: the newest version, and those that runs of the state file beside the corpus
+    and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
+    minings of what is gone go too; keys and versions stay. It needs the room of the result;
+    whoever looks, after a kill too, sees the old file or the new one.
+
+    Args:
+        state: Further state files. Runs of any other one may not go on.
+
+    Raises:
+        CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
+            file open.
+        StateMismatchError: A state file is not there, or of another corpus.
+    """
     from duckplets.ingest.sections_view import complete
 
     started = time.monotonic()
+    others = [corpus.state_path(path) for path in state]
     for other in others:
         if not other.exists():
             raise StateMismatchError(f"state={str(other)!r} does not exist")
+    database, path = corpus.database, corpus.path
     sweep(database)
-    path = Path(str(database.path))
     before = path.stat().st_size
-    runs = [run for state_path in (beside, *others) for run in state.runs(state_path)]
+    runs = [run for file in (corpus.state_path(), *others) for run in states.runs(file)]
     newest = records.current_version(database)
     for run in runs:
         if run.versions[-1] > newest:

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from duckplets import export as _export
     from duckplets import report as _report
     from duckplets.adapters import evaluation as _evaluation
+    from duckplets.corpus import compact as _compact
     from duckplets.corpus import recipes as _recipes
     from duckplets.corpus import runs as _runs
+    from duckplets.corpus import status as _status
     from duckplets.export import hub as _hub
     from duckplets.export import record_lines as _record_lines
     from duckplets.ingest import checkpoint as _checkpoint
@@ -58,7 +60,8 @@ if TYPE_CHECKING:
     from duckplets.vectors import rescore as _rescore
 else:
     _evaluation, _report = map(Room, ("adapters.evaluation", "report"))
-    _recipes, _runs = map(Room, ("corpus.recipes", "corpus.runs"))
+    _compact, _recipes = map(Room, ("corpus.compact", "corpus.recipes"))
+    _runs, _status = map(Room, ("corpus.runs", "corpus.status"))
     _export, _record_lines = map(Room, ("export", "export.record_lines"))
     _hub = Room("export.hub")
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
@@ -137,7 +140,7 @@ class Corpus:
     set_index_controls = _controls.set_index_controls
     data_index = _controls.data_index
 
-    acquire = _quality.acquire
+    acquire = _ingest.acquire
     export_jsonl = _record_lines.export_jsonl
     unfinished = _checkpoint.unfinished
     remove = _checkpoint.remove
@@ -158,9 +161,9 @@ class Corpus:
     runnable_sql = _recipes.runnable_sql
     pool = _recipes.pool
     sql = _recipes.sql
-    status = _recipes.status
-    keep_counts = _recipes.keep_counts
-    capacity = _recipes.capacity
+    status = _status.status
+    keep_counts = _status.keep_counts
+    capacity = _status.capacity
 
     index = _index.index
     terms = _index.terms
@@ -189,7 +192,7 @@ class Corpus:
     count = _read.count
     report = _report.report
 
-    compact = _maintenance.compact
+    compact = _compact.compact
     prepare = _maintenance.prepare
 
     @property

@@ -7,7 +7,8 @@ The file is opened read-only.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,11 +20,11 @@ from duckplets.errors import DuckpletsError
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_REQUIRED = ("duckdb", "pyarrow", "numpy", "sqlglot", "typer", "rich")
-# Package: the extra that installs it, and what it is for.
+# Packages with what to install; those of extras may be missing.
+_REQUIRED = dict.fromkeys(("duckdb", "pyarrow", "numpy", "sqlglot", "typer", "rich"), "duckplets")
 _EXTRAS = {
-    "duckdb-extension-fts": ("fts", "stemming and BM25 without a network"),
-    "tokenizers": ("tokenizers", "windows that are exact in a model's tokens"),
+    "duckdb-extension-fts": "'duckplets[fts]', for stemming and BM25 without a network",
+    "tokenizers": "'duckplets[tokenizers]', for windows that are exact in a model's tokens",
 }
 
 # Statement: what is promised, what is counted.
@@ -58,20 +59,13 @@ def environment() -> Iterator[CheckResult]:
     """Yield checks of the installed packages."""
     yield CheckResult(True, f"Python {platform.python_version()}, {platform.platform()}")
     yield CheckResult(True, f"duckplets {_installed('duckplets') or 'from a checkout'}")
-    for package in _REQUIRED:
+    for package, what in (_REQUIRED | _EXTRAS).items():
         found = _installed(package)
-        yield CheckResult(
-            found is not None,
-            f"{package} {found}" if found else f"{package} is missing: pip install {package}",
-        )
-    for package, (extra, purpose) in _EXTRAS.items():
-        found = _installed(package)
-        hint = f"not installed; for {purpose}: pip install 'duckplets[{extra}]'"
-        yield CheckResult(True, f"{package} {found or hint}")
-    if _installed("duckdb") is not None:
-        from duckplets.db import fts as extension
+        said = found or f"not installed; pip install {what}"
+        yield CheckResult(bool(found) or package in _EXTRAS, f"{package} {said}")
+    from duckplets.db import fts
 
-        yield CheckResult(True, f"DuckDB's extension fts: {extension.found()}")
+    yield CheckResult(True, f"DuckDB's extension fts: {fts.found()}")
 
 
 def corpus(path: Path) -> Iterator[CheckResult]:
@@ -83,68 +77,51 @@ def corpus(path: Path) -> Iterator[CheckResult]:
     from duckplets.runs import state
 
     try:
-        database = Database.open(path, read_only=True)
+        with closing(Database.open(path, read_only=True)) as database:
+            migrate.check(database, "corpus")
+            version_of = records.current_version(database)
+            yield CheckResult(True, f"{path}: schema is current, corpus version {version_of}")
+            if (wal := wal_of(real_path(path))).exists():
+                yield CheckResult(
+                    True,
+                    f"{wal}: what was committed and is not in the file yet; a copy of the file "
+                    f"alone lacks it, and the next opening for writing takes it in",
+                )
+            yield from _promises(database)
+            for found in checkpoint.overview(database):
+                rows = counted(found["rows"], "row")
+                what = f"unfinished ingest of {found['source']}: {rows} so far"
+                yield CheckResult(True, f"{what}; the same ingest goes on from there")
     except DuckpletsError as error:
         yield CheckResult(False, str(error))
         return
-    try:
-        migrate.check(database, "corpus")
-        version_of = records.current_version(database)
-        yield CheckResult(True, f"{path}: schema is current, corpus version {version_of}")
-        if (wal := wal_of(real_path(path))).exists():
-            yield CheckResult(
-                True,
-                f"{wal}: what was committed and is not in the file yet; a copy of the file alone "
-                f"lacks it, and the next opening for writing takes it in",
-            )
-        yield from _promises(database)
-        for found in checkpoint.overview(database):
-            what = f"unfinished ingest of {found['source']}: {counted(found['rows'], 'row')} so far"
-            yield CheckResult(True, f"{what}; the same ingest goes on from there")
-    except DuckpletsError as error:
-        yield CheckResult(False, str(error))
-        return
-    finally:
-        database.close()
-    yield from _snapshot(path)
-    yield from _candidates(path)
+    yield from _artifacts(path)
     yield from _vectors(path)
     yield from _state(state.state_path(path), version_of)
 
 
-def _snapshot(path: Path) -> Iterator[CheckResult]:
-    """Verify the bytes of a snapshot."""
+def _artifacts(path: Path) -> Iterator[CheckResult]:
+    """Verify the bytes of the snapshot and of mined candidates, where there are any."""
+    from duckplets.mining.store import folder_at
     from duckplets.serving import snapshot
 
-    folder = snapshot.folder_of(path)
-    if not folder.exists():
-        return
+    folder, candidates = snapshot.folder_of(path), folder_at(path)
+    if folder.exists():
+        way = f"nothing is lost: delete {folder}, and the next run makes it anew"
+        yield from _verified(folder, snapshot.verify(folder), way)
+    if any(candidates.manifests()):
+        way = f"put a copy in its place, or mine them again: duckplets mine {path}"
+        yield from _verified(candidates.path, candidates.verify(), way)
+
+
+def _verified(folder: Path, problems: Iterable[str], way: str) -> Iterator[CheckResult]:
     try:
-        problems = list(snapshot.verify(folder))
+        found = list(problems)
     except DuckpletsError as error:
-        problems = [str(error)]
-    if not problems:
-        yield CheckResult(True, f"{folder}: every byte of the snapshot is as it was written")
-    for problem in problems:
-        yield CheckResult(
-            False,
-            f"{problem}; nothing is lost: delete {folder}, and the next run makes it anew",
-        )
-
-
-def _candidates(path: Path) -> Iterator[CheckResult]:
-    """Verify the bytes of mined candidates."""
-    from duckplets.mining.store import folder_at
-
-    folder = folder_at(path)
-    if not any(folder.manifests()):
-        return
-    problems = list(folder.verify())
-    if not problems:
-        yield CheckResult(True, f"{folder.path}: every byte of the candidates is as it was written")
-    for problem in problems:
-        way = f"mine them again: duckplets mine {path}"
-        yield CheckResult(False, f"{problem}; put a copy in its place, or {way}")
+        found = [str(error)]
+    yield from (CheckResult(False, f"{problem}; {way}") for problem in found)
+    if not found:
+        yield CheckResult(True, f"{folder}: every byte is as it was written")
 
 
 def _vectors(path: Path) -> Iterator[CheckResult]:

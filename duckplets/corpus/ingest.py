@@ -1,23 +1,29 @@
-"""The verbs of a corpus that take text in, clean, cut and split it."""
+"""The verbs of a corpus that take text in: one source, or several through gates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duckplets.base.progress import Progress
-from duckplets.corpus.acquire import accepted_note, gates_of
+from duckplets.base.sanitize import counted, shown
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
+from duckplets.errors import DuckpletsError, SourceError, several
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.ingest.prepare import OnConflict
+    from duckplets.db.database import Database
+    from duckplets.ingest.prepare import OnConflict, PreparedIngest
     from duckplets.ingest.records import IngestReport
+    from duckplets.quality.intake import QualityGates
     from duckplets.quality.settings import Quality
+    from duckplets.records.data_sets import DataSet
+    from duckplets.sources import Source
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping import OnError
     from duckplets.text.prefix import Prefix
@@ -114,10 +120,9 @@ def ingest(
     if isinstance(trust, str) and isinstance(source, str | PathLike):
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
-    gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit)
-    note = None if gates is None else partial(accepted_note, [gates])
+    gates = _gates(quality, where=where, size_mb=size_mb, limit=limit)
     with (
-        working(engine, progress, note=note) as work,
+        working(engine, progress, note=_note([gates])) as work,
         exported_at_the_end(corpus.database, jsonl, [source]),
     ):
         return ingest.ingest(
@@ -137,24 +142,133 @@ def ingest(
         )
 
 
-def sources(corpus: CorpusFile, /) -> pa.Table:
-    """Return the sources with their counts, by name."""
-    return corpus.database.table("corpus/status/sources")
-
-
 @changes("ingest")
-def ingest_data_sets(
+def acquire(
     corpus: CorpusFile,
     /,
-    path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
+    sources: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
     *,
+    quality: Quality | Any = "general",
+    where: str | None = None,
+    size_mb: float | None = None,
+    limit: int | None = None,
+    jsonl: str | PathLike[str] | None = None,
     on_conflict: OnConflict = "error",
     prefix: Prefix | str | None = None,
     on_error: OnError | None = None,
     remap: bool = False,
     restart: bool = False,
     limits: Limits | None = None,
+    in_place: bool = False,
+    readers: int = 4,
+    retries: int = 5,
+    keep_going: bool = False,
+    engine: Any = None,
+    each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
     progress: Progress | bool | None = None,
+) -> dict[str, IngestReport]:
+    """Take sources in through gates, reading several at the same time.
+
+    What is stored is what ``ingest`` of one after the other stores, whichever is quicker: of
+    equal texts the one of the first source is kept. Of rows that were read before their turn
+    some 32 MB a source wait in memory. A source that fails by what may pass (a network, a server,
+    a source's own ``OSError``) is read on from its last mark, after 1, 2, 4, … seconds; the
+    report tells how often. A source that fails for good ends the call, and those after it are
+    not stored, since texts of theirs may be its own; the same call again goes on there.
+
+    Args:
+        sources: What to read, in the order of precedence: sources as for ``ingest``, data sets
+            of ``load_data_sets``, or such by the names they are to have; or a data-set file.
+        quality: Gates, as for ``ingest``. What a data set says itself of ``quality``,
+            ``where``, ``size_mb`` and ``limit`` holds for it instead.
+        where: As for ``ingest``.
+        size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
+            though some may have been read ahead.
+        limit: As for ``ingest``, of each source.
+        jsonl: As for ``ingest``.
+        on_conflict: As for ``ingest``; ``error`` or ``skip`` where there are gates.
+        prefix: As for ``ingest``.
+        on_error: As for ``ingest``.
+        remap: As for ``ingest``, where there are no gates.
+        restart: As for ``ingest``, before anything is read.
+        limits: As for ``ingest``, of each reader.
+        in_place: As for ``ingest``, where there are no gates.
+        readers: So many are read at the same time, the one that is being stored included.
+        retries: How often a source is read on after an error, without a further row.
+        keep_going: Store the sources after one that failed, too. Of equal texts in both they
+            then have theirs accepted.
+        engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
+            other. ``retries`` are of the others, read here.
+        each: Called with the name and report of every source when it is stored, and with
+            ``keep_going`` with the error of one that failed.
+        progress: As for ``ingest``, of the source that is being stored.
+
+    Returns:
+        The report of each source, by its name.
+
+    Raises:
+        SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
+            as it streams.
+        QualityError: As for ``ingest``.
+    """
+    from duckplets.export.record_lines import exported_at_the_end
+    from duckplets.ingest.ingest import ingest_all
+    from duckplets.ingest.prepare import prepare, refuse_shuffled
+    from duckplets.records.index_controls import keep_controls
+    from duckplets.text.prefix import prefix_of
+
+    for what, value, least in (("readers", readers, 1), ("retries", retries, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1000:
+            raise SourceError(f"{what}={value!r}: give a whole number from {least} to 999")
+    judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
+    asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
+    asked |= {"on_error": on_error, "remap": remap, "restart": restart, "limits": limits}
+    wanted = _wanted(sources)
+    gates = {name: _gates(**judged | one.gates) for name, one in wanted.items()}
+    reports: dict[str, IngestReport] = {}
+    failed: list[str] = []
+
+    def report_each(name: str, report: IngestReport | DuckpletsError) -> None:
+        if isinstance(report, DuckpletsError):
+            report = _naming(name, report)
+            if not keep_going:
+                raise report
+            failed.append(str(report))
+        else:
+            if (data_set := wanted[name].data_set) is not None:
+                keep_controls(corpus.database, name, data_set.controls)
+            reports[name] = report
+        if each is not None:
+            each(name, report)
+
+    ready: list[PreparedIngest] = []
+    with (
+        working(engine, progress, note=_note([*gates.values()])) as work,
+        exported_at_the_end(corpus.database, jsonl, [one.source for one in wanted.values()]),
+    ):
+        for name, one in wanted.items():
+            try:
+                one.check_cleaning(corpus.database)
+                refuse_shuffled(one.source)
+                own: dict[str, Any] = {"name": name, "gates": gates[name], "in_place": in_place}
+                ready.append(prepare(corpus.database, one.source, **asked, **own))
+            except DuckpletsError as error:
+                report_each(name, error)
+        how = {"readers": readers, "retries": retries}
+        with closing(ingest_all(corpus.database, ready, work, **how)) as stored:
+            for prepared, report in stored:
+                report_each(prepared.name, report)
+    if failed:
+        said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
+        raise SourceError("\n".join([said, several(failed)]))
+    return reports
+
+
+def ingest_data_sets(
+    corpus: CorpusFile,
+    /,
+    path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
+    **how: Any,
 ) -> dict[str, IngestReport]:
     """Ingest every data set that a YAML or TOML file or a mapping describes, one by one.
 
@@ -162,34 +276,94 @@ def ingest_data_sets(
 
     Args:
         path: The file, or what would stand in one; see ``load_data_sets``.
-        on_conflict: As for ``ingest``.
-        prefix: As for ``ingest``, of all of them.
-        on_error: As for ``ingest``, of all of them.
-        remap: As for ``ingest``.
-        restart: As for ``ingest``.
-        limits: As for ``ingest``, of each of them.
-        progress: As for ``ingest``.
-
-    Returns:
-        The report of each, by its name.
+        how: Other arguments of ``acquire``.
 
     Raises:
         SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
     """
-    from duckplets.corpus.quality import acquire
     from duckplets.records.data_sets import load_data_sets
 
-    return acquire(
-        corpus,
-        load_data_sets(path),
-        quality=None,
-        on_conflict=on_conflict,
-        prefix=prefix,
-        on_error=on_error,
-        remap=remap,
-        restart=restart,
-        limits=limits,
-        readers=1,
-        retries=0,
-        progress=progress,
-    )
+    sets = load_data_sets(path) if isinstance(path, Mapping) else path
+    return acquire(corpus, sets, quality=None, readers=1, retries=0, **how)
+
+
+def sources(corpus: CorpusFile, /) -> pa.Table:
+    """Return the sources with their counts, by name."""
+    return corpus.database.table("corpus/status/sources")
+
+
+class _Wanted(NamedTuple):
+    """A source to take in, with the settings of its data set."""
+
+    source: Source
+    gates: dict[str, Any]
+    data_set: DataSet | None
+
+    def check_cleaning(self, database: Database) -> None:
+        """Refuse a data set whose cleaning differs from the corpus's."""
+        from duckplets.ingest.chunks import current_chunking
+        from duckplets.records.data_set_gates import check_cleaning
+
+        if self.data_set is not None:
+            check_cleaning([(self.data_set.name, self.data_set.clean)], current_chunking(database))
+
+
+def _wanted(sources: Any) -> dict[str, _Wanted]:
+    """Return what is to be taken in by name, in order.
+
+    Raises:
+        SourceError: An entry is no source, two share a name, or a file is wrong.
+    """
+    from duckplets.records.data_sets import DataSet, load_data_sets
+    from duckplets.sources.custom.protocol import adapted
+
+    if isinstance(sources, str | PathLike):
+        sources = load_data_sets(sources)
+    if not isinstance(sources, Iterable):
+        kind = type(sources).__name__
+        raise SourceError(f"sources={kind}: give several in a list, or by name")
+    by_name = sources.items() if isinstance(sources, Mapping) else ((None, s) for s in sources)
+    found: dict[str, _Wanted] = {}
+    for name, each in by_name:
+        if isinstance(each, DataSet):
+            one, own = _Wanted(each.source(), each.gates, each), each.name
+        else:
+            one = _Wanted(adapted(each), {}, None)
+            own = one.source.default_name()
+        name = own if name is None else name
+        if name in found:
+            raise SourceError(
+                f"two sources would be {shown(repr(name))}: give them by names of their own"
+            )
+        found[name] = one
+    return found
+
+
+def _naming(name: str, error: DuckpletsError) -> DuckpletsError:
+    """Return an error that names its source."""
+    if name in str(error):
+        return error
+    named = type(error)(f"source {name!r}: {error}")
+    named.__cause__ = error
+    return named
+
+
+def _gates(quality: Any, **others: Any) -> QualityGates | None:
+    """Return the gates of an ingest; None without any."""
+    if quality is None and all(value is None for value in others.values()):
+        return None
+    from duckplets.quality.intake import QualityGates
+
+    return QualityGates(quality, **others)
+
+
+def _note(several: Sequence[QualityGates | None]) -> Callable[[], str] | None:
+    """Return what says, for a bar, how much gates accepted so far; None without gates."""
+    every = [gates for gates in several if gates is not None]
+    return partial(_accepted, every) if every else None
+
+
+def _accepted(every: Sequence[QualityGates]) -> str:
+    read, accepted, size = (sum(gates.size[i] for gates in every) for i in range(3))
+    share = f"{accepted / read:.1%} accepted, " if read else ""
+    return f"{share}{size / 10**6:,.1f} MB"

@@ -1,4 +1,4 @@
-"""Compact a corpus file, and prepare its snapshot."""
+"""Prepare the snapshot of a corpus, from which runs are served."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
 from duckplets.corpus.runs import sampler
-from duckplets.db.database import Database
-from duckplets.db.writes import CorpusFile, changes
+from duckplets.db.writes import CorpusFile
 from duckplets.engine import opened
-from duckplets.engine.protocol import Engine
 from duckplets.errors import DuckpletsError, ReadOnlyError, StateMismatchError
 from duckplets.ingest import splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.runs import state as states_of
-
-if TYPE_CHECKING:
-    from duckplets.corpus.compact import CompactReport
+from duckplets.runs import state as states
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,29 +51,6 @@ class PrepareReport(Reported):
     seconds: float
 
 
-@changes("compact")
-def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> CompactReport:
-    """Rewrite the file without what was removed or replaced and no saved run needs.
-
-    What is kept: the newest version, and those that runs of the state file beside the corpus
-    and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
-    minings of what is gone go too; keys and versions stay. It needs the room of the result;
-    whoever looks, after a kill too, sees the old file or the new one.
-
-    Args:
-        state: Further state files. Runs of any other one may not go on.
-
-    Raises:
-        CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
-            file open.
-        StateMismatchError: A state file is not there, or of another corpus.
-    """
-    from duckplets.corpus import compact
-
-    others = [corpus.state_path(path) for path in state]
-    return compact.compact(corpus.database, corpus.state_path(), others)
-
-
 @stage("prepare")
 def prepare(
     corpus: CorpusFile,
@@ -102,42 +74,26 @@ def prepare(
     Raises:
         ReadOnlyError: The folder cannot be written.
     """
-    states = [corpus.state_path(), *map(corpus.state_path, state)]
-    with opened(engine) as by:
-        return _prepare(corpus, corpus.database, states, progress, clean=clean, engine=by)
-
-
-def _prepare(
-    corpus: CorpusFile,
-    database: Database,
-    states: Sequence[Path],
-    progress: Progress | bool | None,
-    *,
-    clean: bool,
-    engine: Engine,
-) -> PrepareReport:
-    """Build or extend the snapshot of a corpus; see ``Corpus.prepare``."""
     from duckplets.corpus.snapshots import fit
     from duckplets.serving import snapshot
     from duckplets.vectors import opened as vectors
 
-    started = time.monotonic()
-    folder = snapshot.folder_of(corpus.path)
-    for path in states[1:]:
+    started, database, version = time.monotonic(), corpus.database, corpus.version
+    folder, chunking = snapshot.folder_of(corpus.path), chunking_of(database)
+    others = [corpus.state_path(path) for path in state]
+    for path in others:
         if not path.exists():
             raise StateMismatchError(f"state={str(path)!r} does not exist")
-    chunking, version = chunking_of(database), corpus.version
     before = _sizes(folder)
     try:
-        if clean and folder.exists():
-            snapshot.clean(database, None)
-        snapshot.prepare(database, version, chunking, progress=progress, engine=engine)
-        kept, left_out = _pools(corpus, database)
-        pinned = {
-            version for path in states for run in states_of.runs(path) for version in run.versions
-        }
+        with opened(engine) as by:
+            if clean and folder.exists():
+                snapshot.clean(database, None)
+            snapshot.prepare(database, version, chunking, progress=progress, engine=by)
+        kept, left_out = _pools(corpus)
         if clean:
-            snapshot.clean(database, pinned)
+            runs = [run for path in (corpus.state_path(), *others) for run in states.runs(path)]
+            snapshot.clean(database, {version for run in runs for version in run.versions})
             vectors.clean(corpus.path)
         made = snapshot.prepare(database, version, chunking, progress=False)
     except OSError as error:
@@ -165,10 +121,10 @@ def _sizes(folder: Path) -> dict[Path, int]:
     return {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
 
 
-def _pools(corpus: CorpusFile, database: Database) -> tuple[list[str], dict[str, str]]:
+def _pools(corpus: CorpusFile) -> tuple[list[str], dict[str, str]]:
     """Store the pools of a default run over each split."""
     kept, left_out = [], {}
-    if splits.current_splits(database) is not None:
+    if splits.current_splits(corpus.database) is not None:
         for split in splits.SPLITS:
             try:
                 sampler(corpus, split=split).close()

@@ -2,160 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from functools import partial
-from os import PathLike
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import counted, shown
+from duckplets.base.sanitize import shown
 from duckplets.base.stages import stage
-from duckplets.corpus.acquire import accepted_note, gates_of, naming, wanted_of
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
-from duckplets.errors import DuckpletsError, EngineError, SourceError, several
+from duckplets.errors import EngineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.ingest.prepare import OnConflict, PreparedIngest
-    from duckplets.ingest.records import IngestReport
     from duckplets.quality.decontaminate import DecontaminationReport
     from duckplets.quality.explain import Shifts
-    from duckplets.quality.intake import QualityGates
     from duckplets.quality.judge import JudgeReport
     from duckplets.quality.near_dedup import Action, NearReport
     from duckplets.quality.settings import Quality
-    from duckplets.sources.limits import Limits
-    from duckplets.sources.mapping import OnError
-    from duckplets.text.prefix import Prefix
 
 
 _MEMORY = "300MB"  # bytes of the file kept in memory: texts are read once or twice
-
-
-@changes("ingest")
-def acquire(
-    corpus: CorpusFile,
-    /,
-    sources: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
-    *,
-    quality: Quality | Any = "general",
-    where: str | None = None,
-    size_mb: float | None = None,
-    limit: int | None = None,
-    jsonl: str | PathLike[str] | None = None,
-    on_conflict: OnConflict = "error",
-    prefix: Prefix | str | None = None,
-    on_error: OnError | None = None,
-    remap: bool = False,
-    restart: bool = False,
-    limits: Limits | None = None,
-    readers: int = 4,
-    retries: int = 5,
-    keep_going: bool = False,
-    engine: Any = None,
-    each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
-    progress: Progress | bool | None = None,
-) -> dict[str, IngestReport]:
-    """Take sources in through gates, reading several at the same time.
-
-    What is stored is what ``ingest`` of one after the other stores, whichever is quicker: of
-    equal texts the one of the first source is kept. Of rows that were read before their turn
-    some 32 MB a source wait in memory. A source that fails by what may pass (a network, a server,
-    a source's own ``OSError``) is read on from its last mark, after 1, 2, 4, … seconds; the
-    report tells how often. A source that fails for good ends the call, and those after it are
-    not stored, since texts of theirs may be its own; the same call again goes on there.
-
-    Args:
-        sources: What to read, in the order of precedence: sources as for ``ingest``, data sets
-            of ``load_data_sets``, or such by the names they are to have; or a data-set file.
-        quality: Gates, as for ``ingest``. What a data set says itself of ``quality``,
-            ``where``, ``size_mb`` and ``limit`` holds for it instead.
-        where: As for ``ingest``.
-        size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
-            though some may have been read ahead.
-        limit: As for ``ingest``, of each source.
-        jsonl: As for ``ingest``.
-        on_conflict: As for ``ingest``; ``error`` or ``skip`` where there are gates.
-        prefix: As for ``ingest``.
-        on_error: As for ``ingest``.
-        remap: As for ``ingest``, where there are no gates.
-        restart: As for ``ingest``, before anything is read.
-        limits: As for ``ingest``, of each reader.
-        readers: So many are read at the same time, the one that is being stored included.
-        retries: How often a source is read on after an error, without a further row.
-        keep_going: Store the sources after one that failed, too. Of equal texts in both they
-            then have theirs accepted.
-        engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
-            other. ``retries`` are of the others, read here.
-        each: Called with the name and report of every source when it is stored, and with
-            ``keep_going`` with the error of one that failed.
-        progress: As for ``ingest``, of the source that is being stored.
-
-    Returns:
-        The report of each source, by its name.
-
-    Raises:
-        SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
-            as it streams.
-        QualityError: As for ``ingest``.
-    """
-    from duckplets.export.record_lines import exported_at_the_end
-    from duckplets.ingest.ingest import ingest_all
-    from duckplets.ingest.prepare import prepare, refuse_shuffled
-    from duckplets.records.index_controls import keep_controls
-    from duckplets.text.prefix import prefix_of
-
-    for what, value, least in (("readers", readers, 1), ("retries", retries, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1000:
-            raise SourceError(f"{what}={value!r}: give a whole number from {least} to 999")
-    judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
-    asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
-    asked |= {"on_error": on_error, "remap": remap, "restart": restart, "limits": limits}
-    wanted = wanted_of(sources)
-    reports: dict[str, IngestReport] = {}
-    failed: list[str] = []
-
-    def report_each(name: str, report: IngestReport | DuckpletsError) -> None:
-        if isinstance(report, DuckpletsError):
-            report = naming(name, report)
-            if not keep_going:
-                raise report
-            failed.append(str(report))
-        else:
-            if (data_set := wanted[name].data_set) is not None:
-                keep_controls(corpus.database, name, data_set.controls)
-            reports[name] = report
-        if each is not None:
-            each(name, report)
-
-    ready: list[PreparedIngest] = []
-    every: list[QualityGates] = []
-    with (
-        working(engine, progress, note=partial(accepted_note, every)) as work,
-        exported_at_the_end(corpus.database, jsonl, [one.source for one in wanted.values()]),
-    ):
-        for name, one in wanted.items():
-            try:
-                one.check_cleaning(corpus.database)
-                gates = gates_of(**judged | one.gates)
-                asked |= {"name": name, "gates": gates}
-                refuse_shuffled(one.source)
-                ready.append(prepare(corpus.database, one.source, **asked))
-            except DuckpletsError as error:
-                report_each(name, error)
-            else:
-                every += [gates] if gates is not None else []
-        how = {"readers": readers, "retries": retries}
-        with closing(ingest_all(corpus.database, ready, work, **how)) as stored:
-            for prepared, report in stored:
-                report_each(prepared.name, report)
-    if failed:
-        said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
-        raise SourceError("\n".join([said, several(failed)]))
-    return reports
 
 
 @changes("judge the texts of")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from duckplets.corpus import status as counting
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
@@ -18,7 +17,6 @@ from duckplets.recipes.recipes import checked_preset
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.corpus.status import Counts
     from duckplets.recipes.recipes import Preset
 
 Recipe = recipe_store.Recipe
@@ -130,34 +128,3 @@ def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = No
             f"open the file with the duckdb CLI to change it"
         )
     return corpus.database.read(query, params, show if corpus.read_only else None)
-
-
-def status(
-    corpus: CorpusFile, /, *, pools: bool | None = None, counts: dict[str, Counts] | None = None
-) -> dict[str, Any]:
-    """Return versions, counts by source and split, pools with what they leave out, runs.
-
-    ``uncounted`` names what is not counted: pools and shared anchors of a large corpus, once a
-    version, until somebody asks for them.
-
-    Args:
-        pools: Count pools and shared anchors; by default of a corpus of at most 500,000 records.
-        counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
-            kept at once, where the corpus may be written.
-    """
-    new: dict[str, Counts] = {} if counts is None else counts
-    found = counting.status(corpus.database, corpus.state_path(), new, pools=pools)
-    if new and counts is None and not corpus.read_only:
-        keep_counts(corpus, new)
-    return found
-
-
-@changes("keep counts in")
-def keep_counts(corpus: CorpusFile, /, counts: Mapping[str, Counts]) -> None:
-    """Keep what ``status`` has counted, so that it need not be counted again."""
-    counting.keep(corpus.database, counts)
-
-
-def capacity(corpus: CorpusFile, /) -> pa.Table:
-    """Return estimates, from counts alone, of how many samples each source and split has."""
-    return counting.capacity(corpus.database)

@@ -44,30 +44,24 @@ def resume(
             from with the weights that the mixture has for them. Saved with the run. Without it the
             run stays with the versions it has.
         allow_drift: Fingerprint fields that may differ from what was saved, by name.
-        memory_limit: As for ``Corpus``. Token shards have no versions and are read without DuckDB,
-            so this, ``version``, ``threads`` and ``statement_timeout`` are refused for them.
+        memory_limit: As for ``Corpus``; token shards are read without DuckDB, and need none.
         threads: As for ``Corpus``.
         statement_timeout: As for ``Corpus``.
         overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
             those that change the order must be named in ``allow_drift``. With ``world_size``
             the batch of all ranks stays what it was, and is divided among so many. Another
             ``mixture`` (or the path of a file with one) is taken if all samples before stay what
-            they were: phases may be added, moved or changed from here on. A log goes on only
-            with ``log=``.
+            they were: phases may be added, moved or changed from here on.
 
     Raises:
         StateMismatchError: Nothing is saved there, or something differs.
-        SamplerError: An argument is wrong, or is of a corpus and a folder was given.
+        SamplerError: An argument is wrong.
     """
     if Path(corpus_path).is_dir():
-        of_corpus = {"version": version, "memory_limit": memory_limit, "threads": threads}
-        given = [f"{name}={value!r}" for name, value in of_corpus.items() if value is not None]
-        if statement_timeout != STATEMENT_TIMEOUT:
-            given.append(f"statement_timeout={statement_timeout!r}")
-        if given:
+        if version is not None:
             raise SamplerError(
-                f"{', '.join(given)}: token shards have no versions, and are read without DuckDB; "
-                f"leave it out, or give the path of a corpus"
+                f"version={version!r}: token shards have no versions; leave it out, or give the "
+                f"path of a corpus"
             )
         how: dict[str, Any] = {"allow_drift": allow_drift, **overrides}
         return TokenShards(corpus_path).resume(run, tag, state, save_to, **how)

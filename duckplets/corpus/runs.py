@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,21 +20,6 @@ if TYPE_CHECKING:
     from duckplets.samples.no_duplicates import NoDuplicates
     from duckplets.tokens.sampler import TokenSampler
     from duckplets.vectors.columns import Missing
-
-# Further arguments of a sampler of texts, with their defaults.
-_OF_TEXTS = {
-    **dict.fromkeys(("recipes", "columns", "by", "pairs", "swap", "preset", "apart"), None),
-    "batch_by": None,
-    "keys_per_batch": 1,
-    "no_duplicates": False,
-    "prefixes": True,
-    "negatives": 1,
-    "vectors": "error",
-    "kind": "texts",
-    "long_sections": True,
-    "allow_stale": False,
-    **dict.fromkeys(("empty", "snapshot"), None),
-}
 
 
 def sampler(
@@ -166,17 +152,20 @@ def sampler(
 
 def _token_run(corpus: CorpusFile, given: Mapping[str, Any]) -> TokenSampler:
     """Open a run of tokens with the arguments of ``sampler``."""
-    from duckplets.tokens.dataset import token_sampler
+    from duckplets.tokens.dataset import TokenShards, token_sampler
 
     if given["tokenizer"] is None:
         raise SamplerError("pack=True: rows of tokens need tokenizer=, a tokenizers file")
-    for name, usual in _OF_TEXTS.items():
+    options = signature(sampler).parameters
+    taken = {"tokenizer", "split", *signature(TokenShards.sampler).parameters}
+    for name in given.keys() - taken:
+        usual = "texts" if name == "kind" else options[name].default
         if given[name] != usual:
             raise SamplerError(
                 f"{name}={given[name]!r}: a run of tokens is of texts, and has no such choice; "
                 f"with tokenizer= leave it out, and give kind='texts'"
             )
-    return token_sampler(corpus, **{n: v for n, v in given.items() if n not in _OF_TEXTS})
+    return token_sampler(corpus, **{n: v for n, v in given.items() if n in taken})
 
 
 def resume(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import ShownDict, shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import DamagedFileError
 from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
@@ -48,21 +49,27 @@ class Status(ShownDict):
 
 
 def status(
-    database: Database, state_path: Path, new: dict[str, Counts], *, pools: bool | None = None
+    corpus: CorpusFile, /, *, pools: bool | None = None, counts: dict[str, Counts] | None = None
 ) -> Status:
-    """Return the state of a corpus as plain values; see ``Corpus.status``.
+    """Return versions, counts by source and split, pools with what they leave out, runs.
 
-    New counts worth keeping are put into ``new``.
+    ``uncounted`` names what is not counted: pools and shared anchors of a large corpus, once a
+    version, until somebody asks for them.
+
+    Args:
+        pools: Count pools and shared anchors; by default of a corpus of at most 500,000 records.
+        counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
+            kept at once, where the corpus may be written.
     """
+    database, state_path = corpus.database, corpus.state_path()
     current = splits.current_splits(database)
     in_place = _in_place(database)
     can_count = current is not None and not in_place["changed"]  # without them pools cannot be read
-    kept = _kept(database) if current else {}
-    sources, by_split = _counted(database, kept, new if current else {})
+    kept = _Kept(database, {} if counts is None else counts, is_used=current is not None)
+    sources, by_split = _counted(database, kept)
     if pools is None:
         pools = sum(source["records"] for source in sources) <= _LARGE
-    uncounted: list[str] = []
-    wanted = (kept, new, None if pools else uncounted)
+    kept.may_count = pools
     found = {
         "path": str(database.path),
         "version": records.current_version(database),
@@ -74,18 +81,64 @@ def status(
         "sources": sources,
         "unfinished": checkpoint.overview(database),
         "records": by_split,
-        "shared_anchors": _shared_anchors(database, *wanted) if can_count else {},
+        "shared_anchors": _shared_anchors(database, kept) if can_count else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
-        "pools": _pools(database, *wanted) if can_count else [],
-        "uncounted": uncounted,
+        "pools": _pools(database, kept) if can_count else [],
+        "uncounted": kept.uncounted,
         "verdicts": [*verdicts.in_words(database, records.current_version(database))],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
-        "vectors": _vectors(Path(str(database.path))),
+        "vectors": _vectors(corpus.path),
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }
+    if kept.new and counts is None and not corpus.read_only:
+        keep_counts(corpus, kept.new)
     return Status(found)
+
+
+@changes("keep counts in")
+def keep_counts(corpus: CorpusFile, /, counts: Mapping[str, Counts]) -> None:
+    """Keep what ``status`` has counted, so that it need not be counted again."""
+    database = corpus.database
+    version = {"version": records.current_version(database)}
+    rows = [(c, reason, n) for c, found in counts.items() for reason, n in found.items()]
+    rows += [(content, None, 0) for content, found in counts.items() if None not in found]
+    columns = dict(zip(("content", "reason", "anchors"), zip(*rows, strict=True), strict=True))
+    counted = pa.table({name: pa.array(column) for name, column in columns.items()})
+    with database.transaction(), database.registered(counted=counted):
+        database.run("corpus/status/forget_counts", version)
+        database.run("corpus/status/keep_counts", version)
+
+
+class _Kept:
+    """Counts that were kept in the corpus by hash, and new ones that are worth it."""
+
+    def __init__(self, database: Database, new: dict[str, Counts], *, is_used: bool) -> None:
+        self._known: dict[str, Counts] = {}
+        for content, reason, anchors in database.run("corpus/status/counts") if is_used else ():
+            self._known.setdefault(content, {})[reason] = anchors
+        self._is_used = is_used
+        self.new = new
+        self.may_count = True
+        self.uncounted: list[str] = []
+
+    def all(
+        self,
+        what: str,
+        contents: Sequence[str],
+        count: Callable[[list[str]], dict[str, Counts]],
+    ) -> list[Counts] | None:
+        """Return the counts of contents, of which the unknown are counted, or are not for now."""
+        missing = [content for content in contents if content not in self._known]
+        if missing and not self.may_count:
+            self.uncounted.append(what)
+            return None
+        found = count(missing) if missing else {}
+        if self._is_used and sum(n for of in found.values() for n in of.values()) >= _WORTH_KEEPING:
+            self.new |= found
+        self._known |= found
+        return [self._known[content] for content in contents]
 
 
 def _snapshot(database: Database) -> dict[str, Any] | None:
@@ -115,14 +168,15 @@ def in_a_line(database: Database) -> str:
     return f"version {version}, records: {first or 'none'}{more}"
 
 
-def capacity(database: Database) -> pa.Table:
-    """Return upper bounds of samples by source and split, from counts alone.
+def capacity(corpus: CorpusFile, /) -> pa.Table:
+    """Return estimates, from counts alone, of how many samples each source and split has.
 
     With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
     once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
     crate). The recipe of long sections counts records that have one; derived texts are counted as
     chunks. Grades make triplets only with a condition, and one pair each.
     """
+    database = corpus.database
     version = records.current_version(database)
     stored, kinds = recipe_store.stored(database), labels_of(database, version)
     rows = []
@@ -159,20 +213,18 @@ def _bytes(database: Database) -> dict[str, int]:
     }
 
 
-def _counted(
-    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _counted(database: Database, kept: _Kept) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the sources with their counts, and the records by source and split.
 
     Counts are kept as those of pools are, as JSON under the name of the count.
     """
-    version, made = records.current_version(database), _made(database)
-    content = _hash("sources and splits", version, made)
-    if content not in kept:
-        kept[content] = {json.dumps(of): n for of, n in _of_sources(database).items()}
-        if sum(kept[content].values()) >= _WORTH_KEEPING:
-            new[content] = kept[content]
-    of = {tuple(json.loads(words)): n for words, n in kept[content].items() if words is not None}
+    content = _hash("sources and splits", records.current_version(database), _made(database))
+
+    def count(_: list[str]) -> dict[str, Counts]:
+        return {content: {json.dumps(of): n for of, n in _of_sources(database).items()}}
+
+    found = (kept.all("sources", [content], count) or [{}])[0]
+    of = {tuple(json.loads(words)): n for words, n in found.items() if words is not None}
     sources = database.table("corpus/status/known_sources").to_pylist()
     counted = [s | {what: of.get((s["name"], what), 0) for what in _COUNTED} for s in sources]
     return counted, [
@@ -209,27 +261,16 @@ def _made(database: Database) -> str:
     return repr((splits.current_splits(database), chunking_of(database)))
 
 
-def _content_of_shared(version: int) -> str:
-    return f"shared anchors of version {version}"
+def _shared_anchors(database: Database, kept: _Kept) -> dict[str, dict[str, int]]:
+    content = f"shared anchors of version {records.current_version(database)}"
 
-
-def _shared_anchors(
-    database: Database,
-    kept: dict[str, Counts],
-    new: dict[str, Counts],
-    uncounted: list[str] | None,
-) -> dict[str, dict[str, int]]:
-    content = _content_of_shared(records.current_version(database))
-    if content not in kept:
-        if uncounted is not None:
-            uncounted.append("shared_anchors")
-            return {}
-        kept[content] = {None: 0}
+    def count(_: list[str]) -> dict[str, Counts]:
+        counts: Counts = {None: 0}
         for split, (anchors, shared) in splits.shared_anchors(database).items():
-            kept[content] |= {split: anchors, f"{split} and train": shared}
-        if sum(kept[content].values()) >= _WORTH_KEEPING:
-            new[content] = kept[content]
-    of = kept[content]
+            counts |= {split: anchors, f"{split} and train": shared}
+        return {content: counts}
+
+    of = (kept.all("shared_anchors", [content], count) or [{}])[0]
     return {
         split: {"anchors": of[split], "shared": of[f"{split} and train"]}
         for split in splits.SPLITS
@@ -257,12 +298,7 @@ def pools_of(database: Database) -> list[CompiledPool]:
     return pools
 
 
-def _pools(
-    database: Database,
-    kept: dict[str, Counts],
-    new: dict[str, Counts],
-    uncounted: list[str] | None,
-) -> list[dict[str, Any]]:
+def _pools(database: Database, kept: _Kept) -> list[dict[str, Any]]:
     """Count drawn and left-out anchors for every source, split and recipe, by reason.
 
     Counts kept in the corpus stay valid until records are split or chunked anew: they depend on
@@ -270,30 +306,33 @@ def _pools(
     """
     pools, made = pools_of(database), _made(database)
     contents = [_content(pool, made) for pool in pools]
-    if uncounted is not None and not kept.keys() >= set(contents):
-        uncounted.append("pools")
-        return []
-    fresh: dict[str, Counts] = {}
-    for split in splits.SPLITS:
-        missing = {
-            content: pool
-            for pool, content in zip(pools, contents, strict=True)
-            if pool.parameters["split"] == split and content not in kept
-        }
-        if missing:
-            with PoolReader(database, list(missing.values())) as reader:
-                fresh |= {content: reader.count(pool) for content, pool in missing.items()}
-    if sum(sum(found.values()) for found in fresh.values()) >= _WORTH_KEEPING:
-        new |= fresh
-    counts = kept | fresh
-    return [_row(pool, counts[content]) for pool, content in zip(pools, contents, strict=True)]
+
+    def count(missing: list[str]) -> dict[str, Counts]:
+        found: dict[str, Counts] = {}
+        for split in splits.SPLITS:
+            of_split = {
+                content: pool
+                for pool, content in zip(pools, contents, strict=True)
+                if pool.parameters["split"] == split and content in missing
+            }
+            if of_split:
+                with PoolReader(database, list(of_split.values())) as reader:
+                    found |= {content: reader.count(pool) for content, pool in of_split.items()}
+        return found
+
+    counts = kept.all("pools", contents, count)
+    return [] if counts is None else [*map(_row, pools, counts)]
 
 
 def _row(pool: CompiledPool, counts: Counts) -> dict[str, Any]:
-    where = {name: pool.parameters[name] for name in ("source", "split")}
     left_out = {reason: n for reason, n in counts.items() if reason is not None}
-    found = {"anchors": counts.get(None, 0), "left_out": left_out}
-    return where | {"recipe": pool.recipe.name} | found
+    return {
+        "source": pool.parameters["source"],
+        "split": pool.parameters["split"],
+        "recipe": pool.recipe.name,
+        "anchors": counts.get(None, 0),
+        "left_out": left_out,
+    }
 
 
 def _content(pool: CompiledPool, made: str) -> str:
@@ -303,25 +342,6 @@ def _content(pool: CompiledPool, made: str) -> str:
 
 def _hash(*values: object) -> str:
     return hashlib.sha256(repr(list(values)).encode()).hexdigest()[:32]
-
-
-def _kept(database: Database) -> dict[str, Counts]:
-    """Return the kept counts by hash."""
-    kept: dict[str, Counts] = {}
-    for content, reason, anchors in database.run("corpus/status/counts"):
-        kept.setdefault(content, {})[reason] = anchors
-    return kept
-
-
-def keep(database: Database, counts: Mapping[str, Counts]) -> None:
-    """Keep counts of pools by hash, and forget those of other versions."""
-    rows = [(c, reason, n) for c, found in counts.items() for reason, n in found.items()]
-    rows += [(content, None, 0) for content, found in counts.items() if None not in found]
-    columns = dict(zip(("content", "reason", "anchors"), zip(*rows, strict=True), strict=True))
-    counted = pa.table({name: pa.array(column) for name, column in columns.items()})
-    with database.transaction(), database.registered(counted=counted):
-        database.run("corpus/status/forget_counts", {"version": records.current_version(database)})
-        database.run("corpus/status/keep_counts", {"version": records.current_version(database)})
 
 
 def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
 from duckplets.base.stages import stage
-from duckplets.corpus import snapshots, status
+from duckplets.corpus import snapshots
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
@@ -37,7 +37,6 @@ from duckplets.runs.state import not_of_saving
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
-    from duckplets.corpus.status import Status
     from duckplets.db.database import Database
     from duckplets.order.mixture import Mixture
     from duckplets.runs.sampler import Sampler
@@ -134,14 +133,12 @@ def _sections(
     path = state.state_path(corpus.path)
     saved, notes = drawn.saved(database, path, run)
     is_large = database.run("report/records")[0][0] > _LARGE
-    whole = status.status(database, path, {})
-    found: Status | None = whole
+    found = corpus.status(counts={})
     uncounted = []
-    if whole["uncounted"]:
-        found = None
+    if found["uncounted"]:
         command = f"duckplets status {shown(corpus.path)} --pools"
         uncounted = [f"Pools are not counted yet: run {command} once."]
-    recipes = Section(name="recipes", title="Recipes", notes=[*uncounted])
+    recipes = Section(name="recipes", title="Recipes", notes=uncounted)
     mixing = Section(name="mixture", title="Mixture", notes=notes)
     leaf = Section(name="samples", title="Samples")
     recipes.tables.extend(tables.pools(database, found))
@@ -170,7 +167,7 @@ def _sections(
     by_title = {table.title: table for section in sections for table in section.tables}
     visits = by_title[drawn.VISITS].rows if drawn.VISITS in by_title else []
     own = [r.name for r in recipe_store.stored(database) if isinstance(getattr(r, "by", 0), Mined)]
-    findings = Findings(path=corpus.path, status=whole, tables=by_title, visits=visits, own=own)
+    findings = Findings(path=corpus.path, status=found, tables=by_title, visits=visits, own=own)
     return [overview(findings), *sections]
 
 

@@ -10,27 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import counted, listed, size, tallied
 from duckplets.ingest.splits import SPLITS
-from duckplets.report.plots import stacked_bars
+from duckplets.report.plots import bars
 from duckplets.report.tables import Section, Table, table_of
 
 if TYPE_CHECKING:
     from duckplets.corpus.status import Status
 
 _OFTEN = 10  # times as often as others: visits from there on are told of
+_DRAWN = 8  # sources, the largest
 _NAMED = 5  # of several things, in a sentence
 _COUNTS = ("records", "sections", "chunks", "tokens")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
-    """Input of the overview.
+    """What an overview is made of.
 
-    Attributes:
-        path: The corpus.
-        status: Its status; for a large one perhaps without uncounted pools.
-        tables: All tables of the page, by title.
-        visits: Source, recipe, anchors, samples, tokens and visits of each stream of the run.
-        own: Names of the recipes that define their own mining.
+    ``tables`` are all of the page, by title; ``visits`` source, recipe, anchors, samples, tokens
+    and visits of each stream of the run; ``own`` the recipes that define their own mining.
     """
 
     path: Path
@@ -81,10 +78,10 @@ def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) 
         for what, counts in of_all.items()
         if sum(counts.values())
     }
-    rows = [list(row) for row in zip(names, *shares.values(), strict=True)]
     title = "Share of each source"
-    of_source = {name: list(row) for name, *row in rows}
-    plot = stacked_bars(title, list(shares), of_source) if shares and len(rows) > 1 else None
+    few = {what: values[:_DRAWN] for what, values in shares.items()}
+    plot = bars(title, names[:_DRAWN], few, x="source", y="share") if len(names) > 1 else None
+    rows = [list(row) for row in zip(names, *shares.values(), strict=True)]
     call = "corpus.status(), corpus.sampler(…).forecast().table"
     return table_of(title, ("source", *shares), rows, call, of="python", plot=plot)
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.sanitize import percent, shown
+from duckplets.base.sanitize import shown
 from duckplets.report.rendering import read, rendered, words
 
 if TYPE_CHECKING:
@@ -33,13 +33,7 @@ _LEAST = 1e-9  # ticks of a scale
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A shape of a plot.
-
-    Attributes:
-        series: Number of its colour.
-        title: Its description.
-        path: Its outline, the attribute ``d`` of an SVG path.
-    """
+    """A shape of a plot: the number of its colour, its description, the ``d`` of an SVG path."""
 
     series: int
     title: str
@@ -48,18 +42,10 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plot:
-    """A drawing; a notebook shows it.
+    """A drawing of shapes, which a notebook shows.
 
-    Attributes:
-        title: What it shows.
-        x: What goes to the right.
-        y: What goes up.
-        series: Names of what has a colour.
-        shapes: What is drawn.
-        is_lines: Whether shapes are lines, and no areas.
-        along: Ticks below: place and label.
-        up: Ticks at the left: place and label.
-        marks: Upright lines with a label each.
+    ``series`` names what has a colour. Ticks ``along`` the bottom and ``up`` the left, and upright
+    lines (``marks``), are a place with a label each.
     """
 
     title: str
@@ -108,36 +94,6 @@ def bars(
     ]
     return Plot(
         title=title, x=x, y=y, series=_named(series), shapes=shapes, along=along, up=height.ticks()
-    )
-
-
-def stacked_bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> Plot:
-    """Draw a horizontal bar per label, divided into the shares of the series.
-
-    Series beyond the number of colours are drawn as one.
-    """
-    names = list(series)
-    few = names if len(names) <= _COLOURS else names[: _COLOURS - 1]
-    shares = {name: list(series[name]) for name in few}
-    if len(few) < len(names):
-        rest = [series[name] for name in names[len(few) :]]
-        shares[_OTHERS] = [sum(values) for values in zip(*rest, strict=True)]
-    wide, room = _Scale(0, 1), (HEIGHT - _TOP - _BOTTOM) / max(len(labels), 1)
-    shapes, ends = [], [0.0] * len(labels)
-    for number, (name, values) in enumerate(shares.items()):
-        for i, (label, value) in enumerate(zip(labels, values, strict=True)):
-            left, ends[i] = wide.along(ends[i]), min(ends[i] + value, 1.0)
-            top, right = _TOP + (i + 0.15) * room, wide.along(ends[i])
-            path = f"M{left} {top:.1f}H{right}v{0.7 * room:.1f}H{left}Z"
-            shapes.append(Shape(number, f"{name}, {label}: {percent(value)}", path))
-    return Plot(
-        title=title,
-        x="share",
-        y="",
-        series=_named(shares),
-        shapes=[shape for shape in shapes if not shape.title.endswith(": 0 %")],
-        along=[(wide.along(part / 4), f"{25 * part} %") for part in range(5)],
-        up=[(round(_TOP + (i + 0.5) * room, 1), label) for i, label in enumerate(labels)],
     )
 
 

@@ -32,19 +32,11 @@ MOST = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Rows with their origin.
+    """Rows of plain values, and what made them: a statement, or a call in Python.
 
-    Attributes:
-        title: Its title.
-        columns: Names of the columns.
-        rows: Plain values, the first ``MOST`` unless more are asked for.
-        total: Number of rows there are.
-        made_by: The statement, or a call in Python.
-        of: Where it runs: the corpus, the state file, or Python.
-        note: A remark.
-        plot: The same as a drawing.
-        form: ``cards`` for samples side by side, a row per text; ``sizes`` for figures with
-            names; ``commands`` for sentences with a command each.
+    Rows are the first of ``total``; ``plot`` draws the same. Its form may be ``cards`` for samples
+    side by side, a row per text; ``sizes`` for figures with names; ``commands`` for sentences with
+    a command each.
     """
 
     title: str
@@ -69,14 +61,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A section of the page.
-
-    Attributes:
-        name: Its anchor.
-        title: Its heading.
-        notes: Sentences on what is missing, and why.
-        tables: Its tables.
-    """
+    """A section of the page; ``notes`` say what is missing, and why."""
 
     name: str
     title: str
@@ -93,16 +78,7 @@ def asked(
     most: int = MOST,
     **how: Any,
 ) -> Table:
-    """Run a named statement and return its rows as a table.
-
-    Args:
-        database: The corpus, or a state file.
-        title: Title of the table.
-        statement: Name of the statement.
-        parameters: Its parameters.
-        most: Most rows.
-        how: Further attributes of the table.
-    """
+    """Run a named statement and return its rows as a table."""
     sql = bound(query(statement), parameters or {})
     found = database.arrow(sql)
     names = found.column_names
@@ -150,51 +126,50 @@ _DRAWN = 8  # sources or minings with their own drawing
 _READ = 1_000_000  # rows sampled for metrics or scores
 
 
-def corpus(database: Database, found: Status | None) -> Section:
-    """Report sources, splits, roles, lengths, and rows that were left out.
-
-    Args:
-        database: The corpus.
-        found: Its status; None for a large one that would have to be read.
-    """
+def corpus(database: Database, found: Status) -> Section:
+    """Report sources, splits, roles, lengths, and rows that were left out."""
     lengths = asked(database, "Section lengths in tokens", "report/stored/lengths")
-    tables = [_sources(database, found), _splits(database, found)]
-    tables.append(asked(database, "Sections by split and role", "report/stored/roles"))
-    tables += _by(lengths, "source", _length_bars)
-    if found is not None and found["splits"]:
-        tables.append(_shared(found))
+    columns = ("name", "kind", "trust", "weight", "records", "sections", "chunks", "tokens")
+    counts = query("corpus/status/sources").strip()
+    sources = query("report/sources").replace("found_list", f"(\n{counts}\n)")
+    tables = [
+        _of_status("Sources", columns, found["sources"], sources),
+        _of_status(
+            "Records by split",
+            ("source", "split", "records"),
+            found["records"],
+            query("corpus/status/splits"),
+        ),
+        asked(database, "Sections by split and role", "report/stored/roles"),
+        *_by(lengths, "source", _length_bars),
+    ]
+    if found["splits"]:
+        shared = [{"split": split, **of} for split, of in found["shared_anchors"].items()]
+        tables.append(
+            _of_status(
+                "Anchors shared across splits",
+                ("split", "anchors", "shared"),
+                shared,
+                query("ingest/splits/shared_anchors"),
+                note="Anchors of validation and test, and how many are anchors of train as well.",
+            )
+        )
     tables.append(asked(database, "Rows left out, by reason", "report/stored/left_out"))
     tables.append(asked(database, "Quarantined rows", "report/stored/quarantined"))
     tables.append(asked(database, "Versions", "report/stored/versions"))
     return Section(name="corpus", title="Corpus", tables=tables)
 
 
-def _sources(database: Database, found: Status | None) -> Table:
-    columns = ("name", "kind", "trust", "weight", "records", "sections", "chunks", "tokens")
-    counts = query("corpus/status/sources").strip()
-    made_by = query("report/sources").replace("found_list", f"(\n{counts}\n)")
-    rows = database.arrow(made_by).to_pylist() if found is None else found["sources"]
-    return table_of("Sources", columns, [[row[name] for name in columns] for row in rows], made_by)
-
-
-def _splits(database: Database, found: Status | None) -> Table:
-    title = "Records by split"
-    if found is None:
-        return asked(database, title, "corpus/status/splits")
-    columns = ("source", "split", "records")
-    rows = [[row[name] for name in columns] for row in found["records"]]
-    return table_of(title, columns, rows, query("corpus/status/splits"))
-
-
-def _shared(found: Status) -> Table:
-    rows = [[split, of["anchors"], of["shared"]] for split, of in found["shared_anchors"].items()]
-    return table_of(
-        "Anchors shared across splits",
-        ("split", "anchors", "shared"),
-        rows,
-        query("ingest/splits/shared_anchors"),
-        note="Anchors of validation and test, and how many of them are anchors of train as well.",
-    )
+def _of_status(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    made_by: str,
+    **how: Any,
+) -> Table:
+    """Return rows that the status has counted already, with the statement that counts them."""
+    cells = [[row[name] for name in columns] for row in rows]
+    return table_of(title, columns, cells, made_by, **how)
 
 
 def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
@@ -242,9 +217,9 @@ def _only(sql: str, column: str, value: str) -> str:
 # -- recipes ------------------------------------------------------------------------------------
 
 
-def pools(database: Database, found: Status | None) -> list[Table]:
-    """Report drawn and left-out anchors of each recipe, by reason."""
-    if found is None or not found["splits"]:
+def pools(database: Database, found: Status) -> list[Table]:
+    """Report drawn and left-out anchors of each recipe, by reason; none if they are not counted."""
+    if not found["pools"]:
         return []
     by_recipe: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for pool, row in zip(status.pools_of(database), found["pools"], strict=True):
@@ -280,10 +255,10 @@ def _counts(pool: Any) -> str:
 # -- mined negatives ----------------------------------------------------------------------------
 
 
-def mined(database: Database, found: Status | None) -> Section:
+def mined(database: Database, found: Status) -> Section:
     """Report the hardness of mined negatives: scores, ranks, guards, short anchors."""
     minings = asked(database, "Minings", "report/mined/minings")
-    stale = [row for row in (found["mining"] if found else []) if row["stale"]]
+    stale = [row for row in found["mining"] if row["stale"]]
     notes = [f"{r['recipe']}, {r['source']}, {r['split']}: {r['stale']}" for r in stale]
     section = Section(name="mined", title="Mined negatives", notes=notes)
     if not minings.rows:

@@ -189,17 +189,18 @@ def test_workers_share_memory_and_threads(corpus_path, monkeypatch):
 
     class Recorded(dp.Corpus):
         def __init__(self, path, **options):
-            opened.append((options["memory_limit"], options["threads"]))
+            opened.append((options.get("memory_limit"), options.get("threads")))
             super().__init__(path, **options)
 
     monkeypatch.setattr(opening, "Corpus", Recorded)
     monkeypatch.setattr(opening.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    by_itself = RunOpening(corpus_path, {}, None, None, None, None)
+    by_itself = RunOpening(dp.Corpus, corpus_path, {}, None, None, {})
     for workers in (None, 1, 2, 4, 16):
         by_itself.open(workers).close()
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     by_itself.open(1).close()
-    RunOpening(corpus_path, {}, None, None, "300MB", 3).open(4).close()
+    how = {"memory_limit": "300MB", "threads": 3}
+    RunOpening(dp.Corpus, corpus_path, {}, None, None, how).open(4).close()
     assert opened == [
         *((None, None), ("1024MB", 8), ("512MB", 4), ("256MB", 2), ("256MB", 1)),
         *(("512MB", 4), ("300MB", 3)),

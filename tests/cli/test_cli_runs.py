@@ -141,13 +141,14 @@ def test_a_run_is_resumed_by_ranks_of_which_the_first_saves(toy):
     found = []
     for rank in "10":
         ranked = ["--rank", rank, "--world-size", "2", "--steps", "2", "--save"]
-        result = cli("sample", toy, "--resume", *ranked, "--metrics", "m.json", *COLUMNS)
+        result = cli("sample", toy, "--resume", *ranked, *COLUMNS)
         assert result.exit_code == 0, result.stderr
         told = "saved run default at step 4" if rank == "0" else f"rank {rank} of 2: rank 0 saves"
         assert told in result.stderr
         found += lines(result.stdout)
     assert sorted(found, key=lambda row: int(row["position"])) == expected[24:]
-    metrics = json.loads(Path("m.json").read_text(encoding="utf-8"))
+    with dp.resume(toy) as resumed:
+        metrics = resumed.metrics()
     counts = Counter(row["source"] for row in expected)  # from the start of the run, of all ranks
     assert {name: metrics[f"data/{name}/samples"] for name in "ab"} == counts
     assert "world sizes that would do: 1, 2, 3, 4, 6, 12" in error(

@@ -48,12 +48,11 @@ def test_chunk_keeps_what_is_not_named(toy):
 
 def test_terms_that_are_not_named_stay(toy):
     Path("stop.txt").write_text("river\nstone\n")
-    of = ("--split", "test")  # which is the quickest to index
-    told = cli("search", toy, "x", *of, "--stemmer", "none", "--stop-words", "stop.txt")
+    told = cli("mine", toy, "--stemmer", "none", "--stop-words", "stop.txt")
     assert "terms: stemmer none, stop words 2" in told.stderr
-    told = cli("search", toy, "x", *of, "--stop-words", "none")
+    told = cli("mine", toy, "--stop-words", "none")
     assert "stemmer none, stop words 0" in told.stderr
-    cli("search", toy, "x", *of, "--stop-words", "stop.txt", "--source", "toy")
+    cli("mine", toy, "--stop-words", "stop.txt", "--source", "toy")
     with dp.Corpus(toy, read_only=True) as corpus:
         assert corpus.terms("toy") == dp.Terms(stemmer="none", stop_words=("river", "stone"))
         assert corpus.terms() == corpus.terms("other") == dp.Terms(stemmer="none")
@@ -61,7 +60,7 @@ def test_terms_that_are_not_named_stay(toy):
 
 def test_split_says_what_is_shared_and_what_was_not_named(toy):
     told = cli("split", toy, "--train", "0.5", "--reassign")
-    assert "shares: train 0.5, validation 0.25, test 0.25" in told.stderr
+    assert "asked 50/25/25, got 50/25/25" in told.stderr
     assert "validation: 0 of " in told.stderr
     rows = [json.dumps({"i": str(i), "t": f"text {i % 9}"}) + "\n" for i in range(60)]
     Path("rows.jsonl").write_text("".join(rows))
@@ -158,22 +157,6 @@ def test_show_shows_records_and_samples(toy):
     for wrong in (["toy", "--samples", "1"], ["--run", "mine", "--split", "test"]):
         usage("show", toy, *wrong)
     usage("show", toy, "--state", "x.duckdb")
-
-
-def test_show_says_why_there_is_nothing_to_show():
-    path = "c.duckdb"
-
-    def said(*arguments):
-        shown = cli("show", path, *arguments)
-        assert (shown.exit_code, shown.stdout) == (0, "")
-        return shown.stderr
-
-    ok("ingest", path, "-", "--name", "s", "--text", "t", stdin='{"t": "text"}\n')
-    told = said("--split", "test", "--json")
-    assert f"the corpus has no splits yet; run: duckplets split {path}; without" in told
-    with dp.Corpus(path) as corpus:
-        corpus.split(1, 0, 0)
-    assert said("--split", "test") == "no record of split test; there are: train 1\n"
-    with dp.Corpus(path) as corpus:
-        corpus.remove("s")
-    assert said() == f"{path} has no records; add some: duckplets ingest {path} FILE\n"
+    none = cli("show", toy, "--limit", "0")
+    assert (none.exit_code, none.stdout) == (0, "")
+    assert "duckplets status toy.duckdb counts them" in none.stderr

@@ -14,7 +14,6 @@ import sys
 import termios
 import time
 from dataclasses import replace
-from io import StringIO
 from itertools import islice
 
 import pytest
@@ -22,7 +21,6 @@ from commands import error, ok, usage
 from effort import often, some, thorough
 from prebuilt import toy_corpus
 from programs import PATHS, python
-from rich.console import Console
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
@@ -94,28 +92,22 @@ def test_a_run_of_many_sources_without_an_end_in_sight(corpus):
     assert {of.name: of.loss for of in found.sources} == {"a": 2.5 - 0.23, "b": None, "c": 1.0}
     assert (found.loss_step, found.until, found.rate) == (23, 40, None)
     many = [replace(of, name=f"{of.name}{i}") for of in found.sources for i in range(2000)]
-    console = Console(width=80, file=StringIO())
-    with console.capture() as printed:
-        console.print(page(replace(found, rate=1e-6, sources=many), 80, 20))
-    assert "more than a century to go" in " ".join(printed.get().split())
-    assert "and 5,980 more sources" in printed.get()
-    assert len(printed.get().splitlines()) <= 32
+    printed = page(replace(found, rate=1e-6, sources=many), 20)
+    assert "more than a century to go" in "".join(printed)
+    assert printed[-1] == "and 5,980 more sources"
+    assert len(printed) <= 32
 
 
 # ---- the page
 
 
-def test_a_page_for_a_log(corpus, monkeypatch, golden):
+def test_a_page_for_a_log(corpus, golden):
     trained(corpus, steps=1000)
-    for columns in (50, 80, 200):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        text = ok("status", "--watch", corpus.path, "--once")
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
-        assert max(map(len, text.splitlines())) <= columns
-        assert " steps/s, " in text
-        text = re.sub(r"[\d-]{10} [\d:]{8} UTC, [\d:]+ ago", "TIME", text)
-        text = re.sub(r"(rate +).*\n( {9,}.*\n)*", r"\1RATE\n", text)
-        golden(f"watch_{columns}.txt", text)
+    text = ok("status", "--watch", corpus.path, "--once")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+    assert " steps/s, " in text
+    text = re.sub(r"[\d-]{10} [\d:]{8} UTC, [\d:]+ ago", "TIME", text)
+    golden("watch.txt", re.sub(r"(rate +).*\n", r"\1RATE\n", text))
 
 
 def test_names_are_not_taken_for_markup(tmp_path):
@@ -139,12 +131,6 @@ def test_what_cannot_be_watched_is_said(corpus, tmp_path, monkeypatch):
         "status", "--watch", corpus.path, "--once", "--run", "defalt"
     )
     assert "give --once" in usage("status", "--watch", corpus.path)
-    with toy_corpus(tmp_path / "other.duckdb", 31, sources=("a", "b", "c")) as other:
-        # This process has it open to write, so nothing can be said of it.
-        text = ok("status", "--watch", other.path, "--once", "--state", path)
-        assert "so the run was not compared with it" in " ".join(text.split())
-    told = error("status", "--watch", other.path, "--once", "--state", path)
-    assert "is of other text" in told
     path.write_bytes(path.read_bytes()[:5000])
     monkeypatch.undo()  # a process reads it first
     told = error("status", "--watch", corpus.path, "--once")
@@ -173,17 +159,14 @@ def test_runs_over_token_shards_are_watched_by_their_folder(tmp_path, corpus):
         for name in ("web", "code"):
             row = next(line for line in text.splitlines() if line.startswith(name))
             assert f" {metrics[f'data/{name}/samples']} " in row
-            assert f" {metrics[f'data/{name}/tokens']:,} " in row or "k" in row
+            tokens = metrics[f"data/{name}/tokens"]
+            assert f" {tokens:,} " in row or "k" in row
         assert f"losses     the last of each source, up to step {batch.step}" in text
     beside = folder.with_name("shards.state.duckdb")
     told = error("status", "--watch", corpus.path, "--once", "--run", "rTrue", "--state", beside)
     assert "is over a folder of token shards" in told
     path = trained(corpus).save()
     assert "over a corpus file" in error("status", "--watch", folder, "--once", "--state", path)
-    other = write_shards(tmp_path / "other", {"train": {"web": numbered([3, 4])}})
-    assert "of other text" in error(
-        "status", "--watch", other, "--once", "--run", "rTrue", "--state", beside
-    )
 
 
 # ---- beside a run
@@ -289,12 +272,14 @@ def test_a_run_is_watched_while_it_trains(corpus):
         training.stdin.write("\n")
         training.stdin.flush()
         terminal.until(lambda told: re.search(rb"step +\d+ of 1,000,000", told))
-        narrow = terminal.until(lambda told: told.count(b"last save") > 2).decode()
+        narrow = terminal.until(lambda told: told.count(b"last save") > 2).decode(errors="replace")
         terminal.resize(200)
         out, _ = training.communicate(timeout=240)
         steps, longest = json.loads(out)
         last = f"step       {steps:,} of 1,000,000"
-        wide = terminal.until(lambda told: last.encode() in told and b"loss" in told).decode()
+        wide = terminal.until(lambda told: last.encode() in told and b"loss" in told).decode(
+            errors="replace"
+        )
         terminal.running.send_signal(signal.SIGINT)
         terminal.until(lambda told: b"interrupted" in told)
         assert terminal.running.wait(60) == 130

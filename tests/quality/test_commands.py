@@ -69,7 +69,6 @@ def test_gates_read_by_the_options_of_ingest_and_data_sets_by_their_own(tmp_path
     )
     none = ("ingest", corpus, sets, "--readers", "0")
     assert "readers=0: give a whole number" in error(*none, "--limit", "9")
-    assert "--readers is for an ingest through gates" in usage(*none)
     sets.write_text("a: {file_name: a.jsonl, text: text, domain: law}\n")
     assert "domain='law'" in error("ingest", corpus, sets)
     # A corpus that was made for nothing is not left.

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 from weakref import ReferenceType, ref
 
 from duckplets.base.checks import MAX_POSITION, integer
@@ -55,12 +55,12 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     A batch is a dict: every column of the sampler, texts and names as lists of str, numbers as a
     tensor of shape (samples,), where -1 stands for an integer that is missing; and ``step``, an
-    int. Each is made when it is asked for. The order is the same for any number of workers.
+    int. The order is the same for any number of workers.
 
     Without workers iterate the dataset itself: a DataLoader would go through every string of every
     batch, which takes longer than all else, unless it gets a ``collate_fn`` that returns what it
-    is given. What workers yield it passes over; a ``collate_fn`` that runs in a worker may use that
-    as the dict that arrives, though it is none.
+    is given. What workers yield it passes over; a ``collate_fn`` that runs in a worker may read
+    that as the dict that arrives: ``{**batch, "lengths": …}``.
 
     Each iteration begins at the start of the run; ``load_state_dict`` says where the next one
     begins. So a run is one iteration: for several epochs open it with ``epochs=``.
@@ -90,14 +90,13 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         threads: int | None = None,
         **arguments: Any,
     ) -> None:
-        super().__init__()
-        check_taken(type(self).__name__, Corpus.sampler, arguments)
-        arguments = {"kind": kind, **arguments}
-        self._open_with(
-            RunOpening(Path(corpus_path), arguments, rank, world_size, memory_limit, threads)
-        )
+        arguments, path = {"kind": kind, **arguments}, Path(corpus_path)
+        how = {"memory_limit": memory_limit, "threads": threads}
+        self._open_with(RunOpening(Corpus, path, arguments, rank, world_size, how))
 
     def _open_with(self, opening: RunOpening) -> None:
+        super().__init__()
+        check_taken(type(self).__name__, opening.kind.sampler, opening.arguments)
         self._opening = opening
         self._start = LoadedState()
         self._run: RunStates | None = None
@@ -109,7 +108,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
     @classmethod
     def resume(
         cls,
-        corpus_path: str | Path,
+        path: str | Path,
         run: str = "default",
         tag: str | None = None,
         state: str | Path | None = None,
@@ -117,36 +116,30 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         allow_drift: Collection[str] = (),
         rank: int | None = None,
         world_size: int | None = None,
-        memory_limit: str | None = None,
-        threads: int | None = None,
-        **overrides: Any,
-    ) -> SamplerDataset:
+        **given: Any,
+    ) -> Self:
         """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
 
         The batch of all ranks stays what it was and is divided among ``world_size`` ranks.
 
         Args:
-            corpus_path: The corpus file.
+            path: The corpus file, or a folder of token shards.
             run: Name it was saved under.
             tag: A named checkpoint instead of the latest save.
             state: The state file; by default beside the corpus.
             allow_drift: Fingerprint fields that may differ from what was saved, by name.
             rank: As for the class.
             world_size: As for the class.
-            memory_limit: As for the class.
-            threads: As for the class.
-            overrides: Arguments of ``Corpus.sampler`` to change.
+            given: Those of the class about its opening, such as ``threads``; others are arguments
+                of the sampler to change.
         """
-        check_overrides(name for name in overrides if name != "snapshot")
-        dataset = cls(
-            corpus_path,
-            rank=rank,
-            world_size=world_size,
-            memory_limit=memory_limit,
-            threads=threads,
-        )
+        how = {
+            name: given.pop(name) for name in ("memory_limit", "threads", "cache") & given.keys()
+        }
+        check_overrides(name for name in given if name != "snapshot")
+        dataset = cls(path, rank=rank, world_size=world_size, **how)
         saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
-        arguments = {**overrides, **saved}
+        arguments = {**given, **saved}
         dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
         return dataset
 
@@ -433,48 +426,8 @@ class TokenDataset(SamplerDataset):
         cache: str | Path | None = None,
         **arguments: Any,
     ) -> None:
-        IterableDataset.__init__(self)
-        check_taken(type(self).__name__, TokenShards.sampler, arguments)
-        where = None if cache is None else Path(cache)
-        opening = RunOpening(
-            Path(folder), {"split": split, **arguments}, rank, world_size, None, None
-        )
-        self._open_with(replace(opening, of_tokens=True, cache=where))
-
-    @classmethod
-    def resume(  # type: ignore[override]
-        cls,
-        folder: str | Path,
-        run: str = "default",
-        tag: str | None = None,
-        state: str | Path | None = None,
-        *,
-        allow_drift: Collection[str] = (),
-        rank: int | None = None,
-        world_size: int | None = None,
-        cache: str | Path | None = None,
-        **overrides: Any,
-    ) -> TokenDataset:
-        """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
-
-        The batch of all ranks stays what it was and is divided among ``world_size`` ranks.
-
-        Args:
-            folder: Of token shards.
-            run: Name it was saved under.
-            tag: A named checkpoint instead of the latest save.
-            state: The state file; by default beside the folder.
-            allow_drift: Fingerprint fields that may differ from what was saved, by name.
-            rank: As for the class.
-            world_size: As for the class.
-            cache: As for the class.
-            overrides: Arguments of ``TokenShards.sampler`` to change.
-        """
-        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache)
-        saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
-        arguments = {**overrides, **saved}
-        dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
-        return dataset
+        arguments, path, how = {"split": split, **arguments}, Path(folder), {"cache": cache}
+        self._open_with(RunOpening(TokenShards, path, arguments, rank, world_size, how))
 
 
 def _failing(error: Exception) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,8 @@ to the worker for each, so numbers go as Arrow too.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Sequence, ValuesView
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -21,94 +22,15 @@ from duckplets.errors import SamplerError
 from duckplets.runs.sampler import Sampler
 from duckplets.samples.batch import Batch
 
-_LATER = object()  # stands for a column that nobody has asked for
-
 
 class WholeBatch(dict[str, Any]):
-    """A batch as a dict, which makes a list or a tensor of a column when it is asked for.
-
-    A DataLoader may not make batches of it.
-    """
-
-    __slots__ = ("_batch",)
-
-    _batch: Batch
+    """A batch as a dict of lists and tensors. A DataLoader may not make batches of it."""
 
     @classmethod
     def of(cls, batch: Batch) -> WholeBatch:
         """Return a batch as such a dict."""
-        made = cls(dict.fromkeys(batch.keys(), _LATER), step=batch.step)
-        made._batch = batch
-        return made
-
-    def __getitem__(self, key: str) -> Any:
-        value = super().__getitem__(key)
-        if value is _LATER:
-            value = self[key] = _values(self._batch, key)
-        return value
-
-    def _all(self) -> dict[str, Any]:
-        """Make what is left, and return a dict that nothing is left to make of."""
-        return {key: self[key] for key in self}
-
-    # The methods of a dict read its values by none of ours, so each that tells values is here.
-
-    def __iter__(self) -> Iterator[str]:
-        return super().__iter__()  # a dict that has its own is copied key by key: f(**batch)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return a column, or something else if there is none."""
-        value = super().get(key, default)
-        return self[key] if value is _LATER else value
-
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        """Return all columns with their names."""
-        self._all()
-        return super().items()
-
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        """Return all columns."""
-        self._all()
-        return super().values()
-
-    def pop(self, key: str, *default: Any) -> Any:
-        """Take a column out."""
-        self.get(key)
-        return super().pop(key, *default)
-
-    def popitem(self) -> tuple[str, Any]:
-        """Take the last column out."""
-        self._all()
-        return super().popitem()
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return a column, which is added if there is none."""
-        self.get(key)
-        return super().setdefault(key, default)
-
-    def copy(self) -> dict[str, Any]:
-        """Return a plain dict of the same columns."""
-        return self._all()
-
-    def __or__(self, other: Any) -> Any:
-        return self._all() | other
-
-    def __ror__(self, other: Any) -> Any:
-        return other | self._all()
-
-    def __eq__(self, other: object) -> bool:
-        return self._all() == (other._all() if isinstance(other, WholeBatch) else other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = None
-
-    def __repr__(self) -> str:
-        return repr(self._all())
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return WholeBatch, (self._all(),)
+        names = batch.keys()
+        return cls({name: _values(batch, name) for name in names}, step=batch.step)
 
     def pin_memory(self) -> WholeBatch:
         """Return the batch with its tensors in memory that is pinned; a DataLoader asks for it."""
@@ -118,9 +40,7 @@ class WholeBatch(dict[str, Any]):
 
 
 class HandedOver:
-    """A batch that a worker yields: it arrives as a dict.
-
-    A ``collate_fn``, which runs in the worker, may use it as the dict that it will be.
+    """A batch that a worker yields: it arrives as a dict, and a ``collate_fn`` may read it as one.
 
     Args:
         batch: Of the sampler.
@@ -128,26 +48,17 @@ class HandedOver:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._opened: WholeBatch | None = None
         self._rows = batch.table  # gathered now: what pickles it is another thread, and later
 
-    @property
+    @cached_property
     def _dict(self) -> WholeBatch:
-        if self._opened is None:
-            self._opened = WholeBatch.of(self._batch)
-        return self._opened
+        return WholeBatch.of(self._batch)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dict, name)
 
     def __getitem__(self, key: str) -> Any:
         return self._dict[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._dict[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        del self._dict[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._dict)
@@ -158,23 +69,7 @@ class HandedOver:
     def __len__(self) -> int:
         return len(self._dict)
 
-    def __eq__(self, other: object) -> bool:
-        return self._dict == (other._dict if isinstance(other, HandedOver) else other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __or__(self, other: Any) -> Any:
-        return self._dict | other
-
-    def __ror__(self, other: Any) -> Any:
-        return other | self._dict
-
-    def __repr__(self) -> str:
-        return repr(self._dict)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._opened is not None:  # and changed, perhaps
-            return self._opened.__reduce_ex__(2)
         return _arrived, (*packed(self._rows), self._batch.step, self._batch.position)
 
 

@@ -29,29 +29,18 @@ _LEAST_MEMORY = 256  # MB
 
 @dataclass(frozen=True)
 class RunOpening:
-    """How to open a run.
+    """How to open a run, with arguments of ``sampler`` or ``resume`` of what it is of.
 
-    Attributes:
-        path: The corpus file, or a folder of token shards.
-        arguments: Of ``sampler`` or ``resume`` of what is opened.
-        rank: As given, or None.
-        world_size: As given, or None.
-        memory_limit: As given, or None.
-        threads: As given, or None.
-        resumed: Whether it is a saved run.
-        of_tokens: Whether it is one over token shards.
-        cache: Where their tokens are decoded to, if not beside the folder.
+    ``how`` has arguments for opening the corpus file or folder of token shards.
     """
 
+    kind: type[Corpus | TokenShards]
     path: Path
     arguments: dict[str, Any]
     rank: int | None
     world_size: int | None
-    memory_limit: str | None
-    threads: int | None
+    how: Mapping[str, Any]
     resumed: bool = False
-    of_tokens: bool = False
-    cache: Path | None = None
 
     def open(self, workers: int | None = None) -> Sampler:
         """Open the run at its start, in one of so many workers or in the process they serve.
@@ -74,12 +63,10 @@ class RunOpening:
         return sampler
 
     def _opened(self, workers: int | None) -> Corpus | TokenShards:
-        """Open what the run is of: a corpus file, or a folder of token shards."""
-        if self.of_tokens:
-            return TokenShards(self.path, cache=self.cache)
-        memory, threads = _shares(workers)
-        memory, threads = self.memory_limit or memory, self.threads or threads
-        return Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
+        given = {name: value for name, value in self.how.items() if value is not None}
+        if self.kind is TokenShards:
+            return TokenShards(self.path, **given)
+        return Corpus(self.path, read_only=True, **_shares(workers) | given)
 
     def resolved(self) -> RunOpening:
         """Return this with the ranks of ``torch.distributed``, once that has been started."""
@@ -90,30 +77,20 @@ class RunOpening:
         return replace(self, rank=rank, world_size=size)
 
 
-def _shares(workers: int | None) -> tuple[str | None, int | None]:
+def _shares(workers: int | None) -> dict[str, Any]:
     """Return memory and threads of one of so many workers; None for what one process has."""
     if workers is None:
-        return None, None
+        return {}
     local = os.environ.get("LOCAL_WORLD_SIZE", "")  # ranks on this machine, says the launcher
     processes = workers * (int(local) if local.isdecimal() and int(local) else 1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = max(_LEAST_MEMORY, _MEMORY // processes)
-    return f"{memory}MB", max(1, (cores or 1) // processes)
+    return {"memory_limit": f"{memory}MB", "threads": max(1, (cores or 1) // processes)}
 
 
 @dataclass(frozen=True)
 class RunStates:
-    """What the states of a run are made of.
-
-    Attributes:
-        start: State at the start of the run.
-        batch: Samples of a batch of all ranks.
-        end: The position a bounded run ends at, or None.
-        mixture: Of the run, as plain values.
-        sources: Names of its sources.
-        run_id: As of the sampler.
-        world_size: As of the sampler.
-    """
+    """What the states of a run are made of; ``batch`` is that of all ranks."""
 
     start: State
     batch: int
@@ -165,14 +142,6 @@ class LoadedState:
 
     Workers have copies of the dataset, so who was informed lies in memory that they share. A
     DataLoader seeds its workers anew for every iteration, which tells one set from another.
-
-    Args:
-        loaded: A loaded state; None for the start of the run.
-        allow_drift: Names of fingerprint fields that may differ from it.
-
-    Attributes:
-        loaded: As given.
-        allow_drift: As given.
     """
 
     def __init__(self, loaded: State | None = None, allow_drift: tuple[str, ...] = ()) -> None:
