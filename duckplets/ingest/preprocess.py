@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.errors import ChunkingError
+from duckplets.sources.values import is_utf8
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import (
     REGISTRY,
@@ -125,7 +126,7 @@ def _called(texts: pa.Array, preprocessor: Preprocessor, label: Callable[[int], 
     try:
         return pa.array(cleaned, texts.type)
     except UnicodeEncodeError:
-        at = next(i for i, text in enumerate(cleaned) if text and not _is_unicode(text))
+        at = next(i for i, text in enumerate(cleaned) if text and not is_utf8(text))
         raise ChunkingError(
             f"preprocessor {name!r} returned half a surrogate pair for {label(at)}: {cleaned[at]!r}"
         ) from None
@@ -147,14 +148,6 @@ def _call(
             f"a text or None"
         )
     return cleaned if cleaned and not cleaned.isspace() else None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def lists_like(like: pa.ListArray, fields: dict[str, pa.Array]) -> pa.ListArray:

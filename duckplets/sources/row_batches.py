@@ -25,7 +25,7 @@ from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import Names, require_texts
-from duckplets.sources.row_mapper import TOLD, RowMapper, is_utf8
+from duckplets.sources.row_mapper import TOLD, RowMapper
 from duckplets.sources.rows import (
     DROPPED,
     EXTRA_COLUMNS,
@@ -35,10 +35,7 @@ from duckplets.sources.rows import (
     Rows,
     cursor_of,
 )
-from duckplets.sources.values import (
-    Fault,
-    document,
-)
+from duckplets.sources.values import Fault, document, is_utf8
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -65,7 +62,6 @@ def opened(
     known: bool = False,
     by_row: bool = False,
     marks: bool = True,
-    kind: str = "",
     sure: int = 0,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
@@ -91,7 +87,7 @@ def opened(
         mapping = names.mapping
     is_table = first is not None and first.columns is not None
     if not keys and not is_table:
-        require_texts(mapping, names.seen, where, kind or type(mapping).__name__)
+        require_texts(mapping, names.seen, where)
         rows = 0 if first is None else len(first.rows)
         if rows >= sure and (not place["rows"] or not known):
             names.check_texts()

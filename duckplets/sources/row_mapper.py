@@ -14,14 +14,13 @@ from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import ROLES, Mapped, label_number
 from duckplets.sources.names import Names, follow, known_fields
-from duckplets.sources.rows import (
-    RowBlock,
-)
+from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import (
     Fault,
     Odd,
     cell_text,
     escaped,
+    is_utf8,
     items_of,
     json_text,
     plain,
@@ -472,12 +471,3 @@ def _object(text: str) -> str | None:
         return json_text(found) if isinstance(found, dict) else None
     except (ValueError, RecursionError):
         return None
-
-
-def is_utf8(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

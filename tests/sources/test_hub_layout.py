@@ -288,7 +288,7 @@ WRONG = [
     ("whatever", "'whatever' is not of the form key=value"),
     ("text=b text=c", "key 'text' is given twice"),
     ("text=b trust=1.5", "trust=1.5: give a number from 0 to 1"),
-    ("text=b trust=high", "trust=high: give a number from 0 to 1"),
+    ("text=b trust=high", "trust=high: give a number"),
     ("text=b trust=", "trust= has no value"),
     ("text=a,,b", "text=a,,b: a name is missing beside a comma"),
     ("text=a,b,a", "text=a,b,a: a column is named twice"),
@@ -301,7 +301,7 @@ WRONG = [
     ("text=a anchor=b", "text= is for rows of one text: leave out anchor= and positive="),
     ("converter=alpca", "did you mean 'alpaca'?"),
     ("text=a on_error=drop", "on_error='drop': give one of raise, skip, quarantine"),
-    ("text=a weight=-1", "weight=-1: give a number of at least 0"),
+    ("text=a weight=-1", "weight=-1.0: give a number of at least 0"),
     ("text=a text_columns=b", "key 'text' is given twice"),
     ("text=a date_format=x", "date_format='x': give a form of dates"),
 ]

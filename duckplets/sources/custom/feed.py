@@ -41,7 +41,6 @@ _MOST_WAITING = 32  # blocks queued between the two threads
 _BYTES_WAITING = 16 << 20
 _PATIENCE = 5.0  # seconds that the user's code has to end
 _END = object()
-_KIND = "CustomSource"
 _SURE = 100
 _REQUIRED = ("id", "anchor", "positive", "context", "text", "sections", "label")
 
@@ -90,7 +89,7 @@ def read_batches(
 
     own = OwnKeys(**{n: getattr(mapping, n) for n in _HOW}) if are_own else mapping
     try:
-        how: Any = {"cursor": cursor, "total": total, "of": of, "kind": _KIND, "sure": _SURE}
+        how: Any = {"cursor": cursor, "total": total, "of": of, "sure": _SURE}
         reading, begun = blocks(), list[RowBlock]()
         while are_own and of["suited"] is None and len(begun) < _LOOKED_AT:
             if (block := next(reading, None)) is None:
