@@ -85,20 +85,13 @@ class Denoiser:
             texts = texts.combine_chunks()
         if texts.type not in (pa.string(), pa.large_string()):
             raise ChunkingError(f"texts to clean are {texts.type}: expected an array of strings")
-        return _without_noise(texts, self.max_digit_ratio, tables=self.strip_markdown)
-
-
-def _without_noise(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
-    """Return texts without their noise, null where nothing is left.
-
-    Returns:
-        An array of the same type, shape (n,).
-    """
-    blocks = list(_blocks(texts))
-    parts = [_cleaned(block, limit, tables=tables) for block in blocks]
-    if all(part is block for part, block in zip(parts, blocks, strict=True)):
-        return texts
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        blocks = list(_blocks(texts))
+        parts = [
+            _cleaned(block, self.max_digit_ratio, tables=self.strip_markdown) for block in blocks
+        ]
+        if all(part is block for part, block in zip(parts, blocks, strict=True)):
+            return texts
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def _blocks(texts: pa.Array) -> Iterator[pa.Array]:

@@ -300,8 +300,8 @@ WRONG = [
     ("positive=a", "positive= needs anchor="),
     ("text=a anchor=b", "text= is for rows of one text: leave out anchor= and positive="),
     ("converter=alpca", "did you mean 'alpaca'?"),
-    ("text=a on_error=drop", "on_error='drop': give one of raise, skip, quarantine"),
-    ("text=a weight=-1", "weight=-1.0: give a number of at least 0"),
+    ("text=a on_error=drop", "on_error='drop': give 'raise', 'skip' or 'quarantine'"),
+    ("text=a weight=-1", "weight=-1: give a number of at least 0"),
     ("text=a text_columns=b", "key 'text' is given twice"),
     ("text=a date_format=x", "date_format='x': give a form of dates"),
 ]

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from duckplets.base.sanitize import counted, shown
+from duckplets.base.settings import checked
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files, digest_of
@@ -154,8 +155,7 @@ class TextFileSource:
                 raise SourceError(f"trust={trust!r}: text files have no columns; give a number")
         if self.date not in ("path", True, False, None):
             raise SourceError(f"date={self.date!r}: only date='path' is known")
-        if self.titles not in get_args(Titles):
-            raise SourceError(f"titles={self.titles!r}: give 'heading' or 'name'")
+        checked("titles", self.titles, Titles, SourceError)
         paths.codec_of(self.encoding)
         check_on_error(self.on_error)
         patterns(self.pattern)

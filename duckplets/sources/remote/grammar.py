@@ -165,7 +165,8 @@ def _number(key: str, value: str) -> float:
         number = float(value)
     except ValueError:
         raise SourceError(f"{key}={value}: give a number") from None
-    (check_trust if key == "trust" else check_weight)(number)
+    check = check_trust if key == "trust" else check_weight
+    check(int(number) if number.is_integer() else number)  # as it was written
     return number
 
 
