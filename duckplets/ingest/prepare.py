@@ -111,8 +111,7 @@ def prepare(
         settings = _settings_of(source, name, trust, gates)
     found = checkpoint.find(database, name)
     # An ingest killed before it stored a record blocks nobody.
-    is_nothing = found is not None and not found.has_stored and found.settings != settings
-    if found is not None and (restart or is_nothing):
+    if found is not None and (restart or (not found.has_stored and found.settings != settings)):
         checkpoint.discard(database, found)
         found = None
     if found is not None:
