@@ -175,7 +175,6 @@ class DatasetSource(Mapped):
             cursor=cursor,
             total=None if streams else len(self.dataset),
             known=True,
-            by_row=not streams,
             marks=self.in_pieces,
         )
 
@@ -206,7 +205,7 @@ class DatasetSource(Mapped):
         while row < len(rows):
             table = rows[row : row + count]
             row += table.num_rows
-            yield table, None  # every row is a place to continue
+            yield table, {}  # a place to continue at: the number of rows says all
             each = max(table.nbytes // max(table.num_rows, 1), 1)
             count = max(1, min(8 * _ROWS, MAX_BYTES // 8 // each))
 

@@ -269,7 +269,8 @@ def _required(record: Mapping[Any, Any]) -> list[str]:
 def _check_together(parts: frozenset[str]) -> None:
     """Refuse parts that a mapping refuses together."""
     try:
-        Mapped(**dict(zip(parts, parts, strict=True)))
+        mapping: dict[str, Any] = dict(zip(parts, parts, strict=True))
+        Mapped(**mapping)
     except SourceError as error:
         raise RefusedError(str(error)) from None
 
