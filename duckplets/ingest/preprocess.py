@@ -62,17 +62,11 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
         of = batch.slice(int(row[place]), 1)
         return f"record {of['key'][0]} (row {of['row'][0]}), section {position}"
 
-    if usable.all():
-        found = clean(texts, chunking.preprocessors, label)
-    else:
-        mask = pa.array(usable)
-        found = clean(texts.filter(mask), chunking.preprocessors, label)
-        nothing = pa.nulls(len(texts), texts.type)
-        original = pc.replace_with_mask(nothing, mask, found.original)
-        dropped = pc.replace_with_mask(pa.nulls(len(texts), pa.string()), mask, found.dropped)
-        found = Cleaned(pc.replace_with_mask(texts, mask, found.text), original, dropped)
+    mask, nothing = pa.array(usable), pa.nulls(len(texts), texts.type)
+    found = clean(texts.filter(mask), chunking.preprocessors, label)
     fields = {name: flat.field(name) for name in ("role", "heading")}
-    fields |= found._asdict()
+    for name, before in (("text", texts), ("original", nothing), ("dropped", nothing)):
+        fields[name] = pc.replace_with_mask(before, mask, getattr(found, name))
     left = np.bincount(row, fields["text"].is_valid(), minlength=batch.num_rows)
     sections = lists_like(sections, fields)
     empty = pa.array((left == 0) & (np.bincount(row, usable, minlength=batch.num_rows) > 0))

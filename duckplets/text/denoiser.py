@@ -133,19 +133,12 @@ def _array(data: Bytes, bounds: Integers, valid: Flags, kind: pa.DataType) -> pa
 
 @dataclass(frozen=True, slots=True)
 class _BlockLines:
-    """Lines of all texts of a block.
+    """Lines of all texts of a block."""
 
-    Attributes:
-        start: First byte.
-        end: The byte after the last, that of the line feed if there is one.
-        text: Index of the text.
-        last: Whether it is the last of its text, which no line feed ends.
-    """
-
-    start: Integers
-    end: Integers
-    text: Integers
-    last: Flags
+    start: Integers  # first byte
+    end: Integers  # the byte after the last, that of the line feed if there is one
+    text: Integers  # index of the text
+    last: Flags  # whether it is the last of its text, which no line feed ends
 
 
 def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
@@ -167,19 +160,12 @@ def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
 
 @dataclass(frozen=True, slots=True)
 class _Verdicts:
-    """What becomes of every line; one that neither stays nor goes is blank.
+    """What becomes of every line; one that neither stays nor goes is blank."""
 
-    Attributes:
-        stays: Whether it has text that stays.
-        goes: Whether it is noise.
-        table: Whether it stays and is a row of a table.
-        over: Whether it stays and has too many digits.
-    """
-
-    stays: Flags
-    goes: Flags
-    table: Flags
-    over: Flags
+    stays: Flags  # whether it has text that stays
+    goes: Flags  # whether it is noise
+    table: Flags  # whether it stays and is a row of a table
+    over: Flags  # whether it stays and has too many digits
 
     @property
     def rewritten(self) -> Flags:
