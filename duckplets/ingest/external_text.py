@@ -130,7 +130,7 @@ def _columns(source: ParquetSource, file: Path, schema: pa.Schema) -> Columns:
     for name in dict.fromkeys(name for part in ROLES for name in source.part(part)):
         places = match(name, names)
         kind = schema.field(places[0]).type if places else None
-        is_list = _is_any(kind, pa.types.is_list, pa.types.is_large_list, _is_fixed)
+        is_list = isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
         if kind is None or not _is_text(kind.value_type if is_list else kind):
             raise SourceError(
                 f"{where}: {shown(repr(name))} is no column of strings or of lists of strings "
@@ -152,15 +152,7 @@ def _columns(source: ParquetSource, file: Path, schema: pa.Schema) -> Columns:
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return _is_any(kind, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-
-
-def _is_fixed(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_list(kind))
-
-
-def _is_any(kind: pa.DataType | None, *kinds: Any) -> bool:
-    return kind is not None and any(is_one(kind) for is_one in kinds)
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 class Placing:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from duckplets.base.checks import checked_name
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import counted, shown
+from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import checkpoint
@@ -88,19 +89,20 @@ def prepare(
     gates = gates or Gates()
     name = source.default_name() if name is None else name
     name = checked_name(f"source name {shown(repr(name))}", name, SourceError)
-    if on_conflict not in get_args(OnConflict):
-        choices = ", ".join(get_args(OnConflict))
-        raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
+    checked("on_conflict", on_conflict, OnConflict, SourceError)
     if trust is None and not isinstance(source.trust, str):
         trust = source.trust  # a trust column is in the rows; the source has the default
-    trust = _checked_trust(trust)
+    trust = checked("trust", trust, Annotated[float, Bounds(0, 1)] | None, SourceError)
     check_on_error(on_error)
     if gates.judges and on_error is None and _is_left_open(source):
         on_error = "skip"  # every row has an outcome, also after a limit
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
-    placing = _placing(database, source, gates) if in_place else None
-    if not in_place:
+    placing = None
+    if in_place:
+        pii = (gates.settings().get("quality") or {}).get("pii")
+        placing = Placing(database, files_to_leave(database, source, pii))
+    else:
         refuse_inside(database, name)
     if gates.judges:
         source = _in_rows(source, on_conflict)
@@ -109,7 +111,7 @@ def prepare(
         settings = _settings_of(source, name, trust, gates)
     found = checkpoint.find(database, name)
     # An ingest killed before it stored a record blocks nobody.
-    if found is not None and (restart or _is_nothing(found, settings)):
+    if found is not None and (restart or (not found.has_stored and found.settings != settings)):
         checkpoint.discard(database, found)
         found = None
     if found is not None:
@@ -131,12 +133,6 @@ def prepare(
         limits=limits or Limits(),
         is_full=gates.is_full and found is None,
     )
-
-
-def _placing(database: Database, source: Source, gates: Gates) -> Placing:
-    """Check that texts can stay in their files, also with gates."""
-    asked = gates.settings().get("quality") or {}
-    return Placing(database, files_to_leave(database, source, asked.get("pii")))
 
 
 def _is_left_open(source: Source) -> bool:
@@ -188,10 +184,6 @@ def _settings_of(source: Any, name: str, trust: float | None, gates: Gates) -> d
         ) from error
 
 
-def _is_nothing(found: Unfinished, settings: dict[str, Any] | None) -> bool:
-    return not found.has_stored and found.settings != settings
-
-
 def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
     """Return a source resumable at any row, if it can be read again, for gates."""
     if getattr(source, "turns", "last") == "each":
@@ -239,11 +231,3 @@ def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
         f"{found.saved_at} UTC after {counted(found.counts.get('read', 0), 'row')}; run that one "
         f"again to go on, or discard it with restart=True"
     )
-
-
-def _checked_trust(trust: Any) -> float | None:
-    if trust is None:
-        return None
-    if isinstance(trust, bool) or not isinstance(trust, int | float) or not 0 <= trust <= 1:
-        raise SourceError(f"trust={trust!r}: give a number from 0 to 1")
-    return float(trust)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.errors import ChunkingError
+from duckplets.sources.values import is_utf8
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import (
     REGISTRY,
@@ -61,17 +62,11 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
         of = batch.slice(int(row[place]), 1)
         return f"record {of['key'][0]} (row {of['row'][0]}), section {position}"
 
-    if usable.all():
-        found = clean(texts, chunking.preprocessors, label)
-    else:
-        mask = pa.array(usable)
-        found = clean(texts.filter(mask), chunking.preprocessors, label)
-        nothing = pa.nulls(len(texts), texts.type)
-        original = pc.replace_with_mask(nothing, mask, found.original)
-        dropped = pc.replace_with_mask(pa.nulls(len(texts), pa.string()), mask, found.dropped)
-        found = Cleaned(pc.replace_with_mask(texts, mask, found.text), original, dropped)
+    mask, nothing = pa.array(usable), pa.nulls(len(texts), texts.type)
+    found = clean(texts.filter(mask), chunking.preprocessors, label)
     fields = {name: flat.field(name) for name in ("role", "heading")}
-    fields |= found._asdict()
+    for name, before in (("text", texts), ("original", nothing), ("dropped", nothing)):
+        fields[name] = pc.replace_with_mask(before, mask, getattr(found, name))
     left = np.bincount(row, fields["text"].is_valid(), minlength=batch.num_rows)
     sections = lists_like(sections, fields)
     empty = pa.array((left == 0) & (np.bincount(row, usable, minlength=batch.num_rows) > 0))
@@ -125,7 +120,7 @@ def _called(texts: pa.Array, preprocessor: Preprocessor, label: Callable[[int], 
     try:
         return pa.array(cleaned, texts.type)
     except UnicodeEncodeError:
-        at = next(i for i, text in enumerate(cleaned) if text and not _is_unicode(text))
+        at = next(i for i, text in enumerate(cleaned) if text and not is_utf8(text))
         raise ChunkingError(
             f"preprocessor {name!r} returned half a surrogate pair for {label(at)}: {cleaned[at]!r}"
         ) from None
@@ -147,14 +142,6 @@ def _call(
             f"a text or None"
         )
     return cleaned if cleaned and not cleaned.isspace() else None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def lists_like(like: pa.ListArray, fields: dict[str, pa.Array]) -> pa.ListArray:

@@ -7,13 +7,14 @@ import shlex
 from collections import Counter, defaultdict
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.prefetch import ahead
 from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.settings import Bounds, checked
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.custom.protocol import adapted
@@ -83,8 +84,7 @@ def preview(
     Raises:
         SourceError: The source cannot be read.
     """
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
-        raise SourceError(f"n={n!r}: give a number of rows from 1 to {_MOST:,}")
+    checked("n", n, Annotated[int, Bounds(1, _MOST)], SourceError)
     check_on_error(on_error)
     read = overriding(adapted(source), on_error)
     rows: list[dict[str, Any]] = []

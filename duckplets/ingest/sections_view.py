@@ -101,24 +101,16 @@ def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
     case = exp.case(exp.column("heading", table="stored"))
     for heading, name, is_list in columns:
         cell: exp.Expr = exp.column(name, table="cells", quoted=True)
-        if is_list:
-            texts = _each(exp.column("x"), cell, _filled(exp.column("x")))
+        if is_list:  # [x FOR x IN cell IF it has more than white space]
+            loop = exp.Comprehension(
+                this=exp.column("x"), expression=exp.to_identifier("x"), iterator=cell
+            )
+            filled = _call("regexp_matches", exp.column("x"), exp.Literal.string(_FILLED))
+            loop.set("condition", filled)
+            texts = exp.Array(expressions=[loop])
             cell = _call("list_extract", texts, exp.column("item", table="stored"))
         case = case.when(exp.Literal.string(heading), exp.cast(cell, "VARCHAR"))
     return case
-
-
-def _each(value: exp.Expr, values: exp.Expr, condition: exp.Expr | None = None) -> exp.Expr:
-    """Return ``[value FOR x IN values IF condition]``."""
-    loop = exp.Comprehension(this=value, expression=exp.to_identifier("x"), iterator=values)
-    if condition is not None:
-        loop.set("condition", condition)
-    return exp.Array(expressions=[loop])
-
-
-def _filled(value: exp.Expr) -> exp.Expr:
-    """Return the condition that a text has more than white space."""
-    return _call("regexp_matches", value, exp.Literal.string(_FILLED))
 
 
 def _call(function: str, *arguments: exp.Expr) -> exp.Expr:

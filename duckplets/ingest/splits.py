@@ -28,6 +28,8 @@ from duckplets.errors import SplitError
 SPLITS = ("train", "validation", "test")
 KeepTogether = Literal["group", "text"]
 
+_RANGE = 500_000  # records hashed at a time
+
 _Ratio = Annotated[float, Bounds(0, 1)]
 _USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
@@ -205,7 +207,6 @@ def split(
             database.run("ingest/splits/clear")
             database.run("ingest/records/rearranged")
             database.run("ingest/splits/set", {"value": json.dumps(settings.to_dict())})
-        database.run("ingest/splits/hash")
         spanning, _, largest = assign_missing(database, 0)
         if settings.keep_together == "group":
             largest = database.run("ingest/splits/largest_group")[0][0]
@@ -266,14 +267,26 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
         "test": settings.test,
     }
     first = {"first_record_key": first_record_key}
+    hash_anchors(database, first_record_key)
     if settings.keep_together == "group":
         database.run("ingest/splits/assign", values | first)
         return 0, 0, 0
-    database.run("ingest/splits/hash")
     with database.registered(families=_families(database)):
         database.run("ingest/splits/assign_families", values)
         families, records, largest = database.run("ingest/splits/families", first)[0]
     return int(families), int(records), int(largest)
+
+
+def hash_anchors(database: Database, first_record_key: int = 0) -> None:
+    """Keep the hashes of the texts that families and shared anchors are told by.
+
+    By ranges: texts left in place are joined with their files, and what is joined at once must
+    fit into memory.
+    """
+    asked = {"first_record_key": first_record_key, "records": _RANGE}
+    for span in database.run("ingest/splits/unhashed", asked):
+        ends = zip(("low", "high", "first", "last"), span, strict=True)
+        database.run("ingest/splits/hash", dict(ends))
 
 
 def _families(database: Database) -> pa.Table:

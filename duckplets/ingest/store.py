@@ -163,8 +163,13 @@ class Storing:
         verdicts = self._verdicts(ids, batch)
         if verdicts is None:
             return None
-        if self.prepared.on_conflict == "error":
-            _refuse_conflict(verdicts, ids, batch["row"])
+        at = pc.index(verdicts, "conflict").as_py()
+        if self.prepared.on_conflict == "error" and at >= 0:
+            raise SourceError(
+                f"record {ids[at].as_py()!r} (row {batch['row'][at]}) has other content than the "
+                f"record of that id before it; give ids that are unique, or choose "
+                f"on_conflict='replace' or 'skip'"
+            )
         if self.prepared.placing is not None:
             same = pc.equal(verdicts, "same")
             self.prepared.placing.move(batch.filter(same), ids.filter(same))
@@ -302,13 +307,3 @@ class Storing:
                 self.refusal = SourceError(told_of + self._quarantined())
             else:
                 raise SourceError(f"{told_of}({reasons}{counts.first_place()}); nothing was stored")
-
-
-def _refuse_conflict(verdicts: pa.Array, ids: pa.Array, rows: pa.Array) -> None:
-    """Refuse the first row with the id of a record and other content."""
-    if (at := pc.index(verdicts, "conflict").as_py()) >= 0:
-        raise SourceError(
-            f"record {ids[at].as_py()!r} (row {rows[at]}) has other content than the record of "
-            f"that id before it; give ids that are unique, or choose on_conflict='replace' or "
-            f"'skip'"
-        )

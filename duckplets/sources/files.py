@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -91,10 +91,10 @@ class Files(Mapped, ABC):
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns of every file, then read them in turn."""
-        brought = LocalFiles(self.path)
-        looked: Iterable[_Looked] = (self._looked_at(*each, reader) for each in brought)
+        files, stop = brought(self.path)
+        looked: Iterable[_Looked] = (self._looked_at(*each, reader) for each in files)
         total: int | None = None
-        if not brought.is_remote:  # every file, before the first is read
+        if stop is None:  # they are here: each is looked at before the first is read
             looked = list(looked)
             counts = [look.rows for _, _, look, _ in looked]
             total = None if None in counts else sum(filter(None, counts))
@@ -111,7 +111,7 @@ class Files(Mapped, ABC):
         rows = opened(
             reader, self, blocks(), where, cursor=cursor, total=total, marks=self.in_pieces
         )
-        return Stoppable.of(rows, brought.stop)
+        return Stoppable.of(rows, stop)
 
     def _looked_at(self, file: Path | StoredObject, path: Path, reader: Database) -> _Looked:
         with called(path, file):
@@ -125,14 +125,14 @@ def reader_of(form: str) -> Any:
     return getattr(import_module(f"duckplets.sources.{module}"), name)
 
 
-def used_of(mapping: Mapped, look: Look, where: str, reader: Database, kind: str = "") -> list[str]:
+def used_of(mapping: Mapped, look: Look, where: str, reader: Database) -> list[str]:
     """Return the columns of a file that a mapping reads."""
     names, limits = look.columns, limits_of(reader)
     if names is None:
         return []
     if len(names) > limits.columns:
         raise limits.exceeded(where, f"{len(names):,} columns, more", "columns")
-    require_texts(mapping, names, where, kind or type(mapping).__name__)
+    require_texts(mapping, names, where)
     return resolve(mapping, names, where)
 
 
@@ -152,30 +152,23 @@ def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
     return str(file.absolute()), (found.st_size, found.st_mtime_ns)
 
 
-class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
-    """The files that paths and addresses name, with local paths.
+def brought(
+    given: paths.Paths,
+) -> tuple[Iterable[tuple[Path | StoredObject, Path]], Callable[[], None] | None]:
+    """Return the files that paths and addresses name, each with a local path.
 
-    Objects are downloaded to a temporary folder one ahead of reading, and removed once the next
-    is requested.
+    Objects are downloaded one ahead to a temporary folder, and removed once the next is requested;
+    then there is also a function that stops it.
     """
-
-    def __init__(self, given: paths.Paths) -> None:
-        found = paths.files(given)
-        objects = [each for each in found if isinstance(each, StoredObject)]
-        self.is_remote, self.stop = bool(objects), None
-        if not objects:
-            here = [each for each in found if isinstance(each, Path)]
-            self._files: Iterator[tuple[Path | StoredObject, Path]] = zip(here, here, strict=True)
-            return
-        if len(objects) < len(found) or len({(each.scheme, each.bucket) for each in objects}) > 1:
-            told = paths.uri(given)
-            raise SourceError(f"{told}: give files of one bucket, or of this machine alone")
-        store = store_of(objects[0].scheme, objects[0].bucket)
-        self.stop = store.stop.set
-        self._files = arrivals(objects, store.fetch, store.stop)
-
-    def __next__(self) -> tuple[Path | StoredObject, Path]:
-        return next(self._files)
+    found = paths.files(given)
+    objects = [each for each in found if isinstance(each, StoredObject)]
+    if not objects:
+        return [(each, each) for each in found if isinstance(each, Path)], None
+    if len(objects) < len(found) or len({(each.scheme, each.bucket) for each in objects}) > 1:
+        told = paths.uri(given)
+        raise SourceError(f"{told}: give files of one bucket, or of this machine alone")
+    store = store_of(objects[0].scheme, objects[0].bucket)
+    return arrivals(objects, store.fetch, store.stop), store.stop.set
 
 
 @contextmanager

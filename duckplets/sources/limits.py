@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 
@@ -38,9 +39,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("memory", "row", "field"):
             size_of(name, getattr(self, name))
-        most = self.columns
-        if isinstance(most, bool) or not isinstance(most, int) or most < 2:
-            raise SourceError(f"columns={most!r}: give a whole number of at least 2")
+        checked("columns", self.columns, Annotated[int, Bounds(2)], SourceError)
 
     def size(self, name: str) -> int:
         """Return a limit in bytes; rows and fields stay below 2 GB."""

@@ -12,9 +12,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import checked
 from duckplets.errors import SourceError
 from duckplets.sources.converters.registry import converter_of
 from duckplets.sources.converters.turns import Converter
@@ -118,8 +119,7 @@ class Mapped:
             check_names(part, getattr(self, part))
         for part in ("sections", "id", "label", *_NAMED):
             check_name(part, getattr(self, part))
-        if self.text_of not in (None, "json"):
-            raise SourceError(f"text_of={self.text_of!r}: give 'json', or leave it out")
+        checked("text_of", self.text_of, TextOf, SourceError)
         check_trust(self.trust)
         self._check_converter()
         if self.text is not None and (self.anchor is not None or self.positive is not None):
@@ -128,7 +128,9 @@ class Mapped:
             raise SourceError("positive= needs anchor=; for rows of one text use text=")
         if self.negative is not None and self.anchor is None and self.sections is None:
             raise SourceError("negative= needs anchor=: it is what an anchor is told apart from")
-        check_labels(self.label, self.labels)
+        if self.labels is not None and self.label is None:
+            raise SourceError("labels= says what the values of a column mean: name it with label=")
+        self.label_rules()
         if self.label is not None and not self._has_pairs():
             raise SourceError(
                 f"label={self.label!r} judges the pair of an anchor and its positive: give anchor= "
@@ -136,8 +138,7 @@ class Mapped:
             )
 
     def _check_converter(self) -> None:
-        if self.turns not in get_args(Turns):
-            raise SourceError(f"turns={self.turns!r}: give 'last' or 'each'")
+        checked("turns", self.turns, Turns, SourceError)
         if self.converter is None:
             if self.turns != "last":
                 raise SourceError(f"turns={self.turns!r} needs converter=, which reads turns")
@@ -260,17 +261,8 @@ def check_trust(trust: float | str | None) -> None:
 
 def check_on_error(on_error: object) -> None:
     """Refuse an unknown rule for unusable rows."""
-    if on_error is not None and on_error not in get_args(OnError):
-        raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
-
-
-def check_labels(label: object, labels: LabelNames) -> None:
-    """Refuse invalid meanings of labels."""
-    if labels is None:
-        return
-    if label is None:
-        raise SourceError("labels= says what the values of a column mean: name it with label=")
-    label_rules(labels)
+    if on_error is not None:
+        checked("on_error", on_error, OnError, SourceError)
 
 
 def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
@@ -330,9 +322,7 @@ def _named_labels(text: str) -> Iterator[tuple[str, float]]:
 
 def check_dates(date_format: object, on_bad_date: object) -> None:
     """Refuse invalid date formats."""
-    if on_bad_date not in get_args(OnBadDate):
-        choices = ", ".join(get_args(OnBadDate))
-        raise SourceError(f"on_bad_date={on_bad_date!r}: give one of {choices}")
+    checked("on_bad_date", on_bad_date, OnBadDate, SourceError)
     given = date_format if isinstance(date_format, (list, tuple)) else (date_format,)
     for form in given if date_format is not None else ():
         if not isinstance(form, str) or "%" not in form or not _FORM.fullmatch(form):

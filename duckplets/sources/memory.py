@@ -68,7 +68,7 @@ class MemorySource(Mapped):
 def table_blocks(mapping: Mapped, records: Any, where: str) -> Iterator[RowBlock]:
     """Return the rows of Arrow data, after checking its columns."""
     names = names_of(records.schema, where)
-    require_texts(mapping, names, where, type(mapping).__name__)
+    require_texts(mapping, names, where)
     used, others = resolve(mapping, names, where), left_out_of(mapping, names)
     blocks = blocks_of(batches_of(records), where, columns=used)
     return (block._replace(columns=names, left_out=others) for block in blocks)
@@ -162,7 +162,7 @@ class DatasetSource(Mapped):
         place = cursor_of(cursor, where, (dict, None))
         features = self.dataset.features
         if features is not None:
-            require_texts(self, list(features), where, "DatasetSource")
+            require_texts(self, list(features), where)
             resolve(self, list(features), where)
         streams = _streams(self.dataset)
         start = place["rows"]
@@ -175,9 +175,7 @@ class DatasetSource(Mapped):
             cursor=cursor,
             total=None if streams else len(self.dataset),
             known=True,
-            by_row=not streams,
             marks=self.in_pieces,
-            kind="DatasetSource",
         )
 
     def _blocks(
@@ -207,7 +205,7 @@ class DatasetSource(Mapped):
         while row < len(rows):
             table = rows[row : row + count]
             row += table.num_rows
-            yield table, None  # every row is a place to continue
+            yield table, {}  # a place to continue at: the number of rows says all
             each = max(table.nbytes // max(table.num_rows, 1), 1)
             count = max(1, min(8 * _ROWS, MAX_BYTES // 8 // each))
 
@@ -282,7 +280,7 @@ class SqlSource(Mapped):
         scan = _Scan(reader, self.database, self.query)
         try:
             names = scan.columns()
-            require_texts(self, names, "query", type(self).__name__)
+            require_texts(self, names, "query")
             used, others = resolve(self, names, "query"), left_out_of(self, names)
         except BaseException:
             scan.close()

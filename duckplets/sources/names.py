@@ -102,10 +102,11 @@ def left_out_of(mapping: Mapped, columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name.lower() not in known] if known else []
 
 
-def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
+def require_texts(mapping: Mapped, columns: Sequence[str], where: str) -> None:
     """Refuse a mapping without texts, listing the columns."""
     if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
         return
+    kind = type(mapping).__name__
     first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
     raise SourceError(
         f"{where}: say which columns hold the text, for example {kind}(…, anchor={first!r}, "

@@ -25,7 +25,7 @@ from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import Names, require_texts
-from duckplets.sources.row_mapper import TOLD, RowMapper, is_utf8
+from duckplets.sources.row_mapper import TOLD, RowMapper
 from duckplets.sources.rows import (
     DROPPED,
     EXTRA_COLUMNS,
@@ -35,10 +35,7 @@ from duckplets.sources.rows import (
     Rows,
     cursor_of,
 )
-from duckplets.sources.values import (
-    Fault,
-    document,
-)
+from duckplets.sources.values import Fault, document, is_utf8
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -63,17 +60,14 @@ def opened(
     total: int | None = None,
     of: dict[str, Any] | None = None,
     known: bool = False,
-    by_row: bool = False,
     marks: bool = True,
-    kind: str = "",
     sure: int = 0,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
     """Return the rows of blocks, after looking at the first ones.
 
-    ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and
-    usually have places of their own, ``by_row`` that they can still begin at any row; after
-    ``sure`` rows, a text or id that none of them had is a typing error.
+    ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and have
+    places of their own; after ``sure`` rows, a text or id that none of them had is a typing error.
     """
     place, part = cursor_of(cursor, where), part_of(reader)
     names = Names(mapping, where if part is None else part.where, limits_of(reader))
@@ -91,7 +85,7 @@ def opened(
         mapping = names.mapping
     is_table = first is not None and first.columns is not None
     if not keys and not is_table:
-        require_texts(mapping, names.seen, where, kind or type(mapping).__name__)
+        require_texts(mapping, names.seen, where)
         rows = 0 if first is None else len(first.rows)
         if rows >= sure and (not place["rows"] or not known):
             names.check_texts()
@@ -101,7 +95,7 @@ def opened(
         if keys and part is None:
             names.check()
         return Rows(iter(()), mapping.defaults(), total, notes=notes)
-    reading = RowBatches(reader, names, where, place["rows"], known=known, by_row=by_row, of=of)
+    reading = RowBatches(reader, names, where, place["rows"], known=known, of=of)
     batches = reading.batches(chain([first], blocks))
     if not marks:
         batches = (item for item in batches if not isinstance(item, Mark))
@@ -146,11 +140,10 @@ class RowBatches:
         reader: Database,
         names: Names,
         where: str,
-        start: int = 0,
+        start: int,
         *,
-        known: bool = False,
-        by_row: bool = False,
-        of: dict[str, Any] | None = None,
+        known: bool,
+        of: dict[str, Any] | None,
     ) -> None:
         part, mapping = part_of(reader), names.mapping
         self._reader, self._part = reader, part
@@ -160,7 +153,6 @@ class RowBatches:
         self._mapper = RowMapper(mapping, names, limits_of(reader), where, most)
         self._judge = Judge(mapping, source_name(part.named(mapping) if part else mapping, where))
         self._start, self._known, self._of = start, known, of
-        self._by_row = by_row or not known
         self.row = start if known else 0  # rows so far
         if part is not None:
             self.row, self._start = part.row - 1, 0
@@ -186,7 +178,7 @@ class RowBatches:
                     block = block.after(taken)
                     if mapper.is_full and (block.rows or block.at is None):
                         yield from self.flushed()
-                        yield from self._mark(None) if self._by_row else ()
+                        yield from self._mark(None) if not self._known else ()
                         place = None
                 if block.at is not None:
                     place, ends = block.at, (self.row, mapper.ends())
@@ -200,7 +192,7 @@ class RowBatches:
                 yield from self._told(place)
             raise
         yield from self.flushed()
-        if self._by_row or (place is not None and ends[0] == self.row):
+        if not self._known or (place is not None and ends[0] == self.row):
             yield from self._mark(place)
         if self._part is None:
             names.check()

@@ -14,14 +14,13 @@ from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import ROLES, Mapped, label_number
 from duckplets.sources.names import Names, follow, known_fields
-from duckplets.sources.rows import (
-    RowBlock,
-)
+from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import (
     Fault,
     Odd,
     cell_text,
     escaped,
+    is_utf8,
     items_of,
     json_text,
     plain,
@@ -30,8 +29,9 @@ from duckplets.sources.values import (
     unread,
 )
 
-_Name = tuple[str, str | None, Any, bool]
+_Name = tuple[str, str, Any, bool]
 """A name of the mapping as a heading, its key, the steps from there, and whether it may lack."""
+_NOWHERE: Any = object()  # the key of a name that no row has had
 
 _SHOWN = 60  # characters of a wrong value in a reason
 _TEXT, _REAL = pa.string(), pa.float64()
@@ -53,7 +53,6 @@ _TEXTS = {  # the statement's columns by their meaning here
 TOLD = ("messages", "rejected_messages", "complaint", "left_out", "further")
 _CELLS = ("id", "date", "group", "trust", "label", "created_at", "updated_at", "prefix")
 _COLUMNS = (*_TEXTS, *TOLD, "fault", "taxonomy", "label_number", "file", "line", "kept")
-_TEXT_OR_NONE = frozenset({str, type(None)})
 
 
 class RowMapper:
@@ -123,9 +122,8 @@ class RowMapper:
         for part in (*ROLES, *_FEATURES):
             self._get[part] = []
             for name in self._mapping.part(part):
-                key, steps = (name, ()) if own else self._names.found.get(name, (None, ()))
-                optional = name.endswith("?") and not (key or "").endswith("?")
-                optional = optional or (name.endswith("?") and bool(steps))
+                key, steps = (name, ()) if own else self._names.found.get(name, (_NOWHERE, ()))
+                optional = name.endswith("?") and (bool(steps) or not str(key).endswith("?"))
                 heading = name[:-1] if optional else name
                 self._get[part].append((heading, key, steps, optional))
         self._cell_names = [(p, self._get[p][0]) for p in _CELLS if self._get[p]]
@@ -140,15 +138,6 @@ class RowMapper:
             for part, role in (("context", "context"), ("negative", "rejected"))
             for name in self._get[part]
         ]
-        several = any(len(self._get[part]) > 1 for part in ("anchor", "positive", "text"))
-        paths = any(name[2] for names in self._get.values() for name in names)
-        odd = self._converter is not None or own or self._nulls or self._keeps
-        more = self._get["sections"] or self._get["taxonomy"]
-        self._is_plain = not (several or paths or odd or more)
-        self._plan: list[tuple[str, str | None, Any]] = [("id", None, None)] * bool(self._get["id"])
-        self._plan += [(part, role, names[0]) for part, role, names in self._candidates]
-        self._plan += [("label", None, None)] * bool(self._get["label"])
-        self._plan += self._others
         self._fields = {}
         if self._converter is not None and not self._converter.is_own:
             there = self._names.found
@@ -156,12 +145,9 @@ class RowMapper:
 
     def take(self, block: RowBlock, number: int) -> int:
         """Take rows of a block; return their number."""
-        room = self._most_rows - len(self.row)
-        plain_block = block if len(block.rows) <= room else block._replace(rows=block.rows[:room])
-        if self._is_plain and self._take_plain(plain_block, number):
-            return len(plain_block.rows)
-        rows, lines, columns = block.rows, block.line, self._columns
-        for i, row in enumerate(rows):
+        before, taken, lines = len(self.row), 0, block.line
+        for i, row in enumerate(block.rows):
+            taken = i + 1
             if row is None:  # a blank line
                 continue
             first, size = len(self.row), self._size
@@ -171,102 +157,15 @@ class RowMapper:
                 self._add_row(number + i, row, block.left_out)
             if self._size - size > self._most:
                 self._check_fields(row, number + i)
-            for at in range(first, len(self.row)):
-                columns["file"][at] = block.file
+            for at in range(first, len(self.row)) if lines or self._keeps else ():
                 if lines:
-                    columns["line"][at] = lines + i if isinstance(lines, int) else lines[i]
+                    self._columns["line"][at] = lines + i if isinstance(lines, int) else lines[i]
                 if self._keeps:
-                    columns["kept"][at] = row, None if block.raw is None else block.raw[i]
-            if len(self.row) >= self._most_rows or self._size >= self._most_size:
-                return i + 1
-        return len(rows)
-
-    def _take_plain(self, block: RowBlock, number: int) -> bool:
-        """Take rows column by column where texts are plain: a third of the time."""
-        rows, lines, count, at = block.rows, block.line, len(block.rows), len(self.row)
-        room = self._most_size - self._size  # the rest is handled row by row
-        if set(map(type, rows)) != {dict}:
-            return False
-        cells = {
-            part: self._cell_column(part, key, rows) for part, (_, key, _, _) in self._cell_names
-        }
-        parts: list[tuple[str | None, str | None, list[str | None], str | None]] = []
-        for part, role, names in self._plan:
-            if role is None:
-                parts.append((None, None, cells[part], f"no {part}"))
-                continue
-            heading, key, _, optional = names
-            column = [None] * count if key is None else [row.get(key) for row in rows]
-            if not _TEXT_OR_NONE.issuperset(map(type, column)):
-                return False
-            texts = [text if text and not text.isspace() else None for text in column]
-            sizes = [len(text) for text in texts if text is not None]
-            room -= sum(sizes)
-            if room < 0 or max(sizes, default=0) > self._most:
-                return False
-            lack = None if optional or part == "negative" else f"no {part}"
-            parts.append(
-                (role, heading, texts, f"{lack}: {heading}" if part == "context" and lack else lack)
-            )
-        self._add_parts(parts, count, at)
-        metas = [
-            (name, self._cell_column("meta", key, rows)) for name, key, _, _ in self._meta_names
-        ]
-        for i in range(count):
-            for name, column in metas:
-                if (value := column[i]) is not None:
-                    self._meta_keys.append(name)
-                    self._meta_values.append(value)
-            self._metas.append(len(self._meta_keys))
-        places = range(at, at + count)
-        for part, column in cells.items():
-            found = zip(places, column, strict=True)
-            self._columns[part].update((i, text) for i, text in found if text is not None)
-        self._columns["file"].update(dict.fromkeys(places, block.file))
-        if lines:
-            each = range(lines, lines + count) if isinstance(lines, int) else lines[:count]
-            self._columns["line"].update(zip(places, each, strict=True))
-        self.row.extend(range(number, number + count))
-        self._size += 64 * count
-        return True
-
-    def _add_parts(
-        self,
-        parts: list[tuple[str | None, str | None, list[str | None], str | None]],
-        count: int,
-        at: int,
-    ) -> None:
-        """Add the sections of rows from columns of texts, and record missing ones."""
-        roles, headings, texts, lacks = (
-            *(self._roles, self._headings, self._section_texts),
-            self._columns["lack"],
-        )
-        for i in range(count):
-            for role, heading, column, lack in parts:
-                text = column[i]
-                if text is None:
-                    if lack is not None:
-                        lacks.setdefault(at + i, lack)
-                elif role is not None:
-                    roles.append(role)
-                    headings.append(heading)
-                    texts.append(text)
-                    self._size += len(text)
-            self._sections.append(len(roles))
-
-    def _cell_column(self, part: str, key: str | None, rows: list[Any]) -> list[str | None]:
-        if key is None:
-            return [None] * len(rows)
-        values = [row.get(key) for row in rows]
-        if _TEXT_OR_NONE.issuperset(map(type, values)):
-            return [text if text and not text.isspace() else None for text in values]
-        if part != "date":
-            return [None if value is None else cell_text(value) for value in values]
-        texts = zip(values, map(cell_text, values), strict=True)
-        return [
-            Odd(value.day or text, "date") if type(value) is Odd and text is not None else text
-            for value, text in texts
-        ]
+                    self._columns["kept"][at] = row, None if block.raw is None else block.raw[i]
+            if self.is_full:
+                break
+        self._columns["file"].update(dict.fromkeys(range(before, len(self.row)), block.file))
+        return taken
 
     def _check_fields(self, row: Any, number: int) -> None:
         """Refuse a value above the limit of a field."""
@@ -355,7 +254,7 @@ class RowMapper:
     ) -> tuple[list[str], str | None, tuple[str, str] | None]:
         """Return the texts of the first candidate with some, and an invalid value before."""
         for heading, key, steps, _ in candidates:
-            texts = self._texts(_value(row, key, steps))
+            texts = self._texts(row.get(key) if not steps else _value(row, key, steps))
             if isinstance(texts, Odd):
                 return [], None, _wrong(texts, heading)
             if texts:
@@ -383,7 +282,7 @@ class RowMapper:
         """Return the values of a row besides texts, by part."""
         cells: dict[str, Any] = {}
         for part, (_, key, steps, _) in self._cell_names:
-            value = _value(row, key, steps)
+            value = row.get(key) if not steps else _value(row, key, steps)
             text = self._text_of(value)
             if text is None:
                 continue
@@ -406,10 +305,12 @@ class RowMapper:
         if row is not None:
             topics: list[str] = []
             for _, key, steps, _ in self._get["taxonomy"]:
-                topics += self._but_null(items_of(_value(row, key, steps)))
+                items = items_of(_value(row, key, steps))
+                topics += [t for t in items if t.strip(" ") not in self._nulls]
             if topics:
                 values["taxonomy"] = topics
-            self._add_meta(row)
+            if self._get["meta"]:
+                self._add_meta(row)
         at, columns = len(self.row), self._columns
         self.row.append(number)
         for name, value in values.items():
@@ -417,9 +318,6 @@ class RowMapper:
         self._sections.append(len(self._roles))
         self._metas.append(len(self._meta_keys))
         self._size += 64
-
-    def _but_null(self, texts: list[str]) -> list[str]:
-        return [t for t in texts if t.strip(" ") not in self._nulls] if self._nulls else texts
 
     def _add_meta(self, row: dict[str, Any]) -> None:
         if self._mapping.are_own_keys:
@@ -552,9 +450,8 @@ _FEATURES = (
 _TEXT_KEYS = frozenset({*ROLES, "sections", "label"} - {"negative"})
 
 
-def _value(row: dict[str, Any], key: str | None, steps: Any) -> Any:
-    value = None if key is None else row.get(key)
-    return follow(value, steps) if steps else value
+def _value(row: dict[str, Any], key: str, steps: Any) -> Any:
+    return follow(row.get(key), steps) if steps else row.get(key)
 
 
 def _wrong(value: Odd, heading: str) -> tuple[str, str]:
@@ -574,12 +471,3 @@ def _object(text: str) -> str | None:
         return json_text(found) if isinstance(found, dict) else None
     except (ValueError, RecursionError):
         return None
-
-
-def is_utf8(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

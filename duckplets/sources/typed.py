@@ -22,8 +22,6 @@ from duckplets.sources.values import Fault, Odd, cell_text, document
 
 BLOCK_ROWS = 4_096
 BLOCK_BYTES = 8 << 20
-_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # years 1 to 9999
 
 
 def names_of(schema: pa.Schema, where: str) -> list[str]:
@@ -222,67 +220,23 @@ def _reals(column: pa.Array) -> list[Any]:
 
 
 def _moments(column: pa.Array) -> list[Any]:
-    """Return dates and times as text; out of range, their number."""
-    kind, types = column.type, pa.types
-    if types.is_interval(kind) or types.is_duration(kind):
+    """Return dates and times as text; moments of a zone in UTC, with their day in that zone."""
+    kind = column.type
+    if pa.types.is_interval(kind) or pa.types.is_duration(kind):
         return [None if v is None else Odd(str(v), "date") for v in column.to_pylist()]
-    is_32 = types.is_date32(kind) or types.is_time32(kind)
-    numbers = column.view(pa.int32() if is_32 else pa.int64()).to_pylist()
-    if types.is_time(kind):
-        per = _UNITS[kind.unit]
-        return [None if n is None else _time(n, per) for n in numbers]
-    unit = "s" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
-    per, step = _UNITS[unit], 86_400 if types.is_date32(kind) else 1
-    zone = _zone(kind.tz) if types.is_timestamp(kind) and kind.tz is not None else None
-    is_day = types.is_date(kind)
-    return [None if n is None else _moment(n * step, per, zone, is_day) for n in numbers]
-
-
-def _moment(number: int, per: int, zone: Any, is_day: bool) -> Odd:
-    from datetime import UTC, datetime, timedelta
-
-    seconds, rest = divmod(number, per)
-    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
-        return Odd(str(number), "date")
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    if is_day:
-        return Odd(f"{at:%Y-%m-%d}" if at.year > 999 else at.date().isoformat(), "date")
-    text = at.replace(tzinfo=None).isoformat(" ") + _fraction(rest, per)
+    zone = kind.tz if pa.types.is_timestamp(kind) else None
+    texts = (column if zone is None else column.cast(pa.timestamp(kind.unit))).cast(pa.string())
+    texts = pc.replace_substring_regex(texts, r"\.0+$", "")
+    texts = pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$", r"\1")
     if zone is None:
-        return Odd(text, "date")
+        return [None if text is None else Odd(text, "date") for text in texts.to_pylist()]
     try:
-        day = at.astimezone(zone).date().isoformat()
-    except (OverflowError, ValueError):
-        day = at.date().isoformat()
-    return Odd(f"{text}+00", "date", day)
-
-
-def _time(number: int, per: int) -> Odd:
-    seconds, rest = divmod(number, per)
-    if not 0 <= seconds < 86_400:
-        return Odd(str(number), "date")
-    hours, minutes = divmod(seconds // 60, 60)
-    return Odd(f"{hours:02}:{minutes:02}:{seconds % 60:02}{_fraction(rest, per)}", "date")
-
-
-def _fraction(rest: int, per: int) -> str:
-    if not rest:
-        return ""
-    return "." + str(rest).zfill(len(str(per)) - 1).rstrip("0")
-
-
-def _zone(name: str) -> Any:
-    """Return a time zone by name or offset; UTC if unknown."""
-    from datetime import UTC, timedelta, timezone
-    from zoneinfo import ZoneInfo
-
-    if found := re.fullmatch(r"([+-])(\d\d):?(\d\d)", name):
-        ahead = timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return timezone(ahead if found[1] == "+" else -ahead)
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # as all other tools do
-        return UTC
+        local = pc.local_timestamp(column).cast(pa.string())
+    except pa.ArrowInvalid:  # no such zone: all tools take it for UTC
+        local = texts
+    days = pc.utf8_slice_codeunits(local, 0, 10).to_pylist()
+    each = zip(texts.to_pylist(), days, strict=True)
+    return [None if text is None else Odd(f"{text}+00", "date", day) for text, day in each]
 
 
 # -- names of classes -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ date, a UUID, a decimal) is an ``Odd``: its text, and what it is.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -70,13 +71,16 @@ def _kept_bytes(error: UnicodeError) -> tuple[bytes, int]:
     return made, error.end
 
 
-def _register() -> None:
-    import codecs
-
-    codecs.register_error("surrogateescape_or_pass", _kept_bytes)
+codecs.register_error("surrogateescape_or_pass", _kept_bytes)
 
 
-_register()
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be encoded as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_filled(text: str) -> bool:
@@ -273,11 +277,7 @@ def sections_of(value: Any) -> tuple[list[Section], tuple[str, str] | None]:
 def document(row: Mapping[str, Any]) -> str:
     """Return a row as JSON, whatever its texts contain."""
     text = json_text(dict(row))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json_text(_escaped(dict(row)))
-    return text
+    return text if is_utf8(text) else json_text(_escaped(dict(row)))
 
 
 def _escaped(value: Any) -> Any:

@@ -55,19 +55,12 @@ class Chunker:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpans:
-    """Spans of texts as columns, by text and place; the summary of a text comes last.
+    """Spans of texts as columns, by text and place; the summary of a text comes last."""
 
-    Attributes:
-        text: Index into the texts.
-        start: First character (Unicode code point), from 0.
-        stop: The character after the last.
-        summary: Whether it is a summary rather than a window.
-    """
-
-    text: Integers
-    start: Integers
-    stop: Integers
-    summary: Flags
+    text: Integers  # index into the texts
+    start: Integers  # first character (Unicode code point), from 0
+    stop: Integers  # the character after the last
+    summary: Flags  # whether it is a summary rather than a window
 
     def of(self, low: int, high: int) -> ChunkSpans:
         """Return the spans of texts ``low … high-1``, renumbered from 0."""

@@ -85,20 +85,13 @@ class Denoiser:
             texts = texts.combine_chunks()
         if texts.type not in (pa.string(), pa.large_string()):
             raise ChunkingError(f"texts to clean are {texts.type}: expected an array of strings")
-        return _without_noise(texts, self.max_digit_ratio, tables=self.strip_markdown)
-
-
-def _without_noise(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
-    """Return texts without their noise, null where nothing is left.
-
-    Returns:
-        An array of the same type, shape (n,).
-    """
-    blocks = list(_blocks(texts))
-    parts = [_cleaned(block, limit, tables=tables) for block in blocks]
-    if all(part is block for part, block in zip(parts, blocks, strict=True)):
-        return texts
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        blocks = list(_blocks(texts))
+        parts = [
+            _cleaned(block, self.max_digit_ratio, tables=self.strip_markdown) for block in blocks
+        ]
+        if all(part is block for part, block in zip(parts, blocks, strict=True)):
+            return texts
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
@@ -140,19 +133,12 @@ def _array(data: Bytes, bounds: Integers, valid: Flags, kind: pa.DataType) -> pa
 
 @dataclass(frozen=True, slots=True)
 class _BlockLines:
-    """Lines of all texts of a block.
+    """Lines of all texts of a block."""
 
-    Attributes:
-        start: First byte.
-        end: The byte after the last, that of the line feed if there is one.
-        text: Index of the text.
-        last: Whether it is the last of its text, which no line feed ends.
-    """
-
-    start: Integers
-    end: Integers
-    text: Integers
-    last: Flags
+    start: Integers  # first byte
+    end: Integers  # the byte after the last, that of the line feed if there is one
+    text: Integers  # index of the text
+    last: Flags  # whether it is the last of its text, which no line feed ends
 
 
 def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
@@ -174,19 +160,12 @@ def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
 
 @dataclass(frozen=True, slots=True)
 class _Verdicts:
-    """What becomes of every line; one that neither stays nor goes is blank.
+    """What becomes of every line; one that neither stays nor goes is blank."""
 
-    Attributes:
-        stays: Whether it has text that stays.
-        goes: Whether it is noise.
-        table: Whether it stays and is a row of a table.
-        over: Whether it stays and has too many digits.
-    """
-
-    stays: Flags
-    goes: Flags
-    table: Flags
-    over: Flags
+    stays: Flags  # whether it has text that stays
+    goes: Flags  # whether it is noise
+    table: Flags  # whether it stays and is a row of a table
+    over: Flags  # whether it stays and has too many digits
 
     @property
     def rewritten(self) -> Flags:

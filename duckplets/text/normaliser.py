@@ -130,7 +130,7 @@ class Normaliser:
             if self.quotes:
                 text = _QUOTE.sub(lambda found: _QUOTES[found[0]], text)
         if self.white_space is not None:
-            text = _SPACES.sub(_one_space if self.white_space == "all" else _one_gap, text).strip()
+            text = _SPACES.sub(" " if self.white_space == "all" else _one_gap, text).strip()
         while self.punctuation:
             spaced = _SPACING.sub(partial(_moved, _addresses(text)), text)
             if spaced == text:
@@ -143,10 +143,6 @@ def _code(text: str) -> str:
     text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     end = text.find("\n", len(text.rstrip()))
     return text if end < 0 else text[:end]
-
-
-def _one_space(_: re.Match[str]) -> str:
-    return " "
 
 
 def _one_gap(found: re.Match[str]) -> str:

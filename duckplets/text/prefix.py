@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Real
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from duckplets.base.checks import checked_name
-from duckplets.errors import SourceError, nearest
+from duckplets.base.settings import Bounds, Name, check, checked, from_plain
+from duckplets.errors import SourceError
 
 DEFAULT_PROBABILITY = 0.5  # half of the samples then have none
 COLUMNS = ("source", "date", "group", "taxonomy", "trust")  # other names are keys of meta
@@ -43,42 +42,35 @@ class Field:
             empty has no such field.
     """
 
-    key: str
-    values: tuple[str, ...] = ()
-    presence: float = 1.0
-    column: str | None = None
+    key: Annotated[str, Name(slash=True)]
+    values: str | Sequence[str] = ()
+    presence: Annotated[float, Bounds(0, 1)] = 1.0
+    column: str | None = field(default=None, kw_only=True)
 
-    def __init__(
-        self,
-        key: str,
-        values: str | Sequence[str] = (),
-        presence: float = 1.0,
-        *,
-        column: str | None = None,
-    ) -> None:
+    def __post_init__(self) -> None:
         """Check everything, and normalise the values."""
-        what = f"prefix field {key!r}"
-        checked_name(what, key, SourceError, slash=True)
-        if "=" in key or "|" in key:
+        what = f"prefix field {self.key!r}"
+        check(self, SourceError, what)
+        given = (self.values,) if isinstance(self.values, str) else self.values
+        plain = (" ".join(value.split()) for value in given)
+        values = tuple(dict.fromkeys(value for value in plain if value))
+        if "=" in self.key or "|" in self.key:
             raise SourceError(f"{what}: a key has no '=' and no '|', which stand between fields")
-        if column is not None and (not isinstance(column, str) or not column.strip()):
-            raise SourceError(f"{what}: column={column!r}: give the name of a column of records")
-        given = _values(what, values)
-        if column is None and not given:
-            raise SourceError(f"{what}: values={values!r} has no text; give one, or leave it out")
-        if column is not None and given:
+        if self.column is not None and not self.column.strip():
+            raise SourceError(f"{what}: column={self.column!r}: give the name of a column")
+        if self.column is None and not values:
+            raise SourceError(f"{what}: values={given!r} has no text; give one, or leave it out")
+        if self.column is not None and values:
             raise SourceError(f"{what}: give values, or the column to take them from, not both")
-        object.__setattr__(self, "key", " ".join(key.split()))
-        object.__setattr__(self, "values", given)
-        object.__setattr__(self, "presence", _probability(f"{what}: presence", presence))
-        object.__setattr__(self, "column", None if column is None else column.strip())
+        object.__setattr__(self, "key", " ".join(self.key.split()))
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "column", self.column and self.column.strip())
 
     @classmethod
     def from_column(cls, name: str, presence: float = 1.0) -> Field:
         """Return a field named after a column."""
-        name = name.strip() if isinstance(name, str) else name
-        key = name.removeprefix(_META) if isinstance(name, str) else name
-        return cls(key, presence=presence, column=name)
+        name = checked("column", name, str, SourceError, "prefix field").strip()
+        return cls(name.removeprefix(_META), presence=presence, column=name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -92,9 +84,7 @@ class Field:
         Raises:
             SourceError: A key is missing or unknown, or a value is wrong.
         """
-        _check_keys("prefix field", parts, ("key", "values", "presence", "column"), ("key",))
-        named = {name: parts[name] for name in ("presence", "column") if name in parts}
-        return cls(parts["key"], parts.get("values") or (), **named)
+        return from_plain(cls, parts, SourceError, "prefix field")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +97,25 @@ class Prefix:
             absent is none.
     """
 
-    probability: float
-    variants: tuple[tuple[Field, ...], ...]
+    probability: Annotated[float, Bounds(0, 1)]
+    variants: Sequence[Sequence[Field]]
 
-    def __init__(self, probability: float, variants: Sequence[Sequence[Field]]) -> None:
+    def __post_init__(self) -> None:
         """Check everything, and make tuples of the variants."""
-        object.__setattr__(self, "probability", _probability("prefix: probability", probability))
-        if isinstance(variants, str) or not isinstance(variants, Sequence) or not variants:
-            raise SourceError(f"prefix: variants={variants!r}: give at least one list of fields")
-        object.__setattr__(self, "variants", tuple(_variant(fields) for fields in variants))
+        check(self, SourceError, "prefix")
+        if not self.variants or not all(self.variants):
+            raise SourceError(
+                f"prefix: variants={self.variants!r}: give at least one list, with at least one "
+                f"field in each"
+            )
+        for fields in self.variants:
+            keys = [field.key for field in fields]
+            twice = [key for key in dict.fromkeys(keys) if keys.count(key) > 1]
+            if twice:
+                raise SourceError(
+                    f"prefix: a variant has the key {twice[0]!r} twice; give one field several "
+                    f"values, or make two variants"
+                )
 
     @classmethod
     def from_columns(
@@ -131,8 +131,7 @@ class Prefix:
             SourceError: A name is empty or comes twice.
         """
         names = columns.split(",") if isinstance(columns, str) else columns
-        if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
-            raise SourceError(f"prefix={columns!r}: give names of columns, such as 'source, date'")
+        checked("prefix", names, Sequence[str], SourceError)
         if not names or not all(name.strip() for name in names):
             raise SourceError(
                 f"prefix={columns!r}: a name is empty; give some as in 'source, date'"
@@ -157,14 +156,15 @@ class Prefix:
         Raises:
             SourceError: A key is missing or unknown, or a value is wrong.
         """
-        names = ("probability", "variants")
-        _check_keys("prefix", parts, names, names)
-        variants = parts["variants"]
-        if not isinstance(variants, list | tuple) or not all(
-            isinstance(fields, list | tuple) for fields in variants
-        ):
-            raise SourceError(f"prefix: variants={variants!r}: give a list of lists of fields")
-        return cls(parts["probability"], [[Field.from_dict(f) for f in v] for v in variants])
+        if isinstance(parts, Mapping) and isinstance(given := parts.get("variants"), list | tuple):
+            variants = [
+                [Field.from_dict(each) for each in fields]
+                if isinstance(fields, list | tuple)
+                else fields
+                for fields in given
+            ]
+            parts = {**parts, "variants": variants}
+        return from_plain(cls, parts, SourceError, "prefix")
 
 
 def prefix_of(given: Any) -> Prefix | None:
@@ -193,51 +193,3 @@ def date_renderings(date: datetime.date) -> list[str]:
         f"{month[:3]} {day}, {year}",
     ]
     return list(dict.fromkeys(found))
-
-
-def _variant(fields: Any) -> tuple[Field, ...]:
-    if isinstance(fields, Field):
-        raise SourceError(
-            f"prefix: a variant is a list of fields, not the field {fields.key!r} alone; "
-            f"write [[Field(…), …]]"
-        )
-    if isinstance(fields, str) or not isinstance(fields, Sequence) or not fields:
-        raise SourceError(f"prefix: variant {fields!r}: give a list of at least one field")
-    for field in fields:
-        if not isinstance(field, Field):
-            raise SourceError(f"prefix: {field!r} is no field; write Field(key, values)")
-    keys = [field.key for field in fields]
-    twice = [key for key in dict.fromkeys(keys) if keys.count(key) > 1]
-    if twice:
-        raise SourceError(
-            f"prefix: a variant has the key {twice[0]!r} twice; give one field several values, or "
-            f"make two variants"
-        )
-    return tuple(fields)
-
-
-def _values(what: str, values: Any) -> tuple[str, ...]:
-    given = [values] if isinstance(values, str) else values
-    if not isinstance(given, Sequence) or not all(isinstance(value, str) for value in given):
-        raise SourceError(f"{what}: values={values!r}: give one text, or a list of texts")
-    plain = (" ".join(value.split()) for value in given)
-    return tuple(dict.fromkeys(value for value in plain if value))
-
-
-def _probability(what: str, value: Any) -> float:
-    if isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= 1:
-        return float(value)
-    raise SourceError(f"{what}={value!r}: give a number from 0 to 1")
-
-
-def _check_keys(what: str, parts: Any, known: Sequence[str], needed: Sequence[str]) -> None:
-    if not isinstance(parts, Mapping):
-        raise SourceError(f"{what}: {parts!r}: give an object with {', '.join(known)}")
-    for name in parts:
-        if name not in known:
-            raise SourceError(
-                f"{what}: no key {name!r}{nearest(str(name), known)}; there are {', '.join(known)}"
-            )
-    for name in needed:
-        if name not in parts:
-            raise SourceError(f"{what}: {dict(parts)!r} has no {name!r}")

@@ -48,27 +48,16 @@ for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Chunks as columns, one row a chunk, by section, overlap as given and window; summary last.
+    """Chunks as columns, one row a chunk, by section, overlap as given and window; summary last."""
 
-    Attributes:
-        section: Index into the texts.
-        summary: Whether it is a summary rather than a window.
-        window_index: 0, 1, … among the windows of its overlap.
-        overlap: Tokens shared with the window before.
-        start: First character (Unicode code point), from 0.
-        length: Characters.
-        start_token: First token, from 0.
-        token_count: Tokens; of a tokenizer file those of the chunk when encoded alone.
-    """
-
-    section: Integers
-    summary: Flags
-    window_index: Integers32
-    overlap: Integers32
-    start: Integers32
-    length: Integers32
-    start_token: Integers32
-    token_count: Integers32
+    section: Integers  # index into the texts
+    summary: Flags  # whether it is a summary rather than a window
+    window_index: Integers32  # 0, 1, … among the windows of its overlap
+    overlap: Integers32  # tokens shared with the window before
+    start: Integers32  # first character (Unicode code point), from 0
+    length: Integers32  # characters
+    start_token: Integers32  # first token, from 0
+    token_count: Integers32  # tokens; of a tokenizer file those of the chunk when encoded alone
 
 
 def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Integers32, Windows]:

@@ -48,12 +48,40 @@ FROM (
 )
 WHERE record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
 
+-- name: unhashed
+-- Where leading sections have no hash of their texts yet, by ranges of records.
+-- Parameters: $first_record_key (to look from), $records (of a range).
+-- Rows: one a range, in order: the first and last record that has such sections, and the first and
+-- last of these sections.
+SELECT min(record_key), max(record_key), min(section_key), max(section_key)
+FROM leading_sections
+WHERE
+    record_key >= $first_record_key
+    AND section_key NOT IN (
+        SELECT section_key
+        FROM text_hashes
+        WHERE
+            section_key >= (
+                SELECT min(section_key) FROM stored_sections WHERE record_key >= $first_record_key
+            )
+    )
+GROUP BY record_key // $records
+ORDER BY 1
+
 -- name: hash
--- Keep the hashes of the normalised texts of anchors, those that are not there yet.
+-- Keep the hashes of the normalised texts of leading sections that have none yet, of a range.
+-- Parameters: $low, $high (record keys), $first, $last (section keys, all included).
 INSERT INTO text_hashes
-SELECT section_key, normalised_hash(sections.text)
+SELECT section_key, normalised_hash(text)
 FROM sections
-WHERE section_key IN (SELECT section_key FROM unhashed_leading_sections)
+WHERE
+    section_key BETWEEN $first AND $last
+    AND section_key IN (
+        SELECT section_key FROM leading_sections WHERE record_key BETWEEN $low AND $high
+    )
+    AND section_key NOT IN (
+        SELECT section_key FROM text_hashes WHERE section_key BETWEEN $first AND $last
+    )
 
 -- name: ties
 -- What connects records with others: their group, and the texts of their anchors.
@@ -155,19 +183,11 @@ FROM (
 -- The anchors of validation and of test in the newest version, and how many of them are an anchor
 -- of train as well.
 -- Rows: validation, then test; none for a split without any.
-WITH hashes AS (
-    SELECT section_key, text_hash
-    FROM text_hashes
-    UNION ALL
-    SELECT section_key, normalised_hash(text) AS text_hash
-    FROM sections
-    WHERE section_key IN (SELECT section_key FROM unhashed_leading_sections)
-),
-texts AS (
-    SELECT live_records.split, hashes.text_hash
+WITH texts AS (
+    SELECT live_records.split, text_hashes.text_hash
     FROM leading_sections
     JOIN live_records ON live_records.record_key = leading_sections.record_key
-    JOIN hashes ON hashes.section_key = leading_sections.section_key
+    JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
 )
 
 SELECT

@@ -126,8 +126,8 @@ FAULTS = [
         "row 4: unknown key 'txt'",
     ),
     ("hint", endless(([{"txt": 5}], 3)), "'txt' (did you mean 'text'?); the keys of a record are "),
-    ("both", endless(([{"text": "x", "anchor": "y"}], 3)), "row 3: 'text' is for records of one"),
-    ("alone", endless(([{"positive": "y"}], 3)), "row 3: 'positive' needs an 'anchor'"),
+    ("both", endless(([{"text": "x", "anchor": "y"}], 3)), "row 3: text= is for rows of one text"),
+    ("alone", endless(([{"positive": "y"}], 3)), "row 3: positive= needs anchor="),
     ("value", endless(([{"text": Unprintable()}], 3)), "row 3: LookupError: no text of mine"),
     ("prefix", endless(([{"text": "x", "prefix": {"probability": 2}}], 3)), "row 3: prefix: "),
     (

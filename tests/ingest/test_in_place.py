@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -107,6 +108,42 @@ def test_everything_is_as_with_the_texts_inside(tmp_path_factory, seed, counts, 
             inside = corpus.sql("SELECT count(text) FROM stored_sections")[0][0].as_py()
             assert (inside == 0) is in_place
     assert found[0] == found[1]
+
+
+def told_of_splits(path, files, *, in_place, keep_together):
+    """Split what one file has, take in another, and return all that is told and stored of it."""
+    with taken_in(path, files[:1], in_place=in_place) as corpus:
+        told = [corpus.split(seed=3, keep_together=keep_together, reassign=True)]
+        source = dp.ParquetSource(files[1], **MAPPING)
+        corpus.ingest(source, name="more", in_place=in_place, progress=False)
+        shared = corpus.status()["shared_anchors"]
+        told.append(corpus.split(seed=3, keep_together=keep_together))
+        assert shared == {
+            name: {"anchors": told[1].anchors[name], "shared": told[1].shared_anchors[name]}
+            for name in told[1].anchors
+        }
+        hashes = corpus.database.rows("FROM text_hashes ORDER BY ALL")
+        return [repr(of) for of in told], table(corpus, "splits"), hashes
+
+
+@settings(max_examples=often(20, less=2), deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    records=st.integers(1, 40),
+    keep_together=st.sampled_from(["group", "text"]),
+)
+def test_splits_are_those_of_texts_inside_whatever_is_hashed_at_a_time(
+    tmp_path_factory, seed, records, keep_together
+):
+    folder = tmp_path_factory.mktemp("split")
+    files = [write(folder / f"{i}.parquet", rows_of(seed + i, 60, 60 * i)) for i in range(2)]
+    found = []
+    for in_place, most in [(False, 1_000), (True, 1_000), (True, records)]:
+        with mock.patch("duckplets.ingest.splits._RANGE", most):
+            path = folder / f"{in_place}-{most}.duckdb"
+            asked = {"in_place": in_place, "keep_together": keep_together}
+            found.append(told_of_splits(path, files, **asked))
+    assert found[0] == found[1] == found[2]
 
 
 def drawn(corpus, kind="triplets", **asked):

@@ -330,6 +330,8 @@ def test_records_without_anchor_are_told_by_their_first_section(corpus):
     corpus.chunk(
         dp.Chunking(preprocessors=(dp.register_preprocessor("same", lambda text: "only"),))
     )
+    of = corpus.status()["shared_anchors"]
+    assert all(of[name]["anchors"] == of[name]["shared"] > 0 for name in ("validation", "test"))
     corpus.split(*RATIOS, keep_together="text", reassign=True)
     assert len(set(assignment(corpus).values())) == 1
 

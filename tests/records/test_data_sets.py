@@ -88,7 +88,7 @@ WRONG = [
     ({"split": "test"}, "split='test': a file has no splits of its own, only 'train'"),
     ({"format": "parket"}, r"format='parket'.*did you mean 'parquet'"),
     ({"converter": "alpacca"}, r"'alpacca' \(did you mean 'alpaca'"),
-    ({"on_error": "ignore"}, "on_error='ignore': give one of raise"),
+    ({"on_error": "ignore"}, "on_error='ignore': give 'raise'"),
     ({"trust": 7}, "trust=7: give a number from 0 to 1"),
     ({"converter": "alpaca", "text": "b"}, "makes the texts itself: leave out text="),
     ({"file_name": "none.json"}, r"file_name='none.json': .*none.json does not exist"),

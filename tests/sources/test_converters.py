@@ -168,8 +168,8 @@ REFUSED = [
     ({"converter": "pair", "anchor": "a"}, "converter='pair' makes the texts itself: leave"),
     ({"converter": "pair", "context": ["a"]}, "out context="),
     ({"converter": "alpaca", "text": "a"}, "leave out text="),
-    ({"text": "a", "on_error": "drop"}, "on_error='drop': give one of raise, skip, qu"),
-    ({"converter": "pair", "on_error": "drop"}, "on_error='drop': give one of raise, skip, qu"),
+    ({"text": "a", "on_error": "drop"}, "on_error='drop': give 'raise', 'skip'"),
+    ({"converter": "pair", "on_error": "drop"}, "on_error='drop': give 'raise', 'skip'"),
     ({"text": "a", "prefix": ["p"]}, "prefix=['p']: give the name of a column"),
 ]
 

@@ -26,7 +26,7 @@ def small(monkeypatch):
     """Small tables, and batches that do not end where tables do."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 37)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
-    monkeypatch.setattr(dataset, "_ROWS", 23)
+    monkeypatch.setattr(dataset, "_ROWS", 5)
 
 
 def in_memory(count=200):
@@ -138,7 +138,7 @@ def test_what_is_wrong_is_told():
         raise ZeroDivisionError("by zero")
 
     source = DatasetSource(datasets.IterableDataset.from_generator(broken), text="t")
-    with pytest.raises(SourceError, match=r"data set '.*', after row 46: ZeroDivisionError: by z"):
+    with pytest.raises(SourceError, match=r"data set '.*', after row 50: ZeroDivisionError: by z"):
         whole_of(source)
 
 

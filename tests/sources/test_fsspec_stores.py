@@ -65,7 +65,6 @@ def root(request, monkeypatch, tmp_path):
     if request.param == "memory":
         kind = stores._KINDS["abfs"]._replace(module=__name__, name="Tagged")
         monkeypatch.setitem(stores._KINDS, "abfs", kind)
-        stores._filesystem.cache_clear()
     else:
         for name, value in request.getfixturevalue("google").items():
             monkeypatch.setenv(name, value)
@@ -210,7 +209,6 @@ def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch):
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path):
-    stores._filesystem.cache_clear()
     for package in ("gcsfs", "gcsfs.core", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
     for scheme, extra in {"gs": "gs", "az": "az", "abfs": "az"}.items():

@@ -188,7 +188,7 @@ FAULTS = [
     ({"rows": Frame(RECORDS)}, "of a data frame give get=lambda i: frame.iloc[i].to_dict(), size="),
     ({"get": 5, "size": 5}, "get=5 is no function"),
     ({"get": print}, "size=None: say how many records get() can return"),
-    ({"rows": RECORDS, "threads": 0}, "threads=0: give from 1 to 256"),
+    ({"rows": RECORDS, "threads": 0}, "threads=0: give an integer from 1 to 256"),
     ({"rows": RECORDS, "trust": 2}, "trust=2: give a number from 0 to 1"),
     ({"rows": RECORDS, "name": ""}, "IndexedSource: name='': give a text"),
     ({"rows": RECORDS, "positive": "text"}, "positive= needs anchor="),

@@ -407,7 +407,7 @@ def test_what_a_folder_says_of_itself(dated, reader):
 FAULTS = [
     ({"folder": "none"}, "none does not exist"),
     ({"folder": "texts", "titles": "stem"}, "titles='stem': give 'heading' or 'name'"),
-    ({"folder": "texts", "on_error": "drop"}, "on_error='drop': give one of raise"),
+    ({"folder": "texts", "on_error": "drop"}, "on_error='drop': give 'raise'"),
     ({"folder": "texts", "encoding": "nope"}, "encoding='nope'"),
     ({"folder": "texts", "pattern": ["*.md", 5]}, "pattern=["),
     ({"folder": "texts", "pattern": "*.rst"}, "has no file that matches '*.rst'"),

@@ -28,7 +28,6 @@ from duckplets import (
 )
 from duckplets.errors import SourceError
 from duckplets.ingest.outcome_counts import ONE_ANCHOR
-from duckplets.sources.row_mapper import RowMapper
 
 MAPPING = {"anchor": ["a", "b"], "positive": ["c", "d"], "context": "e", "negative": ["f", "g"]}
 COLUMNS = "abcdefg"
@@ -103,45 +102,6 @@ def said_of(rows):
 
 def found(source, reader):
     return said_of(rows_of(source, reader))
-
-
-PLAIN = {
-    "pair": {"anchor": "a", "positive": "b"},
-    "texts": {"anchor": "a", "context": ["b", "c?"], "negative": ["d"]},
-    "all": {"text": "a", "id": "b", "date": "c", "group": "d", "meta": ["e", "f"], "trust": "g"},
-    "label": {"anchor": "a", "positive": "b", "label": "c", "created_at": "d", "meta": ["e"]},
-}
-
-
-@pytest.mark.parametrize("mapping", PLAIN)
-@pytest.mark.parametrize("seed", range(often(40, less=1)))
-def test_rows_taken_by_their_columns_are_as_those_taken_one_by_one(
-    tmp_path, reader, monkeypatch, mapping, seed
-):
-    draw, at_once = Random(f"{mapping}{seed}"), []
-    texts = [None, *WORDS, "2024-02-03", "0.5", "1", "duplicate", "x" * draw.choice([9, 9_000])]
-    odd = [5, 1.5, True, DAY.isoformat()] * draw.randrange(2)
-    rows = [{name: draw.choice(texts) for name in COLUMNS}]  # a name that nobody has is refused
-    rows += [
-        {name: draw.choice([*texts, *odd]) for name in COLUMNS if draw.random() < 0.9}
-        for _ in range(draw.choice([0, 50, often(3_000, less=500)]))
-    ]
-    (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    take = RowMapper._take_plain
-
-    def taken(self, *given):
-        at_once.append(take(self, *given))
-        return at_once[-1]
-
-    monkeypatch.setattr(RowMapper, "_take_plain", taken)
-    for kind, place in ((MemorySource, rows), (JsonSource, tmp_path / "f.jsonl")):
-        found, one_by_one = (
-            rows_of(kind(place, **PLAIN[mapping], **nulls), reader)
-            for nulls in ({}, {"null_values": ("no value at all",)})
-        )
-        assert found == one_by_one
-        assert len(found) == len(rows)
-    assert any(at_once) or odd
 
 
 # -- records of any values

@@ -43,27 +43,39 @@ def plain(**given):
 
 
 WRONG = [
-    (lambda: Field("", "v"), "prefix field '': give up to 200 printable characters"),
-    (lambda: Field("a\nb", "v"), "prefix field 'a\\nb': give up to 200 printable"),
+    (lambda: Field("", "v"), "prefix field '': key='': give up to 200 printable characters"),
+    (lambda: Field("a\nb", "v"), "prefix field 'a\\nb': key='a\\nb': give up to 200 printable"),
     (lambda: Field("a=b", "v"), "a key has no '=' and no '|'"),
-    (lambda: Field("k", []), "prefix field 'k': values=[] has no text"),
-    (lambda: Field("k", [1]), "values=[1]: give one text, or a list of texts"),
-    (lambda: Field("k", "v", 1.5), "prefix field 'k': presence=1.5: give a number from 0 to 1"),
+    (lambda: Field("k", []), "prefix field 'k': values=() has no text"),
+    (lambda: Field("k", [1]), "prefix field 'k': values[0]=1: give text"),
+    (
+        lambda: Field("k", "v", 1.5),
+        "prefix field 'k': presence=1.5: give a finite number from 0 to 1",
+    ),
     (lambda: Field("k", "v", column="date"), "give values, or the column to take them from"),
     (lambda: Field("k", column=" "), "column=' ': give the name of a column"),
-    (lambda: Prefix(-0.1, [[SOURCE]]), "prefix: probability=-0.1: give a number from 0 to 1"),
-    (lambda: Prefix(1, []), "prefix: variants=[]: give at least one list of fields"),
-    (lambda: Prefix(1, [[]]), "variant []: give a list of at least one field"),
-    (lambda: Prefix(1, [SOURCE]), "a variant is a list of fields, not the field 'source' alone"),
-    (lambda: Prefix(1, [["k"]]), "prefix: 'k' is no field; write Field(key, values)"),
+    (
+        lambda: Prefix(-0.1, [[SOURCE]]),
+        "prefix: probability=-0.1: give a finite number from 0 to 1",
+    ),
+    (lambda: Prefix(1, []), "prefix: variants=(): give at least one list, with at least"),
+    (lambda: Prefix(1, [[]]), "prefix: variants=((),): give at least one list, with at least"),
+    (lambda: Prefix(1, [SOURCE]), "prefix: variants[0]=Field(key='source', "),
+    (lambda: Prefix(1, [["k"]]), "prefix: variants[0][0]='k': give Field(…)"),
     (lambda: Prefix(1, [[SOURCE, SOURCE]]), "a variant has the key 'source' twice"),
     (lambda: Prefix.from_columns("source,,date"), "prefix='source,,date': a name is empty"),
-    (lambda: Prefix.from_columns(7), "prefix=7: give names of columns"),
-    (plain(), "prefix: {'probability': 1} has no 'variants'"),
-    (plain(variant=[]), "prefix: no key 'variant' (did you mean 'variants'?)"),
-    (plain(variants={}), "prefix: variants={}: give a list of lists"),
-    (plain(variants=[[{"key": "k", "value": "v"}]]), "no key 'value' (did you mean 'values'?)"),
-    (plain(variants=[["k"]]), "'k': give an object with key, values, presence, column"),
+    (lambda: Prefix.from_columns(7), "prefix=7: give a list of texts"),
+    (plain(), "prefix: variants is missing"),
+    (plain(variant=[]), "prefix: unknown key 'variant' (did you mean 'variants'?)"),
+    (plain(variants={}), "prefix: variants={}: give a list of a list of Field"),
+    (
+        plain(variants=[[{"key": "k", "value": "v"}]]),
+        "prefix field: unknown key 'value' (did you mean 'values'?)",
+    ),
+    (
+        plain(variants=[["k"]]),
+        "prefix field: give a table of key, values, presence, column, not 'k'",
+    ),
 ]
 
 
@@ -92,7 +104,7 @@ def test_what_a_corpus_keeps(tmp_path):
         for definition, said in {
             "{": "prefix: '{' is not JSON",
             '{"probability": 2, "variants": [[{"key": "k", "values": ["v"]}]]}': "probability=2",
-            "[]": "prefix: []: give an object with probability, variants",
+            "[]": "prefix: give a table of probability, variants, not []",
         }.items():
             with pytest.raises(SourceError) as caught:
                 prefix_store.append(database, np.array([1]), pa.array([definition]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -131,7 +132,11 @@ class Converter:
 
     def _called(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a user's function for a row."""
-        given = {key: _json_value(value) for key, value in row.items() if value is not None}
+        given = {
+            key: value if type(value) in (str, int, bool) else json.loads(json_text(value))
+            for key, value in row.items()
+            if value is not None
+        }
         assert self.function is not None  # noqa: S101 - it is what this is for
         try:
             made = self.function(given)
@@ -165,7 +170,11 @@ class Converter:
             yield from self._replies(sides[0], main)
             return
         heading = "chosen_messages" if values.get("chosen_messages") is not None else main
-        asked = _asked_in(values) if main == "chosen" and _begins_with_reply(values) else heading
+        asked = (
+            _asked_in(values)
+            if main == "chosen" and _first_tag(values[main]) == "assistant"
+            else heading
+        )
         prompt, reply, written = _spoken(sides[0], main)
         sections = [("anchor", asked, prompt), ("context", heading, reply)]
         identity, rejected_written = _identity(written), None
@@ -248,20 +257,17 @@ class Converter:
             )
         weight = said.more.get("loss_weight")
         weight = said.more.get("weight") if weight is None and not self.is_own else weight
-        number = float(role == "assistant") if weight is None else _weight(weight)
-        if number is None:
+        number = role == "assistant" if weight is None else weight
+        if (isinstance(weight, bool) or not isinstance(number, (int, float))) or not (
+            0 <= number < math.inf
+        ):
             detail = f"'loss_weight' is no number from 0 up: {json_text(weight)[:_SHOWN]}"
             raise _fault(said, "has a 'loss_weight' that is no number from 0 up", detail)
-        return Turn(role, texts, _more(role, calls, said.more), number)
+        return Turn(role, texts, _more(role, calls, said.more), float(number))
 
 
 def _fault(said: Said, reason: str, detail: str) -> Wrong:
     return Wrong(f"{said.field} {reason}", f"field '{said.field}', turn {said.place}: {detail}")
-
-
-def _weight(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < float("inf") else None
 
 
 def _block(value: Any) -> Any:
@@ -355,13 +361,6 @@ def _listed(text: str, kind: Kind) -> list[Any] | None:
     return found if right else None
 
 
-def _json_value(value: Any) -> Any:
-    """Return a value after a round trip through JSON."""
-    if value is None or type(value) in (str, int, bool):
-        return value
-    return json.loads(json_text(value))
-
-
 # -- what is said in the rows of each converter ---------------------------------------------------
 
 
@@ -403,10 +402,6 @@ def _system(values: dict[str, Any]) -> list[Said]:
     return [] if text is None else [Said("system", 1, "system", text, {})]
 
 
-def _openai(values: dict[str, Any]) -> list[list[Said]]:
-    return [_of_list("messages", values["messages"])]
-
-
 def _sharegpt(values: dict[str, Any]) -> list[list[Said]]:
     turns = enumerate(values["conversations"], 1)
     said = [_turn_of("conversations", i, turn, "from", "value") for i, turn in turns]
@@ -439,10 +434,6 @@ def _first_tag(turns: Any) -> Any:
         return "assistant"
     first = plain(turns[0]) if turns else None
     return first.get("role") if isinstance(first, dict) else None
-
-
-def _begins_with_reply(values: dict[str, Any]) -> bool:
-    return bool(_first_tag(values["chosen"]) == "assistant")
 
 
 def _pair(values: dict[str, Any]) -> list[list[Said]]:
@@ -478,7 +469,7 @@ BUILT_IN = {
             name="openai",
             fields={"messages": "list"},
             needed=("messages",),
-            said=_openai,
+            said=lambda values: [_of_list("messages", values["messages"])],
             roles=_ROLES | {"developer": "system", "function": "tool"},
         ),
         Converter(

@@ -13,7 +13,9 @@ import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,7 +28,7 @@ from duckplets.sources.memory import batches_of, row_of, table_blocks
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import blocks_of, names_of
-from duckplets.sources.values import Fault, json_text
+from duckplets.sources.values import Fault, is_utf8, json_text
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ _MOST_WAITING = 32  # blocks queued between the two threads
 _BYTES_WAITING = 16 << 20
 _PATIENCE = 5.0  # seconds that the user's code has to end
 _END = object()
-_KIND = "CustomSource"
 _SURE = 100
 _REQUIRED = ("id", "anchor", "positive", "context", "text", "sections", "label")
 
@@ -90,7 +91,7 @@ def read_batches(
 
     own = OwnKeys(**{n: getattr(mapping, n) for n in _HOW}) if are_own else mapping
     try:
-        how: Any = {"cursor": cursor, "total": total, "of": of, "kind": _KIND, "sure": _SURE}
+        how: Any = {"cursor": cursor, "total": total, "of": of, "sure": _SURE}
         reading, begun = blocks(), list[RowBlock]()
         while are_own and of["suited"] is None and len(begun) < _LOOKED_AT:
             if (block := next(reading, None)) is None:
@@ -259,17 +260,19 @@ def _required(record: Mapping[Any, Any]) -> list[str]:
     given = [part for part in _REQUIRED if part in record]
     if "text" in given and ("anchor" in given or "positive" in given):
         given = [part for part in given if record[part] is not None]
-        if "text" in given and ("anchor" in given or "positive" in given):
-            raise RefusedError(
-                "'text' is for records of one text: leave out 'anchor' and 'positive'"
-            )
-    if record.get("negative") is not None and not {"anchor", "sections"} & set(given):
-        raise RefusedError("'negative' needs an 'anchor': it is what an anchor is told apart from")
-    if "label" in given and not {"positive", "context", "sections"} & set(given):
-        raise RefusedError("'label' judges an 'anchor' and its 'positive'; the record has no pair")
-    if "positive" in given and "anchor" not in given:
-        raise RefusedError("'positive' needs an 'anchor'; for records of one text there is 'text'")
+    has_negative = record.get("negative") is not None
+    _check_together(frozenset([*given, "negative"] if has_negative else given))
     return given
+
+
+@cache
+def _check_together(parts: frozenset[str]) -> None:
+    """Refuse parts that a mapping refuses together."""
+    try:
+        mapping: dict[str, Any] = dict(zip(parts, parts, strict=True))
+        Mapped(**mapping)
+    except SourceError as error:
+        raise RefusedError(str(error)) from None
 
 
 def _definition(prefix: Any) -> str | None:
@@ -290,21 +293,15 @@ def _definition(prefix: Any) -> str | None:
 
 def not_plain(value: Any) -> str | None:
     """Return the part of a value that JSON would change, or None."""
+    kind = type(value)
+    parts = [*value, *value.values()] if kind is dict else value if kind is list else ()
+    if wrong := next(filter(None, map(not_plain, parts)), None):
+        return wrong
     if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return "text that is not UTF-8"
-        return None
-    if value is None or isinstance(value, (bool, int)):
-        return None if type(value) in (bool, int, type(None)) else _shown(value)
-    if type(value) is float and value - value == 0:
-        return None
-    if type(value) is list:
-        return next(filter(None, map(not_plain, value)), None)
-    if type(value) is dict and all(type(key) is str for key in value):
-        return next(filter(None, map(not_plain, [*value, *value.values()])), None)
-    return _shown(value)
+        return None if is_utf8(value) else "text that is not UTF-8"
+    is_plain = value is None or kind in (bool, int, list) or (kind is float and isfinite(value))
+    is_plain = is_plain or (kind is dict and all(type(key) is str for key in value))
+    return None if is_plain else _shown(value)
 
 
 def _shown(value: Any) -> str:

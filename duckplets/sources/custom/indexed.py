@@ -11,9 +11,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from duckplets.base.prefetch import Lookahead
+from duckplets.base.settings import Bounds, checked
 from duckplets.errors import SourceError
 from duckplets.order.permute import key, ranks
 from duckplets.sources.custom.feed import RefusedError, read_batches
@@ -24,7 +25,6 @@ from duckplets.sources.rows import Rows, cursor_of
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_MOST_THREADS = 256
 _PLACE = {"done": range(1 << 63), "size": range(1 << 63)}
 _BLOCK = 4_096  # numbers ordered at a time
 # Each call fetches several numbers, as many as take about this time and memory.
@@ -66,12 +66,9 @@ class IndexedSource(Mapped):
         if not isinstance(self.name, str) or not self.name:
             raise SourceError(f"IndexedSource: name={self.name!r}: give a text")
         self._check_rows()
-        for what in ("seed", "threads"):
-            value = getattr(self, what)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise self._error(f"{what}={value!r}: give a whole number")
-        if not 1 <= self.threads <= _MOST_THREADS:
-            raise self._error(f"threads={self.threads}: give from 1 to {_MOST_THREADS}")
+        where = f"source {self.name!r}"
+        checked("seed", self.seed, int, SourceError, where)
+        checked("threads", self.threads, Annotated[int, Bounds(1, 256)], SourceError, where)
 
     def _check_rows(self) -> None:
         if (self.rows is None) == (self.get is None):

@@ -151,17 +151,13 @@ def _longest(file: Path, names: list[str], group: int) -> int:
     Any number of rows may refer to it; other values are in the file once per row.
     """
     with opened(file) as parquet:
-        kinds = {field.name: field.type for field in parquet.schema_arrow}
-        encoded = [name for name in names if _is_text(kinds.get(name, pa.null()))]
+        schema = parquet.schema_arrow
+        encoded = [n for n in names if schema.field(n).type in (pa.string(), pa.binary())]
     with opened(file, encoded) as parquet:
         first = next(parquet.iter_batches(64, row_groups=[group], columns=encoded), None)
     columns = () if first is None else first.columns
     found = [c.dictionary for c in columns if pa.types.is_dictionary(c.type) and len(c.dictionary)]
     return max((int(pc.max(pc.binary_length(each)).as_py() or 0) for each in found), default=0) or 1
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 # -- Arrow ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of, span_of
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows
-from duckplets.sources.values import Fault
+from duckplets.sources.values import Fault, is_utf8
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -131,25 +131,15 @@ def _object(line: str) -> dict[str, Any] | Fault | None:
     except ValueError:
         if not line.strip(_SPACE):
             return None
-        return Fault.of("invalid JSON" if _is_utf8(line) else "invalid UTF-8", line)
+        return Fault.of("invalid JSON" if is_utf8(line) else "invalid UTF-8", line)
     except RecursionError:
         return Fault.of("invalid JSON, nested too deep", line[:_CHUNK])
-    if not line.isascii() and not _is_utf8(line):
+    if not line.isascii() and not is_utf8(line):
         return Fault.of("invalid UTF-8", line)
-    if "\\ud" in line or "\\uD" in line:  # a lone surrogate is no text
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            return Fault.of("invalid JSON", line)
+    may_be_lone = "\\ud" in line or "\\uD" in line  # a surrogate, which is no text
+    if may_be_lone and not is_utf8(json.dumps(value, ensure_ascii=False)):
+        return Fault.of("invalid JSON", line)
     return value if isinstance(value, dict) else Fault.of("not an object", line)
-
-
-def _is_utf8(line: str) -> bool:
-    try:
-        line.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _values_of(text: TextIO, where: str, limits: Limits, *, is_array: bool) -> Iterator[RowBlock]:
@@ -222,7 +212,7 @@ class _Values:
         whole, self._at = self._data[self._at : end], end
         if len(whole) > self._most:
             raise self._longer()
-        if not whole.isascii() and not _is_utf8(whole):
+        if not whole.isascii() and not is_utf8(whole):
             raise self.broken("invalid UTF-8")
         self.count += 1
         return value, whole

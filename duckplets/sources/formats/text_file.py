@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from duckplets.base.sanitize import counted, shown
+from duckplets.base.settings import checked
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files, digest_of
@@ -154,8 +155,7 @@ class TextFileSource:
                 raise SourceError(f"trust={trust!r}: text files have no columns; give a number")
         if self.date not in ("path", True, False, None):
             raise SourceError(f"date={self.date!r}: only date='path' is known")
-        if self.titles not in get_args(Titles):
-            raise SourceError(f"titles={self.titles!r}: give 'heading' or 'name'")
+        checked("titles", self.titles, Titles, SourceError)
         paths.codec_of(self.encoding)
         check_on_error(self.on_error)
         patterns(self.pattern)
@@ -415,17 +415,14 @@ class Listed:
         return ", ".join(said) + (f" and {rest:,} of other suffixes" if rest else "")
 
 
-def patterns(given: object) -> tuple[str, ...]:
+def patterns(given: str | Sequence[str]) -> tuple[str, ...]:
     """Return one or several file name patterns as a tuple."""
     found = (given,) if isinstance(given, str) else given
-    if not isinstance(found, (list, tuple)) or not found or not all(map(_is_pattern, found)):
+    each = list(found) if isinstance(found, (list, tuple)) else [None]
+    are_texts = bool(each) and all(isinstance(one, str) and one for one in each)
+    if not are_texts or any(str(one).startswith("/") or "\0" in str(one) for one in each):
         raise SourceError(f"pattern={given!r}: give a pattern of names such as '*.md', or several")
     return tuple(found)
-
-
-def _is_pattern(given: object) -> bool:
-    is_text = isinstance(given, str) and bool(given)
-    return is_text and not str(given).startswith("/") and "\0" not in str(given)
 
 
 def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:

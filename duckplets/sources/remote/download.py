@@ -39,13 +39,10 @@ _TIMEOUT = 60.0  # seconds without data
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 _LARGEST_ANSWER = 16 << 20  # bytes; a page of a listing has a thousand files
-_MOST_ENTRIES = 2_000_000
 _TOLD = ("x-error-code", "x-error-message", "retry-after")  # headers with the reason of a failure
 _ENTRY = {"type": str, "path": str}
 _FILE = _ENTRY | {"size": range(1 << 63), "oid": str, "lfs?": (None, {"oid?": (str, None)})}
 _COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
-_SHA256 = re.compile("[0-9a-f]{64}")
-_NO_PATH = re.compile("[\\0\ud800-\udfff]")
 
 _AGAIN = "running the same command again goes on where it stopped"
 _LOGIN = "log in with: hf auth login"
@@ -77,10 +74,6 @@ class Stopped(Exception):  # noqa: N818 - it is no error: nobody wants the file 
     """A download was stopped because its consumer was closed."""
 
 
-class _Odd(Exception):  # noqa: N818 - it becomes an error that names the address
-    """An answer that no hub should give."""
-
-
 class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
     """The downloaded bytes are not the file."""
 
@@ -110,22 +103,19 @@ class Hub:
 
     def files(self, revision: str) -> list[HubFile]:
         """Return the files of a revision by path."""
-        listing = f"{self._api}/tree/{revision}"
-        found: list[HubFile] = []
-        page, seen, entries = "recursive=true", {""}, 0
-        while page not in seen:  # of this host
+        found, page, seen = list[HubFile](), "recursive=true", set[str]()
+        while page:
             seen.add(page)
-            address = f"{listing}?{page}"
-            listed, page = self._asked_for(address, [_ENTRY])
-            entries += len(listed)
-            if entries > _MOST_ENTRIES or (page and not listed):
-                raise self._odd(address, f"it lists no end of files, {entries:,} so far")
-            try:
-                found += [_file(entry) for entry in listed if entry["type"] == "file"]
-            except _Odd as error:
-                raise self._odd(address, str(error)) from None
-        if page:
-            raise self._odd(listing, "its pages lead back to where they began")
+            address = f"{self._api}/tree/{revision}?{page}"
+            listed, page = self._asked_for(address, [_ENTRY])  # of this host
+            entries = [entry for entry in listed if entry["type"] == "file"]
+            if wrong := misfit(entries, [_FILE]):
+                raise self._odd(address, wrong)
+            if page in seen or (page and not listed):
+                raise self._odd(address, "its pages lead back to where they began, or nowhere")
+            for entry in entries:
+                sha256 = (entry.get("lfs") or {}).get("oid")
+                found.append(HubFile(entry["path"], entry["size"], entry["oid"], sha256))
         return sorted(found, key=lambda file: file.path)
 
     def text(self, file: HubFile, revision: str, most: int) -> str:
@@ -328,19 +318,6 @@ def _beginning(response: Any, most: int) -> bytes:
         if len(content) >= most:
             break
     return bytes(content[:most])
-
-
-def _file(entry: dict[str, Any]) -> HubFile:
-    """Return the file of a listing entry."""
-    if wrong := misfit(entry, _FILE):
-        raise _Odd(wrong)
-    lfs = entry.get("lfs") or {}
-    sha256 = lfs.get("oid")
-    if not _COMMIT.fullmatch(entry["oid"]) or not (sha256 is None or _SHA256.fullmatch(sha256)):
-        raise _Odd(f"{entry['path']!r} has a checksum that is none")
-    if not entry["path"] or _NO_PATH.search(entry["path"]):
-        raise _Odd(f"{entry['path']!r} is no path")
-    return HubFile(entry["path"], entry["size"], entry["oid"], sha256)
 
 
 def status_of(error: Any) -> int:

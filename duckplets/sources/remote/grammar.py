@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from duckplets.base.checks import checked_name
 from duckplets.errors import SourceError, nearest, several
+from duckplets.sources.mapping import check_trust
 
 LISTS = (
     *("anchor", "positive", "negative", "context", "text", "text_columns", "meta", "taxonomy"),
@@ -143,10 +144,8 @@ def _option(token: str) -> tuple[str, Value]:
         raise SourceError(f"unknown key {key!r}{nearest(key, KEYS)}; keys are {', '.join(KEYS)}")
     if not value:
         raise SourceError(f"{key}= has no value")
-    if key == "trust":
-        return key, _trust(value)
-    if key == "weight":
-        return key, _weight(value)
+    if key in ("trust", "weight"):
+        return key, _number(key, value)
     if key in LISTS:
         return key, _columns(key, value)
     if key == "source_id":
@@ -161,13 +160,13 @@ def check_name(name: object) -> None:
     checked_name(f"source_id={name!r}", name, SourceError)
 
 
-def _trust(value: str) -> float:
+def _number(key: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:  # also refuses NaN
-        raise SourceError(f"trust={value}: give a number from 0 to 1")
+        raise SourceError(f"{key}={value}: give a number") from None
+    check = check_trust if key == "trust" else check_weight
+    check(int(number) if number.is_integer() else number)  # as it was written
     return number
 
 
@@ -176,15 +175,6 @@ def check_weight(weight: object) -> None:
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if weight is not None and not (is_number and 0 <= float(str(weight)) < math.inf):
         raise SourceError(f"weight={weight!r}: give a number of at least 0")
-
-
-def _weight(value: str) -> float:
-    try:
-        number = float(value)
-        check_weight(number)
-    except ValueError:  # also catches SourceError
-        raise SourceError(f"weight={value}: give a number of at least 0") from None
-    return number
 
 
 def _columns(key: str, value: str) -> tuple[str, ...]:

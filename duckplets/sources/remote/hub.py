@@ -1,6 +1,6 @@
 """A data set on a hub as a source, resumable at any row.
 
-line ─grammar→ URI ─layout→ files ─cache→ shards on disk ─reading→ rows and marks
+line ─grammar→ URI ─layout→ files ─cache→ shards on disk ─→ rows and marks
 
 Rows come in the order of file paths; nothing is shuffled. Marks name the revision, so a resumed
 ingest reads what it began with even if the data set has changed.
@@ -10,27 +10,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.base.documents import DEFAULT, DocumentLimits
 from duckplets.errors import SourceError, several
+from duckplets.sources import row_batches
+from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
+from duckplets.sources.names import left_out_of
 from duckplets.sources.remote import grammar
-from duckplets.sources.remote.download import Hub, HubFile, Sleep
-from duckplets.sources.remote.layout import choose, parse_card
-from duckplets.sources.remote.reading import shard_blocks
+from duckplets.sources.remote.download import Hub, HubFile, Sleep, imported
+from duckplets.sources.remote.layout import choose, form_of, parse_card
 from duckplets.sources.remote.stores import arrivals
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import RowBlock, Rows, Stoppable, cursor_of
+from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable, cursor_of
+from duckplets.sources.typed import Classes, blocks_of, classes_of_features, with_classes
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 
 _PLACE = {"file": str, "row": range(1 << 63)}
+_SLICE = 1_024  # rows of a block; marks fall between blocks
+_ROWS = 1_000  # rows of a batch of datasets
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,7 +126,7 @@ class HubSource(Mapped):
             with closing(arrivals(left, fetch, hub.stop)) as arriving:
                 for number, (file, here) in enumerate(arriving):
                     done = 0 if number else skip
-                    found = shard_blocks(reader, file.path, here, self.uri, self, classes, done)
+                    found = _shard_blocks(reader, file.path, here, self.uri, self, classes, done)
                     last = next(found, None)
                     for block in found:
                         if last is not None:
@@ -164,6 +170,75 @@ class HubSource(Mapped):
         usual |= {part.name: part.default for part in fields(Mapped)}
         given = {name: getattr(self, name) for name in usual}
         return {name: value for name, value in given.items() if value != usual[name]}
+
+
+def _shard_blocks(
+    reader: Database, file: str, here: Path, uri: str, mapping: Mapped, classes: Classes, skip: int
+) -> Iterator[RowBlock]:
+    """Yield the rows of a downloaded shard after the first ``skip``, each block with its cursor."""
+    form, shown, row = form_of(file), f"{uri}: {file}", 0
+    with called(here, shown):
+        shard = _ByDatasets(here) if form is None else reader_of(form)(here, text="x")
+        look = shard.look(here, reader)
+        used = used_of(mapping, look, shown, reader)
+        names, others = look.columns, left_out_of(mapping, look.columns or ())
+        of_card = {n: c for n, c in classes.items() if n not in look.classes}
+        for block in shard.blocks(here, look, used, reader):
+            while block.rows:
+                part = block._replace(rows=block.rows[: min(_SLICE, row_batches.MAX_ROWS)])
+                block = block.after(len(part.rows))
+                passed = min(skip, len(part.rows))
+                row, skip = row + len(part.rows), skip - passed
+                if passed < len(part.rows):
+                    rows = with_classes(part.rows, of_card)
+                    part = part._replace(rows=rows, columns=names, left_out=others)
+                    yield part.after(passed)._replace(file=file, at={"file": file, "row": row})
+
+
+class _ByDatasets:
+    """A shard of another format, streamed by the loader of ``datasets``.
+
+    The loader gets the downloaded shard, not the repository. Scripts are never run.
+    """
+
+    def __init__(self, here: Path) -> None:
+        datasets = imported("datasets")
+        with _told(here):
+            self._found = datasets.load_dataset(
+                str(here.parent), data_files={"train": [here.name]}, split="train", streaming=True
+            )
+
+    def look(self, here: Path, _: Database) -> Look:
+        """Return the columns of the first row."""
+        with _told(here):
+            first = next(iter(self._found.with_format("arrow").iter(batch_size=1)), None)
+        return Look([] if first is None else first.schema.names)
+
+    def blocks(
+        self, here: Path, look: Look, used: list[str], reader: Database
+    ) -> Iterator[RowBlock]:
+        """Yield the rows."""
+        with _told(here):
+            for table in self._found.with_format("arrow").iter(batch_size=_ROWS):
+                batches = table.combine_chunks().to_batches()
+                classes = classes_of_features(self._found.features)
+                yield from blocks_of(batches, str(here), columns=used, classes=classes)
+
+
+@contextmanager
+def _told(here: Path) -> Iterator[None]:
+    """Turn any error of a loader into one sentence."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except Exception as error:
+        lines = (line.strip() for line in str(error).splitlines() if line.strip())
+        said = ": ".join([type(error).__name__, *islice(lines, 1)])
+        raise SourceError(f"{here} cannot be read by datasets either: {said}") from None
+
+
+# -- lists ----------------------------------------------------------------------------------------
 
 
 def read_hub_list(

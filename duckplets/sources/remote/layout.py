@@ -147,15 +147,15 @@ def _of_split(uri: HubUri, files: list[HubFile], config: str) -> list[HubFile]:
     if uri.split is None:
         return files
     named = [file for file in files if stem_of(file.path) == uri.split]
-    found = named or [file for file in files if uri.split in _parts(file.path)]
+    # else folders of a path, and parts of a stem between hyphens
+    found = named or [
+        file
+        for file in files
+        if uri.split in (*file.path.split("/")[:-1], *stem_of(file.path).split("-"))
+    ]
     if not found:
         raise _unknown_split(uri, sorted({_split_name(file.path, config) for file in files}))
     return found
-
-
-def _parts(path: str) -> list[str]:
-    """Return the folders of a path, and the parts of its stem between hyphens."""
-    return [*path.split("/")[:-1], *stem_of(path).split("-")]
 
 
 def _unknown_split(uri: HubUri, splits: list[str]) -> SourceError:

@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -63,18 +62,16 @@ class _Kind(NamedTuple):
     name: str
     tag: str
     pin: str | None
-    variables: tuple[str, ...]
     ways: str
 
 
 _AZURE = _Kind(
-    *("adlfs", "az", "adlfs", "AzureBlobFileSystem", "etag", None, ("AZURE_",)),
+    *("adlfs", "az", "adlfs", "AzureBlobFileSystem", "etag", None),
     "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with a key or a login",
 )
 _KINDS = {
     "gs": _Kind(
         *("gcsfs", "gs", "gcsfs.core", "GCSFileSystem", "generation", "generation"),
-        ("GOOGLE_", "STORAGE_", "CLOUDSDK_"),
         "set GOOGLE_APPLICATION_CREDENTIALS, or call gcloud auth application-default login",
     ),
     "az": _AZURE,
@@ -139,9 +136,8 @@ def matching(glob: str, paths: Sequence[str]) -> list[bool]:
     return list(fits.to_pylist())
 
 
-@cache
-def _filesystem(process: int, scheme: str, said: tuple[tuple[str, str], ...]) -> Any:
-    """Return this process's filesystem of a kind, configured by the environment."""
+def _filesystem(scheme: str) -> Any:
+    """Return a filesystem of a kind, configured by the environment."""
     kind = _KINDS[scheme]
     try:
         made = getattr(import_module(kind.module), kind.name)
@@ -158,9 +154,8 @@ class _FsspecStore:
     def __init__(self, scheme: str, bucket: str) -> None:
         self._scheme, self._bucket, self._kind = scheme, bucket, _KINDS[scheme]
         self.stop = threading.Event()
-        said = (each for each in os.environ.items() if each[0].startswith(self._kind.variables))
         with self._asking(""):
-            self._files = _filesystem(os.getpid(), scheme, tuple(sorted(said)))
+            self._files = _filesystem(scheme)
 
     def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
         """Return objects whose keys begin with a prefix; with ``most``, of that key only."""
