@@ -349,7 +349,7 @@ def _bytes_per_token(encoder: TokenEncoder, texts: SplitTexts, chosen: Flags) ->
     size = tokens = 0
     blocks = texts.blocks(0, len(chosen), chosen)
     with closing(encoded(encoder, blocks)) as found:
-        for block in found:
+        for block, tokens_of in found:
             size += sum(len(text.encode()) for text in block.texts)
-            tokens += int(block.counts.sum())
+            tokens += int(tokens_of.counts.sum())
     return round(size / tokens, 4) if tokens else None

@@ -17,7 +17,7 @@ from duckplets.base.progress import bar
 from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
-from duckplets.tokens.locations import Folder, Objects, opened
+from duckplets.tokens.locations import ShardFolder, opened
 from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, ShardManifest, read_state
 from duckplets.tokens.mixtures import load_mixture
 
@@ -76,9 +76,9 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
 
 
 def _compared(
-    out: str | Path, place: Folder | Objects, progress: Progress | bool | None
+    out: str | Path, place: ShardFolder, progress: Progress | bool | None
 ) -> VerifyReport:
-    begun, manifest = time.monotonic(), ShardManifest.read(place.documents)
+    begun, manifest = time.monotonic(), ShardManifest.read(place.folder)
     expected, there = dict(_expected(manifest)), place.sizes()
     sizes = {path: there.get(path) for path in expected}
     problems = [(path, "missing") for path, size in sizes.items() if size is None]
@@ -107,7 +107,7 @@ def _compared(
                     problems.append((path, "damaged"))
     unlisted = (path for path in there if path.endswith(_ENDINGS) and path not in expected)
     problems += [(path, "unlisted") for path in unlisted]
-    problems += _others(place.documents, manifest)
+    problems += _others(place.folder, manifest)
     return VerifyReport(
         path=out if is_address(out) else Path(out),
         shards=len(manifest.shards),
