@@ -301,7 +301,7 @@ def _own(database: Database, version: int, against: str) -> _Evaluation:
         texts = LiveTexts.of(database, version, splits=[against])
         name, judged = f"split {against}", {"splits": _BEFORE[against]}
     else:
-        texts = LiveTexts.of(database, version, source=against)
+        texts = LiveTexts.of(database, version, sources=[against])
         name, judged = f"source {against}", {"without": against}
     return _Evaluation(name=name, judged=judged, texts=texts.blocks, places_of=texts.record_ids)
 
