@@ -21,13 +21,7 @@ _DRAWS = 64  # and four for each document wanted: then what is still missing sta
 
 
 class Fill:
-    """Add negatives to anchors that have too few.
-
-    Args:
-        database: The corpus.
-        subject: Its mined negatives.
-        wanted: Negatives of every anchor.
-    """
+    """Add negatives to anchors that have fewer than wanted."""
 
     def __init__(self, database: Database, subject: Subject, wanted: int) -> None:
         self._wanted = wanted
@@ -40,9 +34,7 @@ class Fill:
     def filled(self, anchors: pa.Table, mined: pa.Table) -> tuple[pa.Table, list[int]]:
         """Return anchors' negatives with the missing ones added, and how many were added.
 
-        Args:
-            anchors: From ``export/anchors``: ``mining_key`` and ``section_key``.
-            mined: From ``export/negatives_of``: ``place``, ``section_key``, ``score``.
+        ``anchors`` are rows of ``export/anchors``, and ``mined`` of ``export/negatives_of``.
         """
         place, sections = (mined[name].to_numpy() for name in ("place", "section_key"))
         minings = anchors["mining_key"].to_numpy()
@@ -86,19 +78,8 @@ class Fill:
             some = merged([excluded.documents, self._others(guards, keys[start:stop])])[0]
             chosen = _chosen(guards, mine[start:stop], place, sections)
             missing = np.maximum(self._wanted - chosen.lengths, 0)
-            found.append(
-                (
-                    start,
-                    backfill(
-                        chosen,
-                        missing,
-                        some,
-                        excluded.allowed,
-                        guards.documents,
-                        keys[start:stop],
-                    ),
-                )
-            )
+            given = (excluded.allowed, guards.documents, keys[start:stop])
+            found.append((start, _backfill(chosen, missing, some, *given)))
             start = stop
         return found
 
@@ -123,7 +104,7 @@ def _chosen(guards: Guards, mine: Integers, place: Integers, sections: Integers)
     return IntegerLists(rows.starts, order[near])
 
 
-def backfill(
+def _backfill(
     chosen: IntegerLists,
     missing: Integers,
     excluded: IntegerLists,
@@ -131,16 +112,7 @@ def backfill(
     documents: Integers,
     keys: Integers,
 ) -> IntegerLists:
-    """Return further documents for n anchors, none of them chosen or excluded.
-
-    Args:
-        chosen: Documents each anchor has already.
-        missing: How many more each one wants, int64[n].
-        excluded: Documents each anchor must not get.
-        allowed: If given, the only ones each may get.
-        documents: Numbers of all documents that may be negatives.
-        keys: Section keys of the anchors.
-    """
+    """Return the documents that anchors are missing, none of them chosen or excluded."""
     purpose = key("fill")
     pool = allowed or IntegerLists(np.array([0, len(documents)]), documents)
     row = np.arange(len(keys)) if allowed is not None else np.zeros(len(keys), np.int64)
