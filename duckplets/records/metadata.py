@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numpy.random import Generator, Philox, SeedSequence
-from numpy.random.bit_generator import ISpawnableSeedSequence
+from numpy.random import Generator, Philox
+from numpy.random.bit_generator import ISeedSequence
 
 
 class RecordMetadata:
@@ -77,24 +77,14 @@ def generator(purpose: int, index: int) -> Generator:
     return Generator(Philox(_PhiloxKey(purpose, index)))  # type: ignore[arg-type]
 
 
-class _PhiloxKey(ISpawnableSeedSequence):
+class _PhiloxKey(ISeedSequence):
     """Provide Philox with its key, the hash of a seed and an index."""
 
     def __init__(self, purpose: int, index: int) -> None:
         self._key = (purpose, index)
-        self._sequence: SeedSequence | None = None
 
     def generate_state(
         self, n_words: int, dtype: npt.DTypeLike = np.uint32
     ) -> npt.NDArray[np.uint32 | np.uint64]:
-        """Return the two words of the key."""
-        if n_words == 2 and dtype == np.uint64:
-            return np.array(self._key, dtype=np.uint64)
-        words: npt.NDArray[np.uint32 | np.uint64]
-        words = SeedSequence(self._key).generate_state(n_words, dtype)  # type: ignore[arg-type]
-        return words
-
-    def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]
-        """Return seeds of further generators, new ones at every call."""
-        self._sequence = self._sequence or SeedSequence(self._key)
-        return self._sequence.spawn(n_children)
+        """Return the two words of 64 bits that Philox asks for."""
+        return np.array(self._key, dtype=np.uint64)

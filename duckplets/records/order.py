@@ -24,6 +24,7 @@ from numpy.random import Generator
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
+from duckplets.base.settings import checked
 from duckplets.errors import SamplerError
 from duckplets.order.permute import item_at, key, ranks_at
 from duckplets.records.index_entries import EntryError
@@ -32,18 +33,11 @@ from duckplets.records.metadata import RecordMetadata, generator, seeded
 __all__ = ["IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"]
 
 _BLOCK = 4096  # elements made at a time while iterating: 64 KB, 0.1 ms
-_NEAR = 256  # elements made at a time for sequential access by index
 _SPAN, _LEAST = 1 << 16, 1 << 10  # positions permuted at a time: they stay in the cache
 _POSITIONS = 1 << 62  # most positions: doubled, they still fit 64 bits
 
 
 # -- orders -------------------------------------------------------------------------------------
-
-
-def _boolean(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise SamplerError(f"{name}={value!r}: give True or False")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +64,10 @@ class ShardOptions:
         index = integer("shard_index", self.shard_index, 0, count - 1)
         object.__setattr__(self, "shard_count", count)
         object.__setattr__(self, "shard_index", index)
-        _boolean("drop_remainder", self.drop_remainder)
+        checked("drop_remainder", self.drop_remainder, bool, SamplerError)
 
-    def part_of(self, entries: int, *, contiguous: bool = False) -> slice:
-        """Return which of so many entries are in this shard: every ``shard_count``-th, or a run.
-
-        Raises:
-            SamplerError: With ``drop_remainder`` no shard has any of them.
-        """
+    def part_of(self, entries: int, *, contiguous: bool) -> slice:
+        """Return which of so many entries are in this shard: every ``shard_count``-th, or a run."""
         count, index = self.shard_count, self.shard_index
         each, over = divmod(entries, count)
         if self.drop_remainder:
@@ -87,7 +77,7 @@ class ShardOptions:
                     f"is in a shard; give at most {entries} shards"
                 )
             entries, over = each * count, 0
-        if not _boolean("contiguous", contiguous):
+        if not checked("contiguous", contiguous, bool, SamplerError):
             return slice(index, entries, count)
         start = index * each + min(index, over)
         return slice(start, start + each + (index < over))
@@ -147,7 +137,7 @@ class IndexSampler:
     ) -> None:
         self.num_records = integer("num_records", num_records, 1, _POSITIONS, say_high=False)
         self.shard_options = _checked_shard(shard_options, self.num_records)
-        self.shuffle = _boolean("shuffle", shuffle)
+        self.shuffle = checked("shuffle", shuffle, bool, SamplerError)
         most = _POSITIONS // self.num_records
         self.num_epochs = None if num_epochs is None else integer("num_epochs", num_epochs, 1, most)
         self.seed = None if seed is None else integer("seed", seed)
@@ -162,8 +152,6 @@ class IndexSampler:
         self._count = max(0, -(-(positions - shard) // shards))  # elements of this shard
         self._taken = 0
         self._own: Iterator[RecordMetadata] | None = None
-        self._recent: tuple[int, list[int]] = (0, [])  # first element made, and the keys
-        self._asked = -2  # the element asked for last
 
     # -- one after the other ------------------------------------------------------------------
 
@@ -206,25 +194,12 @@ class IndexSampler:
             has = f"elements 0 to {self._count - 1}" if self._count else "none"
             raise EntryError(f"element {i}: this shard has {has}")
         index = self._range(i, i + 1)[0]
+        epoch, rank = divmod(index, self._served)
+        if self.shuffle:
+            rank = item_at(self._order, self.num_records, epoch * self.num_records + rank)
         if self._rngs is None:
-            return RecordMetadata(index, self._key(i, index))
-        return seeded(index, self._key(i, index), self._rngs)
-
-    def _key(self, i: int, index: int) -> int:
-        """Return the key of an element, computing many ahead for sequential access."""
-        if not self.shuffle:
-            return index % self._served
-        start, keys = self._recent
-        if i == self._asked + 1 and not 0 <= i - start < len(keys):
-            start, keys = i, self.keys(i, min(i + _NEAR, self._count)).tolist()
-            self._recent = (start, keys)
-        self._asked = i
-        if 0 <= i - start < len(keys):
-            return int(keys[i - start])
-        if self._served < self.num_records:
-            epoch, rank = divmod(index, self._served)
-            index = epoch * self.num_records + rank
-        return item_at(self._order, self.num_records, index)
+            return RecordMetadata(index, rank)
+        return seeded(index, rank, self._rngs)
 
     def rng(self, index: int) -> Generator:
         """Return the generator of the element with an index, whichever shard serves it.
@@ -282,7 +257,7 @@ class IndexSampler:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs to continue."""
-        return self.__dict__ | {"_own": None, "_recent": (0, []), "_asked": -2}
+        return self.__dict__ | {"_own": None}
 
     def __repr__(self) -> str:
         return (
