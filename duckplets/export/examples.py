@@ -25,7 +25,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.block_size import BlockSize
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
-from duckplets.export.fill import Fill
+from duckplets.export.fill import FIRST_RANK
 from duckplets.export.subject import Subject
 from duckplets.mining import policy as policies
 from duckplets.mining import store as mining_store
@@ -70,7 +70,6 @@ class SubjectReader:
         self.subject = subject
         self.sources = subject.sources  # those that have anchors
         self._open = ExitStack()
-        self.fill: Fill | None = None  # adds random negatives to anchors with too few
 
     def __enter__(self) -> SubjectReader:
         with self._open:  # closed here on an error
@@ -153,9 +152,6 @@ class SubjectReader:
             mined = self.database.table("export/negatives_of", {"negatives": negatives})
         if anchors.num_rows != keys.num_rows:
             raise self._damaged()
-        filled = [0] * keys.num_rows
-        if self.fill is not None:
-            mined, filled = self.fill.filled(keys, mined)
         wanted = [rows["section_key"].to_numpy() for rows in (positives, mined)]
         documents = self._documents(np.union1d(*wanted))
         pace.learn(keys.num_rows, documents.nbytes + anchors.nbytes)
@@ -164,6 +160,8 @@ class SubjectReader:
         of_positives = _by_place(positives["section_key"], positives, len(own))
         of_negatives = _by_place(mined["section_key"], mined, len(own))
         scores = _by_place(mined["score"], mined, len(own))
+        is_drawn = mined["rank"].to_numpy() >= FIRST_RANK
+        filled = np.bincount(mined["place"].to_numpy()[is_drawn], minlength=len(own)).tolist()
         for place, row in enumerate(anchors.to_pylist()):
             found = [(key, by_key[key]) for key in of_positives[place]]
             yield Example(

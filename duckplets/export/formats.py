@@ -40,7 +40,7 @@ from duckplets.export.examples import (
     fit,
 )
 from duckplets.export.files import ExportPlace, Row, json_lines, parquet
-from duckplets.export.fill import Fill
+from duckplets.export.fill import fill
 
 Rows = Iterator[Row]
 
@@ -87,7 +87,7 @@ def _complete(reader: SubjectReader, wanted: ExportRequest) -> ExportRequest:
         return wanted
     negatives = wanted.negatives or reader.most_negatives()
     if wanted.when_short == "random":
-        reader.fill = Fill(reader.database, reader.subject, negatives)
+        fill(reader.database, reader.subject, negatives)
     return replace(wanted, negatives=negatives, exactly=True)
 
 
