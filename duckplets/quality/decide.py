@@ -19,9 +19,6 @@ from duckplets.quality.language import UNDETERMINED
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
-ACCEPTED, REJECTED = "accepted", "rejected"
-GATES = ("duplicates", "schema", "content", "language_domain")
-
 # rules that are off while another setting is None
 _WITH = {
     "max_profanity_density": "profanity",
@@ -51,36 +48,23 @@ def needed(quality: Quality) -> frozenset[str]:
     return frozenset(names.union(*(condition.metrics for condition in quality.conditions)))
 
 
-def decide(
-    database: Database,
-    metrics: pa.Table,
-    quality: Quality,
-    duplicate: pa.Array | None = None,
-) -> pa.Table:
-    """Decide the outcome of rows, with gate and rule.
-
-    Returns:
-        ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule`` (null if accepted), in
-        the order of ``metrics``.
-    """
+def decide(database: Database, metrics: pa.Table, quality: Quality) -> pa.Table:
+    """Return ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule``, in order."""
     count = metrics.num_rows
     gate, rule = np.full(count, None, object), np.full(count, None, object)
 
-    def reject(places: Flags, by: str, why: Any) -> None:
+    def reject(places: Flags, by: str, why: str) -> None:
         first = places & (rule == None)  # noqa: E711 - of each element
-        gate[first], rule[first] = by, why[first] if isinstance(why, np.ndarray) else why
+        gate[first], rule[first] = by, why
 
-    if duplicate is not None and quality.duplicates:
-        why = np.array(duplicate.to_pylist(), object)
-        reject(why != None, "duplicates", why)  # noqa: E711 - of each element
-    columns, conditions = MetricColumns(metrics), quality.conditions
+    columns = MetricColumns(metrics)
     for name, facts in SETTINGS.items():
         if name == "gates":
-            for condition in conditions:
+            for condition in quality.conditions:
                 reject(~holds(database, condition, metrics), "content", condition.text)
         elif name in RULES and name != "duplicates" and _is_on(quality, name):
             reject(_fails(name, quality, columns), facts["gate"], name)
-    outcome = np.where(rule == None, ACCEPTED, REJECTED)  # noqa: E711 - of each element
+    outcome = np.where(rule == None, "accepted", "rejected")  # noqa: E711 - of each element
     texts = {"outcome": outcome.tolist(), "gate": gate.tolist(), "rule": rule.tolist()}
     return pa.table(
         {"row": metrics["row"]} | {n: pa.array(of, pa.string()) for n, of in texts.items()}

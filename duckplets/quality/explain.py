@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pyarrow as pa
 
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
-from duckplets.db.queries import query
 from duckplets.errors import QualityError, nearest
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.records import current_version
@@ -126,22 +124,8 @@ def shifts(database: Database, against: str | int) -> Shifts:
 
 def _values(database: Database, metric: str, source: str, version: int) -> Any:
     """Return the values of a metric, float64[records]."""
-    given = {"source": source, "version": version}
-    return database.arrow(_statement(metric), given)["value"].to_numpy()
-
-
-@cache
-def _statement(metric: str) -> str:
-    """Return the statement that reads a metric, built once per metric."""
-    from sqlglot import exp, parse_one
-    from sqlglot.dialects.duckdb import DuckDB
-
-    tree = parse_one(query("quality/explain/metric_of"), dialect=DuckDB)
-    name = exp.Dot(this=exp.column("metrics"), expression=exp.to_identifier(metric, quoted=True))
-    for column in list(tree.find_all(exp.Column)):
-        if column.name == "metric":
-            column.replace(name.copy())
-    return str(tree.sql(dialect=DuckDB))
+    given = {"metric": metric, "source": source, "version": version}
+    return database.table("quality/explain/metric_of", given)["value"].to_numpy()
 
 
 def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from duckplets.quality.verdicts import (
     MeasureJob,
     Verdicts,
     digested,
-    redacting,
     settle,
     texts_in,
     to_redact,
@@ -47,7 +46,7 @@ from duckplets.sources import Source
 from duckplets.sources.retry import digest_of
 from duckplets.sources.rows import is_failure
 
-FILTERED = ("where", "not met")
+FILTERED = ("filtered", "where", "not met")
 _COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable")
 _MB = 10**6
 _SIZE = Annotated[float, Bounds(0, 1e12), "a number of 10^6 bytes from 0"] | None
@@ -226,19 +225,20 @@ class QualityGates(Gates):
         usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)
         texts = texts_in(batch)
         found = Verdicts.of(database, batch, texts, self.quality)
-        outcome, gate, rule = found.outcome, found.gate, found.rule
-        self._unreadable(batch, usable, outcome, gate, rule)
+        skips = np.array(batch["skip"].to_pylist(), object)
+        found.end(~usable, "unreadable", None, skips[~usable])
+        unused = np.array([skip is not None and not is_failure(skip) for skip in skips], bool)
+        found.end(unused, "filtered", "source", skips[unused])
         if self._condition is not None and usable.any():
             met = chosen(database, self._condition, batch, texts, ids, name=of.name, trust=of.trust)
-            out = usable & ~met
-            outcome[out], gate[out], rule[out] = "filtered", *FILTERED
+            found.end(usable & ~met, *FILTERED)
         hidden = to_redact(self.quality, found)
         if self.quality is not None and hidden.any():
-            batch = without_personal_data(batch, hidden, redacting(database, self.quality))
+            batch = without_personal_data(database, batch, hidden, self.quality.pii_kinds)
             texts = texts_in(batch)
         digests, sizes = digested(texts, found, hidden)
-        self._settle(batch, ids, digests, outcome, gate, rule)
-        end = self._cut(outcome, sizes)
+        self._settle(batch, ids, digests, found)
+        end = self._cut(found.outcome, sizes)
         batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
         found = found.first(end)
         keep = self.quality is not None and self.quality.keep_rejected
@@ -248,18 +248,11 @@ class QualityGates(Gates):
         self._count(batch, found.outcome, sizes[:end])
         return batch.set_column(batch.schema.names.index("skip"), "skip", found.reasons())
 
-    def _unreadable(self, batch: pa.RecordBatch, usable: Any, *columns: Any) -> None:
-        outcome, gate, rule = columns
-        skips = np.array(batch["skip"].to_pylist(), object)
-        outcome[~usable], rule[~usable] = "unreadable", skips[~usable]
-        unused = np.array([skip is not None and not is_failure(skip) for skip in skips], bool)
-        outcome[unused], gate[unused] = "filtered", "source"
-
     def _settle(
-        self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any
+        self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, verdicts: Verdicts
     ) -> None:
         """Reject copies of texts, and of records by id."""
-        outcome, gate, rule = columns
+        outcome = verdicts.outcome
         looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))
         if not len(looked):
             return
@@ -287,7 +280,7 @@ class QualityGates(Gates):
             # Another text under a known id is an error, raised by ingest, unless it
             # is to be skipped.
             if why != OTHER_TEXT or self._of.on_conflict == "skip":
-                outcome[place], gate[place], rule[place] = "rejected", GATE, why
+                verdicts.end(place, "rejected", GATE, why)
 
     def _cut(self, outcome: Any, sizes: Any) -> int:
         """Return how many rows are wanted: up to the one that fills the source."""

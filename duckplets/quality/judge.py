@@ -23,13 +23,14 @@ import pyarrow.compute as pc
 
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
+from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import QualityError
 from duckplets.ingest.append import Appending
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.ingest.splits import assign_missing
-from duckplets.quality.decide import needed
+from duckplets.quality.decide import decide, needed
 from duckplets.quality.judgement_log import STORED, measured_by, stored_metrics
 from duckplets.quality.measure import measured
 from duckplets.quality.settings import Quality
@@ -43,12 +44,10 @@ from duckplets.quality.texts import (
 from duckplets.quality.verdicts import (
     GATE,
     Candidate,
-    breaks_privacy,
+    MeasureJob,
     fields_of,
-    measured_over,
-    redacting,
+    measure_part,
     settle,
-    verdicts,
 )
 
 _ROWS = 65_536
@@ -203,16 +202,16 @@ class _Judging:
     ) -> Iterator[tuple[Any, pa.Array, pa.Table]]:
         """Yield rows, their texts and metrics."""
 
-        def rows_of(item: tuple[Any, pa.Array]) -> pa.Table:
+        def part_of(item: tuple[Any, pa.Array]) -> Part:
             with_texts, texts = item
             self.measured += len(texts)
             columns = {"row": pa.array(np.arange(len(texts))), "text": texts}
             if is_unjudged:
                 columns |= fields_of(with_texts.combine_chunks().to_batches()[0])
-            return pa.table(columns)
+            return Part(f"gates: {counted(len(texts), 'text')}", pa.table(columns))
 
-        of = measured_over(self.work.engine, self.database, self.quality, found, rows_of)
-        with closing(of) as items:
+        job = MeasureJob.of(self.quality, self.database)
+        with closing(mapped(self.work.engine, measure_part, job, found, part_of)) as items:
             for (with_texts, texts), metrics in items:
                 yield with_texts, texts, metrics
 
@@ -250,8 +249,7 @@ class _Judging:
         metrics = self._completed(batch, missing) if missing.any() else batch["metrics"]
         columns = {"row": pa.array(np.arange(batch.num_rows)), "sha256": batch["digest"]}
         columns |= {f.name: pc.struct_field(metrics, f.name) for f in STORED}
-        known = pa.table(columns)
-        return verdicts(self.database, self.quality, known, known)[1]
+        return decide(self.database, pa.table(columns), self.quality)
 
     def _has_all(self, measured_as: str | None) -> bool:
         """Return whether rows have all metrics needed, measured as now."""
@@ -296,9 +294,11 @@ class _Judging:
             with self.database.registered(wanted=wanted):
                 found = self.database.table("quality/judge/whole_records").combine_chunks()
             at = np.searchsorted(numbers, found["number"].to_numpy())
-            hidden = np.array([breaks_privacy(name) for name in rule[at]], bool)
             batch = without_personal_data(
-                found.to_batches()[0], hidden, redacting(self.database, self.quality)
+                self.database,
+                found.to_batches()[0],
+                rule[at] == "max_pii_density",
+                self.quality.pii_kinds,
             )
             with self.database.registered(rejected=pa.Table.from_batches([batch])):
                 self.database.run("quality/judge/keep")
@@ -390,13 +390,11 @@ class _Judging:
         coded = kinds.fill_null("").dictionary_encode()
         codes = coded.indices.to_numpy()
         lacking = [self._lacking(kind) for kind in coded.dictionary.to_pylist()]
-        count, columns = len(before), {}
+        columns = {}
         for each in STORED:
             taken = np.array([each.name in names for names in lacking], bool)[codes]
-            index = np.arange(count) + np.where(taken, count, 0)
             new = now[each.name].combine_chunks().cast(each.type)
-            both = pa.concat_arrays([pc.struct_field(before, each.name), new])
-            columns[each.name] = both.take(pa.array(index))
+            columns[each.name] = pc.if_else(taken, new, pc.struct_field(before, each.name))
         return stored_metrics(pa.table(columns))
 
     def _lacking(self, measured_as: str) -> set[str]:

@@ -83,33 +83,14 @@ class Noting:
         *,
         keep: bool,
     ) -> None:
-        """Record rows."""
+        """Record rows; the first record of them has the key."""
         accepted = found.outcome == "accepted"
-        keys = np.cumsum(accepted) + record_key - 1
-        keys = pa.array(keys, mask=~accepted)
-        self._append(batch, ids, digests, sizes, found, keys)
-        rejected = found.outcome == "rejected"
-        if keep and rejected.any():
-            mask = pa.array(rejected)
-            of = {"acquisition_id": self._number, "source_id": self._of.source_id}
-            with self._database.registered(
-                rejected=rows_to_keep(batch.filter(mask), ids.filter(mask))
-            ):
-                self._database.run("quality/intake/append_rejected", of)
-        hashes = pa.table({"record_key": keys, "digest": digests})
-        with self._database.registered(new_hashes=hashes.filter(pa.array(accepted))):
-            self._database.run("quality/intake/append_hashes")
-
-    def _append(
-        self,
-        batch: pa.RecordBatch,
-        ids: pa.Array,
-        digests: pa.Array,
-        sizes: Any,
-        found: Verdicts,
-        keys: pa.Array,
-    ) -> None:
+        keys = pa.array(np.cumsum(accepted) + record_key - 1, mask=~accepted)
         there, count = batch.schema.names, batch.num_rows
+        is_blank = pc.is_null(digests).to_numpy(zero_copy_only=False)
+        if found.keys and self._measured is None:
+            self._measured = measured_by(self._database, found.keys)
+        measured = np.full(count, self._measured, object)
         columns = {
             "file": batch["file"].cast(pa.string())
             if "file" in there
@@ -122,22 +103,24 @@ class Noting:
             "gate": pa.array(found.gate, pa.string()),
             "rule": pa.array(found.rule, pa.string()),
             "digest": digests,
-            "bytes": pa.array(sizes, mask=pc.is_null(digests).to_numpy(zero_copy_only=False)),
+            "bytes": pa.array(sizes, mask=is_blank),
+            "metrics": stored_metrics(found.metrics),
+            "measured": pa.array(measured, pa.string(), mask=is_blank | (not found.keys)),
         }
-        if found.keys and self._measured is None:
-            self._measured = measured_by(self._database, found.keys)
-        unmeasured = pc.is_null(digests).to_numpy(zero_copy_only=False) | (not found.keys)
-        columns["metrics"] = stored_metrics(found.metrics)
-        columns["measured"] = pa.array(
-            np.full(count, self._measured, object), pa.string(), mask=unmeasured
-        )
-        of = {
-            "acquisition_id": self._number,
-            "source_id": self._of.source_id,
-            "source": self._of.name,
-        }
+        of_source = {"acquisition_id": self._number, "source_id": self._of.source_id}
         with self._database.registered(judged=sliced(pa.table(columns))):
+            of = of_source | {"source": self._of.name}
             self._database.run("quality/intake/append_judgements", of)
+        rejected = found.outcome == "rejected"
+        if keep and rejected.any():
+            mask = pa.array(rejected)
+            with self._database.registered(
+                rejected=_rows_to_keep(batch.filter(mask), ids.filter(mask))
+            ):
+                self._database.run("quality/intake/append_rejected", of_source)
+        hashes = pa.table({"record_key": keys, "digest": digests})
+        with self._database.registered(new_hashes=hashes.filter(pa.array(accepted))):
+            self._database.run("quality/intake/append_hashes")
 
     def save(self, state: dict[str, Any]) -> None:
         """Store the state of the intake."""
@@ -150,11 +133,7 @@ class Noting:
 
     def came_meanwhile(self, version: int) -> int:
         """Reject rows whose texts others stored since the intake began; return their number."""
-        of = {
-            "source_id": self._of.source_id,
-            "version": version,
-            "acquisition_id": self._number,
-        }
+        of = {"acquisition_id": self._number, "source_id": self._of.source_id, "version": version}
         taken = [key for (key,) in self._database.run("quality/intake/came_meanwhile", of)]
         if taken:
             with self._database.registered(taken=pa.table({"record_key": taken})):
@@ -162,7 +141,7 @@ class Noting:
         return len(taken)
 
 
-def rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
+def _rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
     """Return rows as in ``rejected_rows``."""
     there = batch.schema.names
     columns = {"row": batch["row"], "record_id": ids, "sections": _sections(batch["sections"])}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,9 +15,8 @@ from duckplets.base.arrays import Flags, Integers, Integers32
 from duckplets.db.database import Database
 from duckplets.ingest.preprocess import lists_like
 from duckplets.ingest.records import commit_version
+from duckplets.quality.pii import redacted
 from duckplets.text.characters import bytes_of
-
-Redact = Callable[[pa.Array], pa.Array]
 
 _RECORDS = 16_384  # records whose texts are held at a time
 _BYTES = 4 << 20  # bytes of texts compared together; one text may be longer
@@ -53,23 +52,27 @@ def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(found, pa.binary(), mask=mask), pa.array(np.diff(bounds), mask=mask)
 
 
-def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> pa.RecordBatch:
+def without_personal_data(
+    database: Database, batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]
+) -> pa.RecordBatch:
     """Return rows with the texts of some redacted, including originals and messages."""
     if not rows.any():
         return batch
+
+    def redact(texts: pa.Array, mask: pa.Array) -> pa.Array:
+        return pc.replace_with_mask(texts, mask, redacted(database, texts.filter(mask), kinds))
+
     names = batch.schema.names
     mask = pa.array(rows)
     for name in _WHOLE:
         if name in names:
-            column = pc.replace_with_mask(batch[name], mask, redact(batch[name].filter(mask)))
-            batch = batch.set_column(names.index(name), name, column)
+            batch = batch.set_column(names.index(name), name, redact(batch[name], mask))
     sections = batch["sections"]
     owners = pc.list_parent_indices(sections).to_numpy(zero_copy_only=False)
     flat, mask = sections.flatten(), pa.array(rows[owners])
     fields = {field.name: flat.field(field.name) for field in flat.type}
     for name in fields.keys() & {"heading", "text", "original"}:
-        redacted = redact(fields[name].filter(mask))
-        fields[name] = pc.replace_with_mask(fields[name], mask, redacted)
+        fields[name] = redact(fields[name], mask)
     return batch.set_column(names.index("sections"), "sections", lists_like(sections, fields))
 
 
