@@ -171,10 +171,7 @@ def decontaminate(
 
 
 def _note(scratch: Database, evaluation: _Evaluation, n: int) -> tuple[int, int]:
-    """Store the evaluation set's n-grams; return its number of texts, and of short ones.
-
-    A short text has fewer words than an n-gram.
-    """
+    """Store the evaluation set's n-grams; return how many texts it has, and how many without."""
     scratch.run("quality/decontaminate/create")
     count = short = 0
     for numbers, texts in evaluation.texts():

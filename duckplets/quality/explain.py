@@ -142,8 +142,8 @@ def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:
 def stability(now: Any, before: Any) -> float:
     """Return the population stability index of values over tenths of those before.
 
-    It is the sum over bins of (p - q) ln(p / q), p and q being the shares of values that lie in
-    them now and before; an empty bin counts as a share of .0001.
+    It is the sum over bins of (p - q) ln(p / q), with their shares p and q of values now and
+    before; an empty bin counts as a share of .0001.
     """
     edges = np.unique(np.quantile(before, np.linspace(0, 1, _BINS + 1)[1:-1]))
     bins = len(edges) + 1

@@ -139,11 +139,7 @@ def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return what gates need besides texts: ``license`` and ``fields``.
-
-    The fields of a row are its metadata by name, and ``date``, ``group_key``, ``taxonomy``,
-    ``created_at`` and ``updated_at``.
-    """
+    """Return what gates need besides texts: ``license``, and by name what a row brings."""
     meta = batch["meta"].to_pylist()
     others = {name: batch[name].to_pylist() for name in _COLUMNS}
     fields = [
@@ -185,10 +181,7 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
 
 
 def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
-    """Return SHA-256 and bytes of the texts as stored; null and 0 without text.
-
-    ``is_changed`` marks texts that differ from those measured.
-    """
+    """Return SHA-256 and bytes of texts; null and 0 for none. Some were changed after measuring."""
     if not found.keys:
         digests, sizes = digests_of(texts)
     else:

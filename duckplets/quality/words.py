@@ -26,16 +26,10 @@ _LONGEST = 100  # longest word
 
 
 class WordFile(NamedTuple):
-    """What a word file holds.
+    """What a word file holds."""
 
-    Attributes:
-        sha256: Of the words, in hexadecimal; two files that say the same have the same.
-        terms: Pairs of category and word in lower case, sorted; the category of a list of words
-            without any is the empty text.
-    """
-
-    sha256: str
-    terms: tuple[tuple[str, str], ...]
+    sha256: str  # of the words
+    terms: tuple[tuple[str, str], ...]  # category, or "" without any, and word in lower case
 
 
 def read_words(file: str | Path) -> WordFile:
