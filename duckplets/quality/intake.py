@@ -26,8 +26,8 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED, differing
 from duckplets.ingest.gates import Gates, Intake, NothingNew
+from duckplets.quality import judgement_log
 from duckplets.quality.conditions import checked_where, chosen
-from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import hash_what_is_there, without_personal_data
@@ -158,13 +158,15 @@ class QualityGates(Gates):
         if self.quality is not None and self.quality.duplicates:
             hash_what_is_there(of.database)
             self._texts = KnownTexts(of.database, of.source_id)
-        self._noting = Noting.begun(of, self._begun()) if of.is_anew else Noting.gone_on(of)
-        if not of.is_anew:
-            state = self._noting.state
-            self._counts.update({name: int(state[name]) for name in _COUNTS})
-            self._own_bytes = int(state["accepted_bytes"])
-            self._last_row = int(state["last_row"])
-            self._digest = int(state["rows_digest"])
+        if of.is_anew:
+            self._number = judgement_log.begin(of, self._begun())
+        else:
+            found = {"source_id": of.source_id, "unpublished": UNPUBLISHED}
+            (state,) = of.database.table("quality/intake/go_on", found).to_pylist()
+            self._number = state["acquisition_id"]
+            self._counts.update({name: state[name] for name in _COUNTS})
+            self._own_bytes = state["accepted_bytes"]
+            self._last_row, self._digest = state["last_row"], state["rows_digest"]
         how = "begins" if of.is_anew else "goes on"
         uri = shown(without_secrets(of.source.uri or "-"))
         what = (shown(of.name), how, of.source.kind, uri, self._last_row)
@@ -242,7 +244,8 @@ class QualityGates(Gates):
         batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
         found = found.first(end)
         keep = self.quality is not None and self.quality.keep_rejected
-        self._noting.note(batch, ids, digests, sizes[:end], found, record_key, keep=keep)
+        noted = (batch, ids, digests, sizes[:end], found, record_key)
+        judgement_log.note(of, self._number, *noted, keep=keep)
         if self._texts is not None:
             self._texts.add(digests.filter(pa.array(found.outcome == "accepted")))
         self._count(batch, found.outcome, sizes[:end])
@@ -312,18 +315,21 @@ class QualityGates(Gates):
 
     def save(self) -> None:
         """Store the progress, inside the transaction that stores the rows."""
-        self._noting.save(self._state())
+        state = self._state() | {"acquisition_id": self._number}
+        self._of.database.run("quality/intake/save", state)
         self._log(logging.DEBUG, "is to be committed up to")
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records had been added meanwhile."""
         copies_go = self.quality is not None and self.quality.duplicates
-        taken = self._noting.came_meanwhile(version) if copies_go else 0
+        of_it = (self._of, self._number, version)
+        taken = judgement_log.came_meanwhile(*of_it) if copies_go else 0
         self._counts["accepted"] -= taken
         self._counts["rejected"] += taken
         self._accepted -= taken
-        self._noting.save(self._state())
-        self._noting.finish(version)
+        self.save()
+        of_number = {"acquisition_id": self._number, "version": version}
+        self._of.database.run("quality/intake/finish", of_number)
         self._log(logging.INFO, f"makes version {version}, up to")
         return taken
 
