@@ -133,21 +133,18 @@ def _key(what: str, by: object) -> str:
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
-    """Return the metrics of texts, independent of thresholds.
+    """Return ``row`` and the columns of ``METRICS`` of texts, in order.
 
-    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and optionally ``license`` and
-    ``fields`` (strings by name).
-
-    Returns:
-        ``row`` and the columns of ``METRICS``, in the order of ``rows``. Language is null while its
-        gate is off, profanity without a word file.
+    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and perhaps ``license`` and
+    ``present``. Language is null while its gate is off, profanity without a word file.
     """
     ready(quality)
     texts = _one(rows["text"]).cast(pa.string())
     count = len(texts)
     found: dict[str, Any] = {"row": _one(rows["row"]).cast(pa.int64())}
     found["license"] = _one(rows["license"]) if "license" in rows.column_names else _null(count)
-    found["present"] = _present(rows, count)
+    if "present" in rows.column_names:
+        found["present"] = _one(rows["present"])
     found["profanity"] = pa.nulls(count, pa.int64())
     found["language"], found["language_probability"] = _null(count), pa.nulls(count, pa.float64())
     if count:
@@ -329,19 +326,6 @@ def _profane(words: WordFile) -> dict[str, Any]:
 
 
 # -- the rest -------------------------------------------------------------------------------------
-
-
-def _present(rows: pa.Table, count: int) -> pa.Array:
-    """Return the names of non-blank fields of each row."""
-    if "fields" not in rows.column_names:
-        return pa.array([[]] * count, pa.list_(pa.string()))
-    return pa.array(
-        [
-            sorted(k for k, v in dict(row or {}).items() if v is not None and str(v).strip())
-            for row in rows["fields"].to_pylist()
-        ],
-        pa.list_(pa.string()),
-    )
 
 
 def _early(texts: pa.Array) -> pa.Array:

@@ -139,16 +139,17 @@ def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return what gates need besides texts: ``license``, and by name what a row brings."""
+    """Return what gates need besides texts: ``license``, and what is ``present`` and not blank."""
     meta = batch["meta"].to_pylist()
     others = {name: batch[name].to_pylist() for name in _COLUMNS}
-    fields = [
-        [*(own or ()), *((name, str(values[i])) for name, values in others.items() if values[i])]
+    present = [
+        {name for name, value in own or () if value is not None and value.strip()}
+        | {name for name, values in others.items() if values[i]}
         for i, own in enumerate(meta)
     ]
     licenses = [next((v for k, v in own or () if k == "license"), None) for own in meta]
     return {
-        "fields": pa.array(fields, pa.map_(pa.string(), pa.string())),
+        "present": pa.array(map(sorted, present), pa.list_(pa.string())),
         "license": pa.array(licenses, pa.string()),
     }
 
@@ -157,11 +158,8 @@ def _in_places(metrics: pa.Table, count: int) -> pa.Table:
     """Return metrics of all rows, null for those without."""
     if metrics.num_rows == count:
         return metrics
-    at = np.zeros(count, np.int64)
-    there = np.zeros(count, bool)
-    rows = metrics["row"].to_numpy()
-    at[rows], there[rows] = np.arange(len(rows)), True
-    return metrics.take(pa.array(at, mask=~there)).set_column(0, "row", pa.array(np.arange(count)))
+    rows = pa.array(np.arange(count))
+    return metrics.take(pc.index_in(rows, metrics["row"])).set_column(0, "row", rows)
 
 
 def to_redact(quality: Quality | None, found: Verdicts) -> Any:

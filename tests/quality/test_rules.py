@@ -6,6 +6,7 @@ from itertools import product
 import pyarrow as pa
 import pytest
 
+import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.quality.decide import decide, needed
 from duckplets.quality.measure import measure, measured
@@ -212,13 +213,20 @@ def test_choices_that_are_no_limits():
         assert found["rule"].to_pylist() == [rule], (values, settings)
 
 
-def test_fields_that_are_there_are_metrics():
-    fields = [{"title": "x", "date": None, "note": " "}, {"title": "", "date": "2", "note": "n"}]
-    table = pa.table({"row": [1, 2], "text": ["a" * 60] * 2, "fields": fields})
-    quality = Quality(required=("title",), language=None)
-    found = measure(Database.reader(), table, quality)
-    assert found["present"].to_pylist() == [["title"], ["date", "note"]]
-    assert decide(Database.reader(), found, quality)["rule"].to_pylist() == [None, "required"]
+def test_fields_that_are_there_are_metrics(tmp_path):
+    rows = [
+        {"id": "1", "text": "a" * 60, "title": "x", "note": " "},
+        {"id": "2", "text": "b" * 60, "title": "", "note": "n", "day": "2024-01-01"},
+    ]
+    source = dp.MemorySource(rows, text="text", id="id", meta=["title", "note"], date="day")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        quality = Quality(required=("title",), language=None)
+        corpus.ingest(source, name="s", quality=quality, progress=False)
+        found = corpus.sql("SELECT metrics.present AS there, rule FROM judgements ORDER BY row")
+    assert found.to_pylist() == [
+        {"there": ["title"], "rule": None},
+        {"there": ["date", "note"], "rule": "required"},
+    ]
 
 
 def test_keys_tell_which_stored_metrics_other_settings_can_use():
