@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duckplets.base.documents import DocumentLimits, Form, Unreadable, decoded, parse
+from duckplets.base.documents import DocumentLimits, Form, decoded, read_document
 from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError
 
@@ -48,10 +48,7 @@ def read_terms(file: str | Path) -> WordFile:
     form = forms.get(Path(file).suffix.lower())
     if form is None:
         raise QualityError(f"{shown(file)}: a vocabulary is a file that ends in .json or .toml")
-    try:
-        table = parse(_text_of(file), form)
-    except Unreadable as error:
-        raise QualityError(f"{shown(file)}: it {error}") from error
+    table = read_document(Path(file), form, QualityError)
     if not isinstance(table, Mapping) or not table:
         raise QualityError(f"{shown(file)}: {_WANTED}")
     found = []

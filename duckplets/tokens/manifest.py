@@ -54,72 +54,41 @@ _STATE = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TsvEntry:
-    """The summary of a shard: a line a row, with index, length, token_sum and sha256 of the text.
+    """The summary of a shard: a line a row, of index, length, token_sum and sha256 of the text."""
 
-    Attributes:
-        path: Within the folder, with ``/``.
-        sha256: Of the file.
-    """
-
-    path: str
-    sha256: str
+    path: str  # within the folder, with "/"
+    sha256: str  # of the file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardEntry:
-    """A shard: rows of one split, source and bucket.
+    """A shard: rows of one split, source and bucket."""
 
-    Attributes:
-        shard_id: ``SPLIT/SOURCE/bBUCKET/sINDEX``, unique in the folder.
-        path: Within the folder, with ``/``.
-        split: The split.
-        source: The name of the source, as it is.
-        bucket: Which bucket of lengths, from 0.
-        index: Of the shards of this split, source and bucket, from 0.
-        records: Rows.
-        tokens: Of all rows.
-        bytes: Size of the file.
-        sha256: Of the file.
-        seed: Of the order of its rows.
-        tsv: The summary beside it.
-    """
-
-    shard_id: str
-    path: str
+    shard_id: str  # SPLIT/SOURCE/bBUCKET/sINDEX
+    path: str  # within the folder, with "/"
     split: str
     source: str
-    bucket: Annotated[int, Bounds(0, (1 << 16) - 1)]
-    index: Count
+    bucket: Annotated[int, Bounds(0, (1 << 16) - 1)]  # of lengths, from 0
+    index: Count  # of the shards of this split, source and bucket, from 0
     records: Count
     tokens: Count
-    bytes: Count
-    sha256: str
-    seed: Count
+    bytes: Count  # of the file
+    sha256: str  # of the file
+    seed: Count  # of the order of its rows
     tsv: TsvEntry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerEntry:
-    """The tokenizer that the tokens are of.
+    """The tokenizer that the tokens are of."""
 
-    Attributes:
-        path: Within the folder.
-        sha256: Of that file.
-        fingerprint: SHA-256 of its vocabulary and merges as it saves them.
-        vocab_size: With added tokens; ids are less.
-        eos: The token that ends a text, or None where it has none by a usual name.
-        eos_id: Its id.
-        pad: The token that fills up rows, or None.
-        pad_id: Its id.
-    """
-
-    path: str
-    sha256: str
-    fingerprint: str
-    vocab_size: Count
-    eos: str | None
+    path: str  # within the folder
+    sha256: str  # of that file
+    fingerprint: str  # SHA-256 of its vocabulary and merges as it saves them
+    vocab_size: Count  # with added tokens; ids are less
+    eos: str | None  # the token that ends a text, where it has one by a usual name
     eos_id: Count | None
-    pad: str | None
+    pad: str | None  # the token that fills up rows
     pad_id: Count | None
 
     def id_of(self, name: str, folder: Path) -> int:
