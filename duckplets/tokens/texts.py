@@ -59,8 +59,8 @@ class SplitTexts:
         if not self.splits or len(set(self.splits)) < len(self.splits):
             raise ShardError(f"split={splits!r}: give each split once, and at least one")
         self.version = current_version(database)
-        found = database.run("tokens/texts/sources", {"version": self.version})
-        self.names = {int(number): str(name) for number, name in found}
+        found = database.run("ingest/records/live_sources")
+        self.names = {int(number): str(name) for number, name, *_ in found}
         self.sources = self._checked("sources", sources)
         self.code = self._checked("code", code) or []
 

@@ -11,15 +11,6 @@ WHERE
     AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
     AND records.record_key NOT IN (SELECT record_key FROM stored_sections WHERE role <> 'rejected')
 
--- name: sources
--- The sources of a version.
--- Parameters: $version.
--- Rows: by source_id.
-SELECT source_id, name
-FROM sources
-WHERE is_live(added_version, removed_version, $version)
-ORDER BY source_id
-
 -- name: details
 -- What requested records (Arrow requests: place, record_key) are called, and what gates noted of
 -- them: the preset they passed, where a score for code counts as code, and what was measured.
