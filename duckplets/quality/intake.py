@@ -38,6 +38,7 @@ from duckplets.quality.verdicts import (
     MeasureJob,
     Verdicts,
     digested,
+    reasons,
     settle,
     texts_in,
     to_redact,
@@ -249,7 +250,8 @@ class QualityGates(Gates):
         if self._texts is not None:
             self._texts.add(digests.filter(pa.array(found.outcome == "accepted")))
         self._count(batch, found.outcome, sizes[:end])
-        return batch.set_column(batch.schema.names.index("skip"), "skip", found.reasons())
+        skip = pa.array(reasons(found.outcome, found.gate, found.rule), pa.string())
+        return batch.set_column(batch.schema.names.index("skip"), "skip", skip)
 
     def _settle(
         self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, verdicts: Verdicts

@@ -47,6 +47,7 @@ from duckplets.quality.verdicts import (
     MeasureJob,
     fields_of,
     measure_part,
+    reasons,
     settle,
 )
 
@@ -145,12 +146,13 @@ class _Judging:
             self.measurings[name] = json.loads(keys)
         rows = self._rows()
         outcome, gate, rule, lost = self._decided(rows)
-        was = _reasons(rows["outcome"], rows["gate"], rows["rule"])
-        now = _reasons(outcome, gate, rule)
+        was = reasons(rows["outcome"], rows["gate"], rows["rule"])
+        now = reasons(outcome, gate, rule)
         differ = np.flatnonzero(was != now)
         accepted = differ[(outcome[differ] == "accepted")]
         rejected = differ[(outcome[differ] != "accepted") & (rows["outcome"][differ] == "accepted")]
-        changes = Counter(zip(rows["source"][differ], was[differ], now[differ], strict=True))
+        words = ([reason or "accepted" for reason in some[differ]] for some in (was, now))
+        changes = Counter(zip(rows["source"][differ], *words, strict=True))
         version = current_version(self.database)
         if len(accepted) or len(rejected):
             version += 1
@@ -399,11 +401,3 @@ class _Judging:
                 kept = self.database.table("quality/judge/kept_texts").combine_chunks()
             at = np.searchsorted(numbers, kept["number"].to_numpy())
             yield at, joined(kept["sections"].combine_chunks())
-
-
-def _reasons(outcome: Any, gate: Any, rule: Any) -> Any:
-    """Return outcomes in words, object[rows]."""
-    said = np.full(len(outcome), "accepted", object)
-    at = np.flatnonzero(outcome != "accepted")
-    said[at] = [f"{g}: {r}" for g, r in zip(gate[at], rule[at], strict=True)]
-    return said

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from duckplets.db.database import Database
 from duckplets.ingest.gates import METRICS
 from duckplets.quality import plugins
-from duckplets.quality.decide import decide, fails
+from duckplets.quality.decide import MetricColumns, decide, fails
 from duckplets.quality.measure import measure, measured
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of, joined
@@ -116,14 +116,14 @@ class Verdicts(NamedTuple):
         cut = (self.outcome[:count], self.gate[:count], self.rule[:count])
         return type(self)(*cut, self.metrics.slice(0, count), self.keys)
 
-    def reasons(self) -> pa.Array:
-        """Return why rows are no records; null for records."""
-        reasons = np.full(len(self.outcome), None, object)
-        for place in np.flatnonzero(self.outcome != "accepted").tolist():
-            gate, rule = self.gate[place], self.rule[place]
-            is_bare = self.outcome[place] == "unreadable" or gate == "source"
-            reasons[place] = rule if is_bare else f"{gate}: {rule}"
-        return pa.array(reasons, pa.string())
+
+def reasons(outcome: Any, gate: Any, rule: Any) -> Any:
+    """Return why rows are no records, object[rows]; None for records."""
+    found = np.full(len(outcome), None, object)
+    for place in np.flatnonzero(outcome != "accepted").tolist():
+        is_bare = outcome[place] == "unreadable" or gate[place] == "source"
+        found[place] = rule[place] if is_bare else f"{gate[place]}: {rule[place]}"
+    return found
 
 
 def texts_in(batch: pa.RecordBatch) -> pa.Array:
@@ -164,18 +164,14 @@ def _in_places(metrics: pa.Table, count: int) -> pa.Table:
 
 def to_redact(quality: Quality | None, found: Verdicts) -> Any:
     """Return which rows are stored redacted, bool[rows]."""
-    count = len(found.outcome)
+    rule = "max_pii_density"
     if quality is not None and quality.pii == "redact":
-        return np.ones(count, bool)  # unreadable rows too: they may go to the quarantine
-    if quality is None or quality.pii is None or quality.max_pii_density is None or not found.keys:
-        return np.zeros(count, bool)
+        return np.ones(len(found.outcome), bool)  # the unreadable may go to the quarantine
+    if quality is None or quality.pii is None or getattr(quality, rule) is None or not found.keys:
+        return np.zeros(len(found.outcome), bool)
     # A row may have failed an earlier gate: this rule is checked by itself.
-    failed = np.zeros(count, bool)
-    places = np.flatnonzero(found.outcome == "rejected")
-    if quality.pii == "reject" and len(places):
-        metrics = found.metrics.take(pa.array(places))
-        failed[places] = fails(metrics, quality, "max_pii_density")
-    return failed
+    failed = fails(rule, quality, MetricColumns(found.metrics))
+    return failed & (found.outcome == "rejected")
 
 
 def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:

@@ -37,10 +37,10 @@ def judged(
     """
     gates = {key: values[key] for key in _GATES if key in values}
     for key, value in gates.items():
-        _tried(note, partial(QualityGates, **{key: value}))
+        tried(note, partial(QualityGates, **{key: value}))
     if "quality" in values or "domain" in values:
         given = values.get("quality"), values.get("domain")
-        gates["quality"] = _tried(note, partial(_quality, *given, folder))
+        gates["quality"] = tried(note, partial(_quality, *given, folder))
     clean = values.get("clean")
     if isinstance(clean, bool):  # YAML reads on and off as booleans
         clean = "on" if clean else "off"
@@ -49,7 +49,7 @@ def judged(
     return gates, clean
 
 
-def _tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
+def tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
     """Return what ``make`` makes; collect its mistake."""
     try:
         return make()

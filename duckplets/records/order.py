@@ -20,21 +20,110 @@ from itertools import repeat
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.random import Generator
+import numpy.typing as npt
+from numpy.random import Generator, Philox
+from numpy.random.bit_generator import ISeedSequence
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.settings import checked
 from duckplets.errors import SamplerError
 from duckplets.order.permute import item_at, key, ranks_at
-from duckplets.records.index_entries import EntryError
-from duckplets.records.metadata import RecordMetadata, generator, seeded
 
-__all__ = ["IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"]
+__all__ = ["IndexOrder", "IndexSampler", "RecordMetadata", "SequentialSampler", "ShardOptions"]
 
 _BLOCK = 4096  # elements made at a time while iterating: 64 KB, 0.1 ms
 _SPAN, _LEAST = 1 << 16, 1 << 10  # positions permuted at a time: they stay in the cache
 _POSITIONS = 1 << 62  # most positions: doubled, they still fit 64 bits
+
+
+# -- elements -----------------------------------------------------------------------------------
+
+
+class EntryError(SamplerError, IndexError):
+    """An index or an order has no such entry."""
+
+
+class RecordMetadata:
+    """Which record comes next, and what goes with it.
+
+    Two are equal if they name the same element: the same index, key and seed of ``rng``,
+    whatever was drawn from it since. A generator given by hand equals itself only.
+
+    Args:
+        index: Position in the order, over all shards: what tells how far a reader has come.
+        record_key: The record to read; None stands for the index.
+        rng: For random transformations of this record.
+    """
+
+    __slots__ = ("_rng", "_seed", "index", "record_key")
+    __match_args__ = ("index", "record_key", "rng")
+    __hash__ = None  # type: ignore[assignment] # its attributes can be set
+
+    def __init__(
+        self, index: int, record_key: int | None = None, rng: Generator | None = None
+    ) -> None:
+        self.index = index
+        self.record_key = record_key
+        self._rng = rng
+        self._seed: tuple[int, int] | None = None
+
+    @property
+    def rng(self) -> Generator | None:
+        """The record's own generator; None for an order without a seed.
+
+        It is made when it is first looked at, for that takes longer than all the rest.
+        """
+        if self._rng is None and self._seed is not None:
+            self._rng = _generator(*self._seed)
+        return self._rng
+
+    @rng.setter
+    def rng(self, rng: Generator | None) -> None:
+        self._rng, self._seed = rng, None
+
+    def remove_record_key(self) -> RecordMetadata:
+        """Return a copy without its record key, as Grain asks for after reading."""
+        left = RecordMetadata(self.index, None, self._rng)
+        left._seed = self._seed
+        return left
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordMetadata):
+            return NotImplemented
+        mine = (self.index, self.record_key, self._seed)
+        if mine != (other.index, other.record_key, other._seed):
+            return False
+        return self._seed is not None or self._rng is other._rng
+
+    def __repr__(self) -> str:
+        rng = "Generator(Philox)" if self._seed is not None else repr(self._rng)
+        return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={rng})"
+
+
+def _seeded(index: int, record_key: int, purpose: int) -> RecordMetadata:
+    """Return an element whose generator depends on a hash key and its index."""
+    metadata = RecordMetadata(index, record_key)
+    metadata._seed = (purpose, index)
+    return metadata
+
+
+def _generator(purpose: int, index: int) -> Generator:
+    """Return the generator of an index under a hash key."""
+    return Generator(Philox(_PhiloxKey(purpose, index)))  # type: ignore[arg-type]
+
+
+class _PhiloxKey(ISeedSequence):
+    """Provide Philox with its key, the hash of a seed and an index."""
+
+    def __init__(self, purpose: int, index: int) -> None:
+        self._key = (purpose, index)
+
+    def generate_state(
+        self, n_words: int, dtype: npt.DTypeLike = np.uint32
+    ) -> npt.NDArray[np.uint32 | np.uint64]:
+        """Return the two words of 64 bits that Philox asks for."""
+        return np.array(self._key, dtype=np.uint64)
 
 
 # -- orders -------------------------------------------------------------------------------------
@@ -180,7 +269,7 @@ class IndexSampler:
             if self._rngs is None:
                 yield from map(RecordMetadata, self._range(first, stop), keys)
             else:
-                yield from map(seeded, self._range(first, stop), keys, repeat(self._rngs))
+                yield from map(_seeded, self._range(first, stop), keys, repeat(self._rngs))
 
     # -- any of them --------------------------------------------------------------------------
 
@@ -199,7 +288,7 @@ class IndexSampler:
             rank = item_at(self._order, self.num_records, epoch * self.num_records + rank)
         if self._rngs is None:
             return RecordMetadata(index, rank)
-        return seeded(index, rank, self._rngs)
+        return _seeded(index, rank, self._rngs)
 
     def rng(self, index: int) -> Generator:
         """Return the generator of the element with an index, whichever shard serves it.
@@ -211,7 +300,7 @@ class IndexSampler:
         """
         if self._rngs is None:
             raise SamplerError("an order without a seed has no generators: give seed=, any integer")
-        return generator(self._rngs, integer("index", index, 0, _POSITIONS, say_high=False))
+        return _generator(self._rngs, integer("index", index, 0, _POSITIONS, say_high=False))
 
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.

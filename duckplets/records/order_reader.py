@@ -21,8 +21,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.sanitize import listed
 from duckplets.errors import SamplerError, nearest
 from duckplets.records.data_index import DataIndex
-from duckplets.records.metadata import RecordMetadata
-from duckplets.records.order import IndexSampler, SequentialSampler
+from duckplets.records.order import IndexSampler, RecordMetadata, SequentialSampler
 
 Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
 

@@ -34,6 +34,7 @@ from duckplets.engine.protocol import Part
 from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
+from duckplets.quality.texts import portions
 from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
 from duckplets.tokens.locations import SPOOL, ShardFolder, target_of
@@ -296,7 +297,8 @@ class _Export:
                     f"{differing(state['inputs'], self.inputs)}; "
                     f"give another folder, or overwrite=True"
                 )
-            self._clear()
+            # The manifest first, the state last.
+            self.target.clear((MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE))
         else:
             self._take_up(state, compare=compare)
         self._remove_left()
@@ -344,10 +346,6 @@ class _Export:
                     self.done[each.shard_id] = each
                 self.damaged += is_whole is False
 
-    def _clear(self) -> None:
-        """Remove an export: the manifest first, its state last."""
-        self.target.clear((MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE))
-
     def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
         """Save the state, unless that was just done."""
         self.stage = stage or self.stage
@@ -376,7 +374,8 @@ class _Export:
             self._mend(whole, mixture)
             return 0
         self.checksums = {}
-        spool = Spool(inside(self.out.absolute(), SPOOL, ShardError), self.texts.parts(*_PART))
+        parts = list(portions(self.texts.places.sizes, *_PART))
+        spool = Spool(inside(self.out.absolute(), SPOOL, ShardError), parts)
         self._check_sizes()
         self._tokenize(spool)
         self._save("bucketing")

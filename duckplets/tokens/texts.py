@@ -104,10 +104,6 @@ class SplitTexts:
             "judged": [int(number) for number in judged],
         }
 
-    def parts(self, most: int, records: int) -> list[tuple[int, int]]:
-        """Return spans of places of at most so many bytes and records."""
-        return list(portions(self.places.sizes, most, records))
-
     def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[TextBlock]:
         """Yield the texts of places, about a megabyte at a time.
 
