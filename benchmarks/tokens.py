@@ -30,7 +30,7 @@ from duckplets.tokens.encode import TokenEncoder, encoded
 from duckplets.tokens.manifest import ShardEntry, ShardManifest
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import SplitTexts
-from duckplets.tokens.write import ShardForm, plan, write_shard
+from duckplets.tokens.write import ShardJob, plan, write_shard
 
 TEXTS = int(os.environ.get("TEXTS", "3000"))
 RUNS = int(os.environ.get("RUNS", "3"))
@@ -108,14 +108,19 @@ def written(folder: Path, rows: list[Any], count: int, like: ShardManifest) -> d
             seed=1,
         )
     )
-    form = ShardForm(
-        metrics=spool.metrics(), offsets=False, compression="zstd", row_group_size=8192
+    job = ShardJob(
+        folder=folder,
+        spool=spool,
+        metrics=spool.metrics(),
+        offsets=False,
+        compression="zstd",
+        row_group_size=8192,
     )
     size = sum(shard.tokens for shard in shards) * 4 / 1e6
     before = time.process_time()
 
     def write() -> list[ShardEntry]:
-        calls = (partial(write_shard, folder, spool, shard, form) for shard in shards)
+        calls = (partial(write_shard, job, shard) for shard in shards)
         return list(Lookahead(calls, "shards", most=1, threads=2))
 
     seconds = best(write)

@@ -80,9 +80,9 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.records.data_sets import DataSet as DataSet
     from duckplets.records.data_sets import load_data_sets as load_data_sets
     from duckplets.records.index_controls import IndexControls as IndexControls
-    from duckplets.records.metadata import RecordMetadata as RecordMetadata
     from duckplets.records.order import IndexOrder as IndexOrder
     from duckplets.records.order import IndexSampler as IndexSampler
+    from duckplets.records.order import RecordMetadata as RecordMetadata
     from duckplets.records.order import SequentialSampler as SequentialSampler
     from duckplets.records.order import ShardOptions as ShardOptions
     from duckplets.report import ReportPage as ReportPage
@@ -171,8 +171,7 @@ _HOMES = {
     "records.index_controls": "IndexControls",
     "records.data_index": "DataIndex",
     "records.data_sets": "DataSet load_data_sets",
-    "records.metadata": "RecordMetadata",
-    "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
+    "records.order": "IndexOrder IndexSampler RecordMetadata SequentialSampler ShardOptions",
     "corpus.maintenance": "PrepareReport",
     "corpus.resume": "resume",
     "report": "ReportPage",

@@ -34,6 +34,14 @@ INSERT INTO mined_negatives
 SELECT $mining, anchor_section_key, rank, negative_section_key, score
 FROM left_rows
 
+-- name: mined_between
+-- The negatives of some anchors of a mining.
+-- Parameters: $mining, $low and $high, the least and the greatest section key of an anchor.
+-- Rows: in any order.
+SELECT anchor_section_key, negative_section_key
+FROM mined_negatives
+WHERE mining_key = $mining AND anchor_section_key BETWEEN $low AND $high
+
 -- name: documents
 -- The documents of a recipe, as a table: what its negative selector matches (the windows of
 -- pool_negatives; Arrow: chunk_key), its positives, and what was mined. An id is that of the
@@ -131,7 +139,8 @@ ORDER BY requests.place, exported_positives.section_key
 SELECT
     requests.place,
     mined_negatives.negative_section_key AS section_key,
-    mined_negatives.score
+    mined_negatives.score,
+    mined_negatives.rank
 FROM requests
 JOIN mined_negatives
     ON mined_negatives.mining_key = requests.mining_key

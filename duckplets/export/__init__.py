@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from duckplets.base.checks import integer
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported
+from duckplets.base.settings import checked
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import working
@@ -126,12 +127,15 @@ def export_negatives(
         EmptyPoolError: No anchor is left.
     """
     database = of.database
-    form, preset = _form(format), checked_preset(preset)
+    form = FORMS[checked("format", format, Format, SamplerError)]
+    preset = checked_preset(preset)
     wanted = _wanted(
         format, form, shape=shape, negatives=negatives, when_short=when_short, scores=scores
     )
-    if corpus is not None:
-        _check_documents(corpus, format, form)
+    checked("corpus", corpus, Documents | None, SamplerError)
+    if corpus is not None and form.mined:
+        what = f"corpus={corpus!r}: format={format!r}"
+        raise SamplerError(f"{what} has no documents of its own choice")
     place, path = form.places[wanted.shape], Path(path)
     check(path, place, overwrite=overwrite)
     split = split or ("train" if form.mined else "test")
@@ -158,7 +162,8 @@ def export_negatives(
                 f"recipe {subject.recipe.name!r}, split {subject.split!r}: nothing to write: "
                 f"{counts or 'there is no anchor'}"
             )
-        files = _names(aside) if place.files else [path.name]
+        found = (file.relative_to(aside) for file in aside.rglob("*") if file.is_file())
+        files = sorted(name.as_posix() for name in found) if place.files else [path.name]
     return ExportReport(
         path=path,
         format=format,
@@ -174,13 +179,6 @@ def export_negatives(
     )
 
 
-def _form(name: str) -> ExportFormat:
-    if name not in FORMS:
-        hint = nearest(str(name), FORMS)
-        raise SamplerError(f"format={name!r}{hint}: give one of {', '.join(FORMS)}")
-    return FORMS[name]
-
-
 def _wanted(
     name: str,
     form: ExportFormat,
@@ -193,7 +191,7 @@ def _wanted(
     """Return the request that arguments make of a format, if it can be met."""
     shapes = list(form.places)
     chosen = shapes[0] if shape is None else shape
-    if chosen not in shapes or shape == "":
+    if chosen not in shapes or shape == "":  # the only shape of some formats, without a name
         if shapes == [""]:
             raise SamplerError(f"shape={shape!r}: format={name!r} has no choice; leave it out")
         hint = nearest(str(shape), shapes)
@@ -209,26 +207,9 @@ def _wanted(
         others = f"; shape={form.scored[0]!r} has" if form.scored else ""
         shaped = f", shape={chosen!r}" if chosen else ""
         raise SamplerError(f"scores: format={name!r}{shaped} has no place for them{others}")
-    if when_short is not None:
-        _check_short(when_short, name, form, chosen, scores=scores)
-    return ExportRequest(
-        shape=chosen,
-        negatives=negatives,
-        pairs=negatives == 0,
-        when_short=when_short or "",
-        scores=bool(scores),
-    )
-
-
-def _check_short(
-    when_short: str, name: str, form: ExportFormat, shape: str, *, scores: bool
-) -> None:
-    if when_short not in get_args(WhenShort):
-        hint = nearest(str(when_short), get_args(WhenShort))
-        raise SamplerError(f"when_short={when_short!r}{hint}: give keep, drop or random")
-    if not form.mined:
+    if checked("when_short", when_short, WhenShort | None, SamplerError) and not form.mined:
         raise SamplerError(f"when_short={when_short!r}: format={name!r} has no negatives")
-    if when_short == "keep" and shape == "n-tuple":
+    if when_short == "keep" and chosen == "n-tuple":
         raise SamplerError(
             "when_short='keep': every row of shape='n-tuple' has the same number of negatives; "
             "give drop or random"
@@ -237,16 +218,10 @@ def _check_short(
         raise SamplerError(
             "when_short='random': what is drawn at random has no score; leave scores out"
         )
-
-
-def _check_documents(corpus: str, name: str, form: ExportFormat) -> None:
-    if corpus not in get_args(Documents):
-        hint = nearest(str(corpus), get_args(Documents))
-        raise SamplerError(f"corpus={corpus!r}{hint}: give split or all")
-    if form.mined:
-        raise SamplerError(f"corpus={corpus!r}: format={name!r} has no documents of its own choice")
-
-
-def _names(folder: Path) -> list[str]:
-    found = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    return sorted(found)
+    return ExportRequest(
+        shape=chosen,
+        negatives=negatives,
+        pairs=negatives == 0,
+        when_short=when_short or "",
+        scores=bool(scores),
+    )

@@ -37,29 +37,18 @@ _LICENCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a data set holds, and what it follows from.
+    """What a data set holds, and what it follows from."""
 
-    Attributes:
-        kind: Of its rows, in words.
-        split: The split that they are of.
-        rows: How many there are.
-        version: Version of the corpus.
-        recipes: By source.
-        made: The arguments, or the settings of the run, as JSON values.
-        counts: Of candidates by what policies leave of them, or of samples by source.
-        left_out: Anchors that are not in it, by reason.
-        notes: Lines that a run says of itself.
-    """
-
-    kind: str
+    kind: str  # of its rows, in words
     split: str
     rows: int
-    version: int
-    recipes: Mapping[str, Sequence[Any]]
-    made: dict[str, Any]
+    version: int  # of the corpus
+    recipes: Mapping[str, Sequence[Any]]  # by source
+    made: dict[str, Any]  # the arguments, or the settings of the run, as JSON values
+    # Of candidates by what policies leave of them, or of samples by source.
     counts: Sequence[Mapping[str, Any]]
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    notes: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)  # anchors by reason
+    notes: str = ""  # what a run says of itself
 
 
 def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]) -> Contents:

@@ -25,7 +25,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.block_size import BlockSize
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
-from duckplets.export.fill import Fill
+from duckplets.export.fill import FIRST_RANK
 from duckplets.export.subject import Subject
 from duckplets.mining import policy as policies
 from duckplets.mining import store as mining_store
@@ -38,62 +38,38 @@ _BLOCK_BYTES = 96 << 20  # bytes of a block's texts in Arrow; Python strings nee
 
 
 class Document(NamedTuple):
-    """A section that is a positive or a negative.
+    """A section that is a positive or a negative."""
 
-    Attributes:
-        id: Its record's id, with ``#`` and the position if the record has several documents.
-        text: The whole section.
-    """
-
-    id: str
-    text: str
+    id: str  # its record's, with "#" and the position if the record has several documents
+    text: str  # the whole section
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An anchor with its positives and negatives.
+    """An anchor with its positives and negatives."""
 
-    Attributes:
-        id: Its record's id with ``#`` and the position. Never equal to a document's id: evaluators
-            of BEIR drop a hit with the id of its query.
-        text: The whole section.
-        positives: In order of sections.
-        negatives: By rank, the hardest first.
-        positive_score: The lowest score of its positives, or None.
-        scores: Of the negatives; None for one drawn at random.
-        filled: Number of negatives, the last ones, drawn at random for this export.
-    """
-
+    # The record's id with "#" and the position. It is never equal to a document's id: evaluators of
+    # BEIR drop a hit with the id of its query.
     id: str
     text: str
     positives: list[Document]
-    negatives: list[Document]
-    positive_score: float | None
-    scores: Sequence[float | None]
-    filled: int = 0
+    negatives: list[Document]  # the hardest first
+    positive_score: float | None  # the lowest of its positives
+    scores: Sequence[float | None]  # of the negatives; None for one drawn at random
+    filled: int = 0  # negatives, the last ones, drawn at random for this export
 
 
 # -- reading them -------------------------------------------------------------------------------
 
 
 class SubjectReader:
-    """Read a subject on its own connection, as of one moment.
-
-    Args:
-        database: The corpus.
-        subject: What is exported.
-
-    Attributes:
-        sources: Names of the sources that have anchors.
-        fill: Adds random negatives to anchors with too few, if wanted.
-    """
+    """Read a subject on its own connection, as of one moment."""
 
     def __init__(self, database: Database, subject: Subject) -> None:
         self.database = database.cursor()
         self.subject = subject
-        self.sources = subject.sources
+        self.sources = subject.sources  # those that have anchors
         self._open = ExitStack()
-        self.fill: Fill | None = None
 
     def __enter__(self) -> SubjectReader:
         with self._open:  # closed here on an error
@@ -176,9 +152,6 @@ class SubjectReader:
             mined = self.database.table("export/negatives_of", {"negatives": negatives})
         if anchors.num_rows != keys.num_rows:
             raise self._damaged()
-        filled = [0] * keys.num_rows
-        if self.fill is not None:
-            mined, filled = self.fill.filled(keys, mined)
         wanted = [rows["section_key"].to_numpy() for rows in (positives, mined)]
         documents = self._documents(np.union1d(*wanted))
         pace.learn(keys.num_rows, documents.nbytes + anchors.nbytes)
@@ -187,6 +160,8 @@ class SubjectReader:
         of_positives = _by_place(positives["section_key"], positives, len(own))
         of_negatives = _by_place(mined["section_key"], mined, len(own))
         scores = _by_place(mined["score"], mined, len(own))
+        is_drawn = mined["rank"].to_numpy() >= FIRST_RANK
+        filled = np.bincount(mined["place"].to_numpy()[is_drawn], minlength=len(own)).tolist()
         for place, row in enumerate(anchors.to_pylist()):
             found = [(key, by_key[key]) for key in of_positives[place]]
             yield Example(
@@ -252,22 +227,12 @@ def _by_key(rows: pa.Table) -> dict[int, Document]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportRequest:
-    """What a file shall contain.
-
-    Attributes:
-        shape: Shape of its rows, if the format has several.
-        negatives: Most negatives of an anchor; None for all.
-        pairs: Whether to write pairs without negatives.
-        exactly: Whether an anchor must have exactly that many.
-        when_short: What to do with an anchor with fewer: ``keep``, ``drop`` or ``random``.
-        scores: Whether to write scores.
-        instruction: Instruction of the recipe.
-    """
+    """What a file shall contain; see ``export_negatives``."""
 
     shape: str = ""
     negatives: int | None = None
-    pairs: bool = False
-    exactly: bool = False
+    pairs: bool = False  # without negatives
+    exactly: bool = False  # an anchor must have exactly that many negatives
     when_short: str = ""
     scores: bool = False
     instruction: str | None = None

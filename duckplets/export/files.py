@@ -84,24 +84,14 @@ def _characters(value: Any) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportPlace:
-    """What an export creates: a file, or a folder of files.
-
-    Attributes:
-        suffixes: Allowed suffixes of a file; none for a folder.
-        files: Patterns of the files in a folder; none for a file.
-    """
+    """What an export creates: a file of one of the suffixes, or a folder of files by pattern."""
 
     suffixes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
 def check(path: Path, place: ExportPlace, *, overwrite: bool) -> None:
-    """Refuse a path that cannot be written, or that exists.
-
-    Raises:
-        SamplerError: It has another suffix, its parent is missing, or it exists; with
-            ``overwrite``, it is not what an export writes.
-    """
+    """Refuse a path that cannot be written, or that exists and is not to be replaced."""
     what, suffix = f"path={str(path)!r}", path.suffix.lower()
     if place.suffixes and suffix not in place.suffixes:
         raise SamplerError(f"{what}: give FILE{' or FILE'.join(place.suffixes)}")
@@ -138,11 +128,7 @@ def _refuse_foreign(path: Path, files: Sequence[str]) -> None:
 
 @contextmanager
 def appearing(path: Path, place: ExportPlace, *, overwrite: bool) -> Iterator[Path]:
-    """Yield a temporary path that is renamed if all goes well.
-
-    Raises:
-        SamplerError: It cannot be written, or the final path was created meanwhile.
-    """
+    """Yield a temporary path that is renamed if all goes well."""
     aside = aside_of(path)
     sweep(path)
     try:

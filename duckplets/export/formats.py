@@ -22,7 +22,7 @@ import csv
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from duckplets.export.examples import (
     fit,
 )
 from duckplets.export.files import ExportPlace, Row, json_lines, parquet
-from duckplets.export.fill import Fill
+from duckplets.export.fill import fill
 
 Rows = Iterator[Row]
 
@@ -51,19 +51,12 @@ _DOCUMENTS = "documents.jsonl"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportFormat:
-    """A format.
+    """A format."""
 
-    Attributes:
-        places: What each shape creates; the first is the default. ``""`` is the only shape of a
-            format without a choice.
-        scored: Shapes with room for scores.
-        mined: Whether it consists of mined negatives.
-        write: Writes a shape to an existing folder or a new file.
-    """
-
+    # What each shape creates, the default first; "" is the only shape of one without a choice.
     places: dict[str, ExportPlace]
-    scored: tuple[str, ...] = ()
-    mined: bool = True
+    scored: tuple[str, ...] = ()  # shapes with room for scores
+    mined: bool = True  # consists of mined negatives
     write: Callable[[SubjectReader, ExportRequest, Path, Work], ExportTally]
 
 
@@ -94,7 +87,7 @@ def _complete(reader: SubjectReader, wanted: ExportRequest) -> ExportRequest:
         return wanted
     negatives = wanted.negatives or reader.most_negatives()
     if wanted.when_short == "random":
-        reader.fill = Fill(reader.database, reader.subject, negatives)
+        fill(reader.database, reader.subject, negatives)
     return replace(wanted, negatives=negatives, exactly=True)
 
 
@@ -177,13 +170,6 @@ _VALUES = {
 # -- FlagEmbedding ------------------------------------------------------------------------------
 
 
-def _flagembedding(
-    reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
-) -> ExportTally:
-    """Write a JSON lines file."""
-    return _write_rows(_query_lines, reader, wanted, path, work)
-
-
 def _query_lines(example: Example, wanted: ExportRequest) -> Rows:
     row: dict[str, Any] = {
         "query": example.text,
@@ -201,11 +187,6 @@ def _query_lines(example: Example, wanted: ExportRequest) -> Rows:
 
 
 # -- ms-swift -----------------------------------------------------------------------------------
-
-
-def _ms_swift(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a JSON lines file."""
-    return _write_rows(_messages, reader, wanted, path, work)
 
 
 def _messages(example: Example, wanted: ExportRequest) -> Rows:
@@ -337,9 +318,13 @@ FORMS: dict[str, ExportFormat] = {
         write=_sentence_transformers,
     ),
     "flagembedding": ExportFormat(
-        places={"": ExportPlace(suffixes=(".jsonl", ".json"))}, scored=("",), write=_flagembedding
+        places={"": ExportPlace(suffixes=(".jsonl", ".json"))},
+        scored=("",),
+        write=partial(_write_rows, _query_lines),
     ),
-    "ms-swift": ExportFormat(places={"": ExportPlace(suffixes=(".jsonl",))}, write=_ms_swift),
+    "ms-swift": ExportFormat(
+        places={"": ExportPlace(suffixes=(".jsonl",))}, write=partial(_write_rows, _messages)
+    ),
     "tevatron": ExportFormat(
         places={
             "documents": ExportPlace(files=(_TRAIN, _CORPUS)),

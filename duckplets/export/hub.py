@@ -187,13 +187,7 @@ class Parent:
 
 
 class HubTarget(Hub):
-    """A repository to write to.
-
-    Args:
-        uri: The data set.
-        token: As for ``push``.
-        sleep: Waits between tries; None for real time.
-    """
+    """A repository to write to."""
 
     done = "written to"
 
@@ -208,11 +202,7 @@ class HubTarget(Hub):
         self._hub = self._client.HfApi(endpoint=self.endpoint, token=self._token)
 
     def begin(self, *, private: bool, overwrite: bool) -> Parent:
-        """Create the data set where it is not there, and return what it holds.
-
-        Raises:
-            SourceError: It may not be written, is public, or has files.
-        """
+        """Create the data set where it is not there, and return what it holds."""
         self._tried(
             lambda: self._hub.create_repo(
                 self.repo, repo_type="dataset", private=private, exist_ok=True

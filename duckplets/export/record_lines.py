@@ -109,11 +109,7 @@ def exported_at_the_end(
 def checked(
     given: str | os.PathLike[str], *, overwrite: bool, argument: str, read: Iterable[Any] = ()
 ) -> Path:
-    """Return the real path of a file that can be written, and is none of the sources ``read``.
-
-    Raises:
-        SourceError: It is none, or it is there and is not to be replaced.
-    """
+    """Return the real path of a file that can be written, and is none of the sources ``read``."""
     name = os.fspath(given)
     what = f"{argument}={shown(repr(name))}"
     if name in ("", "-") or not name.isprintable():

@@ -24,27 +24,16 @@ from duckplets.recipes.recipes import USUAL, Preset, TextRecipe, TripletRecipe
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is exported.
+    """What is exported."""
 
-    Attributes:
-        recipe: The recipe, as it was mined.
-        split: The split.
-        sources: Names, in order.
-        pools: Per source, its anchors, positives and documents.
-        further: Pools of other splits with more documents.
-        minings: Per source, its mining; none if no mining is needed.
-        policy: Which of the candidates are exported.
-        others: Recipes that could be meant as well, if none was named.
-    """
-
-    recipe: TripletRecipe
+    recipe: TripletRecipe  # as it was mined
     split: str
     sources: list[str]
-    pools: list[CompiledPool]
-    minings: list[Mining]
-    policy: Mined = field(default_factory=Mined)
-    further: list[CompiledPool] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    pools: list[CompiledPool]  # anchors, positives and documents of each source
+    minings: list[Mining]  # of each source; none if no mining is needed
+    policy: Mined = field(default_factory=Mined)  # which of the candidates are exported
+    further: list[CompiledPool] = field(default_factory=list)  # of other splits, for documents
+    others: list[str] = field(default_factory=list)  # recipes that could be meant as well
 
     @property
     def version(self) -> int:
@@ -66,12 +55,7 @@ def mined(
     stale: bool,
     preset: Preset | None = None,
 ) -> Subject:
-    """Return what was mined for a recipe, by default the fullest one, in one source or all.
-
-    Raises:
-        RecipeError, SplitError: There is no such recipe, source or split.
-        StateMismatchError: Nothing was mined, or it is stale.
-    """
+    """Return what was mined for a recipe, by default the fullest one, in one source or all."""
     version, split = _checked(database, source, split)
     others: list[str] = []
     if recipe is None:
@@ -114,11 +98,7 @@ def pooled(
     every: bool = False,
     preset: Preset | None = None,
 ) -> Subject:
-    """Return a recipe with its pools in a split, mined or not; ``every``: documents of all splits.
-
-    Raises:
-        RecipeError, SplitError: There is no such recipe, source or split.
-    """
+    """Return a recipe with its pools in a split; with ``every`` documents are of all splits."""
     version, split = _checked(database, source, split)
     others: list[str] = []
     if recipe is None:
@@ -167,16 +147,13 @@ def _mined_names(
     names = _fullest(database, source, split, version)
     if not names:
         where = f"source {source!r}, split {split!r}" if source else f"split {split!r}"
-        told = shlex.join(["duckplets", "mine", str(database.path), *_as_option(preset)])
+        option = ["--preset", preset] if preset else []
+        told = shlex.join(["duckplets", "mine", str(database.path), *option])
         raise StateMismatchError(
             f"{where}: no negatives have been mined yet; call corpus.mine(), or run: {told}. Plain "
             f"pairs need none: negatives=0"
         )
     return names
-
-
-def _as_option(preset: Preset | None) -> list[str]:
-    return ["--preset", preset] if preset else []
 
 
 def _usual(database: Database, split: str, version: int, preset: Preset | None) -> list[str]:

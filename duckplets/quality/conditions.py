@@ -33,23 +33,14 @@ _LONG = frozenset({"text", "license", "language"})
 
 
 class Condition(NamedTuple):
-    """A user's gate.
+    """A user's gate."""
 
-    Attributes:
-        text: As written; names the rule in reports.
-        sql: Over the columns of metrics, and ``text`` if it needs that.
-        looks: Whether it needs the text.
-        gates: Registered functions whose values it needs.
-        alone: Whether it is just the name of such a function.
-        reads: The metrics in it, ``own:NAME`` for registered functions.
-    """
-
-    text: str
-    sql: str
-    looks: bool
-    gates: tuple[str, ...]
-    alone: bool
-    reads: frozenset[str]
+    text: str  # as written; names the rule in reports
+    sql: str  # over the columns of metrics, and "text" if it needs that
+    looks: bool  # needs the text
+    gates: tuple[str, ...]  # registered functions whose values it needs
+    alone: bool  # is just the name of such a function
+    reads: frozenset[str]  # metrics, "own:NAME" for registered functions
 
     @property
     def metrics(self) -> frozenset[str]:

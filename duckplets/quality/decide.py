@@ -19,9 +19,6 @@ from duckplets.quality.language import UNDETERMINED
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
-ACCEPTED, REJECTED = "accepted", "rejected"
-GATES = ("duplicates", "schema", "content", "language_domain")
-
 # rules that are off while another setting is None
 _WITH = {
     "max_profanity_density": "profanity",
@@ -51,45 +48,27 @@ def needed(quality: Quality) -> frozenset[str]:
     return frozenset(names.union(*(condition.metrics for condition in quality.conditions)))
 
 
-def decide(
-    database: Database,
-    metrics: pa.Table,
-    quality: Quality,
-    duplicate: pa.Array | None = None,
-) -> pa.Table:
-    """Decide the outcome of rows, with gate and rule.
-
-    Returns:
-        ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule`` (null if accepted), in
-        the order of ``metrics``.
-    """
+def decide(database: Database, metrics: pa.Table, quality: Quality) -> pa.Table:
+    """Return ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule``, in order."""
     count = metrics.num_rows
     gate, rule = np.full(count, None, object), np.full(count, None, object)
 
-    def reject(places: Flags, by: str, why: Any) -> None:
+    def reject(places: Flags, by: str, why: str) -> None:
         first = places & (rule == None)  # noqa: E711 - of each element
-        gate[first], rule[first] = by, why[first] if isinstance(why, np.ndarray) else why
+        gate[first], rule[first] = by, why
 
-    if duplicate is not None and quality.duplicates:
-        why = np.array(duplicate.to_pylist(), object)
-        reject(why != None, "duplicates", why)  # noqa: E711 - of each element
-    columns, conditions = MetricColumns(metrics), quality.conditions
+    columns = MetricColumns(metrics)
     for name, facts in SETTINGS.items():
         if name == "gates":
-            for condition in conditions:
+            for condition in quality.conditions:
                 reject(~holds(database, condition, metrics), "content", condition.text)
         elif name in RULES and name != "duplicates" and _is_on(quality, name):
-            reject(_fails(name, quality, columns), facts["gate"], name)
-    outcome = np.where(rule == None, ACCEPTED, REJECTED)  # noqa: E711 - of each element
+            reject(fails(name, quality, columns), facts["gate"], name)
+    outcome = np.where(rule == None, "accepted", "rejected")  # noqa: E711 - of each element
     texts = {"outcome": outcome.tolist(), "gate": gate.tolist(), "rule": rule.tolist()}
     return pa.table(
         {"row": metrics["row"]} | {n: pa.array(of, pa.string()) for n, of in texts.items()}
     ).combine_chunks()
-
-
-def fails(metrics: pa.Table, quality: Quality, rule: str) -> Flags:
-    """Return which rows fail one rule by itself; bool[rows]."""
-    return _fails(rule, quality, MetricColumns(metrics))
 
 
 class MetricColumns:
@@ -115,23 +94,14 @@ class MetricColumns:
         return shares
 
 
-def _fails(rule: str, quality: Quality, columns: MetricColumns) -> Flags:
-    """Return which rows fail a rule; comparisons with NaN are false."""
+def fails(rule: str, quality: Quality, columns: MetricColumns) -> Flags:
+    """Return which rows fail a rule by itself; comparisons with NaN are false."""
     if rule in _OTHERS:
         return _OTHERS[rule](columns, quality)
     some, *of = (columns[name] for name in RULES[rule])
     value = some if not of else columns.share(some, of[0] if len(of) == 1 else of[0] - of[1])
-    fails = _below if rule.startswith("min_") else _above
-    return fails(value, getattr(quality, rule))
-
-
-def _below(values: Floats, limit: Any) -> Flags:
-    failed: Flags = values < limit
-    return failed
-
-
-def _above(values: Floats, limit: Any) -> Flags:
-    failed: Flags = values > limit
+    compare = np.less if rule.startswith("min_") else np.greater
+    failed: Flags = compare(value, getattr(quality, rule))
     return failed
 
 
@@ -155,7 +125,10 @@ def _licenses(columns: MetricColumns, quality: Quality) -> Flags:
 
 def _max_pii_density(columns: MetricColumns, quality: Quality) -> Flags:
     found = sum(np.nan_to_num(columns[PII[kind]]) for kind in quality.pii_kinds)
-    return _above(columns.share(np.asarray(found), columns["words"]), quality.max_pii_density)
+    density = columns.share(np.asarray(found), columns["words"])
+    limit: Any = quality.max_pii_density
+    failed: Flags = density > limit
+    return failed
 
 
 def _undetermined(columns: MetricColumns, quality: Quality) -> Flags:
@@ -171,7 +144,9 @@ def _language(columns: MetricColumns, quality: Quality) -> Flags:
 
 def _min_language_probability(columns: MetricColumns, quality: Quality) -> Flags:
     is_it = _true(pc.equal(columns.array("language"), quality.language))
-    return is_it & _below(columns["language_probability"], quality.min_language_probability)
+    limit: Any = quality.min_language_probability
+    failed: Flags = is_it & (columns["language_probability"] < limit)
+    return failed
 
 
 def _code_score(columns: MetricColumns, quality: Quality) -> Flags:
@@ -180,7 +155,9 @@ def _code_score(columns: MetricColumns, quality: Quality) -> Flags:
     score = columns.share(45 * columns["code_indented"], lines)
     score = score + 30 * columns.share(columns["code_symbols"], columns["code_characters"])
     score = score + 25 * columns.share(columns["code_keywords"], columns["code_words"])
-    return _below(np.where(lines < 3, 0, score / 100), quality.code_score)
+    limit: Any = quality.code_score
+    failed: Flags = np.where(lines < 3, 0, score / 100) < limit
+    return failed
 
 
 def _true(answers: pa.Array) -> Flags:

@@ -171,10 +171,7 @@ def decontaminate(
 
 
 def _note(scratch: Database, evaluation: _Evaluation, n: int) -> tuple[int, int]:
-    """Store the evaluation set's n-grams; return its number of texts, and of short ones.
-
-    A short text has fewer words than an n-gram.
-    """
+    """Store the evaluation set's n-grams; return how many texts it has, and how many without."""
     scratch.run("quality/decontaminate/create")
     count = short = 0
     for numbers, texts in evaluation.texts():
@@ -301,7 +298,7 @@ def _own(database: Database, version: int, against: str) -> _Evaluation:
         texts = LiveTexts.of(database, version, splits=[against])
         name, judged = f"split {against}", {"splits": _BEFORE[against]}
     else:
-        texts = LiveTexts.of(database, version, source=against)
+        texts = LiveTexts.of(database, version, sources=[against])
         name, judged = f"source {against}", {"without": against}
     return _Evaluation(name=name, judged=judged, texts=texts.blocks, places_of=texts.record_ids)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pyarrow as pa
 
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
-from duckplets.db.queries import query
 from duckplets.errors import QualityError, nearest
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.records import current_version
@@ -126,22 +124,8 @@ def shifts(database: Database, against: str | int) -> Shifts:
 
 def _values(database: Database, metric: str, source: str, version: int) -> Any:
     """Return the values of a metric, float64[records]."""
-    given = {"source": source, "version": version}
-    return database.arrow(_statement(metric), given)["value"].to_numpy()
-
-
-@cache
-def _statement(metric: str) -> str:
-    """Return the statement that reads a metric, built once per metric."""
-    from sqlglot import exp, parse_one
-    from sqlglot.dialects.duckdb import DuckDB
-
-    tree = parse_one(query("quality/explain/metric_of"), dialect=DuckDB)
-    name = exp.Dot(this=exp.column("metrics"), expression=exp.to_identifier(metric, quoted=True))
-    for column in list(tree.find_all(exp.Column)):
-        if column.name == "metric":
-            column.replace(name.copy())
-    return str(tree.sql(dialect=DuckDB))
+    given = {"metric": metric, "source": source, "version": version}
+    return database.table("quality/explain/metric_of", given)["value"].to_numpy()
 
 
 def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:
@@ -158,8 +142,8 @@ def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:
 def stability(now: Any, before: Any) -> float:
     """Return the population stability index of values over tenths of those before.
 
-    It is the sum over bins of (p - q) ln(p / q), p and q being the shares of values that lie in
-    them now and before; an empty bin counts as a share of .0001.
+    It is the sum over bins of (p - q) ln(p / q), with their shares p and q of values now and
+    before; an empty bin counts as a share of .0001.
     """
     edges = np.unique(np.quantile(before, np.linspace(0, 1, _BINS + 1)[1:-1]))
     bins = len(edges) + 1

@@ -26,8 +26,8 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED, differing
 from duckplets.ingest.gates import Gates, Intake, NothingNew
+from duckplets.quality import judgement_log
 from duckplets.quality.conditions import checked_where, chosen
-from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import hash_what_is_there, without_personal_data
@@ -38,7 +38,7 @@ from duckplets.quality.verdicts import (
     MeasureJob,
     Verdicts,
     digested,
-    redacting,
+    reasons,
     settle,
     texts_in,
     to_redact,
@@ -47,7 +47,7 @@ from duckplets.sources import Source
 from duckplets.sources.retry import digest_of
 from duckplets.sources.rows import is_failure
 
-FILTERED = ("where", "not met")
+FILTERED = ("filtered", "where", "not met")
 _COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable")
 _MB = 10**6
 _SIZE = Annotated[float, Bounds(0, 1e12), "a number of 10^6 bytes from 0"] | None
@@ -159,13 +159,15 @@ class QualityGates(Gates):
         if self.quality is not None and self.quality.duplicates:
             hash_what_is_there(of.database)
             self._texts = KnownTexts(of.database, of.source_id)
-        self._noting = Noting.begun(of, self._begun()) if of.is_anew else Noting.gone_on(of)
-        if not of.is_anew:
-            state = self._noting.state
-            self._counts.update({name: int(state[name]) for name in _COUNTS})
-            self._own_bytes = int(state["accepted_bytes"])
-            self._last_row = int(state["last_row"])
-            self._digest = int(state["rows_digest"])
+        if of.is_anew:
+            self._number = judgement_log.begin(of, self._begun())
+        else:
+            found = {"source_id": of.source_id, "unpublished": UNPUBLISHED}
+            (state,) = of.database.table("quality/intake/go_on", found).to_pylist()
+            self._number = state["acquisition_id"]
+            self._counts.update({name: state[name] for name in _COUNTS})
+            self._own_bytes = state["accepted_bytes"]
+            self._last_row, self._digest = state["last_row"], state["rows_digest"]
         how = "begins" if of.is_anew else "goes on"
         uri = shown(without_secrets(of.source.uri or "-"))
         what = (shown(of.name), how, of.source.kind, uri, self._last_row)
@@ -226,40 +228,36 @@ class QualityGates(Gates):
         usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)
         texts = texts_in(batch)
         found = Verdicts.of(database, batch, texts, self.quality)
-        outcome, gate, rule = found.outcome, found.gate, found.rule
-        self._unreadable(batch, usable, outcome, gate, rule)
+        skips = np.array(batch["skip"].to_pylist(), object)
+        found.end(~usable, "unreadable", None, skips[~usable])
+        unused = np.array([skip is not None and not is_failure(skip) for skip in skips], bool)
+        found.end(unused, "filtered", "source", skips[unused])
         if self._condition is not None and usable.any():
             met = chosen(database, self._condition, batch, texts, ids, name=of.name, trust=of.trust)
-            out = usable & ~met
-            outcome[out], gate[out], rule[out] = "filtered", *FILTERED
+            found.end(usable & ~met, *FILTERED)
         hidden = to_redact(self.quality, found)
         if self.quality is not None and hidden.any():
-            batch = without_personal_data(batch, hidden, redacting(database, self.quality))
+            batch = without_personal_data(database, batch, hidden, self.quality.pii_kinds)
             texts = texts_in(batch)
         digests, sizes = digested(texts, found, hidden)
-        self._settle(batch, ids, digests, outcome, gate, rule)
-        end = self._cut(outcome, sizes)
+        self._settle(batch, ids, digests, found)
+        end = self._cut(found.outcome, sizes)
         batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
         found = found.first(end)
         keep = self.quality is not None and self.quality.keep_rejected
-        self._noting.note(batch, ids, digests, sizes[:end], found, record_key, keep=keep)
+        noted = (batch, ids, digests, sizes[:end], found, record_key)
+        judgement_log.note(of, self._number, *noted, keep=keep)
         if self._texts is not None:
             self._texts.add(digests.filter(pa.array(found.outcome == "accepted")))
         self._count(batch, found.outcome, sizes[:end])
-        return batch.set_column(batch.schema.names.index("skip"), "skip", found.reasons())
-
-    def _unreadable(self, batch: pa.RecordBatch, usable: Any, *columns: Any) -> None:
-        outcome, gate, rule = columns
-        skips = np.array(batch["skip"].to_pylist(), object)
-        outcome[~usable], rule[~usable] = "unreadable", skips[~usable]
-        unused = np.array([skip is not None and not is_failure(skip) for skip in skips], bool)
-        outcome[unused], gate[unused] = "filtered", "source"
+        skip = pa.array(reasons(found.outcome, found.gate, found.rule), pa.string())
+        return batch.set_column(batch.schema.names.index("skip"), "skip", skip)
 
     def _settle(
-        self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any
+        self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, verdicts: Verdicts
     ) -> None:
         """Reject copies of texts, and of records by id."""
-        outcome, gate, rule = columns
+        outcome = verdicts.outcome
         looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))
         if not len(looked):
             return
@@ -287,7 +285,7 @@ class QualityGates(Gates):
             # Another text under a known id is an error, raised by ingest, unless it
             # is to be skipped.
             if why != OTHER_TEXT or self._of.on_conflict == "skip":
-                outcome[place], gate[place], rule[place] = "rejected", GATE, why
+                verdicts.end(place, "rejected", GATE, why)
 
     def _cut(self, outcome: Any, sizes: Any) -> int:
         """Return how many rows are wanted: up to the one that fills the source."""
@@ -319,18 +317,21 @@ class QualityGates(Gates):
 
     def save(self) -> None:
         """Store the progress, inside the transaction that stores the rows."""
-        self._noting.save(self._state())
+        state = self._state() | {"acquisition_id": self._number}
+        self._of.database.run("quality/intake/save", state)
         self._log(logging.DEBUG, "is to be committed up to")
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records had been added meanwhile."""
         copies_go = self.quality is not None and self.quality.duplicates
-        taken = self._noting.came_meanwhile(version) if copies_go else 0
+        of_it = (self._of, self._number, version)
+        taken = judgement_log.came_meanwhile(*of_it) if copies_go else 0
         self._counts["accepted"] -= taken
         self._counts["rejected"] += taken
         self._accepted -= taken
-        self._noting.save(self._state())
-        self._noting.finish(version)
+        self.save()
+        of_number = {"acquisition_id": self._number, "version": version}
+        self._of.database.run("quality/intake/finish", of_number)
         self._log(logging.INFO, f"makes version {version}, up to")
         return taken
 

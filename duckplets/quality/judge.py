@@ -23,13 +23,14 @@ import pyarrow.compute as pc
 
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
+from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import QualityError
 from duckplets.ingest.append import Appending
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.ingest.splits import assign_missing
-from duckplets.quality.decide import needed
+from duckplets.quality.decide import decide, needed
 from duckplets.quality.judgement_log import STORED, measured_by, stored_metrics
 from duckplets.quality.measure import measured
 from duckplets.quality.settings import Quality
@@ -43,12 +44,11 @@ from duckplets.quality.texts import (
 from duckplets.quality.verdicts import (
     GATE,
     Candidate,
-    breaks_privacy,
+    MeasureJob,
     fields_of,
-    measured_over,
-    redacting,
+    measure_part,
+    reasons,
     settle,
-    verdicts,
 )
 
 _ROWS = 65_536
@@ -146,12 +146,13 @@ class _Judging:
             self.measurings[name] = json.loads(keys)
         rows = self._rows()
         outcome, gate, rule, lost = self._decided(rows)
-        was = _reasons(rows["outcome"], rows["gate"], rows["rule"])
-        now = _reasons(outcome, gate, rule)
+        was = reasons(rows["outcome"], rows["gate"], rows["rule"])
+        now = reasons(outcome, gate, rule)
         differ = np.flatnonzero(was != now)
         accepted = differ[(outcome[differ] == "accepted")]
         rejected = differ[(outcome[differ] != "accepted") & (rows["outcome"][differ] == "accepted")]
-        changes = Counter(zip(rows["source"][differ], was[differ], now[differ], strict=True))
+        words = ([reason or "accepted" for reason in some[differ]] for some in (was, now))
+        changes = Counter(zip(rows["source"][differ], *words, strict=True))
         version = current_version(self.database)
         if len(accepted) or len(rejected):
             version += 1
@@ -191,10 +192,11 @@ class _Judging:
             (table.take(np.searchsorted(known, keys)), texts)
             for keys, texts in texts_of(self.database, known)
         )
+        measured_as = measured_by(self.database, self.keys)
         for rows, texts, metrics in self._measured(found, is_unjudged=True):
             columns = {n: rows[n] for n in ("record_key", "record_id", "source_id", "source")}
             columns |= dict(zip(("digest", "bytes"), digests_of(texts), strict=True))
-            columns |= {"metrics": stored_metrics(metrics), "measured": self._by(len(texts))}
+            columns |= {"metrics": stored_metrics(metrics), "measured": [measured_as] * len(texts)}
             with self.database.registered(judged=pa.table(columns)):
                 self.database.run("quality/judge/append_unjudged")
 
@@ -203,16 +205,16 @@ class _Judging:
     ) -> Iterator[tuple[Any, pa.Array, pa.Table]]:
         """Yield rows, their texts and metrics."""
 
-        def rows_of(item: tuple[Any, pa.Array]) -> pa.Table:
+        def part_of(item: tuple[Any, pa.Array]) -> Part:
             with_texts, texts = item
             self.measured += len(texts)
             columns = {"row": pa.array(np.arange(len(texts))), "text": texts}
             if is_unjudged:
                 columns |= fields_of(with_texts.combine_chunks().to_batches()[0])
-            return pa.table(columns)
+            return Part(f"gates: {counted(len(texts), 'text')}", pa.table(columns))
 
-        of = measured_over(self.work.engine, self.database, self.quality, found, rows_of)
-        with closing(of) as items:
+        job = MeasureJob.of(self.quality, self.database)
+        with closing(mapped(self.work.engine, measure_part, job, found, part_of)) as items:
             for (with_texts, texts), metrics in items:
                 yield with_texts, texts, metrics
 
@@ -224,10 +226,14 @@ class _Judging:
         for low in range(1, last + 1, _ROWS):
             span = {"unpublished": UNPUBLISHED, "low": low, "high": low + _ROWS - 1}
             table = self.database.table("quality/judge/rows", span).combine_chunks()
+            if table.num_rows and self._has_completed(table.to_batches()[0]):
+                table = self.database.table("quality/judge/rows", span).combine_chunks()
             if not table.num_rows:
                 continue
             batch = table.to_batches()[0]
-            found = self._thresholds(batch)
+            metrics = {f.name: pc.struct_field(batch["metrics"], f.name) for f in STORED}
+            metrics |= {"row": pa.array(np.arange(batch.num_rows)), "sha256": batch["digest"]}
+            found = decide(self.database, pa.table(metrics), self.quality)
             for name in names:
                 column = batch[name]
                 filled = column.fill_null(-1) if name == "record_key" else column
@@ -236,27 +242,6 @@ class _Judging:
                 held.setdefault(f"new_{name}", []).append(found[name].to_numpy())
         columns = {*names, "new_outcome", "new_gate", "new_rule"}
         return {n: np.concatenate(held[n]) if held else np.array([], object) for n in columns}
-
-    def _by(self, count: int) -> pa.Array:
-        """Return the settings of the present measurement, for so many rows."""
-        return pa.array([measured_by(self.database, self.keys)] * count, pa.string())
-
-    def _thresholds(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return the outcome of rows by thresholds alone, measuring what is missing."""
-        kinds = batch["measured"].dictionary_encode()
-        lacking = [not self._has_all(kind) for kind in kinds.dictionary.to_pylist()]
-        codes = kinds.indices.fill_null(len(lacking)).to_numpy()
-        missing = np.array([*lacking, True])[codes]
-        metrics = self._completed(batch, missing) if missing.any() else batch["metrics"]
-        columns = {"row": pa.array(np.arange(batch.num_rows)), "sha256": batch["digest"]}
-        columns |= {f.name: pc.struct_field(metrics, f.name) for f in STORED}
-        known = pa.table(columns)
-        return verdicts(self.database, self.quality, known, known)[1]
-
-    def _has_all(self, measured_as: str | None) -> bool:
-        """Return whether rows have all metrics needed, measured as now."""
-        there = self.measurings.get(str(measured_as), {})
-        return all(there.get(name) == self.keys[name] for name in needed(self.quality))
 
     def _decided(self, rows: dict[str, Any]) -> tuple[Any, Any, Any, int]:
         """Return outcomes with copies rejected, and how many lack a text to be records."""
@@ -288,17 +273,19 @@ class _Judging:
         """Remove records, and keep them as rejected rows."""
         if not len(places):
             return
-        with self.database.registered(removed=pa.table({"record_key": keys[places]})):
-            self.database.run("quality/judge/remove", {"version": version})
+        with self.database.registered(gone=pa.table({"record_key": keys[places]})):
+            self.database.run("quality/texts/remove", {"version": version})
         for start in range(0, len(places) if self.quality.keep_rejected else 0, _TEXTS):
             part = places[start : start + _TEXTS]
             wanted = pa.table({"number": numbers[part], "record_key": keys[part]})
             with self.database.registered(wanted=wanted):
                 found = self.database.table("quality/judge/whole_records").combine_chunks()
             at = np.searchsorted(numbers, found["number"].to_numpy())
-            hidden = np.array([breaks_privacy(name) for name in rule[at]], bool)
             batch = without_personal_data(
-                found.to_batches()[0], hidden, redacting(self.database, self.quality)
+                self.database,
+                found.to_batches()[0],
+                rule[at] == "max_pii_density",
+                self.quality.pii_kinds,
             )
             with self.database.registered(rejected=pa.Table.from_batches([batch])):
                 self.database.run("quality/judge/keep")
@@ -354,8 +341,13 @@ class _Judging:
         with self.database.registered(changed=pa.table(changed)):
             self.database.run("quality/judge/change")
 
-    def _completed(self, batch: pa.RecordBatch, missing: Any) -> pa.StructArray:
-        """Return metrics of all rows, measuring some from stored texts."""
+    def _has_completed(self, batch: pa.RecordBatch) -> bool:
+        """Measure from stored texts what is missing of rows; return whether anything was."""
+        kinds = batch["measured"].fill_null("").dictionary_encode()
+        known = [self.measurings.get(kind, {}) for kind in kinds.dictionary.to_pylist()]
+        wanted = needed(self.quality)
+        lacks = [any(there.get(n) != self.keys[n] for n in wanted) for there in known]
+        missing = np.array(lacks, bool)[kinds.indices.to_numpy()]
         lost = missing & ~batch["has_text"].to_numpy(zero_copy_only=False)
         if lost.any():
             row = batch.slice(int(np.flatnonzero(lost)[0]), 1).to_pylist()[0]
@@ -365,52 +357,34 @@ class _Judging:
                 f"(keep_rejected=False): leave out what was not measured, or read the source again"
             )
         places = np.flatnonzero(missing)
-        parts, order = [], []
         found = (
             each
             for start in range(0, len(places), _TEXTS)
             for each in self._texts(batch, places[start : start + _TEXTS])
         )
-        for at, _, metrics_of in self._measured(found):
-            parts.append(metrics_of)
-            order.append(at)
-        at = pa.array(np.concatenate(order))
-        kinds = batch["measured"].take(at)
-        metrics = self._merged(batch["metrics"].take(at), pa.concat_tables(parts), kinds)
-        keys = pa.array(self._merged_keys(kinds), pa.string())
-        columns = {"number": batch["number"].take(at), "metrics": metrics, "measured": keys}
-        with self.database.registered(judged=pa.table(columns)):
-            self.database.run("quality/judge/set_metrics")
-        index = np.arange(batch.num_rows)
-        index[at.to_numpy()] = batch.num_rows + np.arange(len(at))
-        return pa.concat_arrays([batch["metrics"], metrics]).take(pa.array(index))
+        for at, _, metrics in self._measured(found):
+            rows = batch.take(pa.array(at))
+            merged, keys = self._merged(rows["metrics"], metrics, rows["measured"])
+            columns = {"number": rows["number"], "metrics": merged, "measured": keys}
+            with self.database.registered(judged=pa.table(columns)):
+                self.database.run("quality/judge/set_metrics")
+        return bool(len(places))
 
-    def _merged(self, before: pa.StructArray, now: pa.Table, kinds: pa.Array) -> pa.StructArray:
-        """Return old metrics with the missing ones replaced."""
+    def _merged(
+        self, before: pa.StructArray, now: pa.Table, kinds: pa.Array
+    ) -> tuple[pa.StructArray, pa.Array]:
+        """Return old metrics with those replaced that are missing, and how they are measured."""
         coded = kinds.fill_null("").dictionary_encode()
-        codes = coded.indices.to_numpy()
-        lacking = [self._lacking(kind) for kind in coded.dictionary.to_pylist()]
-        count, columns = len(before), {}
+        known = [self.measurings.get(kind, {}) for kind in coded.dictionary.to_pylist()]
+        lacking = [{n for n, key in self.keys.items() if there.get(n) != key} for there in known]
+        columns = {}
         for each in STORED:
-            taken = np.array([each.name in names for names in lacking], bool)[codes]
-            index = np.arange(count) + np.where(taken, count, 0)
+            of = [any(name.partition(":")[0] == each.name for name in names) for names in lacking]
+            taken = np.array(of, bool)[coded.indices.to_numpy()]
             new = now[each.name].combine_chunks().cast(each.type)
-            both = pa.concat_arrays([pc.struct_field(before, each.name), new])
-            columns[each.name] = both.take(pa.array(index))
-        return stored_metrics(pa.table(columns))
-
-    def _lacking(self, measured_as: str) -> set[str]:
-        """Return the metrics that rows lack, or that other settings measured."""
-        there = self.measurings.get(measured_as, {})
-        names = {name for name, key in self.keys.items() if there.get(name) != key}
-        return names | {"own"} if any(name.startswith("own:") for name in names) else names
-
-    def _merged_keys(self, before: pa.Array) -> list[str]:
-        merged = {
-            kind: measured_by(self.database, self.measurings.get(str(kind), {}) | self.keys)
-            for kind in set(before.to_pylist())
-        }
-        return [merged[kind] for kind in before.to_pylist()]
+            columns[each.name] = pc.if_else(taken, new, pc.struct_field(before, each.name))
+        keys = [measured_by(self.database, there | self.keys) for there in known]
+        return stored_metrics(pa.table(columns)), pa.array(keys).take(coded.indices)
 
     def _texts(self, batch: pa.RecordBatch, places: Any) -> Iterator[tuple[Any, pa.Array]]:
         """Yield places with texts, of records and of rejected rows."""
@@ -427,11 +401,3 @@ class _Judging:
                 kept = self.database.table("quality/judge/kept_texts").combine_chunks()
             at = np.searchsorted(numbers, kept["number"].to_numpy())
             yield at, joined(kept["sections"].combine_chunks())
-
-
-def _reasons(outcome: Any, gate: Any, rule: Any) -> Any:
-    """Return outcomes in words, object[rows]."""
-    said = np.full(len(outcome), "accepted", object)
-    at = np.flatnonzero(outcome != "accepted")
-    said[at] = [f"{g}: {r}" for g, r in zip(gate[at], rule[at], strict=True)]
-    return said

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.metadata import version as version_of
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,6 @@ MEANWHILE = "came in meanwhile"
 STORED = pa.schema([field for field in METRICS if field.name not in ("sha256", "bytes")])
 """The metrics that stand in the column of that name; the others are columns of their own."""
 
-_STATE = (
-    *("read", "accepted", "filtered", "rejected", "unreadable"),
-    *("accepted_bytes", "last_row", "rows_digest", "cursor"),
-)
 _OF_RECORDS = (
     *("content_hash", "date", "group_key", "taxonomy", "meta", "trust"),
     *("created_at", "updated_at"),
@@ -36,133 +32,82 @@ _TEXTS = ("messages", "rejected_messages", "prefix")
 _SECTION = pa.struct([(name, pa.string()) for name in ("role", "heading", "text", "original")])
 
 
-class Noting:
-    """The log of one intake; every method runs inside its transaction."""
-
-    def __init__(self, of: Intake, state: dict[str, Any]) -> None:
-        self.state = state
-        self._of = of
-        self._database = of.database
-        self._number = int(state["acquisition_id"])
-        self._measured: str | None = None
-
-    @classmethod
-    def begun(cls, of: Intake, settings: dict[str, Any]) -> Self:
-        """Begin an intake's log."""
-        database = of.database
-        for statement in ("forget", "forget_rejected"):
-            of_source = {"name": of.name, "source_id": of.source_id}
-            database.run(f"quality/intake/{statement}", of_source)
-        given = {
-            "source_id": of.source_id,
-            "source": of.name,
-            "kind": of.source.kind,
-            "uri": of.source.uri,
-            "first_record_key": of.record_key,
-            "version": UNPUBLISHED,
-            "duckplets": version_of("duckplets"),
-        }
-        number = database.run("quality/intake/begin", given | settings)[0][0]
-        return cls(of, {"acquisition_id": number})
-
-    @classmethod
-    def gone_on(cls, of: Intake) -> Self:
-        """Continue the log of an unfinished intake."""
-        found = {"source_id": of.source_id, "unpublished": UNPUBLISHED}
-        row = of.database.run("quality/intake/go_on", found)[0]
-        return cls(of, dict(zip(("acquisition_id", *_STATE), row, strict=True)))
-
-    def note(
-        self,
-        batch: pa.RecordBatch,
-        ids: pa.Array,
-        digests: pa.Array,
-        sizes: Any,
-        found: Verdicts,
-        record_key: int,
-        *,
-        keep: bool,
-    ) -> None:
-        """Record rows."""
-        accepted = found.outcome == "accepted"
-        keys = np.cumsum(accepted) + record_key - 1
-        keys = pa.array(keys, mask=~accepted)
-        self._append(batch, ids, digests, sizes, found, keys)
-        rejected = found.outcome == "rejected"
-        if keep and rejected.any():
-            mask = pa.array(rejected)
-            of = {"acquisition_id": self._number, "source_id": self._of.source_id}
-            with self._database.registered(
-                rejected=rows_to_keep(batch.filter(mask), ids.filter(mask))
-            ):
-                self._database.run("quality/intake/append_rejected", of)
-        hashes = pa.table({"record_key": keys, "digest": digests})
-        with self._database.registered(new_hashes=hashes.filter(pa.array(accepted))):
-            self._database.run("quality/intake/append_hashes")
-
-    def _append(
-        self,
-        batch: pa.RecordBatch,
-        ids: pa.Array,
-        digests: pa.Array,
-        sizes: Any,
-        found: Verdicts,
-        keys: pa.Array,
-    ) -> None:
-        there, count = batch.schema.names, batch.num_rows
-        columns = {
-            "file": batch["file"].cast(pa.string())
-            if "file" in there
-            else pa.nulls(count, pa.string()),
-            "line": batch["line"] if "line" in there else pa.nulls(count, pa.int64()),
-            "row": batch["row"],
-            "record_id": ids,
-            "record_key": keys,
-            "outcome": pa.array(found.outcome, pa.string()),
-            "gate": pa.array(found.gate, pa.string()),
-            "rule": pa.array(found.rule, pa.string()),
-            "digest": digests,
-            "bytes": pa.array(sizes, mask=pc.is_null(digests).to_numpy(zero_copy_only=False)),
-        }
-        if found.keys and self._measured is None:
-            self._measured = measured_by(self._database, found.keys)
-        unmeasured = pc.is_null(digests).to_numpy(zero_copy_only=False) | (not found.keys)
-        columns["metrics"] = stored_metrics(found.metrics)
-        columns["measured"] = pa.array(
-            np.full(count, self._measured, object), pa.string(), mask=unmeasured
-        )
-        of = {
-            "acquisition_id": self._number,
-            "source_id": self._of.source_id,
-            "source": self._of.name,
-        }
-        with self._database.registered(judged=sliced(pa.table(columns))):
-            self._database.run("quality/intake/append_judgements", of)
-
-    def save(self, state: dict[str, Any]) -> None:
-        """Store the state of the intake."""
-        self._database.run("quality/intake/save", state | {"acquisition_id": self._number})
-
-    def finish(self, version: int) -> None:
-        """Mark the intake as complete."""
-        of = {"acquisition_id": self._number, "version": version}
-        self._database.run("quality/intake/finish", of)
-
-    def came_meanwhile(self, version: int) -> int:
-        """Reject rows whose texts others stored since the intake began; return their number."""
-        of = {
-            "source_id": self._of.source_id,
-            "version": version,
-            "acquisition_id": self._number,
-        }
-        taken = [key for (key,) in self._database.run("quality/intake/came_meanwhile", of)]
-        if taken:
-            with self._database.registered(taken=pa.table({"record_key": taken})):
-                self._database.run("quality/intake/reject_keys", {"gate": GATE, "rule": MEANWHILE})
-        return len(taken)
+def begin(of: Intake, settings: dict[str, Any]) -> int:
+    """Begin the log of an intake, and return its number."""
+    of_source = {"name": of.name, "source_id": of.source_id}
+    for statement in ("forget", "forget_rejected"):
+        of.database.run(f"quality/intake/{statement}", of_source)
+    given = {
+        "source_id": of.source_id,
+        "source": of.name,
+        "kind": of.source.kind,
+        "uri": of.source.uri,
+        "first_record_key": of.record_key,
+        "version": UNPUBLISHED,
+        "duckplets": version_of("duckplets"),
+    }
+    return int(of.database.run("quality/intake/begin", given | settings)[0][0])
 
 
-def rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
+def note(
+    of: Intake,
+    number: int,
+    batch: pa.RecordBatch,
+    ids: pa.Array,
+    digests: pa.Array,
+    sizes: Any,
+    found: Verdicts,
+    record_key: int,
+    *,
+    keep: bool,
+) -> None:
+    """Record rows; the first record of them has the key."""
+    accepted = found.outcome == "accepted"
+    keys = pa.array(np.cumsum(accepted) + record_key - 1, mask=~accepted)
+    there, count = batch.schema.names, batch.num_rows
+    is_blank = pc.is_null(digests).to_numpy(zero_copy_only=False)
+    measured = measured_by(of.database, found.keys) if found.keys else None
+    columns = {
+        "file": batch["file"].cast(pa.string())
+        if "file" in there
+        else pa.nulls(count, pa.string()),
+        "line": batch["line"] if "line" in there else pa.nulls(count, pa.int64()),
+        "row": batch["row"],
+        "record_id": ids,
+        "record_key": keys,
+        "outcome": pa.array(found.outcome, pa.string()),
+        "gate": pa.array(found.gate, pa.string()),
+        "rule": pa.array(found.rule, pa.string()),
+        "digest": digests,
+        "bytes": pa.array(sizes, mask=is_blank),
+        "metrics": stored_metrics(found.metrics),
+        "measured": pa.array(np.full(count, measured, object), pa.string(), mask=is_blank),
+    }
+    of_source = {"acquisition_id": number, "source_id": of.source_id}
+    with of.database.registered(judged=sliced(pa.table(columns))):
+        named = of_source | {"source": of.name}
+        of.database.run("quality/intake/append_judgements", named)
+    rejected = found.outcome == "rejected"
+    if keep and rejected.any():
+        mask = pa.array(rejected)
+        with of.database.registered(rejected=_rows_to_keep(batch.filter(mask), ids.filter(mask))):
+            of.database.run("quality/intake/append_rejected", of_source)
+    hashes = pa.table({"record_key": keys, "digest": digests})
+    with of.database.registered(new_hashes=hashes.filter(pa.array(accepted))):
+        of.database.run("quality/intake/append_hashes")
+
+
+def came_meanwhile(of: Intake, number: int, version: int) -> int:
+    """Reject rows whose texts others stored since the intake began; return their number."""
+    given = {"acquisition_id": number, "source_id": of.source_id, "version": version}
+    taken = [key for (key,) in of.database.run("quality/intake/came_meanwhile", given)]
+    if taken:
+        with of.database.registered(taken=pa.table({"record_key": taken})):
+            of.database.run("quality/intake/reject_keys", {"gate": GATE, "rule": MEANWHILE})
+    return len(taken)
+
+
+def _rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
     """Return rows as in ``rejected_rows``."""
     there = batch.schema.names
     columns = {"row": batch["row"], "record_id": ids, "sections": _sections(batch["sections"])}

@@ -41,11 +41,7 @@ def detector_of(name: str) -> plugins.Detector:
 
 
 def languages(texts: pa.Array, detector: str, prefix: int, letters: int) -> tuple[Any, Any]:
-    """Return the language of texts, with probabilities.
-
-    Returns:
-        Codes, shape (n,), and probabilities, shape (n,), null where undetermined.
-    """
+    """Return the language codes of texts, and probabilities, null where undetermined."""
     begins = pc.utf8_slice_codeunits(texts, 0, prefix)
     data, bounds = bytes_of(begins)
     found = Bits((classes(data) & LETTER) != 0).rank(bounds)

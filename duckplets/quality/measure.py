@@ -1,8 +1,8 @@
 """Measure texts: regular expressions in SQL, tokens and n-grams in NumPy, language in Python.
 
-texts ─SQL→ matches, lines, terms ─┐
-      ─bytes→ tokens, repetition ──┼─by place→ metrics
-      ─prefix→ language, own gates ┘
+texts ─SQL→ matches, sentences, terms ─┐
+      ─bytes→ tokens, repetition ──────┼─by place→ metrics
+      ─prefix→ language, own gates ────┘
 
 Everything that needs no extra is measured whatever the thresholds, so that others can be applied
 later without the texts. SQL and NumPy run in two threads over batches of any size; a large text is
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bytes, Integers
 from duckplets.db.database import Database
-from duckplets.quality import plugins, tokens
+from duckplets.quality import lines, plugins, tokens
 from duckplets.quality.conditions import holds
 from duckplets.quality.language import detector_of, languages
 from duckplets.quality.metrics import METRICS
@@ -56,7 +56,6 @@ _KEYWORDS = (
 _ENGLISH = "for if end with from this then use where or and not in is long short local new case"
 KEYWORD = r"\b(?:" + "|".join(sorted(set(_KEYWORDS.split()) - set(_ENGLISH.split()))) + r")\b"
 
-_BLANKS = " \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u2002\u2003\u2009\u200a\u2028\u2029\u202f\u3000"
 _LINE_WORDS, _LONGEST_WORD, _SHORT_LINE = 3, 1000, 30
 _POLICIES = (
     "terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"  # C4's
@@ -78,9 +77,7 @@ _TERMINAL = (
 )
 
 _LINES = {
-    "blanks": _BLANKS,
-    "blank": f"[{_BLANKS}]",
-    "solid": rf"[^{_BLANKS}]",
+    "solid": rf"[^{lines.BLANKS}]",
     "ended": r"[.?!\"']\s*$",
     "cut": r"\.\.\.\s*$",
     "least_words": rf"^\s*(?:\S+\s+){{{_LINE_WORDS - 1}}}\S",
@@ -136,32 +133,29 @@ def _key(what: str, by: object) -> str:
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
-    """Return the metrics of texts, independent of thresholds.
+    """Return ``row`` and the columns of ``METRICS`` of texts, in order.
 
-    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and optionally ``license`` and
-    ``fields`` (strings by name).
-
-    Returns:
-        ``row`` and the columns of ``METRICS``, in the order of ``rows``. Language is null while its
-        gate is off, profanity without a word file.
+    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and perhaps ``license`` and
+    ``present``. Language is null while its gate is off, profanity without a word file.
     """
     ready(quality)
     texts = _one(rows["text"]).cast(pa.string())
     count = len(texts)
     found: dict[str, Any] = {"row": _one(rows["row"]).cast(pa.int64())}
     found["license"] = _one(rows["license"]) if "license" in rows.column_names else _null(count)
-    found["present"] = _present(rows, count)
+    if "present" in rows.column_names:
+        found["present"] = _one(rows["present"])
     found["profanity"] = pa.nulls(count, pa.int64())
     found["language"], found["language_probability"] = _null(count), pa.nulls(count, pa.float64())
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
         if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to use less memory
-            found |= tokens.counts(texts, _SAMPLE)
+            found |= _by_bytes(texts)
             pa.default_memory_pool().release_unused()
             found |= _by_sql(database, texts, quality)
         else:
             with ThreadPoolExecutor(1, "duckplets-quality") as pool:
-                counted = pool.submit(tokens.counts, texts, _SAMPLE)
+                counted = pool.submit(_by_bytes, texts)
                 found |= _by_sql(database, texts, quality)
                 found |= counted.result()
         found["code_early"] = _early(texts)
@@ -174,6 +168,10 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     cast = [pa.array(c).cast(f.type) for c, f in zip(columns, fields, strict=True)]
     table = pa.table([found["row"], *cast], names=["row", *(field.name for field in fields)])
     return table.append_column("own", _own_values(database, table, texts, quality))
+
+
+def _by_bytes(texts: pa.Array) -> dict[str, Integers]:
+    return tokens.counts(texts, _SAMPLE) | lines.counts(texts)
 
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -260,7 +258,7 @@ def _cut(data: Bytes) -> Iterator[Bytes]:
 def _whole(
     pieces: dict[str, pa.Array], texts: pa.Array, owners: Integers, phrases: Sequence[str]
 ) -> dict[str, Any]:
-    """Return counts of texts from those of their pieces: sums, except for repetition."""
+    """Return counts of texts from those of their pieces: sums, except for a few."""
     first = np.searchsorted(owners, np.arange(len(texts)))
     many = np.diff(first, append=len(owners))
     counts = {name: of.cast(pa.int64()).to_numpy() for name, of in pieces.items()}
@@ -268,12 +266,9 @@ def _whole(
     for name in ("code_lines", "code_indented", "code_keywords"):  # of the first piece
         columns[name] = counts[name][first]
     data, bounds = bytes_of(texts)
-    columns["characters"] = pc.utf8_length(texts).to_numpy().copy()
+    columns["characters"] = pc.utf8_length(texts).to_numpy()
     for at in np.flatnonzero(many > 1).tolist():
-        text = data[bounds[at] : bounds[at + 1]]
-        columns["copyright"][at] = _phrases_in(text, phrases)
-        for name, value in _repeats(text).items():
-            columns[name][at] = value
+        columns["copyright"][at] = _phrases_in(data[bounds[at] : bounds[at + 1]], phrases)
     return {name: pa.array(of) for name, of in columns.items()}
 
 
@@ -286,53 +281,6 @@ def _phrases_in(data: Bytes, phrases: Sequence[str]) -> int:
         folded = part.lower()
         left = [phrase for phrase in left if phrase not in folded]
     return len(phrases) - len(left)
-
-
-def _repeats(data: Bytes) -> dict[str, int]:
-    """Return how many lines and paragraphs a large text has, and how many repeat, as SQL counts."""
-    breaks = np.flatnonzero(data == ord("\n"))
-    kinds, sizes, often = _various(data, np.append(0, breaks + 1), np.append(breaks, len(data)))
-    begins, ends = bool(data[0] == ord("\n")), bool(data[-1] == ord("\n"))
-    again = often - (often > 0)
-    filled = pc.binary_length(pc.utf8_trim(kinds, _BLANKS)).to_numpy() > 0
-    found = {
-        "newlines": len(breaks),
-        "lines": len(breaks) + (not ends),
-        "pieces": often.sum() + begins + ends,
-        "duplicate_lines": again.sum() + (begins and ends),
-        "duplicate_line_characters": sizes @ again,
-        "filled_lines": often[filled].sum(),
-        "duplicate_filled_characters": sizes[filled] @ again[filled],
-    }
-    del kinds
-    low, high = 0, len(data)
-    if (np.diff(breaks) == 1).any():
-        low += high - len(pc.utf8_ltrim(_uncopied(data), _BLANKS)[0].as_buffer())
-        high = len(pc.utf8_rtrim(_uncopied(data), _BLANKS)[0].as_buffer())
-        breaks = breaks[(breaks >= low) & (breaks < high)]
-    parted = np.diff(breaks) > 1
-    first, last = (
-        breaks[np.append(True, parted)[: len(breaks)]],
-        breaks[np.append(parted, True)[: len(breaks)]],
-    )
-    several = last > first
-    starts, stops = np.append(low, last[several] + 1), np.append(first[several], high)
-    _, sizes, often = _various(data, starts, stops)
-    again = often - (often > 0)
-    return found | {
-        "paragraphs": often.sum(),
-        "duplicate_paragraphs": again.sum(),
-        "duplicate_paragraph_characters": sizes @ again,
-    }
-
-
-def _various(data: Bytes, start: Integers, end: Integers) -> tuple[pa.Array, Integers, Integers]:
-    """Return the number of non-empty parts, their characters, and the distinct ones."""
-    kept = end > start
-    number, kinds = tokens.numbered(data, start[kept], end[kept])
-    kinds = kinds.cast(pa.large_string())
-    often = np.bincount(number, minlength=len(kinds))
-    return kinds, pc.utf8_length(kinds).to_numpy(), often
 
 
 def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:
@@ -378,19 +326,6 @@ def _profane(words: WordFile) -> dict[str, Any]:
 
 
 # -- the rest -------------------------------------------------------------------------------------
-
-
-def _present(rows: pa.Table, count: int) -> pa.Array:
-    """Return the names of non-blank fields of each row."""
-    if "fields" not in rows.column_names:
-        return pa.array([[]] * count, pa.list_(pa.string()))
-    return pa.array(
-        [
-            sorted(k for k, v in dict(row or {}).items() if v is not None and str(v).strip())
-            for row in rows["fields"].to_pylist()
-        ],
-        pa.list_(pa.string()),
-    )
 
 
 def _early(texts: pa.Array) -> pa.Array:

@@ -47,15 +47,7 @@ _Some = Annotated[int, Bounds(1, _MOST)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NearSettings:
-    """How near-duplicates are found.
-
-    Attributes:
-        near: Least Jaccard similarity of the n-grams of two texts; None for equal texts only.
-        ngram: Words of an n-gram.
-        bands: Of a signature.
-        rows: Hash functions of a band.
-        seed: Of the hash functions.
-    """
+    """How near-duplicates are found; see ``Corpus.deduplicate``."""
 
     near: Annotated[float, Bounds(above=0, most=1)] | None
     ngram: _Some
@@ -98,21 +90,13 @@ def _least_bands(near: float, rows: int) -> int:
 
 
 class Grams(NamedTuple):
-    """The n-grams of some texts.
+    """The n-grams of some texts, one text's after the other."""
 
-    Attributes:
-        hashes: Of the n-grams, one text's after the other: the same words have the same.
-        starts: First n-gram of each text, and the end; int64[texts + 1].
-        words: Of all texts.
-        first: First word of each n-gram.
-        size: Words of each n-gram.
-    """
-
-    hashes: Words
-    starts: Integers
-    words: pa.Array
-    first: Integers
-    size: Integers
+    hashes: Words  # the same words have the same
+    starts: Integers  # first n-gram of each text, and the end
+    words: pa.Array  # of all texts
+    first: Integers  # first word of each n-gram
+    size: Integers  # words of each n-gram
 
     def text(self, gram: int) -> str:
         """Return an n-gram as words separated by spaces."""
@@ -134,7 +118,7 @@ class Grams(NamedTuple):
 
 
 def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Grams:
-    """Return the n-grams of texts."""
+    """Return the n-grams of texts; with ``whole`` a text of fewer words is one."""
     table = pa.table({"place": np.arange(len(texts)), "text": texts})
     with database.registered(gram_texts=table):
         found = database.table("quality/near_dedup/words", _WORDS)

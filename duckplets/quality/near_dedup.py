@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, Integers, Words
 from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.settings import checked
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.engine.protocol import Part, mapped
@@ -110,9 +111,7 @@ class NearReport(Reported):
 
 def checked_action(action: Any) -> Action:
     """Check what to do with found records."""
-    if action not in ("mark", "remove"):
-        raise SamplerError(f"action={action!r}: give 'mark' or 'remove'")
-    return action  # type: ignore[no-any-return]
+    return checked("action", action, Action, SamplerError)  # type: ignore[no-any-return]
 
 
 def deduplicate(
@@ -159,7 +158,7 @@ def deduplicate(
 
 
 class _BandsJob(NamedTuple):
-    """Settings of band making, and locally a connection, which workers do not get."""
+    """Settings of band making, and locally a connection."""
 
     settings: NearSettings
     database: Database | None = None

@@ -66,11 +66,7 @@ _EMPHASIS = re.compile(r"(?<![A-Za-z0-9_])_+|(?<=[A-Za-z0-9])_++(?![A-Za-z0-9])"
 
 
 def redacted(database: Database, texts: pa.Array, kinds: Sequence[str]) -> pa.Array:
-    """Return texts in which each piece of personal data is its kind: ``[EMAIL]``, ``[PHONE]``, ….
-
-    Returns:
-        Strings, shape (n,), of the same type.
-    """
+    """Return texts in which personal data is replaced by its kind: ``[EMAIL]``, ``[PHONE]``, …."""
     place = pa.array(range(len(texts)), pa.int64())
     table = pa.table({"place": place, "text": texts.cast(pa.string())})
     with database.registered(quality_texts=table):

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Self
 
 from duckplets.base.documents import read_document
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import Bounds, check, kinds_of
+from duckplets.base.settings import Bounds, check, from_plain
 from duckplets.errors import QualityError, nearest
 from duckplets.quality import plugins
 from duckplets.quality.conditions import Condition, condition
@@ -300,18 +300,8 @@ class Quality:
 
     @classmethod
     def _of_mapping(cls, table: Mapping[str, Any], where: str) -> Self:
-        known = ["preset", *SETTINGS]
-        for key in table:
-            if key not in known and key != "sha256":
-                close = nearest(str(key), known)
-                raise QualityError(f"{where}: unknown setting {shown(repr(key))}{close}")
-        flags = {name for name, kind in kinds_of(Quality).items() if kind is bool}
-        given: dict[str, Any] = {
-            name: None if value is False and name not in flags else value
-            for name, value in table.items()
-            if name != "sha256"
-        }
-        made = cls(**given)
+        given = {name: value for name, value in table.items() if name != "sha256"}
+        made = from_plain(cls, given, QualityError, where)
         for name, digest in (table.get("sha256") or {}).items():
             if made._digests().get(name) != digest:
                 raise QualityError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Integers, Integers32
 from duckplets.db.database import Database
 from duckplets.ingest.preprocess import lists_like
 from duckplets.ingest.records import commit_version
+from duckplets.quality.pii import redacted
 from duckplets.text.characters import bytes_of
-
-Redact = Callable[[pa.Array], pa.Array]
 
 _RECORDS = 16_384  # records whose texts are held at a time
 _BYTES = 4 << 20  # bytes of texts compared together; one text may be longer
@@ -53,23 +52,27 @@ def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(found, pa.binary(), mask=mask), pa.array(np.diff(bounds), mask=mask)
 
 
-def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> pa.RecordBatch:
+def without_personal_data(
+    database: Database, batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]
+) -> pa.RecordBatch:
     """Return rows with the texts of some redacted, including originals and messages."""
     if not rows.any():
         return batch
+
+    def redact(texts: pa.Array, mask: pa.Array) -> pa.Array:
+        return pc.replace_with_mask(texts, mask, redacted(database, texts.filter(mask), kinds))
+
     names = batch.schema.names
     mask = pa.array(rows)
     for name in _WHOLE:
         if name in names:
-            column = pc.replace_with_mask(batch[name], mask, redact(batch[name].filter(mask)))
-            batch = batch.set_column(names.index(name), name, column)
+            batch = batch.set_column(names.index(name), name, redact(batch[name], mask))
     sections = batch["sections"]
     owners = pc.list_parent_indices(sections).to_numpy(zero_copy_only=False)
     flat, mask = sections.flatten(), pa.array(rows[owners])
     fields = {field.name: flat.field(field.name) for field in flat.type}
     for name in fields.keys() & {"heading", "text", "original"}:
-        redacted = redact(fields[name].filter(mask))
-        fields[name] = pc.replace_with_mask(fields[name], mask, redacted)
+        fields[name] = redact(fields[name], mask)
     return batch.set_column(names.index("sections"), "sections", lists_like(sections, fields))
 
 
@@ -96,43 +99,53 @@ def hash_records(database: Database, keys: Integers) -> None:
 def texts_of(database: Database, keys: Integers) -> Iterator[tuple[Integers, pa.Array]]:
     """Yield keys and texts of records with ascending keys, where there is a text."""
     for start in range(0, len(keys), _RECORDS):
-        part = keys[start : start + _RECORDS]
-        span = {"low": int(part[0]), "high": int(part[-1])}
-        with database.registered(wanted=pa.table({"record_key": part})):
-            rows = database.table("quality/texts/sections", span)
-        if rows.num_rows:
-            owners = rows["record_key"].to_numpy()
-            firsts = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
-            texts = combined(rows["text"])
-            if len(firsts) < len(owners):
-                starts = np.append(firsts, len(owners))
-                lists = pa.LargeListArray.from_arrays(pa.array(starts), texts)
-                texts = pc.binary_join(lists, pa.scalar(_BLANK_LINE, texts.type))
-            yield owners[firsts], texts
+        found, texts = _texts_at(database, keys[start : start + _RECORDS])
+        if len(found):
+            yield found, texts
+
+
+def _texts_at(database: Database, keys: Integers) -> tuple[Integers, pa.Array]:
+    """Return keys and texts of records with ascending keys, where there is a text."""
+    span = {"low": int(keys[0]), "high": int(keys[-1])}
+    with database.registered(wanted=pa.table({"record_key": keys})):
+        rows = database.table("quality/texts/sections", span)
+    owners = rows["record_key"].to_numpy()
+    firsts = np.flatnonzero(np.diff(owners, prepend=-1))
+    texts = rows["text"].cast(pa.large_string()).combine_chunks()
+    if len(firsts) < len(owners):
+        starts = np.append(firsts, len(owners))
+        lists = pa.LargeListArray.from_arrays(pa.array(starts), texts)
+        texts = pc.binary_join(lists, pa.scalar(_BLANK_LINE, texts.type))
+    return owners[firsts], texts
 
 
 class LiveTexts(NamedTuple):
-    """The records of a version that have text, by place: ordered by source_id and record_key.
+    """The records of a version that have text, by place: by split, source_id and record_key.
 
-    The place decides which of several equal texts survives. Texts are read in order of keys, as
-    stored.
-
-    Attributes:
-        database: The corpus.
-        keys: record_key of each place; int64[n].
-        sizes: Bytes of the text of each place; int64[n].
+    Splits are in the order in which they are given; without any they are no part of the order. The
+    place decides which of several equal texts survives.
     """
 
     database: Database
-    keys: Integers
-    sizes: Integers
+    keys: Integers  # record_key of each place
+    sizes: Integers  # bytes of its text
+    sources: Integers32  # its source_id
+    splits: Integers32  # number of its split among those given
 
     @classmethod
-    def of(cls, database: Database, version: int, **which: Any) -> LiveTexts:
-        """Look up the records of a version."""
-        given: dict[str, Any] = {"splits": None, "source": None, "without": None, **which}
-        found = database.table("quality/texts/places", given | {"version": version})
-        return cls(database, found["record_key"].to_numpy(), found["size"].to_numpy())
+    def of(
+        cls,
+        database: Database,
+        version: int,
+        *,
+        splits: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        without: str | None = None,
+    ) -> LiveTexts:
+        """Look up the records of a version, without those of one source."""
+        which = {"version": version, "splits": splits, "sources": sources, "without": without}
+        found = database.table("quality/texts/places", which)
+        return cls(database, *(column.to_numpy() for column in found.columns))
 
     def blocks(self) -> Iterator[tuple[Integers, pa.Array]]:
         """Yield places with texts, of all records, some megabytes at a time."""
@@ -143,8 +156,7 @@ class LiveTexts(NamedTuple):
     def texts(self, places: Integers) -> pa.Array:
         """Return the texts of some records, in order of places."""
         order = np.argsort(self.keys[places])
-        found = [texts for _, texts in texts_of(self.database, self.keys[places][order])]
-        texts = pa.concat_arrays(found) if len(found) != 1 else found[0]
+        _, texts = _texts_at(self.database, self.keys[places][order])
         return texts.take(pa.array(np.argsort(order)))
 
     def record_ids(self, places: Integers) -> list[str]:
@@ -167,12 +179,6 @@ class LiveTexts(NamedTuple):
         with self.database.registered(seen=seen):
             rows = self.database.table("quality/texts/by_source").to_pylist()
         return [{name if key == "found" else key: row[key] for key in row} for row in rows]
-
-
-def combined(texts: pa.ChunkedArray) -> pa.Array:
-    """Return texts as one array of any size."""
-    found = texts.cast(pa.large_string()).combine_chunks()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def portions(sizes: Integers, most: int, rows: int) -> Iterator[tuple[int, int]]:

@@ -40,11 +40,7 @@ Columns = dict[str, Integers]
 
 
 def counts(texts: pa.Array, sample: int) -> Columns:
-    """Return counts of every text, by metric name.
-
-    Returns:
-        Columns of shape (n,).
-    """
+    """Return counts of every text, by metric name; code is counted in ``sample`` characters."""
     blocks = []
     for low, high in portions(pc.binary_length(texts).to_numpy(), _BYTES, _TEXTS):
         read = [_read(window, sample) for window in _windows(texts.slice(low, high - low))]
@@ -325,11 +321,9 @@ def _repeated(tokens: _Tokens) -> Columns:
 
 
 def _several(values: Integers) -> tuple[Integers32, Integers32, Integers]:
-    """Number the values that come several times.
+    """Number the values that come several times; others are -1.
 
-    Returns:
-        Of each value its number, -1 for one that comes once; of each number its first place, and
-        how often it comes.
+    Also return the first place of each number, and how often it comes.
     """
     count = len(values)
     most = int(values.max()) + 1 if count else 0

@@ -9,24 +9,21 @@ share a text or an id with another are processed one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
-from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.ingest.gates import METRICS
 from duckplets.quality import plugins
-from duckplets.quality.decide import decide, fails
+from duckplets.quality.decide import MetricColumns, decide, fails
 from duckplets.quality.measure import measure, measured
-from duckplets.quality.pii import redacted
 from duckplets.quality.settings import Quality
-from duckplets.quality.texts import Redact, digests_of, joined
+from duckplets.quality.texts import digests_of, joined
 
 GATE = "duplicates"
 SAME_TEXT = "same text"
@@ -35,28 +32,14 @@ OTHER_TEXT = "same id, other content"
 
 _COLUMNS = ("date", "group_key", "taxonomy", "created_at", "updated_at")
 
-T = TypeVar("T")
-
-
-def verdicts(
-    database: Database, quality: Quality, rows: pa.Table, known: pa.Table | None = None
-) -> tuple[pa.Table, pa.Table]:
-    """Return the metrics and outcomes of texts; see ``measure`` and ``decide``."""
-    metrics = measure(database, rows, quality) if known is None else known
-    return metrics, decide(database, metrics, quality)
-
-
 # -- on an engine ----------------------------------------------------------------------------------
 
 
 class MeasureJob(NamedTuple):
-    """Settings of measuring, the functions they name, and locally a connection.
-
-    A worker gets no connection, and registers the functions first.
-    """
+    """Settings of measuring, the functions they name, and locally a connection."""
 
     quality: Quality
-    registered: list[plugins.Gate | plugins.Detector]
+    registered: list[plugins.Gate | plugins.Detector]  # a worker registers them first
     database: Database | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -80,22 +63,6 @@ class MeasureJob(NamedTuple):
         return batch.append_column(METRICS, columns.combine_chunks())
 
 
-def measured_over(
-    engine: Engine,
-    database: Database,
-    quality: Quality,
-    items: Iterable[T],
-    rows_of: Callable[[T], pa.Table],
-) -> Generator[tuple[T, pa.Table], None, None]:
-    """Yield items with the metrics of their rows, from ``rows_of``."""
-
-    def part_of(item: T) -> Part:
-        rows = rows_of(item)
-        return Part(f"gates: {counted(rows.num_rows, 'text')}", rows)
-
-    return mapped(engine, measure_part, MeasureJob.of(quality, database), items, part_of)
-
-
 def measure_part(job: MeasureJob, rows: pa.Table) -> pa.Table:
     """Return the metrics of rows; see ``measure``."""
     plugins.register_all(job.registered)
@@ -112,56 +79,51 @@ def scratch_of_worker() -> Database:
 
 
 class Verdicts(NamedTuple):
-    """How rows end, as far as their texts say.
+    """How rows end, as far as their texts say."""
 
-    Attributes:
-        outcome: accepted, filtered, rejected or unreadable, object[rows].
-        gate: The first gate that a row failed, or None, object[rows].
-        rule: Of that gate, or None, object[rows].
-        metrics: What was measured: ``row``, and a column each; null for rows without a text.
-        keys: By which settings each of them was taken.
-    """
-
-    outcome: Any
-    gate: Any
-    rule: Any
-    metrics: pa.Table
-    keys: Mapping[str, str]
+    outcome: Any  # accepted, filtered, rejected or unreadable, object[rows]
+    gate: Any  # the first gate that a row failed, or None
+    rule: Any  # of that gate
+    metrics: pa.Table  # null for rows without a text
+    keys: Mapping[str, str]  # by which settings each metric was taken
 
     @classmethod
     def of(
         cls, database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality | None
     ) -> Self:
-        """Measure and judge preprocessed rows; without settings all are accepted."""
-        count = len(texts)
-        outcome = np.full(count, "accepted", object)
-        gate, rule = np.full(count, None, object), np.full(count, None, object)
-        if quality is None or texts.null_count == count:
-            return cls(outcome, gate, rule, pa.table({"row": np.arange(count)}), {})
-        known = None
-        if METRICS in batch.schema.names:
-            names = [each.name for each in batch[METRICS].type]
-            known = pa.table(batch[METRICS].flatten(), names=names)
-            known = known.set_column(0, "row", [np.arange(count)]).filter(pc.is_valid(texts))
-        metrics, decided = verdicts(database, quality, _measurable(batch, texts), known)
-        places = decided["row"].to_numpy()
+        """Judge preprocessed rows, measured here or before; without settings all are accepted."""
+        rows = np.arange(len(texts))
+        outcome = np.full(len(rows), "accepted", object)
+        gate, rule = np.full(len(rows), None, object), np.full(len(rows), None, object)
+        if quality is None or texts.null_count == len(rows):
+            return cls(outcome, gate, rule, pa.table({"row": rows}), {})
+        if METRICS not in batch.schema.names:
+            batch = MeasureJob.of(quality, database).measured(batch)
+        names = [each.name for each in batch[METRICS].type]
+        metrics = pa.table(batch[METRICS].flatten(), names=names).set_column(0, "row", [rows])
+        there = pc.is_valid(texts)
+        decided = decide(database, metrics.filter(there), quality)
         for name, column in (("outcome", outcome), ("gate", gate), ("rule", rule)):
-            column[places] = decided[name].to_numpy(zero_copy_only=False)
-        return cls(outcome, gate, rule, _in_places(metrics, count), measured(quality))
+            column[there.to_numpy(zero_copy_only=False)] = decided[name].to_numpy()
+        return cls(outcome, gate, rule, metrics, measured(quality))
+
+    def end(self, rows: Any, outcome: str, gate: str | None, rule: Any) -> None:
+        """Note how some rows end, by a mask or numbers."""
+        self.outcome[rows], self.gate[rows], self.rule[rows] = outcome, gate, rule
 
     def first(self, count: int) -> Self:
         """Return the verdicts of the first rows."""
         cut = (self.outcome[:count], self.gate[:count], self.rule[:count])
         return type(self)(*cut, self.metrics.slice(0, count), self.keys)
 
-    def reasons(self) -> pa.Array:
-        """Return why rows are no records; null for records."""
-        reasons = np.full(len(self.outcome), None, object)
-        for place in np.flatnonzero(self.outcome != "accepted").tolist():
-            gate, rule = self.gate[place], self.rule[place]
-            is_bare = self.outcome[place] == "unreadable" or gate == "source"
-            reasons[place] = rule if is_bare else f"{gate}: {rule}"
-        return pa.array(reasons, pa.string())
+
+def reasons(outcome: Any, gate: Any, rule: Any) -> Any:
+    """Return why rows are no records, object[rows]; None for records."""
+    found = np.full(len(outcome), None, object)
+    for place in np.flatnonzero(outcome != "accepted").tolist():
+        is_bare = outcome[place] == "unreadable" or gate[place] == "source"
+        found[place] = rule[place] if is_bare else f"{gate[place]}: {rule[place]}"
+    return found
 
 
 def texts_in(batch: pa.RecordBatch) -> pa.Array:
@@ -177,20 +139,17 @@ def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return what gates need besides texts: ``license`` and ``fields``.
-
-    The fields of a row are its metadata by name, and ``date``, ``group_key``, ``taxonomy``,
-    ``created_at`` and ``updated_at``.
-    """
+    """Return what gates need besides texts: ``license``, and what is ``present`` and not blank."""
     meta = batch["meta"].to_pylist()
     others = {name: batch[name].to_pylist() for name in _COLUMNS}
-    fields = [
-        [*(own or ()), *((name, str(values[i])) for name, values in others.items() if values[i])]
+    present = [
+        {name for name, value in own or () if value is not None and value.strip()}
+        | {name for name, values in others.items() if values[i]}
         for i, own in enumerate(meta)
     ]
     licenses = [next((v for k, v in own or () if k == "license"), None) for own in meta]
     return {
-        "fields": pa.array(fields, pa.map_(pa.string(), pa.string())),
+        "present": pa.array(map(sorted, present), pa.list_(pa.string())),
         "license": pa.array(licenses, pa.string()),
     }
 
@@ -199,52 +158,24 @@ def _in_places(metrics: pa.Table, count: int) -> pa.Table:
     """Return metrics of all rows, null for those without."""
     if metrics.num_rows == count:
         return metrics
-    at = np.zeros(count, np.int64)
-    there = np.zeros(count, bool)
-    rows = metrics["row"].to_numpy()
-    at[rows], there[rows] = np.arange(len(rows)), True
-    return metrics.take(pa.array(at, mask=~there)).set_column(0, "row", pa.array(np.arange(count)))
+    rows = pa.array(np.arange(count))
+    return metrics.take(pc.index_in(rows, metrics["row"])).set_column(0, "row", rows)
 
 
 def to_redact(quality: Quality | None, found: Verdicts) -> Any:
     """Return which rows are stored redacted, bool[rows]."""
-    count = len(found.outcome)
+    rule = "max_pii_density"
     if quality is not None and quality.pii == "redact":
-        return np.ones(count, bool)  # unreadable rows too: they may go to the quarantine
-    if quality is None or quality.pii is None or quality.max_pii_density is None or not found.keys:
-        return np.zeros(count, bool)
+        return np.ones(len(found.outcome), bool)  # the unreadable may go to the quarantine
+    if quality is None or quality.pii is None or getattr(quality, rule) is None or not found.keys:
+        return np.zeros(len(found.outcome), bool)
     # A row may have failed an earlier gate: this rule is checked by itself.
-    failed = np.zeros(count, bool)
-    places = np.flatnonzero(found.outcome == "rejected")
-    if quality.pii == "reject" and len(places):
-        metrics = found.metrics.take(pa.array(places))
-        failed[places] = fails(metrics, quality, "max_pii_density")
-    return failed
-
-
-def redacting(database: Database, quality: Quality) -> Redact:
-    """Return a function that redacts texts, nulls included."""
-
-    def redact(texts: pa.Array) -> pa.Array:
-        there = pc.is_valid(texts)
-        found = texts.filter(there)
-        if not len(found):
-            return texts
-        return pc.replace_with_mask(texts, there, redacted(database, found, quality.pii_kinds))
-
-    return redact
-
-
-def breaks_privacy(rule: str | None) -> bool:
-    """Return whether a rule is about personal data."""
-    return rule == "max_pii_density"
+    failed = fails(rule, quality, MetricColumns(found.metrics))
+    return failed & (found.outcome == "rejected")
 
 
 def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
-    """Return SHA-256 and bytes of the texts as stored; null and 0 without text.
-
-    ``is_changed`` marks texts that differ from those measured.
-    """
+    """Return SHA-256 and bytes of texts; null and 0 for none. Some were changed after measuring."""
     if not found.keys:
         digests, sizes = digests_of(texts)
     else:

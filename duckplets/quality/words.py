@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duckplets.base.documents import DocumentLimits, Form, Unreadable, decoded, parse
+from duckplets.base.documents import DocumentLimits, Form, decoded, read_document
 from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError
 
@@ -26,16 +26,10 @@ _LONGEST = 100  # longest word
 
 
 class WordFile(NamedTuple):
-    """What a word file holds.
+    """What a word file holds."""
 
-    Attributes:
-        sha256: Of the words, in hexadecimal; two files that say the same have the same.
-        terms: Pairs of category and word in lower case, sorted; the category of a list of words
-            without any is the empty text.
-    """
-
-    sha256: str
-    terms: tuple[tuple[str, str], ...]
+    sha256: str  # of the words
+    terms: tuple[tuple[str, str], ...]  # category, or "" without any, and word in lower case
 
 
 def read_words(file: str | Path) -> WordFile:
@@ -54,10 +48,7 @@ def read_terms(file: str | Path) -> WordFile:
     form = forms.get(Path(file).suffix.lower())
     if form is None:
         raise QualityError(f"{shown(file)}: a vocabulary is a file that ends in .json or .toml")
-    try:
-        table = parse(_text_of(file), form)
-    except Unreadable as error:
-        raise QualityError(f"{shown(file)}: it {error}") from error
+    table = read_document(Path(file), form, QualityError)
     if not isinstance(table, Mapping) or not table:
         raise QualityError(f"{shown(file)}: {_WANTED}")
     found = []

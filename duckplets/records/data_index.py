@@ -10,7 +10,8 @@ return new ones.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast, overload
 
 import numpy as np
@@ -24,19 +25,7 @@ from duckplets.errors import SamplerError, nearest
 from duckplets.order.apportion import exact
 from duckplets.order.copies import MOST, SAME, Copies, SizeMode, Times, sized, weighed
 from duckplets.order.permute import key, shuffled
-from duckplets.records.index_entries import (
-    Codes,
-    EntryError,
-    Selection,
-    all_rows,
-    code_type,
-    is_integer,
-    listed_entries,
-    place,
-    places,
-    short,
-)
-from duckplets.records.order import ShardOptions
+from duckplets.records.order import EntryError, ShardOptions
 
 __all__ = ["DataIndex", "EntryError", "SizeMode"]
 
@@ -44,7 +33,11 @@ __all__ = ["DataIndex", "EntryError", "SizeMode"]
 _BLOCK = 1 << 16  # entries converted to Python objects at a time
 _LOOKED = 1 << 20  # entries compared at a time
 _LAST_EPOCH = (1 << 30) - 1  # times the most entries, a position still fits 62 bits
+_LAST_ROW = (1 << 63) - 1
 _SHOWN = 50  # data sets shown in a notebook
+
+Codes = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
+Selection = slice | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 # Returns the copies of so many entries that an argument asks for.
 _Copying = Callable[[tuple[str, ...], int, Any, str], Copies]
@@ -84,7 +77,7 @@ class DataIndex:
     def __init__(
         self, rows: Mapping[str, int] | Iterable[tuple[str, int]], *, split: str | None = None
     ) -> None:
-        found = all_rows(rows) if isinstance(rows, Mapping) else listed_entries(rows)
+        found = _all_rows(rows) if isinstance(rows, Mapping) else _listed_entries(rows)
         self._set(*found, split)
 
     def _set(self, names: tuple[str, ...], codes: Codes, rows: Integers, split: str | None) -> None:
@@ -117,7 +110,7 @@ class DataIndex:
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
         places = {name: place for place, name in enumerate(names)}
         size = sum(map(len, parts))
-        codes, rows = np.empty(size, code_type(len(names))), np.empty(size, np.int64)
+        codes, rows = np.empty(size, _code_type(len(names))), np.empty(size, np.int64)
         start = 0
         for part in parts:
             stop = start + len(part)
@@ -305,8 +298,8 @@ class DataIndex:
             EntryError: There is no such entry (an ``IndexError``).
             SamplerError: It is no integer, slice, list or array of integers (a ``ValueError``).
         """
-        if is_integer(selection):
-            at = place(operator.index(cast("int", selection)), len(self))
+        if _is_integer(selection):
+            at = _place(operator.index(cast("int", selection)), len(self))
             return self.names[self.codes[at]], int(self.rows[at])
         codes, rows = self.arrays(cast("Selection", selection))
         return list(zip(map(self.names.__getitem__, codes.tolist()), rows.tolist(), strict=True))
@@ -318,7 +311,7 @@ class DataIndex:
     def __getitem__(self, selection: Selection) -> DataIndex: ...
 
     def __getitem__(self, selection: int | Selection) -> tuple[str, int] | DataIndex:
-        if is_integer(selection):
+        if _is_integer(selection):
             return self.select(cast("int", selection))
         return self._of(self.names, *self.arrays(cast("Selection", selection)), self.split)
 
@@ -328,11 +321,11 @@ class DataIndex:
         Raises:
             SamplerError: As ``select``.
         """
-        where = selection if isinstance(selection, slice) else places(selection, len(self))
+        where = selection if isinstance(selection, slice) else _places(selection, len(self))
         try:
             return self.codes[where], self.rows[where]
         except (TypeError, ValueError) as error:  # no integers, or a step of 0
-            raise SamplerError(f"{short(selection)}: {error}") from error
+            raise SamplerError(f"{_short(selection)}: {error}") from error
 
     # -- as an object -------------------------------------------------------------------------
 
@@ -394,3 +387,102 @@ def _taken(
         copies.fill(out[start:stop], some)
         start = stop
     return out
+
+
+# -- entries ------------------------------------------------------------------------------------
+
+
+def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers]:
+    """Return every row of every data set."""
+    checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST, say_high=False) for n in sizes}
+    total = sum(checked.values())
+    if total > MOST:
+        raise SamplerError(f"{total} rows: an index holds at most {MOST}")
+    codes, rows = np.empty(total, _code_type(len(checked))), np.empty(total, np.int64)
+    start = 0
+    for code, size in enumerate(checked.values()):
+        codes[start : start + size] = code
+        rows[start : start + size] = np.arange(size)
+        start += size
+    return tuple(checked), codes, rows
+
+
+def _listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
+    """Return entries from ``(name, row)`` pairs."""
+    places: dict[str, int] = {}
+    codes, rows = [], []
+    try:
+        for name, row in entries:
+            codes.append(places.setdefault(_name(name), len(places)))
+            rows.append(integer(f"row of {name!r}", row, 0, _LAST_ROW, say_high=False))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SamplerError):
+            raise
+        raise SamplerError(
+            "give the number of rows by name of the data set, as in {'faq': 1000}, or entries "
+            f"(name, row), not {_short(entries)}"
+        ) from error
+    kind = _code_type(len(places))
+    return tuple(places), np.array(codes, kind), np.array(rows, np.int64)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise SamplerError(f"{name!r} is no name of a data set; give a text")
+    return name
+
+
+def _code_type(names: int) -> Any:
+    """Return the integer type of codes for so many data sets."""
+    return np.uint16 if names <= 1 << 16 else np.int32
+
+
+# -- places -------------------------------------------------------------------------------------
+
+
+def _is_integer(value: Any) -> bool:
+    """Return whether a value is one integer; an array of one element is not."""
+    with suppress(TypeError):
+        operator.index(value)
+        return not isinstance(value, bool | np.bool_ | np.ndarray)
+    return False
+
+
+def _place(number: int, entries: int) -> int:
+    """Return the position of a number, counted from the end if negative."""
+    at = number + entries if number < 0 else number
+    if not 0 <= at < entries:
+        has = f"entries 0 to {entries - 1}" if entries else "no entries"
+        raise EntryError(f"entry {number}: the index has {has}")
+    return at
+
+
+def _places(selection: Any, entries: int) -> Integers:
+    """Return the positions of a selection as an array."""
+    numbers = selection
+    if not isinstance(selection, np.ndarray):
+        # NumPy reads the tuple of ``index[1, 2]`` as row and column.
+        is_list = isinstance(selection, Sequence) and not isinstance(selection, str | bytes | tuple)
+        if is_list and all(map(_is_integer, selection)):
+            try:
+                numbers = np.array(selection, np.int64)
+            except OverflowError as error:
+                largest = max(selection, key=abs)
+                raise EntryError(f"entry {largest}: no index has so many") from error
+        elif hasattr(selection, "__array__"):  # another library's array
+            numbers = np.asarray(selection)
+    if not isinstance(numbers, np.ndarray) or numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise SamplerError(
+            f"{_short(selection)} chooses no entries: give an integer, a slice, or a list or an "
+            f"array of integers (of a mask: numpy.flatnonzero(mask))"
+        )
+    if len(numbers):
+        _place(int(numbers.min()), entries)
+        _place(int(numbers.max()), entries)
+    return numbers.astype(np.int64)
+
+
+def _short(value: Any) -> str:
+    """Return the ``repr`` of a value, cut if long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

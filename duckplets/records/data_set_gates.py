@@ -33,17 +33,14 @@ def judged(
 ) -> tuple[dict[str, Any], str | None]:
     """Return arguments of an ingest, and how texts are to be cleaned, from keys of a data set.
 
-    Args:
-        values: Values of the keys ``JUDGED`` that are given.
-        folder: Where a settings file is looked for.
-        note: Collects each mistake.
+    A settings file is looked for in the folder, and ``note`` collects each mistake.
     """
     gates = {key: values[key] for key in _GATES if key in values}
     for key, value in gates.items():
-        _tried(note, partial(QualityGates, **{key: value}))
+        tried(note, partial(QualityGates, **{key: value}))
     if "quality" in values or "domain" in values:
         given = values.get("quality"), values.get("domain")
-        gates["quality"] = _tried(note, partial(_quality, *given, folder))
+        gates["quality"] = tried(note, partial(_quality, *given, folder))
     clean = values.get("clean")
     if isinstance(clean, bool):  # YAML reads on and off as booleans
         clean = "on" if clean else "off"
@@ -52,7 +49,7 @@ def judged(
     return gates, clean
 
 
-def _tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
+def tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
     """Return what ``make`` makes; collect its mistake."""
     try:
         return make()
@@ -83,15 +80,7 @@ def _quality(given: Any, domain: Any, folder: Path) -> Quality | None:
 
 
 def check_cleaning(wanted: Iterable[tuple[str, str | None]], chunking: Chunking) -> None:
-    """Refuse data sets whose cleaning differs from the corpus's.
-
-    Args:
-        wanted: Name and ``clean`` of each data set.
-        chunking: The corpus's.
-
-    Raises:
-        SourceError: One differs.
-    """
+    """Refuse data sets, by name and ``clean``, whose cleaning differs from the corpus's."""
     found = chunking.preprocessors
     forms = {"code" if each.code else "text" for each in found if isinstance(each, Normaliser)}
     met = {None, *forms, "on" if found else "off"}

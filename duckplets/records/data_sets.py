@@ -15,6 +15,7 @@ import glob
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,8 @@ from duckplets.base.documents import DocumentLimits, Form, read_document
 from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
-from duckplets.errors import DuckpletsError, SourceError, nearest, several
-from duckplets.records.data_set_gates import JUDGED, judged
+from duckplets.errors import SourceError, nearest, several
+from duckplets.records.data_set_gates import JUDGED, judged, tried
 from duckplets.records.index_controls import IndexControls
 from duckplets.sources import paths
 from duckplets.sources.files import reader_of
@@ -205,7 +206,7 @@ class _Checks:
     def data_set(self, name: Any, table: Any) -> DataSet | None:
         """Return the data set of a table; None if it has mistakes."""
         before = len(self._problems)
-        self._check_name(name)
+        tried(self._note, partial(checked_name, "name", name, SourceError))
         if not isinstance(table, Mapping):
             self._note(f"its keys and values are wanted, such as file_name, not {table!r}")
             return None
@@ -235,12 +236,6 @@ class _Checks:
 
     def _note(self, problem: str) -> None:
         self._problems.append(self._what + problem)
-
-    def _check_name(self, name: Any) -> None:
-        try:
-            checked_name("name", name, SourceError)
-        except SourceError as error:
-            self._note(str(error))
 
     def _files(self, values: Mapping[str, Any]) -> tuple[tuple[Path | str, ...], str | None]:
         """Return files and their format, as far as they are right."""
@@ -348,17 +343,10 @@ class _Checks:
         """Return what ``make`` makes of each value, tried alone so that every mistake is found."""
         before = len(self._problems)
         for key, value in values.items():
-            try:
-                make(**(needs.get(key, {}) | {key: value}))
-            except DuckpletsError as error:
-                self._note(str(error))
+            tried(self._note, partial(make, **(needs.get(key, {}) | {key: value})))
         if len(self._problems) > before:
             return None
-        try:
-            return make(**values)
-        except DuckpletsError as error:
-            self._note(str(error))
-            return None
+        return tried(self._note, partial(make, **values))
 
 
 def _reader(form: str) -> Callable[..., Source]:

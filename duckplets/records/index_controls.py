@@ -51,26 +51,11 @@ class IndexControls:
         return index.adjust(self.size, self.weight, mode=self.size_mode, seed=self.seed)
 
 
-def set_controls(
-    database: Database,
-    source_id: int,
-    size: int | None = None,
-    size_mode: SizeMode = "first",
-    weight: float = 1.0,
-    seed: int = 42,
-) -> None:
-    """Replace the stored controls of a source; within a transaction.
-
-    Raises:
-        SamplerError: A value is wrong.
-    """
-    made = IndexControls(size, size_mode, weight, seed)
+def _set_controls(database: Database, source_id: int, made: IndexControls) -> None:
+    """Replace the stored controls of a source; within a transaction."""
     database.run("records/controls/clear", {"source_id": source_id})
-    if made == IndexControls():
-        return
-    values = {"size": made.size, "size_mode": made.size_mode, "weight": made.weight}
-    values |= {"source_id": source_id, "seed": made.seed}
-    database.run("records/controls/set", values)
+    if made != IndexControls():
+        database.run("records/controls/set", asdict(made) | {"source_id": source_id})
 
 
 def keep_controls(database: Database, name: str, made: IndexControls) -> None:
@@ -78,7 +63,7 @@ def keep_controls(database: Database, name: str, made: IndexControls) -> None:
     for source_id, other, *_ in database.run("ingest/records/live_sources"):
         if other == name:
             with database.transaction():
-                set_controls(database, source_id, **asdict(made))
+                _set_controls(database, source_id, made)
 
 
 @changes("set index controls in")
@@ -108,12 +93,8 @@ def set_index_controls(
     """
     source_id = records.source_id_of(corpus.database, source)
     with corpus.database.transaction():
-        set_controls(corpus.database, source_id, size, size_mode, weight, seed)
-
-
-def controls(database: Database, *, version: int) -> dict[str, IndexControls]:
-    """Return the controls of every source of a version, by name."""
-    return {name: made for name, _, made in _sources(database, None, version)}
+        made = IndexControls(size, size_mode, weight, seed)
+        _set_controls(corpus.database, source_id, made)
 
 
 def data_index(corpus: CorpusFile, /, split: str | None = None) -> DataIndex:
@@ -125,17 +106,9 @@ def data_index(corpus: CorpusFile, /, split: str | None = None) -> DataIndex:
     database, version = corpus.database, corpus.version
     if split is not None and checked_split(split):
         need_splits(database, f"split={split!r}: ")
-    found = _sources(database, split, version)
-    empty = DataIndex({}, split=split)
-    return DataIndex.concatenate([empty, *(made.of(name, n, split) for name, n, made in found)])
-
-
-def _sources(
-    database: Database, split: str | None, version: int
-) -> list[tuple[str, int, IndexControls]]:
-    """Return name, number of records and controls of every source."""
+    indexes = [DataIndex({}, split=split)]
     rows = database.run("records/controls/sources", {"split": split, "version": version})
-    return [
-        (name, records, IndexControls(*said) if said[1] is not None else IndexControls())
-        for name, _, records, *said in rows
-    ]
+    for name, _, count, *said in rows:
+        made = IndexControls(*said) if said[1] is not None else IndexControls()
+        indexes.append(made.of(name, count, split))
+    return DataIndex.concatenate(indexes)

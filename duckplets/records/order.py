@@ -20,30 +20,113 @@ from itertools import repeat
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.random import Generator
+import numpy.typing as npt
+from numpy.random import Generator, Philox
+from numpy.random.bit_generator import ISeedSequence
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
+from duckplets.base.settings import checked
 from duckplets.errors import SamplerError
 from duckplets.order.permute import item_at, key, ranks_at
-from duckplets.records.index_entries import EntryError
-from duckplets.records.metadata import RecordMetadata, generator, seeded
 
-__all__ = ["IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"]
+__all__ = ["IndexOrder", "IndexSampler", "RecordMetadata", "SequentialSampler", "ShardOptions"]
 
 _BLOCK = 4096  # elements made at a time while iterating: 64 KB, 0.1 ms
-_NEAR = 256  # elements made at a time for sequential access by index
 _SPAN, _LEAST = 1 << 16, 1 << 10  # positions permuted at a time: they stay in the cache
 _POSITIONS = 1 << 62  # most positions: doubled, they still fit 64 bits
 
 
+# -- elements -----------------------------------------------------------------------------------
+
+
+class EntryError(SamplerError, IndexError):
+    """An index or an order has no such entry."""
+
+
+class RecordMetadata:
+    """Which record comes next, and what goes with it.
+
+    Two are equal if they name the same element: the same index, key and seed of ``rng``,
+    whatever was drawn from it since. A generator given by hand equals itself only.
+
+    Args:
+        index: Position in the order, over all shards: what tells how far a reader has come.
+        record_key: The record to read; None stands for the index.
+        rng: For random transformations of this record.
+    """
+
+    __slots__ = ("_rng", "_seed", "index", "record_key")
+    __match_args__ = ("index", "record_key", "rng")
+    __hash__ = None  # type: ignore[assignment] # its attributes can be set
+
+    def __init__(
+        self, index: int, record_key: int | None = None, rng: Generator | None = None
+    ) -> None:
+        self.index = index
+        self.record_key = record_key
+        self._rng = rng
+        self._seed: tuple[int, int] | None = None
+
+    @property
+    def rng(self) -> Generator | None:
+        """The record's own generator; None for an order without a seed.
+
+        It is made when it is first looked at, for that takes longer than all the rest.
+        """
+        if self._rng is None and self._seed is not None:
+            self._rng = _generator(*self._seed)
+        return self._rng
+
+    @rng.setter
+    def rng(self, rng: Generator | None) -> None:
+        self._rng, self._seed = rng, None
+
+    def remove_record_key(self) -> RecordMetadata:
+        """Return a copy without its record key, as Grain asks for after reading."""
+        left = RecordMetadata(self.index, None, self._rng)
+        left._seed = self._seed
+        return left
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordMetadata):
+            return NotImplemented
+        mine = (self.index, self.record_key, self._seed)
+        if mine != (other.index, other.record_key, other._seed):
+            return False
+        return self._seed is not None or self._rng is other._rng
+
+    def __repr__(self) -> str:
+        rng = "Generator(Philox)" if self._seed is not None else repr(self._rng)
+        return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={rng})"
+
+
+def _seeded(index: int, record_key: int, purpose: int) -> RecordMetadata:
+    """Return an element whose generator depends on a hash key and its index."""
+    metadata = RecordMetadata(index, record_key)
+    metadata._seed = (purpose, index)
+    return metadata
+
+
+def _generator(purpose: int, index: int) -> Generator:
+    """Return the generator of an index under a hash key."""
+    return Generator(Philox(_PhiloxKey(purpose, index)))  # type: ignore[arg-type]
+
+
+class _PhiloxKey(ISeedSequence):
+    """Provide Philox with its key, the hash of a seed and an index."""
+
+    def __init__(self, purpose: int, index: int) -> None:
+        self._key = (purpose, index)
+
+    def generate_state(
+        self, n_words: int, dtype: npt.DTypeLike = np.uint32
+    ) -> npt.NDArray[np.uint32 | np.uint64]:
+        """Return the two words of 64 bits that Philox asks for."""
+        return np.array(self._key, dtype=np.uint64)
+
+
 # -- orders -------------------------------------------------------------------------------------
-
-
-def _boolean(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise SamplerError(f"{name}={value!r}: give True or False")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +153,10 @@ class ShardOptions:
         index = integer("shard_index", self.shard_index, 0, count - 1)
         object.__setattr__(self, "shard_count", count)
         object.__setattr__(self, "shard_index", index)
-        _boolean("drop_remainder", self.drop_remainder)
+        checked("drop_remainder", self.drop_remainder, bool, SamplerError)
 
-    def part_of(self, entries: int, *, contiguous: bool = False) -> slice:
-        """Return which of so many entries are in this shard: every ``shard_count``-th, or a run.
-
-        Raises:
-            SamplerError: With ``drop_remainder`` no shard has any of them.
-        """
+    def part_of(self, entries: int, *, contiguous: bool) -> slice:
+        """Return which of so many entries are in this shard: every ``shard_count``-th, or a run."""
         count, index = self.shard_count, self.shard_index
         each, over = divmod(entries, count)
         if self.drop_remainder:
@@ -87,7 +166,7 @@ class ShardOptions:
                     f"is in a shard; give at most {entries} shards"
                 )
             entries, over = each * count, 0
-        if not _boolean("contiguous", contiguous):
+        if not checked("contiguous", contiguous, bool, SamplerError):
             return slice(index, entries, count)
         start = index * each + min(index, over)
         return slice(start, start + each + (index < over))
@@ -147,7 +226,7 @@ class IndexSampler:
     ) -> None:
         self.num_records = integer("num_records", num_records, 1, _POSITIONS, say_high=False)
         self.shard_options = _checked_shard(shard_options, self.num_records)
-        self.shuffle = _boolean("shuffle", shuffle)
+        self.shuffle = checked("shuffle", shuffle, bool, SamplerError)
         most = _POSITIONS // self.num_records
         self.num_epochs = None if num_epochs is None else integer("num_epochs", num_epochs, 1, most)
         self.seed = None if seed is None else integer("seed", seed)
@@ -162,8 +241,6 @@ class IndexSampler:
         self._count = max(0, -(-(positions - shard) // shards))  # elements of this shard
         self._taken = 0
         self._own: Iterator[RecordMetadata] | None = None
-        self._recent: tuple[int, list[int]] = (0, [])  # first element made, and the keys
-        self._asked = -2  # the element asked for last
 
     # -- one after the other ------------------------------------------------------------------
 
@@ -192,7 +269,7 @@ class IndexSampler:
             if self._rngs is None:
                 yield from map(RecordMetadata, self._range(first, stop), keys)
             else:
-                yield from map(seeded, self._range(first, stop), keys, repeat(self._rngs))
+                yield from map(_seeded, self._range(first, stop), keys, repeat(self._rngs))
 
     # -- any of them --------------------------------------------------------------------------
 
@@ -206,25 +283,12 @@ class IndexSampler:
             has = f"elements 0 to {self._count - 1}" if self._count else "none"
             raise EntryError(f"element {i}: this shard has {has}")
         index = self._range(i, i + 1)[0]
+        epoch, rank = divmod(index, self._served)
+        if self.shuffle:
+            rank = item_at(self._order, self.num_records, epoch * self.num_records + rank)
         if self._rngs is None:
-            return RecordMetadata(index, self._key(i, index))
-        return seeded(index, self._key(i, index), self._rngs)
-
-    def _key(self, i: int, index: int) -> int:
-        """Return the key of an element, computing many ahead for sequential access."""
-        if not self.shuffle:
-            return index % self._served
-        start, keys = self._recent
-        if i == self._asked + 1 and not 0 <= i - start < len(keys):
-            start, keys = i, self.keys(i, min(i + _NEAR, self._count)).tolist()
-            self._recent = (start, keys)
-        self._asked = i
-        if 0 <= i - start < len(keys):
-            return int(keys[i - start])
-        if self._served < self.num_records:
-            epoch, rank = divmod(index, self._served)
-            index = epoch * self.num_records + rank
-        return item_at(self._order, self.num_records, index)
+            return RecordMetadata(index, rank)
+        return _seeded(index, rank, self._rngs)
 
     def rng(self, index: int) -> Generator:
         """Return the generator of the element with an index, whichever shard serves it.
@@ -236,7 +300,7 @@ class IndexSampler:
         """
         if self._rngs is None:
             raise SamplerError("an order without a seed has no generators: give seed=, any integer")
-        return generator(self._rngs, integer("index", index, 0, _POSITIONS, say_high=False))
+        return _generator(self._rngs, integer("index", index, 0, _POSITIONS, say_high=False))
 
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.
@@ -282,7 +346,7 @@ class IndexSampler:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs to continue."""
-        return self.__dict__ | {"_own": None, "_recent": (0, []), "_asked": -2}
+        return self.__dict__ | {"_own": None}
 
     def __repr__(self) -> str:
         return (

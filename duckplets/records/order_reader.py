@@ -21,8 +21,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.sanitize import listed
 from duckplets.errors import SamplerError, nearest
 from duckplets.records.data_index import DataIndex
-from duckplets.records.metadata import RecordMetadata
-from duckplets.records.order import IndexSampler, SequentialSampler
+from duckplets.records.order import IndexSampler, RecordMetadata, SequentialSampler
 
 Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
 
@@ -32,19 +31,12 @@ _LOOKED = 1 << 20  # entries read at a time
 
 @dataclass(frozen=True, slots=True)
 class OrderPart:
-    """Some elements of an order.
-
-    Attributes:
-        indices: Index of every element: shape (elements,).
-        keys: Record named by every element: shape (elements,).
-        places: Number of that record among all to be read: shape (elements,).
-        error: The error that ended them, if any.
-    """
+    """Some elements of an order: the index of each, and the record it names."""
 
     indices: Integers
     keys: Integers
-    places: Integers
-    error: Exception | None = None
+    places: Integers  # number of that record among all to be read
+    error: Exception | None = None  # that ended them
 
     def first(self, elements: int) -> OrderPart:
         """Return the first elements, without the error."""
@@ -57,11 +49,7 @@ Take = Callable[[int, int], OrderPart]
 
 
 def elements_of(order: Order, records: int) -> Take:
-    """Return the function that reads an order over so many records.
-
-    Raises:
-        SamplerError: It is no order, or a sampler of more records.
-    """
+    """Return the function that reads an order over so many records."""
     # A subclass may iterate differently, so it is iterated.
     if type(order) in (IndexSampler, SequentialSampler):
         return _sampled(cast("IndexSampler", order), records)
@@ -146,13 +134,7 @@ def _integer(number: int, value: Any, element: Any) -> int:
 def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> Take:
     """Return the function that reads an index over the records of its sources.
 
-    Args:
-        index: The index; its data sets are sources.
-        sizes: Number of records by source, in storage order; may include further sources.
-        where: What the records are, for messages.
-
-    Raises:
-        SamplerError: It names a missing source or record.
+    ``sizes`` has the number of records by source, in the order in which they are laid end to end.
     """
     for name, entries in index.counts().items():
         if entries and name not in sizes:

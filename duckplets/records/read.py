@@ -232,11 +232,7 @@ def _calls(
 
 
 class Records(Iterator[Batch]):
-    """Iterate over batches of records, from any thread.
-
-    Args:
-        batches: The batches.
-    """
+    """Iterate over batches of records, from any thread."""
 
     def __init__(self, batches: Generator[Batch, None, None]) -> None:
         self._batches = batches

@@ -18,14 +18,10 @@ FORMAT = 1
 _COUNT = range(1 << 63)
 
 
-def canonical(values: Any) -> bytes:
-    """Return values as canonical JSON: equal values give equal texts."""
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
-
-
 def fingerprint_of(values: Any) -> str:
-    """Return the SHA-256 of the canonical JSON of values."""
-    return hashlib.sha256(canonical(values)).hexdigest()
+    """Return the SHA-256 of values as JSON, the same for equal values."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
@@ -37,12 +33,7 @@ def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
 
 
 def read_document(path: Path, kind: str) -> dict[str, Any] | None:
-    """Return the values of a JSON file, or None if it is missing.
-
-    Raises:
-        ShardError: It is of another kind, or of a later version.
-        DamagedFileError: It is damaged.
-    """
+    """Return the values of a JSON file, or None if it is missing."""
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):

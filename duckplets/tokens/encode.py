@@ -1,10 +1,9 @@
-"""Encode blocks of texts with a tokenizer into Arrow columns.
+"""Encode blocks of texts with a tokenizer into arrays.
 
-blocks ─in a thread→ texts ─on an engine, or in two threads→ encodings, columns
+blocks ─in a thread→ texts ─on an engine, or in two threads→ encodings, arrays
 
-The decision that matters: the tokenizer uses all cores while it encodes, and nothing else does. So
-reading, encoding and extracting the ids (a tenth of the time) overlap; there is no Python loop over
-tokens.
+The tokenizer uses all cores while it encodes, and nothing else does. So reading, encoding and
+extracting the ids (a tenth of the time) overlap.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import itertools
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,19 +40,10 @@ _ENDS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eos|>", "[EOS]"
 _PADS = ("<pad>", "[PAD]", "<|padding|>", "<|pad|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
 
 
-# The fields of ``Encoded`` after the block.
-_Taken = tuple[list[str], Integers32, Integers, Integers, int, Integers32 | None]
-
-
 class TokenEncoder:
     """A tokenizer that adds nothing, and treats names of special tokens as text.
 
-    Args:
-        path: A Hugging Face tokenizers JSON file, or a folder with ``tokenizer.json``.
-
-    Raises:
-        ChunkingError: There is no such file, or the package is missing.
-        DamagedFileError: It differs from what ``train_tokenizer`` wrote.
+    Read from a Hugging Face tokenizers JSON file, or a folder with ``tokenizer.json``.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -110,43 +99,24 @@ def fingerprint(tokenizer: Tokenizer) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Encoded:
-    """The tokens of some texts.
+class Encoded(NamedTuple):
+    """The tokens of some texts."""
 
-    Attributes:
-        block: The texts.
-        texts: What the tokens stand for; differs from the block where a text was cut.
-        tokens: All tokens, concatenated.
-        counts: Tokens of each text.
-        sums: Sum of the ids of each text.
-        cut: Number of texts cut.
-        spans: First and end character of every token, (tokens, 2), if asked for.
-    """
-
-    block: TextBlock
-    texts: list[str]
-    tokens: Integers32
-    counts: Integers
-    sums: Integers
-    cut: int
-    spans: Integers32 | None
+    texts: list[str]  # what the tokens stand for, where a text was cut
+    tokens: Integers32  # of all texts, concatenated
+    counts: Integers  # tokens of each text
+    sums: Integers  # of the ids of each text
+    cut: int  # number of texts cut
+    spans: Integers32 | None  # first and end character of every token, if asked for
 
 
-class Encoding(NamedTuple):
-    """Settings of encoding.
+class EncodeJob(NamedTuple):
+    """Settings of encoding, for workers."""
 
-    Attributes:
-        content: The tokenizer file's content.
-        most: Tokens at which texts are cut; None for never.
-        offsets: Whether to return the characters of each token.
-        version: Version of the package that encodes.
-    """
-
-    content: bytes
+    content: bytes  # of the tokenizer file
     most: int | None
     offsets: bool
-    version: str
+    version: str  # of the package that encodes
 
 
 def encoded(
@@ -156,25 +126,19 @@ def encoded(
     most: int | None = None,
     offsets: bool = False,
     engine: Engine = INLINE,
-) -> Generator[Encoded]:
-    """Yield blocks of texts with their tokens.
+) -> Generator[tuple[TextBlock, Encoded]]:
+    """Yield blocks of texts, which a thread reads, with their tokens.
 
-    Args:
-        encoder: The tokenizer.
-        blocks: Read in a thread of their own.
-        most: Tokens at which texts are cut; None for never.
-        offsets: Whether to return the characters of each token.
-        engine: Encodes.
+    Texts are cut at ``most`` tokens; with ``offsets`` the characters of each token come along.
     """
     from tokenizers import __version__
 
-    job = Encoding(encoder.content, most, offsets, __version__)
+    job = EncodeJob(encoder.content, most, offsets, __version__)
     with (
         closing(ahead(blocks, "duckplets-texts")) as read,
         closing(mapped(threaded(engine, 2), encode_part, job, read, _part_of)) as found,
     ):
-        for block, taken in found:
-            yield Encoded(block, *taken)
+        yield from found
 
 
 def _part_of(block: TextBlock) -> Part:
@@ -182,12 +146,8 @@ def _part_of(block: TextBlock) -> Part:
     return Part(f"encoding: texts {block.low:,} to {last:,}", block.texts)
 
 
-def encode_part(job: Encoding, texts: list[str]) -> _Taken:
-    """Encode texts and return the columns of ``Encoded``.
-
-    Raises:
-        EngineError: The worker has another version of the package that encodes.
-    """
+def encode_part(job: EncodeJob, texts: list[str]) -> Encoded:
+    """Encode texts, with the version of the package that the job names."""
     from tokenizers import __version__
 
     if __version__ != job.version:
@@ -217,7 +177,7 @@ def encode_part(job: Encoding, texts: list[str]) -> _Taken:
         pairs = itertools.chain.from_iterable(e.offsets[:count] for e, count in each)
         numbers = itertools.chain.from_iterable(pairs)
         spans = np.fromiter(numbers, np.int32, 2 * total).reshape(-1, 2)
-    return texts, tokens, counts, sums, cut, spans
+    return Encoded(texts, tokens, counts, sums, cut, spans)
 
 
 @lru_cache(maxsize=1)

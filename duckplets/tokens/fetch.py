@@ -30,23 +30,14 @@ _SHARDS = 16  # shards whose record ids are cached
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TokenBlock:
-    """Rows of consecutive batches.
+    """Rows of consecutive batches, as a run wants a ``Block``."""
 
-    Attributes:
-        start: Position of the first batch.
-        stop: Position after the last batch.
-        groups: Rows by width, in order.
-        group: Group of every row.
-        place: Number of every row in its group.
-        found: The columns of all rows that are not arrays.
-    """
-
-    start: int
+    start: int  # position of the first batch
     stop: int
-    groups: list[Gathered]
-    group: Integers
-    place: Integers
-    found: dict[str, Any]
+    groups: list[Gathered]  # rows by width, in order
+    group: Integers  # of every row
+    place: Integers  # number of every row in its group
+    found: dict[str, Any]  # the columns of all rows that are not arrays
 
     @property
     def nbytes(self) -> int:
@@ -89,13 +80,8 @@ class TokenBlock:
 class TokenFetcher:
     """Turn plans into blocks.
 
-    Args:
-        streams: Streams of the run.
-        file: The token file.
-        folder: Folder of the shards, for record ids.
-        manifest: Its manifest.
-        padded_from: First position of rows that only fill the last batch, or None.
-        pads: Whether batches mark such rows.
+    ``padded_from`` is the first position of rows that only fill the last batch; ``pads`` says that
+    batches mark such rows.
     """
 
     slots = ("input_ids",)
@@ -212,12 +198,7 @@ class TokenFetcher:
 
 
 class RecordIds:
-    """Ids of the records that texts come from, read from the shards on demand.
-
-    Args:
-        folder: Folder of the shards.
-        manifest: Its manifest.
-    """
+    """Ids of the records that texts come from, read from the shards on demand."""
 
     def __init__(self, folder: Path, manifest: ShardManifest) -> None:
         self._folder, self._shards = folder, manifest.shards

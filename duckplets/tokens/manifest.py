@@ -6,9 +6,9 @@
     OUT/export_state.json                                   how far the export has come
     OUT/SPLIT/SOURCE/bBUCKET/shard_bBUCKET_sINDEX.parquet   and .tsv beside it
 
-The decision that matters: where a shard lies follows from what it is of. So a path in a manifest is
-compared with the only one it may be, and nothing that is read there can lead out of the folder.
-Nothing in the manifest depends on when or where it was made: equal exports have equal manifests.
+Where a shard lies follows from what it is of. So a path in a manifest is compared with the only one
+it may be, and nothing that is read there can lead out of the folder. Nothing in the manifest
+depends on when or where it was made: equal exports have equal manifests.
 """
 
 from __future__ import annotations
@@ -54,81 +54,45 @@ _STATE = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TsvEntry:
-    """The summary of a shard: a line a row, with index, length, token_sum and sha256 of the text.
+    """The summary of a shard: a line a row, of index, length, token_sum and sha256 of the text."""
 
-    Attributes:
-        path: Within the folder, with ``/``.
-        sha256: Of the file.
-    """
-
-    path: str
-    sha256: str
+    path: str  # within the folder, with "/"
+    sha256: str  # of the file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardEntry:
-    """A shard: rows of one split, source and bucket.
+    """A shard: rows of one split, source and bucket."""
 
-    Attributes:
-        shard_id: ``SPLIT/SOURCE/bBUCKET/sINDEX``, unique in the folder.
-        path: Within the folder, with ``/``.
-        split: The split.
-        source: The name of the source, as it is.
-        bucket: Which bucket of lengths, from 0.
-        index: Of the shards of this split, source and bucket, from 0.
-        records: Rows.
-        tokens: Of all rows.
-        bytes: Size of the file.
-        sha256: Of the file.
-        seed: Of the order of its rows.
-        tsv: The summary beside it.
-    """
-
-    shard_id: str
-    path: str
+    shard_id: str  # SPLIT/SOURCE/bBUCKET/sINDEX
+    path: str  # within the folder, with "/"
     split: str
     source: str
-    bucket: Annotated[int, Bounds(0, (1 << 16) - 1)]
-    index: Count
+    bucket: Annotated[int, Bounds(0, (1 << 16) - 1)]  # of lengths, from 0
+    index: Count  # of the shards of this split, source and bucket, from 0
     records: Count
     tokens: Count
-    bytes: Count
-    sha256: str
-    seed: Count
+    bytes: Count  # of the file
+    sha256: str  # of the file
+    seed: Count  # of the order of its rows
     tsv: TsvEntry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerEntry:
-    """The tokenizer that the tokens are of.
+    """The tokenizer that the tokens are of."""
 
-    Attributes:
-        path: Within the folder.
-        sha256: Of that file.
-        fingerprint: SHA-256 of its vocabulary and merges as it saves them.
-        vocab_size: With added tokens; ids are less.
-        eos: The token that ends a text, or None where it has none by a usual name.
-        eos_id: Its id.
-        pad: The token that fills up rows, or None.
-        pad_id: Its id.
-    """
-
-    path: str
-    sha256: str
-    fingerprint: str
-    vocab_size: Count
-    eos: str | None
+    path: str  # within the folder
+    sha256: str  # of that file
+    fingerprint: str  # SHA-256 of its vocabulary and merges as it saves them
+    vocab_size: Count  # with added tokens; ids are less
+    eos: str | None  # the token that ends a text, where it has one by a usual name
     eos_id: Count | None
-    pad: str | None
+    pad: str | None  # the token that fills up rows
     pad_id: Count | None
 
     def id_of(self, name: str, folder: Path) -> int:
-        """Return the id of a token, by the tokenizer file in a folder.
-
-        Raises:
-            SamplerError: The tokenizer has no such token.
-            DamagedFileError: Its file cannot be read.
-        """
+        """Return the id of a token, by the tokenizer file in a folder."""
         if name == self.eos and self.eos_id is not None:
             return self.eos_id
         path = inside(folder, self.path, DamagedFileError)
@@ -199,7 +163,7 @@ class ShardManifest:
         if wrong := misfit(content, _shape_of(ShardManifest)):
             raise damaged(path, wrong)
         content = {field.name: content[field.name] for field in fields(cls)}
-        content["shards"] = shards_of(content["shards"], path)
+        content["shards"] = _shards_of(content["shards"], path)
         content["tokenizer"] = _only(TokenizerEntry, content["tokenizer"])
         manifest = cls(**content)
         for problem in manifest._problems():
@@ -273,7 +237,7 @@ def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
 
 
 def _shape_of(kind: type) -> dict[str, Any]:
-    """Return the JSON shape of a class; ``shards_of`` checks shards."""
+    """Return the JSON shape of a class; ``_shards_of`` checks shards."""
     own = {"split": Split, "splits": [Split], "shards": [object]}
     own |= {"tsv": kinds_of(TsvEntry), "tokenizer": kinds_of(TokenizerEntry)}
     return {name: own.get(name, hint) for name, hint in kinds_of(kind).items()}
@@ -284,31 +248,18 @@ def _only(kind: Any, values: Mapping[str, Any]) -> Any:
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
-    """Return the state of the export to a folder, or None.
-
-    Raises:
-        ShardError: It is of another kind, or of a later version.
-        DamagedFileError: It is damaged.
-    """
+    """Return the state of the export to a folder, or None."""
     path = folder / STATE
     state = read_document(path, KIND)
     if state is None:
         return None
     if wrong := misfit(state, _STATE):
         raise damaged(path, wrong)
-    return state | {"completed_shards": shards_of(state["completed_shards"], path)}
+    return state | {"completed_shards": _shards_of(state["completed_shards"], path)}
 
 
-def shards_of(listed: Any, path: Path) -> list[ShardEntry]:
-    """Return the shards a file lists, each at the place where it must lie.
-
-    Args:
-        listed: The listed values.
-        path: The file, for errors.
-
-    Raises:
-        DamagedFileError: An entry is malformed, elsewhere, or listed twice.
-    """
+def _shards_of(listed: Any, path: Path) -> list[ShardEntry]:
+    """Return the shards a file lists, each once and at the place where it must lie."""
     if wrong := misfit(listed, [_shape_of(ShardEntry)]):
         raise damaged(path, wrong)
     found: dict[str, ShardEntry] = {}

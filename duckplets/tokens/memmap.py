@@ -44,40 +44,22 @@ _SHAPE = {"fingerprint": str, "begin": range(1 << 10), "offsets": _FILE, "tokens
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """The tokens of all texts of a folder, memory-mapped.
-
-    Attributes:
-        path: The files' folder.
-        offsets: Start of each text's tokens, and the end of the last; int64[texts + 1].
-        tokens: All tokens in the manifest's order of shards, each text followed by an end token.
-        file: The mapped file, or None.
-        begin: Its first token byte.
-        reads: Counts of reads that memory did not hold.
-    """
+    """The tokens of all texts of a folder, memory-mapped."""
 
     path: Path
-    offsets: Integers
-    tokens: Integers32
-    file: ArrayFile | None = None
-    begin: int = 0
+    offsets: Integers  # start of each text's tokens, and the end of the last
+    tokens: Integers32  # in the manifest's order of shards, each text followed by an end token
+    file: ArrayFile | None = None  # the mapped file
+    begin: int = 0  # its first token byte
     reads: ReadAhead = field(default_factory=ReadAhead)
 
     @classmethod
     def of(cls, folder: Path, manifest: ShardManifest, cache: Path | None = None) -> TokenFile:
-        """Return the token file of a folder, created if missing.
+        """Return the token file of a folder of shards, created if missing.
 
-        Args:
-            folder: The shards.
-            manifest: Their manifest.
-            cache: Folder for the files; by default beside the folder of shards.
-
-        Raises:
-            ShardError: It cannot be written, or there is no room.
-            DamagedFileError: A shard or the token file is damaged.
+        It lies in ``cache``, by default beside the folder.
         """
-        kept = ArtifactFolder(
-            _place(folder, manifest, cache), "a token file", "manifest.json", _FORMAT
-        )
+        kept = ArtifactFolder(_place(folder, manifest, cache), "a token file", _MANIFEST, _FORMAT)
         found = cls._opened(kept, manifest)
         if found is None:
             with _writable(kept.path, manifest), kept.locked():
@@ -119,11 +101,7 @@ class TokenFile:
         return len(self.tokens)
 
     def take(self, starts: Integers, lengths: Integers, width: int, fill: int) -> Integers32:
-        """Return so many tokens from each start as padded rows; int32[starts, width].
-
-        Raises:
-            DamagedFileError: A span lies outside the tokens.
-        """
+        """Return so many tokens from each start as padded rows; int32[starts, width]."""
         lead_out = (starts < 0) | (lengths < 0) | (lengths > width)
         if (lead_out | (starts + lengths > len(self.tokens))).any():
             raise self.damage("offsets of texts lead nowhere")
@@ -214,16 +192,12 @@ def _fill(offsets: ArrayWriter, tokens: ArrayWriter, folder: Path, manifest: Sha
 def decoded(
     folder: Path, shard: ShardEntry, manifest: ShardManifest
 ) -> Iterator[tuple[Integers32, Integers]]:
-    """Yield the tokens of a shard with an end after each text, and where each text stops.
-
-    Raises:
-        DamagedFileError: It cannot be read, or contradicts the manifest.
-    """
+    """Yield the tokens of a shard with an end after each text, and where each text stops."""
     import pyarrow.parquet as pq
 
     rows = total = 0
     path = inside(folder, shard.path, DamagedFileError)
-    _check(folder, shard)
+    _check(folder, path, shard)
     with reading(path), pq.ParquetFile(path) as parquet:
         for batch in parquet.iter_batches(_ROWS, columns=["tokens"]):
             column = batch.column("tokens")
@@ -243,9 +217,8 @@ def decoded(
         )
 
 
-def _check(folder: Path, shard: ShardEntry) -> None:
+def _check(folder: Path, path: Path, shard: ShardEntry) -> None:
     """Compare a shard with its checksum."""
-    path = inside(folder, shard.path, DamagedFileError)
     with reading(path):
         if path.stat().st_size == shard.bytes and digest_of(path) == shard.sha256:
             return

@@ -21,16 +21,7 @@ _KIND = "duckplets mixtures"
 
 
 def write_mixtures(folder: Path, manifest: ShardManifest, mixture: Mixture | None = None) -> None:
-    """Write the mixture of a folder of shards.
-
-    Args:
-        folder: The shards.
-        manifest: Their manifest.
-        mixture: The mixture; ``proportional``, the default, means tokens in the first split.
-
-    Raises:
-        MixtureError: It names a source without shards.
-    """
+    """Write the mixture of a folder of shards; proportional means tokens in the first split."""
     split = manifest.splits[0]
     sources: dict[str, dict[str, Any]] = {}
     for each in manifest.shards:
@@ -75,9 +66,6 @@ def _phases(mixture: Mixture, sources: dict[str, Any]) -> list[dict[str, Any]]:
 
 def load_mixture(path: str | Path) -> Mixture:
     """Return the mixture of a folder of shards, or of a ``mixtures.json``.
-
-    Args:
-        path: The folder or file.
 
     Raises:
         MixtureError: It is missing or damaged.

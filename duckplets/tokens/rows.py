@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -60,70 +59,22 @@ class TextSpan:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The tokens of some rows.
+    """The tokens of some rows."""
 
-    Attributes:
-        ids: Padded tokens; int32[rows, width].
-        lengths: Number of tokens without padding.
-        owners: Row of every text that begins within a row, after its first token; ascending.
-        columns: Column where that text begins.
-    """
-
-    ids: Integers32
-    lengths: Integers
-    owners: Integers
-    columns: Integers
-
-
-class TokenRows(Protocol):
-    """The rows of one stream."""
-
-    @property
-    def of(self) -> TextSpan:
-        """The texts."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Tokens of a row, padding included."""
-        ...
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of all rows, without padding."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def lengths(self, rows: Integers) -> Integers:
-        """Return the number of tokens of some rows."""
-        ...
-
-    def take(self, rows: Integers) -> Gathered:
-        """Return the tokens of some rows."""
-        ...
-
-    def texts(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Return the first text of each row in the token file, and the one after its last."""
-        ...
+    ids: Integers32  # padded; shape (rows, width)
+    lengths: Integers  # number of tokens without padding
+    owners: Integers  # row of every text that begins within a row, after its first token; ascending
+    columns: Integers  # column where that text begins
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of texts laid end to end, with or without an end token after each.
-
-    Attributes:
-        of: The texts.
-        width: Tokens of a row.
-        end: Token after each text, or None for none.
-        stored: Token after each text in the file.
-        pad: Padding of the last row.
-    """
+    """Rows of texts laid end to end, with or without an end token after each."""
 
     of: TextSpan
-    width: int
-    end: int | None
-    stored: int | None
+    width: int  # tokens of a row
+    end: int | None  # token after each text
+    stored: int | None  # token after each text in the file
     pad: int
 
     @cached_property
@@ -150,7 +101,7 @@ class PackedRows:
             raise self.of.damage()
         ids = self._ids(begins, lengths, before, (owners, columns))
         if self.end is not None and self.end != self.stored:
-            _put_ends(ids, self.end, *self._ends(begins, begins + lengths))
+            ids[self._ends(begins, begins + lengths)] = self.end
         fresh = np.ones(len(owners), bool)  # an empty text begins where the next one does
         fresh[1:] = (owners[1:] != owners[:-1]) | (columns[1:] != columns[:-1])
         return Gathered(ids, lengths, owners[fresh], columns[fresh])
@@ -216,13 +167,7 @@ class PackedRows:
 
 @dataclass(frozen=True)
 class SingleRows:
-    """Rows of one text each, cut and padded to a width.
-
-    Attributes:
-        of: The texts.
-        width: Tokens of a row.
-        pad: Padding token.
-    """
+    """Rows of one text each, cut and padded to a width."""
 
     of: TextSpan
     width: int
@@ -269,8 +214,7 @@ class SingleRows:
         return rows + self.of.first, rows + self.of.first + 1
 
 
-def _put_ends(ids: Integers32, end: int, rows: Integers, columns: Integers) -> None:
-    ids[rows, columns] = end
+TokenRows = PackedRows | SingleRows
 
 
 def _spread(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
@@ -296,17 +240,10 @@ class TokenStream:
     """The rows of a source, or of one of its buckets, in the order of a run.
 
     It has the interface of a ``Stream``: a row is an anchor, with nothing drawn beside it.
-
-    Attributes:
-        source: Name of the source.
-        bucket: Its bucket, if batches are of one; else None.
-        rows: Its rows.
-        recipe: Its name in a forecast.
-        seed: Seed of the run.
     """
 
     source: str
-    bucket: int | None
+    bucket: int | None  # if batches are of one
     rows: TokenRows
     recipe: RowRecipe
     seed: int

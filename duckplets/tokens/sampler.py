@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 _OVERRIDES = (  # arguments that may change when a run is resumed
     *("mixture", "batch_size", "steps", "epochs", "rank", "world_size", "remainder", "prefetch"),
-    "memory_mb",
-    *("seed", "split"),
+    *("memory_mb", "seed", "split"),
 )
 _LONGEST_ROW = 1 << 20  # tokens
 
@@ -38,18 +37,10 @@ def new_settings(
 ) -> RunSettings:
     """Return the settings of a new run; those of runs over a corpus stay empty.
 
-    Args:
-        arguments: Arguments that every run has.
-        rows: How texts become rows.
-        sources: Names of the sources of the split.
-        mixture: Mixture of the run.
-        shards: Name and fingerprint of the folder.
-        version: Version of the corpus behind the shards.
-
-    Raises:
-        SamplerError: One is wrong.
+    ``arguments`` are those that every run has, ``rows`` say how texts become rows, ``shards`` name
+    and fingerprint of the folder, and ``version`` is of the corpus behind it.
     """
-    recipe = {"name": "packed" if rows["pack"] else "records", **checked_rows(rows)}
+    recipe = {"name": "packed" if rows["pack"] else "records", **_checked_rows(rows)}
     fixed = {"kind": "texts", "no_duplicates": False, "negatives": 1, "swap": False}
     made = checked_arguments({**arguments, **fixed})
     return RunSettings(
@@ -67,12 +58,8 @@ def new_settings(
     )
 
 
-def checked_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Check how texts become rows.
-
-    Raises:
-        SamplerError: An argument is wrong.
-    """
+def _checked_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Check how texts become rows."""
     for name in ("pack", "by_bucket"):
         if not isinstance(rows[name], bool):
             raise SamplerError(f"{name}={rows[name]!r}: give True or False")
@@ -89,11 +76,7 @@ def rows_of(settings: RunSettings) -> dict[str, Any]:
 
 
 def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a saved run with changed arguments.
-
-    Raises:
-        SamplerError: One is wrong.
-    """
+    """Return the settings of a saved run with changed arguments."""
     check_overrides(given, _OVERRIDES)
     made = with_overrides(settings, given)
     return replace(made, columns=_columns(rows_of(made), made.remainder))

@@ -22,20 +22,7 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardSettings:
-    """Settings that determine the bytes of shards, besides corpus and tokenizer.
-
-    Attributes:
-        split: Names of splits, in order.
-        sources: Names; None for all.
-        code: Names of sources whose white space is kept.
-        buckets: Ascending length boundaries in tokens.
-        longer: ``own``, ``cut`` or ``drop``.
-        shard_mb: Size of a shard in 10^6 bytes, at four a token.
-        seed: Seed of the order of rows.
-        compression: Parquet compression.
-        row_group_size: Most rows of a row group; fewer if they are long.
-        offsets: Whether to write the characters of each token.
-    """
+    """Settings that determine the bytes of shards, besides corpus and tokenizer; see ``shard``."""
 
     split: Sequence[str] | str = ("train",)
     sources: Sequence[str] | str | None = None

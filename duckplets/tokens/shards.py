@@ -2,9 +2,9 @@
 
 tokenizing ─parts of a spool→ bucketing ─plan→ sharding ─files→ manifest ─names them→ completed
 
-The decision that matters: everything that determines the bytes is written to
-``export_state.json`` first. An export continues only if all of it is equal; a part or shard is done
-when it has its name. The manifest comes last, so a folder with one is complete.
+Everything that determines the bytes is written to ``export_state.json`` first. An export continues
+only if all of it is equal; a part or shard is done when it has its name. The manifest comes last,
+so a folder with one is complete.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, shown
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile
+from duckplets.engine.inline import threaded
+from duckplets.engine.protocol import Part
 from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
+from duckplets.quality.texts import portions
 from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
+from duckplets.tokens.locations import SPOOL, ShardFolder, target_of
 from duckplets.tokens.manifest import (
     KIND,
     MANIFEST,
@@ -49,9 +53,8 @@ from duckplets.tokens.manifest import (
 from duckplets.tokens.mixtures import load_mixture, write_mixtures
 from duckplets.tokens.settings import Compression, ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
-from duckplets.tokens.texts import SplitTexts
-from duckplets.tokens.uploader import SPOOL, Outbox, outbox_of
-from duckplets.tokens.write import Shard, ShardForm, digest_of, plan, writable
+from duckplets.tokens.texts import SplitTexts, TextBlock
+from duckplets.tokens.write import Shard, ShardJob, digest_of, plan, writable, write_shard
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -67,7 +70,8 @@ _LOCK = ".lock"
 _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text, and records, of a part of the spool
 _SAVES = 1.0  # seconds between two saves of the state: at most this much is repeated
-_THREADS = 2  # threads that compare files
+_THREADS = 2  # threads that compare files, or write shards: each takes thrice a shard's memory
+_LARGE = 32 << 20  # tokens; larger shards are written one at a time
 MEMORY = "300MB"  # for statements, which read each record once
 _MOST_TEXT = (1 << 31) - 1  # bytes: Arrow's string offsets are int32
 
@@ -198,21 +202,21 @@ def shard_by(
     compare: bool = True,
 ) -> ShardReport:
     """Write shards by settings; without ``compare``, finished files are trusted."""
-    begun, outbox = time.monotonic(), outbox_of(out, corpus.path)
-    folder, name = outbox.folder, corpus.path.stem
+    begun, target = time.monotonic(), target_of(out, corpus.path)
+    folder, name = target.folder, corpus.path.stem
     encoder = TokenEncoder(tokenizer)
     texts = SplitTexts(corpus.database, settings.split, settings.sources, settings.code)
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
     with writable(folder), _alone(folder):
-        export = _Export(outbox, texts, encoder, settings, inputs, name, work)
+        export = _Export(target, texts, encoder, settings, inputs, name, work)
         export.prepare(overwrite=overwrite, compare=compare)
         made = export.run(mixture)
         manifest = ShardManifest.read(folder)
-        outbox.finish()
+        target.finish()
     return ShardReport(
-        path=outbox.out,
+        path=target.name,
         shards=len(manifest.shards),
         records=manifest.counts["records"],
         tokens=manifest.counts["tokens"],
@@ -254,7 +258,7 @@ class _Export:
 
     def __init__(
         self,
-        outbox: Outbox,
+        target: ShardFolder,
         texts: SplitTexts,
         encoder: TokenEncoder,
         settings: ShardSettings,
@@ -262,7 +266,7 @@ class _Export:
         name: str,
         work: Work,
     ) -> None:
-        self.outbox, self.out, self.work = outbox, outbox.folder, work
+        self.target, self.out, self.work = target, target.folder, work
         self.texts, self.encoder, self.settings = texts, encoder, settings
         self.inputs, self.name, self.fingerprint = inputs, name, fingerprint_of(inputs)
         self.stage = STAGES[0]
@@ -275,13 +279,8 @@ class _Export:
     # -- what is there ----------------------------------------------------------------------------
 
     def prepare(self, *, overwrite: bool, compare: bool) -> None:
-        """Continue an export, or begin one.
-
-        Raises:
-            ShardError: Another run, or something else, is there.
-            DamagedFileError: The folder does not say which run it belongs to.
-        """
-        self.outbox.begin()
+        """Continue an export, or begin one."""
+        self.target.begin()
         state = self._noted(overwrite=overwrite)
         if state is None:
             names = (each.name for each in self.out.iterdir())
@@ -294,11 +293,12 @@ class _Export:
         elif overwrite or state.get("fingerprint") != self.fingerprint:
             if not overwrite:
                 raise ShardError(
-                    f"{self.outbox.out} has shards of another run: "
+                    f"{self.target.name} has shards of another run: "
                     f"{differing(state['inputs'], self.inputs)}; "
                     f"give another folder, or overwrite=True"
                 )
-            self._clear()
+            # The manifest first, the state last.
+            self.target.clear((MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE))
         else:
             self._take_up(state, compare=compare)
         self._remove_left()
@@ -311,11 +311,7 @@ class _Export:
                 remove(left)
 
     def _noted(self, *, overwrite: bool) -> Mapping[str, Any] | None:
-        """Return the state of the export, or its manifest's if the state is lost.
-
-        Raises:
-            DamagedFileError: Both are damaged, and ``overwrite`` is off.
-        """
+        """Return the state of the export, or its manifest's if the state is lost."""
         try:
             if (state := read_state(self.out)) is not None:
                 return state
@@ -340,7 +336,7 @@ class _Export:
             compare = False  # just written
         shards = state["completed_shards"]
         calls = (
-            partial(self.outbox.is_whole, each, self.checksums, compare=compare) for each in shards
+            partial(self.target.is_whole, each, self.checksums, compare=compare) for each in shards
         )
         with closing(
             Lookahead(calls, "duckplets-shards", most=_THREADS, threads=_THREADS)
@@ -349,10 +345,6 @@ class _Export:
                 if is_whole:
                     self.done[each.shard_id] = each
                 self.damaged += is_whole is False
-
-    def _clear(self) -> None:
-        """Remove an export: the manifest first, its state last."""
-        self.outbox.clear((MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE))
 
     def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
         """Save the state, unless that was just done."""
@@ -370,7 +362,7 @@ class _Export:
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         write_document(self.out / STATE, KIND, values)
-        self.outbox.send(STATE)
+        self.target.send(STATE)
         self.saved = now
 
     # -- stages -----------------------------------------------------------------------------------
@@ -382,7 +374,8 @@ class _Export:
             self._mend(whole, mixture)
             return 0
         self.checksums = {}
-        spool = Spool(inside(self.out, SPOOL, ShardError), self.texts.parts(*_PART))
+        parts = list(portions(self.texts.places.sizes, *_PART))
+        spool = Spool(inside(self.out.absolute(), SPOOL, ShardError), parts)
         self._check_sizes()
         self._tokenize(spool)
         self._save("bucketing")
@@ -404,8 +397,8 @@ class _Export:
         manifest = self._manifest(shards, left_out, cut)
         write_mixtures(self.out, manifest, mixture)
         manifest.write(self.out)
-        self.outbox.send(TOKENIZER, MIXTURES, MANIFEST)
-        self.checksums = self.outbox.checksums()
+        self.target.send(TOKENIZER, MIXTURES, MANIFEST)
+        self.checksums = self.target.checksums()
         self._save("completed")
         remove(self.out / SPOOL)
         self._remove_left()
@@ -428,7 +421,7 @@ class _Export:
         if not tokenizer.is_file() or digest_of(tokenizer) != manifest.tokenizer.sha256:
             log.warning("%s is missing or damaged, and is written again", tokenizer)
             self._write_tokenizer()
-            self.outbox.send(TOKENIZER)
+            self.target.send(TOKENIZER)
         if mixture is None:
             try:
                 load_mixture(self.out)
@@ -440,7 +433,7 @@ class _Export:
                     self.out / MIXTURES,
                 )
         write_mixtures(self.out, manifest, mixture)
-        self.outbox.send(MIXTURES)
+        self.target.send(MIXTURES)
 
     def _write_tokenizer(self) -> None:
         with written_aside(self.out / TOKENIZER) as file:
@@ -467,19 +460,17 @@ class _Export:
         done = total - sum(spool.parts[part][1] - spool.parts[part][0] for part in missing)
         blocks = (block for part in missing for block in self.texts.blocks(*spool.parts[part]))
         most = settings.buckets[-1] if settings.longer == "cut" else None
-        waiting, rows = iter(missing), list[Encoded]()
+        waiting, rows = iter(missing), list[tuple[TextBlock, Encoded]]()
         part = next(waiting)
-        how: dict[str, Any] = {
-            "most": most,
-            "offsets": settings.offsets,
-            "engine": self.work.engine,
-        }
-        with closing(encoded(self.encoder, blocks, **how)) as found:
-            for block in found:
-                rows.append(block)
+        engine, offsets = self.work.engine, settings.offsets
+        with closing(
+            encoded(self.encoder, blocks, most=most, offsets=offsets, engine=engine)
+        ) as found:
+            for block, tokens in found:
+                rows.append((block, tokens))
                 done += len(block.texts)
                 self.work.tell(done, 2 * total)
-                if block.block.low + len(block.texts) == spool.parts[part][1]:
+                if block.low + len(block.texts) == spool.parts[part][1]:
                     spool.write(part, rows)
                     rows = []
                     self.counters["records"] = done
@@ -519,7 +510,9 @@ class _Export:
         known = {each.shard_id for each in shards}
         self.done = {each: entry for each, entry in self.done.items() if each in known}
         missing = [each for each in shards if each.shard_id not in self.done]
-        form = ShardForm(
+        job = ShardJob(
+            folder=self.out.absolute(),
+            spool=spool,
             metrics=spool.metrics(),
             offsets=self.settings.offsets,
             compression=self.settings.compression,
@@ -527,9 +520,12 @@ class _Export:
         )
         total = self.counters["records"]
         written = total + sum(each.records for each in self.done.values())
-        writing = self.outbox.written(spool, missing, form, self.work.engine)
-        with closing(writing):
-            for entry in writing:
+        parts = (Part(f"writing shard {each.shard_id}", each) for each in missing)
+        largest = max((each.tokens for each in missing), default=0)
+        engine = threaded(self.work.engine, _THREADS if largest <= _LARGE else 1)
+        with closing(engine.map(write_shard, job, parts)) as entries:
+            for entry in entries:
+                self.target.send(entry.path, entry.tsv.path)
                 self.done[entry.shard_id] = entry
                 self.counters["shards"] = len(self.done)
                 written += entry.records

@@ -2,14 +2,13 @@
 
 tokens of texts ─columns→ parts, each of a range of places ─places→ rows of a shard
 
-The decision that matters: a part has its name once it is complete, and its places follow from the
-corpus alone, so an interrupted export continues with the next part.
+A part has its name once it is complete, and its places follow from the corpus alone, so an
+interrupted export continues with the next part.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +18,14 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.atomic import written_aside
 from duckplets.tokens.encode import Encoded
+from duckplets.tokens.texts import TextBlock
 
 METRIC = "metric:"  # prefix of metric columns
 OFFSETS = pa.list_(pa.struct([("start", pa.int32()), ("stop", pa.int32())]))
 
 
 class Spool:
-    """Encoded texts in Arrow files, a part per range of places.
-
-    Args:
-        folder: Folder of the parts.
-        parts: First place and end of each.
-    """
+    """Encoded texts in Arrow files, a part per range of places."""
 
     def __init__(self, folder: Path, parts: list[tuple[int, int]]) -> None:
         self.folder, self.parts = folder, parts
@@ -44,12 +39,12 @@ class Spool:
         """Return the parts still to be encoded."""
         return [part for part in range(len(self.parts)) if not self.path(part).exists()]
 
-    def write(self, part: int, rows: list[Encoded]) -> None:
+    def write(self, part: int, rows: list[tuple[TextBlock, Encoded]]) -> None:
         """Write a part."""
-        table = pa.concat_tables([_columns(each) for each in rows], promote_options="default")
+        table = pa.concat_tables([_columns(*each) for each in rows], promote_options="default")
         metadata = {
-            "cut": str(sum(each.cut for each in rows)),
-            "blank": str(sum(not text for each in rows for text in each.texts)),
+            "cut": str(sum(each.cut for _, each in rows)),
+            "blank": str(sum(not text for _, each in rows for text in each.texts)),
         }
         table = table.combine_chunks().replace_schema_metadata(metadata)
         with (
@@ -83,37 +78,22 @@ class Spool:
         return pa.schema(sorted(found.items()))
 
     def rows(self, places: Integers) -> pa.Table:
-        """Return the rows of ascending places, loaded into memory."""
+        """Return the rows of places, in that order, loaded into memory."""
+        order = np.argsort(places, kind="stable")
+        places = places[order]
         owners = np.searchsorted(self._starts, places, side="right") - 1
-        firsts = np.flatnonzero(np.diff(owners, prepend=-1))
         tables = []
-        for low, high in itertools.pairwise([*firsts.tolist(), len(places)]):
-            part = int(owners[low])
-            tables.append(self.read(part).take(pa.array(places[low:high] - self._starts[part])))
-        schema = pa.unify_schemas([each.schema.remove_metadata() for each in tables])
-        columns = {}
-        for field in schema:  # one at a time, so only one is in memory twice
-            columns[field.name] = _in_one(tables, field)
-            tables = [_without(each, field.name) for each in tables]
-        return pa.table(columns, schema=schema)
+        for part in np.unique(owners).tolist():
+            within = places[owners == part] - self._starts[part]
+            tables.append(self.read(part).take(pa.array(within)).replace_schema_metadata())
+        found = pa.concat_tables(tables, promote_options="default")
+        return found.take(pa.array(np.argsort(order)))
 
 
-def _in_one(tables: list[pa.Table], field: pa.Field) -> pa.Array:
-    parts: list[pa.Array] = []
-    for table in tables:
-        known = field.name in table.column_names
-        parts += table[field.name].chunks if known else [pa.nulls(len(table), field.type)]
-    return pa.concat_arrays(parts)
-
-
-def _without(table: pa.Table, name: str) -> pa.Table:
-    return table.drop_columns([name]) if name in table.column_names else table
-
-
-def _columns(rows: Encoded) -> pa.Table:
+def _columns(block: TextBlock, rows: Encoded) -> pa.Table:
     """Return encoded texts as columns of a part."""
-    details = rows.block.details
-    originals = [text.encode("utf-8", "surrogatepass") for text in rows.block.originals]
+    details = block.details
+    originals = [text.encode("utf-8", "surrogatepass") for text in block.originals]
     ends = pa.array(np.concatenate([[0], np.cumsum(rows.counts)]).astype(np.int32))
     columns = {
         "text": pa.array(rows.texts, pa.string()),
@@ -133,7 +113,7 @@ def _columns(rows: Encoded) -> pa.Table:
     measured = _metrics(details["metrics"].combine_chunks())
     measured |= {
         "bytes": pa.array(list(map(len, originals)), pa.int64()),
-        "characters": pa.array(list(map(len, rows.block.originals)), pa.int64()),
+        "characters": pa.array(list(map(len, block.originals)), pa.int64()),
     }
     return pa.table(columns | {f"{METRIC}{name}": each for name, each in measured.items()})
 

@@ -9,7 +9,6 @@ single spaces, except in code: records that gates took for code, or sources the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Integers, Integers32
+from duckplets.base.arrays import Flags, Integers
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import ShardError, SourceError, nearest
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
-from duckplets.quality.texts import combined, joined, portions
+from duckplets.quality.texts import LiveTexts, portions
 from duckplets.serving.snapshot import CorpusState
 
 # Bytes and records read at a time, and of those encoded at a time; a single text may be longer.
@@ -42,28 +41,8 @@ class TextBlock(NamedTuple):
     details: pa.Table  # record_id, domain and metrics
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """Where texts stand: record keys, bytes, source_id, index of the split; each of shape (n,)."""
-
-    keys: Integers
-    sizes: Integers
-    sources: Integers32
-    splits: Integers32
-
-
 class SplitTexts:
-    """The texts of some splits and sources at the newest version.
-
-    Args:
-        database: The corpus.
-        splits: Names of splits, in order.
-        sources: Names; None for all.
-        code: Names of sources whose texts are code.
-
-    Raises:
-        SplitError, SourceError, ShardError: A name is unknown or repeated, or there are no splits.
-    """
+    """The texts of some splits and sources at the newest version; those of ``code`` are code."""
 
     def __init__(
         self,
@@ -80,8 +59,8 @@ class SplitTexts:
         if not self.splits or len(set(self.splits)) < len(self.splits):
             raise ShardError(f"split={splits!r}: give each split once, and at least one")
         self.version = current_version(database)
-        found = database.run("tokens/texts/sources", {"version": self.version})
-        self.names = {int(number): str(name) for number, name in found}
+        found = database.run("ingest/records/live_sources")
+        self.names = {int(number): str(name) for number, name, *_ in found}
         self.sources = self._checked("sources", sources)
         self.code = self._checked("code", code) or []
 
@@ -99,15 +78,9 @@ class SplitTexts:
         return [name for name in known if name in wanted]
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> LiveTexts:
         """Where the texts stand."""
-        found = self.database.table("tokens/texts/places", self._which())
-        return Places(
-            found["record_key"].to_numpy(),
-            found["size"].to_numpy(),
-            found["source_id"].to_numpy(),
-            found["split"].to_numpy(),
-        )
+        return LiveTexts.of(self.database, self.version, splits=self.splits, sources=self.sources)
 
     def first(self) -> list[str]:
         """Return the sources with texts in the first split."""
@@ -117,10 +90,8 @@ class SplitTexts:
 
     def without(self) -> int:
         """Return the number of records without text."""
-        return int(self.database.run("tokens/texts/without", self._which())[0][0])
-
-    def _which(self) -> dict[str, Any]:
-        return {"version": self.version, "splits": self.splits, "sources": self.sources}
+        which = {"version": self.version, "splits": self.splits, "sources": self.sources}
+        return int(self.database.run("tokens/texts/without", which)[0][0])
 
     def origin(self) -> dict[str, Any]:
         """Return the version, with digests of everything the texts depend on."""
@@ -132,10 +103,6 @@ class SplitTexts:
             "settings": state.settings,
             "judged": [int(number) for number in judged],
         }
-
-    def parts(self, most: int, records: int) -> list[tuple[int, int]]:
-        """Return spans of places of at most so many bytes and records."""
-        return list(portions(self.places.sizes, most, records))
 
     def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[TextBlock]:
         """Yield the texts of places, about a megabyte at a time.
@@ -161,9 +128,8 @@ class SplitTexts:
         requests = pa.table({"place": places, "record_key": keys})
         span = {"low": int(keys.min()), "high": int(keys.max())}
         with self.database.registered(requests=requests):
-            sections = self.database.table("tokens/texts/sections", span)
             known = self.database.table("tokens/texts/details", span)
-        originals = _joined(sections).to_pylist()
+        originals = self.places.texts(places).to_pylist()
         is_code = self._is_code(places, known)
         pairs = zip(originals, is_code, strict=True)
         texts = [text if code else plain(text) for text, code in pairs]
@@ -179,16 +145,3 @@ class SplitTexts:
 def plain(text: str) -> str:
     """Return a text with white space as single spaces, stripped."""
     return " ".join(text.split())
-
-
-def _joined(sections: pa.Table) -> pa.Array:
-    """Return the text of each place from its sections."""
-    owners = sections["place"].to_numpy()
-    first = np.flatnonzero(np.diff(owners, prepend=-1))
-    if len(first) == len(owners):
-        return combined(sections["text"])
-    values = pa.StructArray.from_arrays(
-        [sections["role"].combine_chunks(), sections["text"].combine_chunks()], ["role", "text"]
-    )
-    offsets = pa.array(np.append(first, len(owners)).astype(np.int32))
-    return joined(pa.ListArray.from_arrays(offsets, values))

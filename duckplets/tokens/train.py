@@ -3,9 +3,9 @@
 texts of a split ─nine of ten→ byte-level BPE → tokenizer.json, its vocabulary and merges
                  ─one of ten→ bytes per token
 
-The decision that matters: everything that determines the result is noted with the digests of the
-files. Equal inputs and intact files are not trained again. Texts come in a fixed order and are
-counted as words, so the number of threads does not matter.
+Everything that determines the result is noted with the digests of the files: equal inputs and
+intact files are not trained again. Texts come in a fixed order and are counted as words, so the
+number of threads does not matter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.arrays import Flags
 from duckplets.base.atomic import aside_of, remove, sweep, written_aside
@@ -27,6 +27,7 @@ from duckplets.base.checks import integer
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
+from duckplets.db.writes import CorpusFile
 from duckplets.errors import DamagedFileError, ExtensionError, ShardError
 from duckplets.order.permute import below, hashed, key
 from duckplets.tokens.documents import fingerprint_of, write_document
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from duckplets.base.progress import Progress
-    from duckplets.db.database import Database
 
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
@@ -49,10 +49,6 @@ _TEXTS = {"train.txt": False, "val.txt": True}  # whether held-out texts
 _HELD_OUT = 10  # one text in so many is held out
 _ALPHABET = 256
 _AHEAD = 4  # queued batches of about a megabyte
-
-
-class _TrainingTexts(Protocol):
-    database: Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ class TokenizerReport(Reported):
 
 @stage("train a tokenizer on")
 def train_tokenizer(
-    corpus: _TrainingTexts,
+    corpus: CorpusFile,
     out: str | Path,
     *,
     split: str = "train",
@@ -349,7 +345,7 @@ def _bytes_per_token(encoder: TokenEncoder, texts: SplitTexts, chosen: Flags) ->
     size = tokens = 0
     blocks = texts.blocks(0, len(chosen), chosen)
     with closing(encoded(encoder, blocks)) as found:
-        for block in found:
+        for block, tokens_of in found:
             size += sum(len(text.encode()) for text in block.texts)
-            tokens += int(block.counts.sum())
+            tokens += int(tokens_of.counts.sum())
     return round(size / tokens, 4) if tokens else None

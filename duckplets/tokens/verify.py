@@ -17,7 +17,7 @@ from duckplets.base.progress import bar
 from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
-from duckplets.tokens.locations import Folder, Objects, opened
+from duckplets.tokens.locations import ShardFolder, opened
 from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, ShardManifest, read_state
 from duckplets.tokens.mixtures import load_mixture
 
@@ -71,14 +71,24 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
         ShardError: There is no manifest.
         DamagedFileError: The manifest itself is not as it was written.
     """
+    begun = time.monotonic()
     with opened(out) as place:
-        return _compared(out, place, progress)
+        manifest = ShardManifest.read(place.folder)
+        total, problems = _compared(place, manifest, progress)
+        problems += _others(place.folder, manifest)
+    return VerifyReport(
+        path=out if is_address(out) else Path(out),
+        shards=len(manifest.shards),
+        bytes=total,
+        seconds=time.monotonic() - begun,
+        problems=sorted(problems),
+    )
 
 
 def _compared(
-    out: str | Path, place: Folder | Objects, progress: Progress | bool | None
-) -> VerifyReport:
-    begun, manifest = time.monotonic(), ShardManifest.read(place.documents)
+    place: ShardFolder, manifest: ShardManifest, progress: Progress | bool | None
+) -> tuple[int, list[tuple[str, str]]]:
+    """Return the bytes read, and what is wrong by file."""
     expected, there = dict(_expected(manifest)), place.sizes()
     sizes = {path: there.get(path) for path in expected}
     problems = [(path, "missing") for path, size in sizes.items() if size is None]
@@ -106,15 +116,7 @@ def _compared(
                 if digest_now != expected[path]:
                     problems.append((path, "damaged"))
     unlisted = (path for path in there if path.endswith(_ENDINGS) and path not in expected)
-    problems += [(path, "unlisted") for path in unlisted]
-    problems += _others(place.documents, manifest)
-    return VerifyReport(
-        path=out if is_address(out) else Path(out),
-        shards=len(manifest.shards),
-        bytes=total,
-        seconds=time.monotonic() - begun,
-        problems=sorted(problems),
-    )
+    return total, [*problems, *((path, "unlisted") for path in unlisted)]
 
 
 def _expected(manifest: ShardManifest) -> Iterator[tuple[str, str]]:

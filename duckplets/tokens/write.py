@@ -3,9 +3,8 @@
 lengths ─bucket→ groups ─keyed permutation→ rows in order ─4 bytes a token→ shards
 a shard's rows ─from the spool→ columns ─row groups→ Parquet, TSV ─checksums→ entry
 
-The decision that matters: the rows of a shard follow from lengths alone, before the first is
-written. So shards are written in any order, by any number of threads and after any interruption,
-with the same bytes.
+The rows of a shard follow from lengths alone. So shards are written in any order, by any number of
+threads and after any interruption, with the same bytes.
 """
 
 from __future__ import annotations
@@ -26,29 +25,18 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.base.atomic import written_aside
 from duckplets.base.names import inside
-from duckplets.errors import ShardError
+from duckplets.errors import EngineError, ShardError
 from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
 BYTES = 4  # bytes per token in the size of a shard
-# Tokens of a row group, and of row groups read together, with their texts: about.
-_GROUP, _SLAB = 4 << 20, 8 << 20
+_GROUP = 4 << 20  # tokens of a row group, and of row groups read together: about
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Shard:
-    """A planned shard.
-
-    Attributes:
-        split: The split.
-        source: Name of the source.
-        bucket: Its bucket.
-        index: Number among the shards of these three.
-        places: Its texts, in order of rows.
-        tokens: Tokens of all rows.
-        seed: Seed of the order.
-    """
+    """A planned shard: its texts by place, in order of rows."""
 
     split: str
     source: str
@@ -70,17 +58,12 @@ class Shard:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShardForm:
-    """The form of shard files.
+class ShardJob:
+    """What all shards of an export share, for workers."""
 
-    Attributes:
-        metrics: Names and types of metrics.
-        offsets: Whether there is a column of offsets.
-        compression: Parquet compression.
-        row_group_size: Most rows of a row group.
-    """
-
-    metrics: pa.Schema
+    folder: Path
+    spool: Spool
+    metrics: pa.Schema  # names and types
     offsets: bool
     compression: str
     row_group_size: int
@@ -115,16 +98,9 @@ def plan(
 ) -> Iterator[Shard]:
     """Yield the shards of a split and a source, by bucket and index.
 
-    A shard ends with the row that reaches ``size`` bytes; a last one of less than a quarter of that
-    joins its predecessor.
-
-    Args:
-        counts: Tokens of consecutive texts; those without are left out.
-        group: Split and source.
-        first: Place of the first text.
-        buckets: Length boundaries.
-        size: Bytes of a shard, at four a token.
-        seed: Seed of the order.
+    ``counts`` are the tokens of consecutive texts from the place ``first`` on. A shard ends with
+    the row that reaches ``size`` bytes; a last one of less than a quarter of that joins its
+    predecessor.
     """
     found = buckets_of(counts, buckets)
     for bucket in range(len(buckets) + 1):
@@ -185,31 +161,35 @@ def writable(out: Path) -> Iterator[None]:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def write_shard(folder: Path, spool: Spool, shard: Shard, form: ShardForm) -> ShardEntry:
+def write_shard(job: ShardJob, shard: Shard) -> ShardEntry:
     """Write a shard and its summary, and return its entry."""
     import pyarrow.parquet as pq
 
-    path, schema = inside(folder, shard.path, ShardError), form.schema()
+    if not job.spool.folder.is_dir():
+        raise EngineError(
+            f"a worker does not see {job.spool.folder}, where encoded texts wait: shards must be "
+            f"written to a folder that all workers share"
+        )
+    path, schema = inside(job.folder, shard.path, ShardError), job.schema()
     path.parent.mkdir(parents=True, exist_ok=True)
+    count = len(shard.places)
+    most = _GROUP * count // shard.tokens + 1  # rows of a group are in memory three times
+    group = min(job.row_group_size, most)
+    step = max(most // group, 1) * group
     with _written(path) as file, _written(path.with_suffix(".tsv")) as summary:
         summary.write(b"index\tlength\ttoken_sum\tsha256\n")
         with pq.ParquetWriter(
             file,
             schema,
-            compression=form.compression,
-            # Ids and texts hardly repeat: dictionary encoding took a third of the
-            # time.
+            compression=job.compression,
+            # Ids and texts hardly repeat: dictionary encoding took a third of the time.
             use_dictionary=["meta.source", "meta.domain"],
             write_statistics=["meta.token_count"],
         ) as writer:
-            group = _group(shard, form)
-            for low, high in _slabs(shard, group):
-                rows, back = _gathered(spool, shard.places[low:high])
-                _summarise(rows, back, low, summary)
-                rows = rows.drop_columns(["token_sum", "sha256"])
-                for start in range(0, high - low, group):
-                    taken = rows.take(pa.array(back[start : start + group]))
-                    writer.write_table(_table(taken, shard, form, schema), len(taken))
+            for low in range(0, count, step):
+                rows = job.spool.rows(shard.places[low : low + step])
+                _summarise(rows, low, summary)
+                writer.write_table(_table(rows, shard, job, schema), group)
     return ShardEntry(
         shard_id=shard.shard_id,
         path=shard.path,
@@ -226,26 +206,6 @@ def write_shard(folder: Path, spool: Spool, shard: Shard, form: ShardForm) -> Sh
             path=f"{shard.path.removesuffix('.parquet')}.tsv", sha256=summary.digest.hexdigest()
         ),
     )
-
-
-def _group(shard: Shard, form: ShardForm) -> int:
-    """Return the rows of a row group; fewer if long, for one is in memory three times."""
-    return min(form.row_group_size, _GROUP * len(shard.places) // shard.tokens + 1)
-
-
-def _slabs(shard: Shard, group: int) -> Iterator[tuple[int, int]]:
-    """Yield rows to read together: whole row groups."""
-    rows = len(shard.places)
-    step = max(_SLAB * rows // shard.tokens // group, 1) * group
-    yield from ((low, min(low + step, rows)) for low in range(0, rows, step))
-
-
-def _gathered(spool: Spool, places: Integers) -> tuple[pa.Table, Integers]:
-    """Return the spool's rows of places, and the index of each place in them."""
-    order = np.argsort(places, kind="stable")
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return spool.rows(places[order]), back
 
 
 class _Hashed(io.RawIOBase):
@@ -272,16 +232,16 @@ def _written(path: Path) -> Iterator[_Hashed]:
         yield _Hashed(file)
 
 
-def _summarise(rows: pa.Table, back: Integers, first: int, file: _Hashed) -> None:
+def _summarise(rows: pa.Table, first: int, file: _Hashed) -> None:
     from pyarrow import csv
 
-    table = rows.select(["token_count", "token_sum", "sha256"]).take(pa.array(back))
-    table = table.add_column(0, "index", pa.array(np.arange(first, first + len(back))))
+    table = rows.select(["token_count", "token_sum", "sha256"])
+    table = table.add_column(0, "index", pa.array(np.arange(first, first + len(rows))))
     options = csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
     csv.write_csv(table, file, options)
 
 
-def _table(rows: pa.Table, shard: Shard, form: ShardForm, schema: pa.Schema) -> pa.Table:
+def _table(rows: pa.Table, shard: Shard, job: ShardJob, schema: pa.Schema) -> pa.Table:
     def column(name: str, kind: pa.DataType) -> pa.Array:
         if name not in rows.column_names:
             return pa.nulls(len(rows), kind)
@@ -290,7 +250,7 @@ def _table(rows: pa.Table, shard: Shard, form: ShardForm, schema: pa.Schema) -> 
 
     meta = schema.field("meta").type
     metrics = pa.StructArray.from_arrays(
-        [column(field.name, field.type) for field in form.metrics],
+        [column(field.name, field.type) for field in job.metrics],
         fields=list(meta.field("metrics").type),
     )
     source = pa.array([shard.source], pa.string()).take(pa.array(np.zeros(len(rows), np.int64)))
@@ -308,7 +268,7 @@ def _table(rows: pa.Table, shard: Shard, form: ShardForm, schema: pa.Schema) -> 
             fields=list(meta),
         ),
     }
-    if form.offsets:
+    if job.offsets:
         columns["offsets"] = column("offsets", OFFSETS)
     return pa.table(columns, schema=schema)
 

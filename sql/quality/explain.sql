@@ -40,17 +40,16 @@ WHERE
 ORDER BY judgements.source, judgements."row"
 
 -- name: metric_of
--- The values of one metric, put in the place of the column metric, of the records of a version, or
--- of one source.
--- Parameters: $source (NULL for all), $version.
+-- The values of one metric of the records that a source has at a version.
+-- Parameters: $metric (its name), $source, $version.
 -- Rows: in any order.
-SELECT metric::DOUBLE AS value
+SELECT struct_extract(judgements.metrics, $metric)::DOUBLE AS value
 FROM judgements
 JOIN records ON records.record_key = judgements.record_key
 WHERE
-    coalesce(judgements.source = $source, TRUE)
+    judgements.source = $source
     AND is_live(records.added_version, records.removed_version, $version)
-    AND metric IS NOT NULL
+    AND struct_extract(judgements.metrics, $metric) IS NOT NULL
 
 -- name: sources_with_metrics
 -- The sources of the newest version of which rows were measured.

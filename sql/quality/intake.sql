@@ -44,7 +44,7 @@ RETURNING acquisition_id
 -- Parameters: $source_id, $unpublished.
 SELECT
     acquisition_id, "read", accepted, filtered, rejected, unreadable, accepted_bytes, last_row,
-    rows_digest, cursor
+    rows_digest
 FROM acquisitions
 WHERE source_id = $source_id AND version = $unpublished
 

@@ -97,13 +97,6 @@ SET
 FROM changed
 WHERE judgements.judgement_key = changed.number
 
--- name: remove
--- Mark records (Arrow removed: record_key) as removed.
--- Parameters: $version.
-UPDATE records
-SET removed_version = $version
-WHERE record_key IN (SELECT record_key FROM removed)
-
 -- name: whole_records
 -- Records (Arrow wanted: number, record_key) as rejected_rows has them.
 -- Rows: by number.

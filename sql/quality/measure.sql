@@ -60,44 +60,18 @@ SELECT
 FROM found
 
 -- name: lines
--- What Gopher, C4 and FineWeb ask of lines and paragraphs.
--- Parameters: $blank, $solid, $least_words, $ended, $cut, $citation, $policy, $boundary,
---     $abbreviation, $end_of_sentence (regular expressions), $blanks (characters of white space),
---     $longest_word, $short_line (characters).
+-- What Gopher, C4 and FineWeb ask of lines, but for those that repeat.
+-- Parameters: $solid, $least_words, $ended, $cut, $citation, $policy, $boundary, $abbreviation,
+--     $end_of_sentence (regular expressions), $longest_word, $short_line (characters).
 -- Rows: one for each of `quality_texts` (place, text), in any order.
-WITH split AS (
+WITH lines AS (
     SELECT
         place,
         text,
-        string_split(text, chr(10)) AS lines,
-        CASE
-            WHEN contains(text, chr(10) || chr(10)) THEN list_filter(
-                list_transform(
-                    string_split(
-                        CASE
-                            WHEN regexp_matches(left(text, 1) || right(text, 1), $blank)
-                                THEN trim(text, $blanks)
-                            ELSE text
-                        END,
-                        chr(10) || chr(10)
-                    ),
-                    lambda part: ltrim(part, chr(10))
-                ),
-                lambda part: part != ''
-            )
-            ELSE [text]
-        END AS paragraphs
+        list_filter(
+            string_split(text, chr(10)), lambda line: regexp_matches(line, $solid)
+        ) AS filled
     FROM quality_texts
-),
-
-pieces AS (
-    SELECT
-        *,
-        list_filter(lines, lambda line: line != '') AS pieces,
-        list_filter(lines, lambda line: regexp_matches(line, $solid)) AS filled,
-        list_distinct(list_filter(lines, lambda line: line != '')) AS various,
-        list_distinct(paragraphs) AS various_paragraphs
-    FROM split
 ),
 
 -- C4 looks at lines that have some words and none too long, and end like a sentence.
@@ -126,7 +100,7 @@ ended AS (
             ),
             lambda line: regexp_matches(line, $ended) AND NOT regexp_matches(line, $cut)
         ) AS ended
-    FROM pieces
+    FROM lines
 ),
 
 script AS (
@@ -159,41 +133,16 @@ SELECT
     END + CASE
         WHEN contains(text, '…') THEN length(text) - length(replace(text, '…', '')) ELSE 0
     END AS ellipses,
-    len(lines) - suffix(text, chr(10))::INTEGER AS lines,
-    len(lines) - 1 AS newlines,
     len(list_filter(filled, lambda line: regexp_matches(line, '^\s*[•-]'))) AS bullet_lines,
     len(list_filter(filled, lambda line: regexp_matches(line, '(?:\.\.\.|…)\s*$')))
         AS ellipsis_lines,
-    len(paragraphs) AS paragraphs,
-    len(paragraphs) - len(various_paragraphs) AS duplicate_paragraphs,
-    coalesce(list_sum(list_transform(paragraphs, lambda part: length(part))), 0)
-    - coalesce(list_sum(list_transform(various_paragraphs, lambda part: length(part))), 0)
-        AS duplicate_paragraph_characters,
-    -- Around line breaks: an empty piece before the first and after the last line.
-    len(pieces) + prefix(text, chr(10))::INTEGER + suffix(text, chr(10))::INTEGER AS pieces,
-    len(pieces) - len(various) + (prefix(text, chr(10)) AND suffix(text, chr(10)))::INTEGER
-        AS duplicate_lines,
-    coalesce(list_sum(list_transform(pieces, lambda line: length(line))), 0)
-    - coalesce(list_sum(list_transform(various, lambda line: length(line))), 0)
-        AS duplicate_line_characters,
     len(kept) + len(regexp_extract_all(body, $boundary))
     - len(regexp_extract_all(body, $abbreviation)) AS sentences,
     len(list_filter(ended, lambda line: contains(line, 'lorem ipsum'))) AS lorem_ipsum,
     len(list_filter(plain, lambda line: contains(line, '{'))) AS curly_brackets,
-    len(filled) AS filled_lines,
     len(list_filter(filled, lambda line: regexp_matches(line, $end_of_sentence)))
         AS punctuated_lines,
-    len(list_filter(filled, lambda line: length(line) <= $short_line)) AS short_lines,
-    CASE
-        WHEN len(filled) = len(pieces)
-            THEN coalesce(list_sum(list_transform(pieces, lambda line: length(line))), 0)
-            - coalesce(list_sum(list_transform(various, lambda line: length(line))), 0)
-        ELSE coalesce(list_sum(list_transform(filled, lambda line: length(line))), 0)
-            - coalesce(list_sum(list_transform(
-                list_filter(various, lambda line: regexp_matches(line, $solid)),
-                lambda line: length(line)
-            )), 0)
-    END AS duplicate_filled_characters
+    len(list_filter(filled, lambda line: length(line) <= $short_line)) AS short_lines
 FROM joined
 
 -- name: terms

@@ -1,15 +1,19 @@
 -- name: places
 -- The records of a version that have text, with its size in bytes.
--- Parameters: $version, $splits (names, NULL for all), $source (name, NULL for all), $without
--- (name of a source to leave out, or NULL).
--- Rows: by source_id and record_key: what comes first is what survives.
+-- Parameters: $version, $splits (names, in order, NULL for all), $sources (names, NULL for all),
+-- $without (name of a source to leave out, or NULL).
+-- Rows: by split in that order, source_id and record_key: what comes first is what survives.
 WITH sizes AS (
     SELECT record_key, sum(strlen(text))::BIGINT AS size
     FROM sections
     WHERE role <> 'rejected'
     GROUP BY record_key
 )
-SELECT records.record_key, sizes.size
+SELECT
+    records.record_key,
+    sizes.size,
+    records.source_id,
+    coalesce(list_position($splits::VARCHAR[], splits.split) - 1, 0)::INTEGER AS split
 FROM records
 JOIN sources ON sources.source_id = records.source_id
 JOIN sizes ON sizes.record_key = records.record_key
@@ -17,9 +21,9 @@ LEFT JOIN splits ON splits.record_key = records.record_key
 WHERE
     is_live(records.added_version, records.removed_version, $version)
     AND ($splits IS NULL OR list_contains($splits::VARCHAR[], splits.split))
-    AND ($source IS NULL OR sources.name = $source)
+    AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
     AND ($without IS NULL OR sources.name <> $without)
-ORDER BY records.source_id, records.record_key
+ORDER BY split, records.source_id, records.record_key
 
 -- name: sections
 -- The texts of some records (Arrow wanted: record_key).

@@ -1,28 +1,3 @@
--- name: places
--- The records of splits at a version that have text, with its size in bytes.
--- Parameters: $version, $splits (names, in order), $sources (names, NULL for all).
--- Rows: by split in that order, source_id and record_key.
-WITH sizes AS (
-    SELECT record_key, sum(strlen(text))::BIGINT AS size
-    FROM sections
-    WHERE role <> 'rejected'
-    GROUP BY record_key
-)
-SELECT
-    records.record_key,
-    sizes.size,
-    records.source_id,
-    (list_position($splits::VARCHAR[], splits.split) - 1)::INTEGER AS split
-FROM records
-JOIN sources ON sources.source_id = records.source_id
-JOIN splits ON splits.record_key = records.record_key
-JOIN sizes ON sizes.record_key = records.record_key
-WHERE
-    is_live(records.added_version, records.removed_version, $version)
-    AND list_contains($splits::VARCHAR[], splits.split)
-    AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
-ORDER BY split, records.source_id, records.record_key
-
 -- name: without
 -- How many records of splits at a version have no text.
 -- Parameters: $version, $splits (names), $sources (names, NULL for all).
@@ -35,25 +10,6 @@ WHERE
     AND list_contains($splits::VARCHAR[], splits.split)
     AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
     AND records.record_key NOT IN (SELECT record_key FROM stored_sections WHERE role <> 'rejected')
-
--- name: sources
--- The sources of a version.
--- Parameters: $version.
--- Rows: by source_id.
-SELECT source_id, name
-FROM sources
-WHERE is_live(added_version, removed_version, $version)
-ORDER BY source_id
-
--- name: sections
--- The texts of requested records (Arrow requests: place, record_key).
--- Parameters: $low and $high, the least and the greatest key.
--- Rows: by place and position, one for each section.
-SELECT requests.place, sections.role, sections.text
-FROM sections
-JOIN requests ON requests.record_key = sections.record_key
-WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
-ORDER BY requests.place, sections.position
 
 -- name: details
 -- What requested records (Arrow requests: place, record_key) are called, and what gates noted of

@@ -12,7 +12,7 @@ import pyarrow as pa
 from effort import often
 
 from duckplets.db.database import Database
-from duckplets.quality import tokens
+from duckplets.quality import lines, tokens
 from duckplets.quality.measure import measure
 from duckplets.quality.settings import Quality
 from duckplets.text.characters import bytes_of, classes
@@ -184,6 +184,37 @@ def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch):
         found = tokens.counts(pa.array(texts), 50)
         for at, text in enumerate(texts):
             assert {k: int(found[k][at]) for k in expected(text)} == expected(text), text
+
+
+def lines_of(text):
+    """Return what is counted of lines and paragraphs, as one would write it."""
+    pieces = [line for line in text.split("\n") if line]
+    filled = [line for line in pieces if line.strip(lines.BLANKS)]
+    paragraphs = [text]
+    if "\n\n" in text:
+        parts = text.strip(lines.BLANKS).split("\n\n")
+        paragraphs = [part.lstrip("\n") for part in parts if part.lstrip("\n")]
+    ends = text[:1] == "\n", text[-1:] == "\n"
+    found = {"newlines": text.count("\n"), "lines": text.count("\n") + (not ends[1])}
+    found |= {"pieces": len(pieces) + sum(ends), "filled_lines": len(filled)}
+    found |= {"duplicate_lines": len(pieces) - len(set(pieces)) + all(ends)}
+    found |= {"paragraphs": len(paragraphs)}
+    found |= {"duplicate_paragraphs": len(paragraphs) - len(set(paragraphs))}
+    for name, parts in (("line", pieces), ("paragraph", paragraphs), ("filled", filled)):
+        name = f"duplicate_{name}_characters"
+        found[name] = sum(map(len, parts)) - sum(map(len, set(parts)))
+    return found
+
+
+def test_lines_and_paragraphs_are_as_counted_one_by_one(monkeypatch):
+    draw = random.Random(6)
+    parts = ["a", "a b", "é", "\n", "\n\n", "\n", " ", "\t", "\u3000", "\x85", "\r"]
+    texts = ["".join(draw.choices(parts, k=draw.choice([0, 1, 4, 40]))) for _ in range(800)]
+    for limit in (300, 4 << 20):  # bytes of a block
+        monkeypatch.setattr(lines, "_BYTES", limit)
+        found = lines.counts(pa.array(texts))
+        for at, text in enumerate(texts):
+            assert {name: int(of[at]) for name, of in found.items()} == lines_of(text), text
 
 
 def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch):

@@ -113,7 +113,7 @@ WRONG = [
 NO_SETTINGS = [
     ("generel", "did you mean 'general'"),
     (7, "quality=7: expected one of"),
-    ({"min_character": 3}, "unknown setting 'min_character' .did you mean 'min_characters'"),
+    ({"min_character": 3}, "unknown key 'min_character' .did you mean 'min_characters'"),
     ("nothing.toml", "there is no such file"),
 ]
 

@@ -11,7 +11,6 @@ from effort import thorough
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.records import index_controls as index_controls
 from duckplets.records.data_sets import load_data_sets
 from duckplets.records.index_controls import IndexControls
 from duckplets.sources.formats.text_file import TextLinesSource

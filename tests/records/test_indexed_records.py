@@ -6,7 +6,6 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.errors import SamplerError
-from duckplets.records import index_controls as index_controls
 from duckplets.records.data_index import DataIndex
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -61,19 +60,13 @@ def test_an_index_of_what_is_not_there_is_refused_at_once(corpus):
 
 def test_the_index_of_a_corpus_follows_its_controls(tmp_path):
     with toy_corpus(tmp_path / "toy.duckdb", 60, sources=("alpha", "bravo")) as corpus:
-        database = corpus.database
 
         def index(split=None):
             return corpus.data_index(split)
 
         assert index() == DataIndex({"alpha": 60, "bravo": 60})
-        source_ids = {
-            row["name"]: row["source_id"]
-            for row in corpus.sql("SELECT name, source_id FROM sources").to_pylist()
-        }
-        with database.transaction():
-            index_controls.set_controls(database, source_ids["alpha"], 10, "sample", 2.5, 7)
-            index_controls.set_controls(database, source_ids["bravo"], weight=0)
+        corpus.set_index_controls("alpha", size=10, size_mode="sample", weight=2.5, seed=7)
+        corpus.set_index_controls("bravo", weight=0)
         expected = DataIndex({"alpha": 60}).adjust(10, 2.5, mode="sample", seed=7)
         assert list(index()) == list(expected)
         train = corpus.count(split="train", source="alpha")
@@ -81,9 +74,6 @@ def test_the_index_of_a_corpus_follows_its_controls(tmp_path):
         assert list(index("train")) == list(of_train)
         assert index("train").split == "train"
         assert len(ids(corpus, index("train"))) == 25
-        with database.transaction():
-            index_controls.set_controls(database, source_ids["alpha"])
+        corpus.set_index_controls("alpha")
         assert index().counts() == {"alpha": 60, "bravo": 0}
         assert corpus.sql("SELECT * FROM index_controls").num_rows == 1
-        controls = index_controls.controls(database, version=corpus.version)
-        assert controls["bravo"] == index_controls.IndexControls(weight=0)

@@ -25,7 +25,6 @@ from programs import python, said
 
 import duckplets as dp
 from duckplets.tokens import shards as making
-from duckplets.tokens import uploader
 from duckplets.tokens.documents import read_document
 from duckplets.tokens.locations import status
 from duckplets.tokens.manifest import ShardManifest, buckets_of, shard_path
@@ -239,13 +238,13 @@ def test_a_second_run_and_other_threads_give_the_same_bytes(folder, corpus_file,
 
 KILLED = """
 import sys, duckplets as dp
-from duckplets.tokens import uploader, shards
+from duckplets.tokens import shards
 shards._PART, shards._SAVES = (20_000, 200), 0
-write = uploader.write_shard
+write = shards.write_shard
 def told(*arguments):
     print('one more', flush=True)
     return write(*arguments)
-uploader.write_shard = told
+shards.write_shard = told
 print('begins', flush=True)
 """
 
@@ -273,7 +272,7 @@ def test_a_killed_export_goes_on(folder, corpus_file, tmp_path, monkeypatch):
 def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     folder, corpus_file, monkeypatch
 ):
-    out, written, write = corpus_file.parent / "failing", [], uploader.write_shard
+    out, written, write = corpus_file.parent / "failing", [], making.write_shard
 
     def failing(*arguments):
         if len(written) == 7:
@@ -281,7 +280,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
         written.append(1)
         return write(*arguments)
 
-    monkeypatch.setattr(uploader, "write_shard", failing)
+    monkeypatch.setattr(making, "write_shard", failing)
     monkeypatch.setattr(making, "_SAVES", 0)
     with pytest.raises(dp.ShardError, match="No space left"):
         shards(out, split=SPLITS)
@@ -289,7 +288,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     assert 5 <= done <= 7
     with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
         dp.verify(out)
-    monkeypatch.setattr(uploader, "write_shard", write)
+    monkeypatch.setattr(making, "write_shard", write)
     monkeypatch.setattr(making, "encoded", None)  # nothing is encoded again
     assert shards(out, split=SPLITS).made == len(ShardManifest.read(folder).shards) - done
     assert digests(out) == digests(folder)
