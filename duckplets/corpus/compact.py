@@ -144,7 +144,7 @@ def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> Compa
 
 def _minings(run: Save) -> Iterator[int]:
     """Yield the numbers of the minings a run draws from."""
-    later = [{"candidates": of} for _, of in run.way.minings]
+    later = [{"candidates": of} for _, of in run.minings]
     for of in (run.settings, *run.settings.get("joins", []), *later):
         near = of.get("apart", {}).get("minings", {})
         for of_source in (*of.get("candidates", {}).values(), *near.values()):

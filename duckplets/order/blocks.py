@@ -51,16 +51,15 @@ class InBlocks:
 
 
 class KeyedOrder:
-    """The order of a stream whose batches have anchors of K keys each.
+    """The order of a stream whose batches have anchors of K keys each."""
 
-    Args:
-        keys: The number of each anchor's key, in the order of keys; -1 for none.
-        size: Rows of a block.
-        several: Keys of a block; it divides ``size``.
-        purpose: Hash key of the order.
-    """
-
-    def __init__(self, keys: Integers, size: int, several: int, purpose: int) -> None:
+    def __init__(
+        self,
+        keys: Integers,  # number of each anchor's key, in the order of keys; -1 for none
+        size: int,  # rows of a block
+        several: int,  # keys of a block; it divides ``size``
+        purpose: int,
+    ) -> None:
         self.keys, self.size, self.several, self._purpose = keys, size, several, purpose
         self._cell = size // several  # rows
         self._count = int(keys.max(initial=-1)) + 2  # keys, and none as the last of them

@@ -109,19 +109,14 @@ def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
 
 
 def permuted(
-    stream: int, numbers: Integers, sizes: Integers, which: Integers, rank: Integers
+    stream: int,
+    numbers: Integers,  # of the permutations
+    sizes: Integers,  # of each, at most 2^32
+    which: Integers,  # index of a permutation for every rank
+    rank: Integers,
 ) -> Integers:
-    """Return the item at each rank of one of several permutations, each of 0 … size-1.
-
-    A Feistel network over a rectangle hardly larger than the size, so sizes may be of any kind.
-
-    Args:
-        stream: Hash key of all of them.
-        numbers: The number of each permutation.
-        sizes: Its size, at most 2^32.
-        which: Index of a permutation for every rank.
-        rank: Ranks.
-    """
+    """Return the item at each rank of one of several permutations, each of 0 … size-1."""
+    # a Feistel network over a rectangle hardly larger than the size
     wide = np.ceil(np.sqrt(sizes)).astype(np.int64)
     sides = np.stack([wide, -(-sizes // wide)]).astype(np.uint32)
     keys, ends = _round_keys(stream, numbers).astype(np.uint32), sizes.astype(np.uint64)

@@ -89,11 +89,6 @@ class Schedule:
         self._set_anew(events or {})
 
     @property
-    def events(self) -> dict[int, Event]:
-        """Weights set during the run, by the step they take effect at."""
-        return self._events
-
-    @property
     def drawn(self) -> set[str]:
         """Names of the sources drawn at some step, or whose anchors determine other shares."""
         found = self.planned | self._brought
@@ -110,13 +105,13 @@ class Schedule:
     def with_event(self, step: int, event: Event) -> Schedule:
         """Return the schedule with other weights from a step on, without later events."""
         changed = copy(self)
-        changed._segments, changed._events = self._segments.copy(), self._events.copy()
+        changed._segments, changed.events = self._segments.copy(), self.events.copy()
         changed._set(step, event)
         return changed
 
     def with_events(self, events: Events) -> Schedule:
         """Return the schedule with these events instead of its own."""
-        if events == self._events:
+        if events == self.events:
             return self
         changed = copy(self)
         changed._segments = self._declared.copy()
@@ -164,13 +159,10 @@ class Schedule:
     def parts(self, start: int, stop: int) -> list[float]:
         """Return the mean share of each source over steps without a change."""
         segment = self._segments[self._number_of(start)]
-        parts: list[float]
-        if segment.stairs:
-            steps = (min(stop, b) - max(start, a) for a, b in pairwise(segment.stairs))
-            parts = segment.deal.parts([max(0, of_stair) for of_stair in steps])
-        else:
-            parts = segment.deal.parts()
-        return parts
+        if not segment.stairs:
+            return list(segment.deal.parts())
+        steps = (min(stop, b) - max(start, a) for a, b in pairwise(segment.stairs))
+        return list(segment.deal.parts([max(0, of_stair) for of_stair in steps]))
 
     def first_change(self, other: Schedule) -> int | None:
         """Return the first position that another schedule may deal differently, or None."""
@@ -214,9 +206,9 @@ class Schedule:
         declared, weights, temperature = self.mixture, change.weights, self.mixture.temperature
         at = self._event_before(step)
         if at is not None:
-            temperature = self._events[at].temperature or temperature
+            temperature = self.events[at].temperature or temperature
         if at is not None and at >= change.step:
-            weights = declared.changed(self.sources, self._events[at].weights)
+            weights = declared.changed(self.sources, self.events[at].weights)
         elif change.target is not None:
             temperature = 1.0
             weights = dict(zip(self.sources, self.parts(step, step + 1), strict=True))
@@ -235,10 +227,10 @@ class Schedule:
         return max(0, step - self.begin) * self.batch
 
     def _event_before(self, step: int) -> int | None:
-        return next((at for at in reversed(self._events) if at <= step), None)
+        return next((at for at in reversed(self.events) if at <= step), None)
 
     def _set_anew(self, events: Events) -> None:
-        self._events: dict[int, Event] = {}  # by ascending steps
+        self.events: dict[int, Event] = {}  # weights set during the run, by ascending steps
         self._brought: set[str] = set()  # names of sources with a weight
         steps = sorted(events)
         for step, after in zip(steps, [*steps[1:], MAX_POSITION], strict=False):
@@ -249,18 +241,18 @@ class Schedule:
         step = checked("step", step, Step, MixtureError, "set_weights")
         given = checked("weights", event.weights, Shares, MixtureError, "set_weights")
         changed = self.mixture.changed(self.sources, given, "set_weights")
-        count, temperature, replaced = len(self._events), event.temperature, self._events.get(step)
-        while self._events and next(reversed(self._events)) >= step:
-            self._events.popitem()
-        if len(self._events) < count:
-            self._brought = positive(of.weights for of in self._events.values())
+        count, temperature, replaced = len(self.events), event.temperature, self.events.get(step)
+        while self.events and next(reversed(self.events)) >= step:
+            self.events.popitem()
+        if len(self.events) < count:
+            self._brought = positive(of.weights for of in self.events.values())
         if temperature is not None:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
         elif replaced is not None:
             temperature = replaced.temperature
-        elif self._events:
-            temperature = self._events[next(reversed(self._events))].temperature
-        self._events[step] = Event(dict(given), temperature)
+        elif self.events:
+            temperature = self.events[next(reversed(self.events))].temperature
+        self.events[step] = Event(dict(given), temperature)
         self._brought = self._brought | positive([given])
         later = (change for change in self._changes if step < change.step <= until)
         for change in (Change(step, changed), *later):
@@ -308,7 +300,7 @@ class RunSchedule:
 
     def __init__(self, parts: Sequence[Schedule]) -> None:
         self.parts, newest = list(parts), parts[-1]
-        self.mixture, self.events, self.batch = newest.mixture, newest._events, newest.batch
+        self.mixture, self.events, self.batch = newest.mixture, newest.events, newest.batch
         self.sources, self.numbers, self.planned = newest.sources, newest.numbers, newest.planned
         self._stops: list[float] = [*map(attrgetter("first"), parts[1:]), inf]
 

@@ -55,13 +55,9 @@ _COMPARED = 50_000  # characters of a text compared with windows: it is copied t
 
 
 class Kinds(dict[str, Literal["binary", "graded"]]):
-    """By the name of each source with labels: ``graded`` where some are neither 0 nor 1.
+    """By the name of each source with labels: ``graded`` where some are neither 0 nor 1."""
 
-    Attributes:
-        relabelled: Whether verdicts were said of pairs of texts.
-    """
-
-    relabelled = False
+    relabelled = False  # whether verdicts were said of pairs of texts
 
 
 class NoAnchorError(EmptyPoolError):

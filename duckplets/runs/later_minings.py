@@ -60,8 +60,8 @@ def take_minings(sampler: Sampler) -> int | None:
     sampler.check_checkpoints(step)
     part, minings = found
     sampler._planner.go_on_by(part)
-    earlier = (of for of in sampler.way.minings if of[0] < step)
-    sampler.way = sampler.way._replace(minings=(*earlier, (step, minings)))
+    earlier = (of for of in sampler.minings if of[0] < step)
+    sampler.minings = (*earlier, (step, minings))
     sampler._reader.go_on_with(sampler._planner.schedule, step * sampler._batch)
     return step
 
@@ -69,13 +69,13 @@ def take_minings(sampler: Sampler) -> int | None:
 def take_up(sampler: Sampler, minings: Sequence[tuple[int, Candidates]]) -> None:
     """Go on with the minings that a saved run took, instead of its own."""
     sampler._planner.without_later()
-    sampler.way = sampler.way._replace(minings=())
+    sampler.minings = ()
     for step, of in minings:
         if sampler.read_minings is None:
             raise StateMismatchError("this state took minings, and a run of tokens has none")
         part, _ = sampler.read_minings(sampler, step, of)
         sampler._planner.go_on_by(part)
-        sampler.way = sampler.way._replace(minings=(*sampler.way.minings, (step, of)))
+        sampler.minings = (*sampler.minings, (step, of))
 
 
 def read(
@@ -92,7 +92,7 @@ def read(
     settings, before = sampler.settings, sampler._planner.at(step * sampler.settings.global_batch)
     begun = [join for join in settings.joins if join["step"] <= step]
     version = settings.versions[len(begun)]
-    earlier = [minings for at, minings in sampler.way.minings if at <= step]
+    earlier = [minings for at, minings in sampler.minings if at <= step]
     last = earlier[-1] if earlier else version.candidates
     if given is None:
         newest = pins(database, version, allow_stale=False)

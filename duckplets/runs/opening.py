@@ -188,8 +188,7 @@ def resume_run(
         was = replace(sampler.settings, mixture=before.mixture)
         if (joins := sampler.settings.joins) != before.joins:  # what joins has minings of its own
             step = joins[-1]["step"]
-            earlier = tuple(of for of in saved.way.minings if of[0] < step)
-            saved = replace(saved, way=saved.way._replace(minings=earlier))
+            saved = replace(saved, minings=tuple(of for of in saved.minings if of[0] < step))
         take_up(sampler, saved, edited, partial(schedule_of, was))
         sampler.unused = sources.unused_minings(database, now, sampler._planner.streams)
         if not now.rank:
@@ -263,13 +262,7 @@ def take_up(
                 f"is at step {step}; use set_weights or a Phase from step {step}. What "
                 f"differs: {edited}"
             )
-    sampler.go_on(
-        *(saved.position, saved.events, saved.counts),
-        way=saved.way,
-        drifted_from=saved.fingerprint,
-        losses=saved.losses,
-        sample_losses=saved.sample_losses,
-    )
+    sampler.go_on(saved)
 
 
 def _opened(

@@ -35,11 +35,10 @@ from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
-    from duckplets.order.schedule import Events, RunSchedule
+    from duckplets.order.schedule import RunSchedule
     from duckplets.runs.forecast import Forecast
     from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sources import Candidates
-    from duckplets.runs.state import Counts
     from duckplets.samples.plan import Planner
 
 log = logging.getLogger("duckplets")
@@ -93,7 +92,8 @@ class Sampler:
         self._open_source = open_source
         # reads what a run goes on with from a step on; a run of tokens has none
         self.read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None
-        self.way = state.STRAIGHT
+        self.minings: tuple[tuple[int, Candidates], ...] = ()  # those taken on the way, by step
+        self._skipped: tuple[tuple[int, int], ...] = ()  # steps, and how many from each on
         self.owned: Any = None  # closed with it, such as the corpus
         self._drifted_from: Fingerprint | None = None  # fingerprint it was resumed from
         self.changed_from: int | None = None  # first position changed by another mixture
@@ -252,7 +252,7 @@ class Sampler:
         first = self.step
         self.move(min(self._position + steps * self._batch, self._reader.bounded(MAX_POSITION)))
         if passed := self._steps_taken - first:
-            self.way = self.way._replace(skipped=(*self.way.skipped, (first, passed)))
+            self._skipped = (*self._skipped, (first, passed))
         return self.step
 
     @alone
@@ -296,10 +296,10 @@ class Sampler:
                 plan = self._planner.plan(low, min(low + _ROWS, stop))
                 found.append(fetcher.identities(plan, self._batch))
         table = pa.concat_tables(found).combine_chunks()
-        if not self.way.skipped:
+        if not self._skipped:
             return table
         steps, skipped = table["step"].to_numpy(), np.zeros(len(table), dtype=bool)
-        for step, many in self.way.skipped:
+        for step, many in self._skipped:
             skipped |= (steps >= step) & (steps < step + many)
         return table.append_column("skipped", column(skipped))
 
@@ -455,10 +455,19 @@ class Sampler:
     @alone
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
+        at = self._standing(step)
+        return {"position": at["position"], **state.Standing(**at).plain()}
+
+    def _standing(self, step: int | None) -> dict[str, Any]:
         position = self._used_up_to(step)
-        events, counts = self._planner.schedule.events, self._reader.counter.known(position)
-        standing = state.standing(self.settings.fingerprint(), events, counts, self.way)
-        return {"position": position, **standing}
+        return {
+            "position": position,
+            "fingerprint": self.settings.fingerprint(),
+            "events": self._planner.schedule.events,
+            "counts": self._reader.counter.known(position),
+            "minings": self.minings,
+            "skipped": self._skipped,
+        }
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
@@ -472,41 +481,30 @@ class Sampler:
         Raises:
             StateMismatchError: It is of another run; names every differing field.
         """
-        position, saved, events, counts, way = state.plain_state(state_dict)
-        now = self.settings.fingerprint()
-        refuse_mismatch(saved, now, allow_drift=allow_drift)
-        self.go_on(position, events, counts, way=way, drifted_from=saved)
+        at, now = state.Standing.of_plain(state_dict), self.settings.fingerprint()
+        refuse_mismatch(at.fingerprint, now, allow_drift=allow_drift)
+        self.go_on(at)
         self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
 
     @alone
-    def go_on(
-        self,
-        position: int,
-        events: Events,
-        counts: Counts,
-        *,
-        way: state.Way = state.STRAIGHT,
-        drifted_from: Fingerprint,
-        losses: pa.Table | None = None,
-        sample_losses: pa.Table | None = None,
-    ) -> None:
+    def go_on(self, at: state.Standing) -> None:
         """Continue where a run of these settings stood, with its events."""
-        if self.way.minings != way.minings:
-            later_minings.take_up(self, way.minings)
-        self.way = way
-        schedule = self._planner.schedule.with_events(events)
+        if self.minings != at.minings:
+            later_minings.take_up(self, at.minings)
+        self._skipped = at.skipped
+        schedule = self._planner.schedule.with_events(at.events)
         self._open_sources(schedule)
-        self.move(position)
+        self.move(at.position)
         self._planner.deal_by(schedule)
-        self._reader.counter.load(counts)
-        if losses is not None:
-            self._losses = Losses(losses, self._steps_taken, sample_losses)
+        self._reader.counter.load(at.counts)
+        if at.losses is not None:
+            self._losses = Losses(at.losses, self._steps_taken, at.sample_losses)
         self._phase = 0
         if self.step:  # the previous phase was logged before
             self._phase = schedule.mixture.phase(self.step - 1)
             self._log_phase("Resumed at", self.step, self.step - 1)
-        if drifted_from != self.settings.fingerprint() or self._drifted_from is None:
-            self._drifted_from = drifted_from
+        if at.fingerprint != self.settings.fingerprint() or self._drifted_from is None:
+            self._drifted_from = at.fingerprint
 
     @alone
     def save(
@@ -528,8 +526,8 @@ class Sampler:
         target = Path(path) if path is not None else self._state_path
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
-        position = self._used_up_to(step)
-        settings, schedule = self.settings, self._planner.schedule
+        at, settings = self._standing(step), self.settings
+        position = at["position"]
         saved = state.Save(
             run=settings.run,
             tag=tag,
@@ -537,15 +535,11 @@ class Sampler:
             corpus_version=settings.corpus_version,
             order_version=ORDER_VERSION,
             settings=replace(settings, rank=0).plain(),
-            fingerprint=settings.fingerprint(),
             joins=[[join["step"], join["corpus_version"]] for join in settings.joins],
-            position=position,
             step=position // self._batch,
             epoch=self._planner.epoch_at(position),
-            events=schedule.events,
-            samples=schedule.samples(position),
-            counts=self._reader.counter.known(position),
-            way=self.way,
+            samples=self._planner.schedule.samples(position),
+            **at,
         )
         drifted, changed = self._drifted_from, self.changed_from
         state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)

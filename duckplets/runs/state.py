@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.documents import StoredJson
@@ -41,7 +41,7 @@ Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
-_OF_RUN = ("settings", "fingerprint", "joins", "events", "way")
+_OF_RUN = ("settings", "fingerprint", "joins", "events", "minings", "skipped")
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
@@ -53,23 +53,69 @@ _STATE: dict[Any, Any] = {
 }
 
 
-class Way(NamedTuple):
-    """What a run met on its way, besides weights.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """Where a run stands, and what it met on its way."""
 
-    Attributes:
-        minings: A step, and what is drawn from since, by source, recipe and scorer.
-        skipped: A step, and how many steps from it on were passed over.
-    """
-
+    position: int  # first position not yet taken
+    fingerprint: Fingerprint  # fingerprint: positions mean the same samples if it agrees
+    events: Events = field(default_factory=dict)  # weights set on the way, by step
+    counts: Counts = (0, {})
+    # A step, and what is drawn from since, by source, recipe and scorer.
     minings: tuple[tuple[int, dict[str, Any]], ...] = ()
-    skipped: tuple[tuple[int, int], ...] = ()
+    skipped: tuple[tuple[int, int], ...] = ()  # a step, and how many from it on were passed over
+    losses: pa.Table | None = None  # saved losses of the steps before
+    sample_losses: pa.Table | None = None  # the highest of samples of these steps
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON values, without its position and what is empty."""
+        position, by_source = self.counts
+        named = by_source.items()
+        sources = {name: [*map(int, numbers)] for name, numbers in named if any(numbers)}
+        events = [
+            [step, dict(of.weights), *(() if of.temperature is None else (of.temperature,))]
+            for step, of in self.events.items()
+        ]
+        met = {"minings": self.minings, "skipped": self.skipped}
+        return {
+            "fingerprint": self.fingerprint,
+            "events": events,
+            "counts": {"position": position, "sources": sources},
+            **{name: [[*of] for of in some] for name, some in met.items() if some},
+        }
 
-STRAIGHT = Way()
+    @classmethod
+    def of_plain(cls, given: Mapping[str, Any], **others: Any) -> Self:
+        """Return what ``plain`` made, and its position, from ``Sampler.state_dict``."""
+        given = unfolded(given)
+        if not {"position", "fingerprint"} <= set(given):
+            raise StateMismatchError(
+                f"this is not a sampler's state, with position and fingerprint; it has "
+                f"{', '.join(map(str, given)) or 'nothing'}"
+            )
+        try:
+            counts = given.get("counts", {"position": 0, "sources": {}})
+            sources = {str(name): [*map(int, of)] for name, of in counts["sources"].items()}
+            found = int(counts["position"]), sources
+            numbers = [found[0], *chain.from_iterable(sources.values())]
+            is_whole = all(len(of) == 3 for of in sources.values())
+            if not is_whole or not all(n in _COUNT for n in numbers):
+                raise ValueError("counts are a position, and three numbers a source")
+            return cls(
+                position=given["position"],
+                fingerprint=dict(given["fingerprint"]),
+                events={int(step): Event(*values) for step, *values in given.get("events", [])},
+                counts=found,
+                minings=tuple((int(at), _checked(of)) for at, of in given.get("minings", [])),
+                skipped=tuple((int(step), int(steps)) for step, steps in given.get("skipped", [])),
+                **others,
+            )
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+            raise _damaged(error) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Save:
+class Save(Standing):
     """A run and its position."""
 
     run: str
@@ -78,17 +124,10 @@ class Save:
     corpus_version: int  # corpus version it was opened at
     order_version: int
     settings: dict[str, Any]  # settings that open its sampler
-    fingerprint: Fingerprint  # fingerprint: positions mean the same samples if it agrees
     joins: Sequence[Sequence[int]]  # step and number of every corpus version that joined
-    position: int  # first position not yet taken
     step: int
     epoch: int  # nominal epoch of the position
-    events: Events = field(default_factory=dict)  # weights set on the way, by step
-    samples: Mapping[str, int] = field(default_factory=dict)  # before the position, by source
-    counts: Counts = (0, {})
-    way: Way = STRAIGHT
-    losses: pa.Table | None = None  # losses of the steps before; None for a new save
-    sample_losses: pa.Table | None = None  # the highest of samples of these steps
+    samples: Mapping[str, int]  # before the position, by source
 
     @property
     def batch(self) -> int:
@@ -125,8 +164,7 @@ def save(
         files.make_folder(path)
         migrate.create(path, "state")
     with _writing(path) as database:
-        plain = standing(saved.fingerprint, saved.events, saved.counts, saved.way)
-        plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
+        plain = saved.plain() | {"settings": saved.settings, "samples": dict(saved.samples)}
         last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
         if last:
             known = _content(path, run, last[0][-1])[0]
@@ -302,19 +340,6 @@ def unsavable(path: Path, *, asked: bool) -> list[str]:
     return [note]
 
 
-def standing(fingerprint: Fingerprint, events: Events, counts: Counts, way: Way) -> dict[str, Any]:
-    """Return fingerprint, events, counts and way as JSON values, without what is empty."""
-    position, by_source = counts
-    sources = {name: [*map(int, numbers)] for name, numbers in by_source.items() if any(numbers)}
-    plain = [
-        [step, dict(of.weights), *(() if of.temperature is None else (of.temperature,))]
-        for step, of in events.items()
-    ]
-    counted = {"position": position, "sources": sources}
-    met = {name: [[*of] for of in some] for name, some in way._asdict().items() if some}
-    return {"fingerprint": fingerprint, "events": plain, "counts": counted, **met}
-
-
 def folded(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a state with one text for all but its position, for who cannot keep nested values."""
     rest = {name: value for name, value in state.items() if name != "position"}
@@ -327,39 +352,16 @@ def unfolded(state: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return json.loads(found.pop("run")) | found if "run" in found else found
     except (TypeError, ValueError) as error:
-        raise StateMismatchError(
-            f"this sampler's state is damaged: {error}; give what state_dict() returned"
-        ) from error
+        raise _damaged(error) from error
 
 
-def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts, Way]:
-    """Return position, fingerprint, events, counts and way from ``Sampler.state_dict``."""
-    given = unfolded(given)
-    if not {"position", "fingerprint"} <= set(given):
-        raise StateMismatchError(
-            f"this is not a sampler's state, with position and fingerprint; it has "
-            f"{', '.join(map(str, given)) or 'nothing'}"
-        )
-    try:
-        events = {int(step): Event(*values) for step, *values in given.get("events", [])}
-        counts = given.get("counts", {"position": 0, "sources": {}})
-        sources = {str(name): [*map(int, of)] for name, of in counts["sources"].items()}
-        found = int(counts["position"]), sources
-        numbers = [found[0], *chain.from_iterable(sources.values())]
-        if any(len(of) != 3 for of in sources.values()) or not all(n in _COUNT for n in numbers):
-            raise ValueError("counts are a position, and three numbers a source")
-        way = Way(
-            tuple((int(step), _checked_minings(of)) for step, of in given.get("minings", [])),
-            tuple((int(step), int(steps)) for step, steps in given.get("skipped", [])),
-        )
-        return given["position"], dict(given["fingerprint"]), events, found, way
-    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-        raise StateMismatchError(
-            f"this sampler's state is damaged: {error}; give what state_dict() returned"
-        ) from error
+def _damaged(error: Exception) -> StateMismatchError:
+    return StateMismatchError(
+        f"this sampler's state is damaged: {error}; give what state_dict() returned"
+    )
 
 
-def _checked_minings(given: Any) -> dict[str, Any]:
+def _checked(given: Any) -> dict[str, Any]:
     """Return minings by source, recipe and scorer, in their own types."""
     return {
         source: {
@@ -382,18 +384,10 @@ def _last(database: Database, run: str) -> Save | None:
 def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
     *columns, text = row
     content, place = _content(path, run, text)
+    others = dict(zip(_COLUMNS, columns, strict=True), run=run)
+    others |= {name: content[name] for name in ("settings", "samples")}
     with place.making("state"):
-        _, fingerprint, events, counts, way = plain_state({"position": 0, **content})
-    return Save(
-        run=run,
-        **dict(zip(_COLUMNS, columns, strict=True)),
-        settings=content["settings"],
-        fingerprint=fingerprint,
-        samples=content["samples"],
-        events=events,
-        counts=counts,
-        way=way,
-    )
+        return Save.of_plain(content | {"position": others.pop("position")}, **others)
 
 
 def _content(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], StoredJson]:
@@ -450,7 +444,7 @@ def _refuse_other(
 
 def _taken(saved: Save) -> list[tuple[int, Any]]:
     """Return weights and minings that were taken on the way, by step."""
-    return sorted([*saved.events.items(), *saved.way.minings], key=itemgetter(0))
+    return sorted([*saved.events.items(), *saved.minings], key=itemgetter(0))
 
 
 def _refuse_otherwise(last: Save, saved: Save, saves: Sequence[Mapping[str, Any]]) -> None:

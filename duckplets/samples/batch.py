@@ -224,11 +224,7 @@ class Batch:
         values = self._tranche.values(name) if name in self._names else None
         if values is not None:
             return values[self._span[0] : self._span[1]]
-        return _values(self.column(name), name, self._origin)
-
-    @property
-    def _origin(self) -> Path | None:
-        return self._tranche.origin
+        return _values(self.column(name), name, self._tranche.origin)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the samples, each as a dict."""
@@ -237,7 +233,9 @@ class Batch:
 
     def _rows(self, table: pa.Table) -> list[dict[str, Any]]:
         names = table.column_names
-        return _as_dicts(names, [_values(table[name], name, self._origin) for name in names])
+        return _as_dicts(
+            names, [_values(table[name], name, self._tranche.origin) for name in names]
+        )
 
     def __contains__(self, column: object) -> bool:
         """Whether there is a column of that name."""
@@ -298,7 +296,7 @@ class Batch:
         try:
             return np.asarray(found.to_numpy(zero_copy_only=False))
         except pa.ArrowException as error:
-            raise _no_text(name, self._origin) from error
+            raise _no_text(name, self._tranche.origin) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Give another process the samples of this batch alone."""
@@ -315,7 +313,7 @@ class Batch:
             try:
                 self.column(name).validate(full=True)
             except pa.ArrowException as error:
-                raise _no_text(name, self._origin) from error
+                raise _no_text(name, self._tranche.origin) from error
         try:
             return self.table.to_pandas()
         except ModuleNotFoundError as error:

@@ -17,9 +17,10 @@ record, if the recipe allows. The origin of each negative is recorded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ LACKING = (AT_RANDOM, FROM_SPLIT, FILLED)
 _REDRAWS = 24  # attempts: one in 2^24 fails even if half of the draws are illegal
 _SCANNED = 4096  # units scanned together
 _TRIES = 8  # candidates tried for one slot
+_NO_WORDS = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +84,18 @@ class NegativeSampler(ABC):
 
     def draw_all(self, requests: NegativeRequests) -> list[FoundNegatives]:
         """Return legal negatives for every slot and sample, of different texts in a sample."""
-        draw, found = self._drawing(requests), list[FoundNegatives]()
+        rotation, found = self._rotation(requests), list[FoundNegatives]()
         for slot in range(self.slots):
-            found.append(draw(requests, slot))
+            found.append(self.draw(requests, slot, rotation))
             requests = requests.having(found[-1].hashes)
         return found
 
+    def _rotation(self, requests: NegativeRequests) -> Any:
+        return None
+
     @abstractmethod
-    def _drawing(
-        self, requests: NegativeRequests
-    ) -> Callable[[NegativeRequests, int], FoundNegatives]:
-        """Return the function that draws a negative for a slot of every sample."""
+    def draw(self, requests: NegativeRequests, slot: int, rotation: Any = None) -> FoundNegatives:
+        """Return one legal negative for every sample."""
 
     @abstractmethod
     def again(
@@ -115,12 +118,7 @@ class RandomNegatives(NegativeSampler):
     what: str  # recipe and source, for messages
     origin: int = BY_CHANCE
 
-    def _drawing(
-        self, requests: NegativeRequests
-    ) -> Callable[[NegativeRequests, int], FoundNegatives]:
-        return self.draw
-
-    def draw(self, requests: NegativeRequests, slot: int) -> FoundNegatives:
+    def draw(self, requests: NegativeRequests, slot: int, rotation: Any = None) -> FoundNegatives:
         """Return one legal negative for every sample."""
         at, legal = self._draw_once(requests, slot)
         left = np.flatnonzero(~legal)
@@ -199,19 +197,11 @@ class RandomNegatives(NegativeSampler):
             yield at[self.pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
 
 
-@dataclass(frozen=True, slots=True)
-class Lots:
-    """Weighted drawing of options."""
-
-    sums: Integers  # cumulative weights of the options
-    words: Words  # of every sample
-
-
 class Rotation:
     """The options of every sample as a circle from which slots take one after the other.
 
     Of ``count`` options from ``first`` on, a sample begins with number ``base``; the options after
-    those of its slots can replace them. With ``lots`` they are drawn, without repetition.
+    those of its slots can replace them. With ``sums`` they are drawn, without repetition.
     """
 
     def __init__(
@@ -220,10 +210,11 @@ class Rotation:
         count: Integers,
         base: Integers,
         slots: int,
-        lots: Lots | None = None,
+        sums: Integers | None = None,  # cumulative weights of all options
+        words: Words = _NO_WORDS,  # of every sample, for drawing by weight
     ) -> None:
-        self._first, self._count, self._base = first, count, base
-        self._slots, self._lots = slots, lots
+        self._first, self._count, self._base, self._slots = first, count, base, slots
+        self._sums, self._words = sums, words
         self._spare = np.full(len(first), slots, dtype=np.int64)
         self._drawn = np.zeros((0, len(first)), dtype=np.int64)
 
@@ -233,24 +224,21 @@ class Rotation:
         if attempt:
             offset = self._spare[rows]
             self._spare[rows] += 1
-        rows, offset = self._enough(rows, offset)
-        if self._lots is None:
-            return rows, self._at(rows, offset)
-        return rows, self._draw(self._lots, rows, attempt * self._slots + slot)
-
-    def _enough(self, rows: Integers, offset: Integers) -> tuple[Integers, Integers]:
         enough = offset < self._count[rows]
-        return rows[enough], offset[enough]
+        rows, offset = rows[enough], offset[enough]
+        if self._sums is None:
+            return rows, self._at(rows, offset)
+        return rows, self._draw(self._sums, rows, attempt * self._slots + slot)
 
-    def _draw(self, lots: Lots, rows: Integers, counter: int) -> Integers:
+    def _draw(self, sums: Integers, rows: Integers, counter: int) -> Integers:
         """Draw by weights, skipping those drawn before."""
-        sums, first = lots.sums, self._first[rows]
+        first = self._first[rows]
         drawn = np.sort(self._drawn[:, rows], axis=0)
         some = drawn < np.iinfo(np.int64).max
         at = np.where(some, drawn, 0)
         sizes = np.where(some, sums[at + 1] - sums[at], 0)
         left = sums[first + self._count[rows]] - sums[first] - sizes.sum(axis=0)
-        target = sums[first] + below(hashed(counter, lots.words[rows]), left)
+        target = sums[first] + below(hashed(counter, self._words[rows]), left)
         for one, size in zip(at, sizes, strict=True):
             target += np.where((size > 0) & (target >= sums[one]), size, 0)
         found = np.searchsorted(sums, target, side="right") - 1
@@ -278,21 +266,13 @@ class _InTurn(NegativeSampler):
     start_key: int  # hash key of where a rotation begins
 
     @abstractmethod
-    def _rotation(self, requests: NegativeRequests) -> Rotation:
-        """Return the options of samples."""
-
-    @abstractmethod
     def _chunks(
         self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int | Integers
     ) -> tuple[Integers, Integers, Flags]:
         """Return chunk, code and legality of options of some samples."""
 
-    def _drawing(
-        self, requests: NegativeRequests
-    ) -> Callable[[NegativeRequests, int], FoundNegatives]:
-        return partial(self._draw, self._rotation(requests))
-
-    def _draw(self, rotation: Rotation, requests: NegativeRequests, slot: int) -> FoundNegatives:
+    def draw(self, requests: NegativeRequests, slot: int, rotation: Any = None) -> FoundNegatives:
+        """Return the option in turn for every sample, or a random negative."""
         size = len(requests.index)
         found, left = blank(size), np.arange(size)
         missing = np.ones(size, dtype=bool)
@@ -349,10 +329,8 @@ class MinedNegatives(_InTurn):
         count = candidates.starts[row + 1] - first
         words = hashed(self.start_key, candidates.sections[row])
         if candidates.weights is not None:
-            lots = Lots(
-                candidates.weights, hashed(self.start_key, words ^ requests.visits.view(np.uint64))
-            )
-            return Rotation(first, count, np.zeros_like(first), slots, lots)
+            words = hashed(self.start_key, words ^ requests.visits.view(np.uint64))
+            return Rotation(first, count, np.zeros_like(first), slots, candidates.weights, words)
         some = np.maximum(count, 1)
         base = (below(words, some) + requests.visits * slots) % some
         return Rotation(first, count, base, slots)

@@ -140,9 +140,8 @@ class Stream:
         else:
             negatives = [blank(len(index)) for _ in range(self.negatives)]
             for sampler, rows in self._by_sampler(requests):
-                for of_slot, found in zip(
-                    negatives, sampler.draw_all(requests.part(rows)), strict=True
-                ):
+                drawn = sampler.draw_all(requests.part(rows))
+                for of_slot, found in zip(negatives, drawn, strict=True):
                     of_slot.put(rows, found)
         return Draw(
             chunks + [found.chunks for found in negatives],
@@ -317,11 +316,9 @@ class Stream:
         for of in self.candidates:
             few = of.counts[of.rows] < self.negatives
             short = few if short is None else short | few
-        return (
-            0
-            if short is None
-            else int(np.logical_or.reduceat(short, pool.anchors.starts[:-1]).sum())
-        )
+        if short is None:
+            return 0
+        return int(np.logical_or.reduceat(short, pool.anchors.starts[:-1]).sum())
 
     def mean_tokens(
         self, tokens_of: Callable[[Keys], Integers], per_draw: int, *, swaps: bool
