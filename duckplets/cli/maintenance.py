@@ -55,7 +55,7 @@ def status(
         run: With --watch or --html: which run. [default: default; for --html what a new one would
             draw]
         mixture (FILE.toml): With --html: this mixture, not the declared one.
-        overwrite (--force): With --html: replace the page.
+        overwrite: With --html: replace the page.
         once: With --watch: print one page, in plain text, and end.
 
     Example:
@@ -69,7 +69,7 @@ def status(
         "--state": state and not watch,
         "--run": run and not (watch or html),
         "--mixture": mixture and not html,
-        "--force": overwrite and not html,
+        "--overwrite": overwrite and not html,
         "--html": html and watch,
         "--json": json and (watch or html),
         "--pools": given and (watch or html),
@@ -77,7 +77,7 @@ def status(
     if misplaced := [name for name, is_wrong in of_others.items() if is_wrong]:
         raise typer.BadParameter(
             f"{misplaced[0]}: --watch takes --run, --state and --once; --html takes --run, "
-            f"--mixture and --force; without either there are --json and --pools"
+            f"--mixture and --overwrite; without either there are --json and --pools"
         )
     if watch:
         from duckplets.cli.watch import watch as watched

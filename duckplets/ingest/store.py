@@ -280,6 +280,7 @@ class Storing:
         said = [*self.prepared.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(self._quarantined())
+        said.append(self._of_encoding())
         if self._forgotten:
             rows = counted(self._forgotten, "row")
             said.append(f"gone from the table quarantine: {rows} of earlier versions")
@@ -291,6 +292,12 @@ class Storing:
 
     def _quarantined(self) -> str:
         return f"in the table quarantine: {counted(self.counts.quarantined, 'row')}"
+
+    def _of_encoding(self) -> str:
+        """Return what to do about a file that is not UTF-8, if this may be one."""
+        if not (self.counts.reasons["invalid UTF-8"] and hasattr(self.prepared.source, "encoding")):
+            return ""
+        return "a file that is not UTF-8 is read with encoding= (--encoding), such as 'cp1252'"
 
     def _refuse_nothing(self) -> None:
         name, counts = self.prepared.name, self.counts
@@ -306,4 +313,5 @@ class Storing:
                 told_of += f"({reasons}); nothing was stored but what is "
                 self.refusal = SourceError(told_of + self._quarantined())
             else:
-                raise SourceError(f"{told_of}({reasons}{counts.first_place()}); nothing was stored")
+                told_of += f"({reasons}{counts.first_place()}); nothing was stored"
+                raise SourceError("; ".join(filter(None, (told_of, self._of_encoding()))))

@@ -107,7 +107,8 @@ def require_texts(mapping: Mapped, columns: Sequence[str], where: str) -> None:
     if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
         return
     kind = type(mapping).__name__
-    first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
+    texts = [name for name in columns if not name.lower().endswith("id")]
+    first, second = texts[:2] if len(texts) > 1 else ("title", "body")
     raise SourceError(
         f"{where}: say which columns hold the text, for example {kind}(…, anchor={first!r}, "
         f"positive={second!r}) or {kind}(…, text={second!r}), on a command line --anchor "

@@ -80,6 +80,7 @@ def test_bad_rows_are_told_and_set_aside(corpus, tmp_path):
             said = {"row": row, "file": str(path), "line": line, "value": shown}
             told.setdefault(reason, []).append(said)
         assert report.examples == told
+        assert any("encoding=" in note for note in report.notes)
         assert report.read == report.added + report.skipped + report.failed
         assert set_aside(corpus, name) == []
         other = f"other {name}"

@@ -441,8 +441,8 @@ def test_what_is_there_is_not_replaced_unasked(tmp_path, monkeypatch):
     told = ok(*made)
     assert f"{page.stat().st_size:,} bytes" in told
     assert "overwrite=True" in error(*made)
-    ok(*made, "--force")
-    assert "no run is saved" in error(*made, "--run", "never", "--force")
+    ok(*made, "--overwrite")
+    assert "no run is saved" in error(*made, "--run", "never", "--overwrite")
     page.unlink()
     assert there.read_text().startswith("<!DOCTYPE html>")
     assert {file.name for file in tmp_path.iterdir()} == {"there.html", "empty.duckdb"}
