@@ -150,7 +150,7 @@ def export_negatives(
     wanted = replace(wanted, instruction=subject.recipe.instruction)
     with appearing(path, place, overwrite=overwrite) as aside:
         with (
-            SubjectReader(database, subject) as reader,
+            SubjectReader.opened(database, subject) as reader,
             working(None, progress, "anchors") as work,
         ):
             tally = form.write(reader, wanted, aside, work)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -66,24 +66,20 @@ class SubjectReader:
     """Read a subject on its own connection, as of one moment."""
 
     def __init__(self, database: Database, subject: Subject) -> None:
-        self.database = database.cursor()
+        self.database = database
         self.subject = subject
         self.sources = subject.sources  # those that have anchors
-        self._open = ExitStack()
+        every = [*subject.pools, *subject.further]
+        self._read_mined()
+        self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
+        self.run_with("export/documents", "negatives", ["chunk_key"], of=every)
 
-    def __enter__(self) -> SubjectReader:
-        with self._open:  # closed here on an error
-            self._open.callback(self.database.close)
-            self._open.enter_context(self.database.transaction())
-            every = [*self.subject.pools, *self.subject.further]
-            self._read_mined()
-            self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
-            self.run_with("export/documents", "negatives", ["chunk_key"], of=every)
-            self._open = self._open.pop_all()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._open.__exit__(*raised)
+    @classmethod
+    @contextmanager
+    def opened(cls, database: Database, subject: Subject) -> Iterator[SubjectReader]:
+        """Read a subject until the end of the block."""
+        with closing(database.cursor()) as own, own.transaction():
+            yield cls(own, subject)
 
     def run_with(
         self,

@@ -138,15 +138,10 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     ``rows`` has ``row`` (int64, unique), ``text`` (none null), and perhaps ``license`` and
     ``present``. Language is null while its gate is off, profanity without a word file.
     """
-    ready(quality)
     texts = _one(rows["text"]).cast(pa.string())
     count = len(texts)
     found: dict[str, Any] = {"row": _one(rows["row"]).cast(pa.int64())}
-    found["license"] = _one(rows["license"]) if "license" in rows.column_names else _null(count)
-    if "present" in rows.column_names:
-        found["present"] = _one(rows["present"])
-    found["profanity"] = pa.nulls(count, pa.int64())
-    found["language"], found["language_probability"] = _null(count), pa.nulls(count, pa.float64())
+    found |= {n: _one(rows[n]) for n in ("license", "present") if n in rows.column_names}
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
         if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to use less memory
@@ -161,8 +156,7 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
         found["code_early"] = _early(texts)
         if quality.language is not None:
             by = (quality.detector, quality.language_prefix, quality.min_letters)
-            codes, shares = languages(texts, *by)
-            found |= {"language": codes, "language_probability": shares}
+            found["language"], found["language_probability"] = languages(texts, *by)
     fields = [field for field in METRICS if field.name != "own"]
     columns = [found.get(field.name, pa.nulls(count)) for field in fields]
     cast = [pa.array(c).cast(f.type) for c, f in zip(columns, fields, strict=True)]
@@ -176,10 +170,6 @@ def _by_bytes(texts: pa.Array) -> dict[str, Integers]:
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _null(count: int) -> pa.Array:
-    return pa.nulls(count, pa.string())
 
 
 # -- SQL ------------------------------------------------------------------------------------------

@@ -78,14 +78,8 @@ def without_personal_data(
 
 def hash_what_is_there(database: Database) -> None:
     """Hash the texts of records without a hash, inside a transaction."""
-    after = 0
-    while True:
-        span = {"after": after, "limit": _RECORDS}
-        wanted = database.table("quality/intake/unhashed", span)
-        if not wanted.num_rows:
-            return
-        after = int(wanted["record_key"][-1].as_py())
-        hash_records(database, wanted["record_key"].to_numpy())
+    wanted = database.table("quality/intake/unhashed")
+    hash_records(database, wanted["record_key"].to_numpy())
 
 
 def hash_records(database: Database, keys: Integers) -> None:

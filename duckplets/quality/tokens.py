@@ -15,7 +15,6 @@ brackets, quotes and ``,:;!?#*&``. So tokens are those of spaCy's English rules 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +34,15 @@ _BYTES, _TEXTS = 1 << 20, 4096  # bytes of a block; a longer text is a block by 
 _STEP = 1 << 16  # tokens of a long text processed together
 _SORTED = 1 << 20  # values that are sorted at once
 _GAP, _WORD, _MARK = 0, 1, 2
+
+# What every byte is: a symbol of code, a digit, a mark of which a run is one token, and its kind,
+# where those beyond ASCII are word characters.
+_SYMBOL = bytes(byte in SYMBOLS for byte in range(256))
+_DIGIT = bytes(ord("0") <= byte <= ord("9") for byte in range(256))
+_RUN = bytes(byte < 128 and byte not in b",:;!?()[]{}<>#*&\"'" for byte in range(256))
+_KIND = bytes(
+    _WORD if chr(byte).isalnum() or byte == ord("_") or byte > 127 else _MARK for byte in range(256)
+)
 
 Columns = dict[str, Integers]
 
@@ -155,17 +163,12 @@ def _samples(
         within = last < begins.rank(bounds[long + 1])
         ends[long[within]] = begins.select(last[within])
     solid = Bits(((data & 0xC0) != 0x80) & ((flags & SPACE) == 0))
-    symbols = Bits(np.frombuffer(data.tobytes().translate(_symbols()), np.bool_))
+    symbols = Bits(np.frombuffer(data.tobytes().translate(_SYMBOL), np.bool_))
     return {
         "code_symbols": symbols.rank(ends) - symbols.rank(bounds[:-1]),
         "code_characters": solid.rank(ends) - solid.rank(bounds[:-1]),
         "code_words": words.rank(ends) - words.rank(bounds[:-1]),
     }
-
-
-@cache
-def _symbols() -> bytes:
-    return bytes(byte in SYMBOLS for byte in range(256))
 
 
 def _beginnings(inside: Flags, bounds: Integers) -> Bits:
@@ -189,7 +192,7 @@ def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Inte
     after[:-1] = np.where(forced[1:-1], _GAP, kind[1:])
     before = np.zeros(len(data), np.uint8)
     before[1:] = np.where(forced[1:-1], _GAP, kind[:-1])
-    number = np.frombuffer(data.tobytes().translate(_digits()), np.bool_)
+    number = np.frombuffer(data.tobytes().translate(_DIGIT), np.bool_)
     between = (before == _WORD) & (after == _WORD)
     dots = between & (data == ord("."))
     commas = np.flatnonzero(between & (data == ord(",")))
@@ -198,7 +201,7 @@ def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Inte
     kind[dots] = kind[commas] = kind[quotes] = _WORD
     forced[quotes] = True
     same = np.zeros(len(data), np.bool_)
-    runs = np.frombuffer(data.tobytes().translate(_runs()), np.bool_)
+    runs = np.frombuffer(data.tobytes().translate(_RUN), np.bool_)
     same[1:] = (data[1:] == data[:-1]) & runs[1:]
     same[1:] |= kind[1:] == _WORD
     same[1:] &= kind[1:] == kind[:-1]
@@ -215,20 +218,9 @@ def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Inte
     return start, end, kind[start] == _WORD
 
 
-@cache
-def _runs() -> bytes:
-    """Return for every byte whether a run of it is one token, if it is a mark."""
-    return bytes(byte < 128 and byte not in b",:;!?()[]{}<>#*&\"'" for byte in range(256))
-
-
-@cache
-def _digits() -> bytes:
-    return bytes(ord("0") <= byte <= ord("9") for byte in range(256))
-
-
 def _kinds(data: Bytes, flags: Bytes) -> Bytes:
     """Return for every byte whether its character is a gap, a word character or a mark."""
-    kind = np.frombuffer(data.tobytes().translate(_narrow()), np.uint8).copy()
+    kind = np.frombuffer(data.tobytes().translate(_KIND), np.uint8).copy()
     kind[(flags & SPACE) != 0] = _GAP
     leads = np.flatnonzero(data >= 0xC2)
     if len(leads) == 0:
@@ -248,13 +240,6 @@ def _kinds(data: Bytes, flags: Bytes) -> Bytes:
         rest = rest[rest < len(data)]
         kind[rest[(data[rest] & 0xC0) == 0x80]] = _MARK
     return kind
-
-
-@cache
-def _narrow() -> bytes:
-    """Return the kind of every byte; those beyond ASCII are word characters."""
-    kinds = [_WORD if chr(b).isalnum() or b == ord("_") or b > 127 else _MARK for b in range(256)]
-    return bytes(kinds)
 
 
 def numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, pa.Array]:

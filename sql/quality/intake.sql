@@ -87,17 +87,14 @@ DELETE FROM rejected_rows
 WHERE source_id IN (SELECT source_id FROM sources WHERE name = $name) AND source_id <> $source_id
 
 -- name: unhashed
--- The next records of the newest version whose texts have no hash yet.
--- Parameters: $after (record_key), $limit.
+-- The records of the newest version whose texts have no hash yet.
 -- Rows: by record_key.
 SELECT record_key
 FROM records
 WHERE
     removed_version IS NULL
-    AND record_key > $after
     AND record_key NOT IN (SELECT record_key FROM record_hashes)
 ORDER BY record_key
-LIMIT $limit
 
 -- name: known_ids
 -- Of the ids of rows (Arrow incoming: record_id) those of records that are there.
