@@ -28,7 +28,7 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
 from duckplets.pools import batch_keys, verdicts
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import later_minings, messages, sources, state, versions
+from duckplets.runs import messages, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
 from duckplets.runs.sampler import Sampler
@@ -99,9 +99,10 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
     if mixed.mixture is not usual:
         mixed.mixture.check(names)
     notes += [*mixed.notes, *omitted(mixed.mixture, names)]
-    rejected = kind == "messages" and messages.has_pairs(database, names, version)
-    padded, columns = run["remainder"] == "pad", given["columns"]
-    columns = checked_columns(columns, kind, run["negatives"], padded=padded, rejected=rejected)
+    also = ["padded"] if run["remainder"] == "pad" else []
+    if kind == "messages" and messages.has_pairs(database, names, version):
+        also.append("rejected_messages")
+    columns = checked_columns(given["columns"], kind, run["negatives"], also)
     path = Path(str(database.path))
     run |= {
         "recipes": by_source,
@@ -320,7 +321,7 @@ def _opened(
     fetcher.padded_from = settings.padded_from(planner.epoch_start)
     open_source = partial(versions.add_source, settings, planner, read)
     sampler = Sampler(settings, planner, fetcher, state_path, open_source)
-    sampler.read_minings = partial(later_minings.read, database, read)
+    sampler.read_minings = partial(versions.read_minings, database, read)
     if not settings.rank:
         left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
         saved = []
