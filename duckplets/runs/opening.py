@@ -157,7 +157,8 @@ def resume_run(
     by = checked_by(overrides.pop("by", None))
     if by not in (None, before.versions[-1].by):  # another policy is an edit of the future
         joining = before.versions[-1].corpus_version if joining is None else joining
-    names = versions.sources_with(database, before, joining)
+    came = {} if joining is None else recipe_store.sources_of(database, joining)
+    names = [*dict.fromkeys([*before.versions[-1].sources, *came])]
     settings = overridden(before, _given_anew(database, before, overrides, names))
     current = splits.current_splits(database)
     now = replace(

@@ -172,12 +172,6 @@ def checked_version(
     return found
 
 
-def sources_with(database: Database, settings: RunSettings, version: int | None) -> list[str]:
-    """Return the sources of a run, with those of a version that joins."""
-    came = {} if version is None else recipe_store.sources_of(database, version)
-    return [*dict.fromkeys([*settings.versions[-1].sources, *came])]
-
-
 def with_version(
     database: Database,
     settings: RunSettings,
@@ -264,13 +258,13 @@ def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, st
 
 def as_found(database: Database, settings: RunSettings, missing: Missing | None) -> RunSettings:
     """Return settings of a saved run with the corpus's present facts about its versions."""
-    path = Path(str(database.path))
+    path, rule = Path(str(database.path)), settings.batch_by
     now = replace(
         settings,
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
         vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
-        batch_by=_keys_as_found(database, settings),
+        batch_by=batch_keys.pinned(database, rule) if "digest" in rule else rule,
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):
@@ -282,12 +276,6 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         }
         now = replace(now, joins=[*now.joins, {**join, **found}])
     return now
-
-
-def _keys_as_found(database: Database, settings: RunSettings) -> dict[str, Any]:
-    """Return the rule of ``batch_by`` with the present digest of the table it was pinned to."""
-    rule = settings.batch_by
-    return batch_keys.pinned(database, rule) if "digest" in rule else rule
 
 
 def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> None:
