@@ -46,7 +46,7 @@ from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes import Prefixes
-from duckplets.serving.snapshot import fingerprint, serve
+from duckplets.serving.snapshot import fingerprint, serve, texts_of
 from duckplets.serving.texts import Contents
 from duckplets.vectors.columns import RunVectors, pinned
 
@@ -286,10 +286,10 @@ def _opened(
     vectors = None
     if newest.vectors:
         vectors = RunVectors(path, newest.vectors, settings.columns, folder)
-    served = serve(database, newest.corpus_version, contents, settings.chunking, folder)
-    read = partial(open_streams, database, vectors, served.snapshot)
+    kept, told = serve(database, newest.corpus_version, contents, settings.chunking, folder)
+    read = partial(open_streams, database, vectors, kept)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
-        reads = beside.submit(served.texts, reading, contents, settings.chunking)
+        reads = beside.submit(texts_of, kept, reading, contents, settings.chunking)
         settings, planner, empty = versions.planned(
             database, settings, events, read, position, also=also, named=named
         )
@@ -314,7 +314,7 @@ def _opened(
         negatives=settings.negatives,
         columns=settings.columns,
         texts=texts,
-        folder=served.snapshot.folder if served.snapshot else None,
+        folder=kept.folder if kept else None,
         prefixes=prefixes,
         vectors=vectors,
         parse=parse,
@@ -328,7 +328,7 @@ def _opened(
         saved = []
         if state_path.exists():
             saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
-        sampler.notes += [*notes, *left, *saved, *served.notes, *oddities(planner.newest)]
+        sampler.notes += [*notes, *left, *saved, *told, *oddities(planner.newest)]
         if newest.apart:
             sampler.notes += near.unknown(planner.streams, newest.apart)
         sampler.notes += [] if vectors is None else vectors.notes
