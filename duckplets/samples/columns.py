@@ -48,10 +48,7 @@ class Samples:
 
     @cached_property
     def origins(self) -> list[str | None]:
-        """Possible origins of negatives, fallbacks last.
-
-        The worst of a sample's negatives names them all.
-        """
+        """Possible origins of negatives, the worst of which names a sample's: fallbacks last."""
         mined = {of.scorer for stream in self.streams for of in stream.candidates}
         fallbacks = {_fallback(stream) for stream in self.streams if stream.candidates}
         found = [None, "random", *sorted(mined), "same_record", "given", *sorted(fallbacks)]
