@@ -63,14 +63,8 @@ def _integers(ratios: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     integers = [integer // divisor for integer in integers]
     total, most = sum(integers), _MAX_TOTAL - len(integers)
     if total > _MAX_TOTAL:
-        integers = [max(1, _rounded(i * most, total)) if i else 0 for i in integers]
+        integers = [max(1, round(Fraction(i * most, total))) if i else 0 for i in integers]
     return tuple(integers)
-
-
-def _rounded(number: int, divisor: int) -> int:
-    """Divide and round to the nearest integer, half to even."""
-    whole, rest = divmod(2 * number + divisor, 2 * divisor)
-    return whole - (rest == 0 and whole % 2)
 
 
 def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:

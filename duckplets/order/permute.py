@@ -223,15 +223,8 @@ def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Inte
 def _orders(stream: int, n: int, epochs: Integers) -> Integers:
     """Return whole epochs, a row each: the items sorted by hash."""
     cells = epochs.astype(np.uint64)[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)
-    words = hashed(stream, cells)
-    # Sorting hashes with the item in their low bits is fast; if that hides a tie, full hashes
-    # decide.
-    mask = np.uint64((1 << (n - 1).bit_length()) - 1)
-    ordered = np.sort(words & ~mask | np.arange(n, dtype=np.uint64), axis=1)
-    items: Integers = (ordered & mask).astype(np.int64)
-    (alike,) = np.nonzero((ordered[:, 1:] & ~mask == ordered[:, :-1] & ~mask).any(axis=1))
-    if len(alike):
-        items[alike] = np.argsort(words[alike], axis=1, kind="stable")
+    # hashes of different cells differ, so there are no ties
+    items: Integers = np.argsort(hashed(stream, cells), axis=1)
     return items
 
 

@@ -48,38 +48,15 @@ class PairCondition:
     inequality: bool
 
 
+@lru_cache(maxsize=4096)
 def where_condition(text: str) -> exp.Expression:
     """Parse the condition of a selector over ``slot``; the tree is shared: change a copy only."""
-    return _where_condition(_text_of(text))
-
-
-def pair_condition(text: str) -> PairCondition:
-    """Parse the condition of an ``sql()`` strategy over ``anchor.x`` and ``negative.x``."""
-    return _pair_condition(_text_of(text))
-
-
-def free_condition(text: str, columns: Mapping[str, bool]) -> exp.Expression:
-    """Parse a condition over other columns, in lower case; true ones hold texts of any length."""
-    texts = frozenset(name for name, is_long in columns.items() if is_long)
-    tree = _parse(_text_of(text), columns=tuple(columns), texts=texts)
-    for column in tree.find_all(exp.Column):
-        column.this.replace(exp.to_identifier(column.name.lower(), quoted=True))
-    return tree
-
-
-def _text_of(condition: str) -> str:
-    if not isinstance(condition, str) or not condition.strip():
-        raise RecipeError(f"a condition is SQL text such as \"role = 'anchor'\", not {condition!r}")
-    return condition
-
-
-@lru_cache(maxsize=4096)
-def _where_condition(text: str) -> exp.Expression:
     return _on_slot(_parse(text))
 
 
 @lru_cache(maxsize=4096)
-def _pair_condition(text: str) -> PairCondition:
+def pair_condition(text: str) -> PairCondition:
+    """Parse the condition of an ``sql()`` strategy over ``anchor.x`` and ``negative.x``."""
     tree, terms = _lift(_parse(text, "anchor", "negative"))
     return PairCondition(
         tree=tree,
@@ -90,6 +67,15 @@ def _pair_condition(text: str) -> PairCondition:
     )
 
 
+def free_condition(text: str, columns: Mapping[str, bool]) -> exp.Expression:
+    """Parse a condition over other columns, in lower case; true ones hold texts of any length."""
+    texts = frozenset(name for name, is_long in columns.items() if is_long)
+    tree = _parse(text, columns=tuple(columns), texts=texts)
+    for column in tree.find_all(exp.Column):
+        column.this.replace(exp.to_identifier(column.name.lower(), quoted=True))
+    return tree
+
+
 def _parse(
     text: str,
     *sides: str,
@@ -97,6 +83,8 @@ def _parse(
     texts: frozenset[str] = LONG_COLUMNS,
 ) -> exp.Expression:
     """Parse and check a condition over plain columns, or those of the named sides."""
+    if not text.strip():
+        raise RecipeError(f"a condition is SQL text such as \"role = 'anchor'\", not {text!r}")
     try:
         rules.check_text(text)
         # sqlglot reads INTERVAL '3 days' as this, DuckDB as a cast

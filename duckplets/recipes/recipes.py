@@ -115,6 +115,7 @@ class SqlStrategy:
     def __post_init__(self) -> None:
         from duckplets.recipes.conditions import pair_condition
 
+        check(self, RecipeError, "strategy")
         pair_condition(self.sql)
 
 

@@ -218,8 +218,11 @@ def _named(given: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> 
 
 def names(database: Database, version: int) -> list[str]:
     """Return the names of all recipes that may be named: stored, brought or default ones."""
-    offered = _defaults(sources_of(database, version), None, long=_has_windows(database))
-    return list(dict.fromkeys([*_stored_names(database), *(recipe.name for recipe in offered)]))
+    offered = (r.name for of in sources_of(database, version).values() for r in of.known())
+    found = dict.fromkeys([*_stored_names(database), *offered])
+    if database.run("recipes/store/long_sections")[0][0]:  # some section is longer than a window
+        found[LONG_SECTION] = None
+    return list(found)
 
 
 def find(
@@ -241,8 +244,6 @@ def find(
     if name == TEXTS:
         fitting = [r for r in of_corpus if not source or r.sources is None or source in r.sources]
         return meant.of_kind(fitting or meant.recipes(), "texts")[0]
-    if not _has_windows(database):
-        by_name.pop(LONG_SECTION)
     raise _unknown(name, [*by_name, TEXTS])
 
 
@@ -267,19 +268,11 @@ def check_source(database: Database, source: str, version: int) -> None:
         raise RecipeError(_no_source(source, sources))
 
 
-def _defaults(
-    sources: Mapping[str, SourceDefaults], preset: Preset | None, *, long: bool = True
-) -> list[Recipe]:
+def _defaults(sources: Mapping[str, SourceDefaults], preset: Preset | None) -> list[Recipe]:
     """Return the own or default recipes of all sources, once per name."""
     found = {r.name: r for source in sources.values() for r in source.known(preset)}
-    if long:
-        found.setdefault(LONG_SECTION, long_section_recipe("context"))
+    found.setdefault(LONG_SECTION, long_section_recipe("context"))
     return list(found.values())
-
-
-def _has_windows(database: Database) -> bool:
-    """Return whether any section is longer than a window."""
-    return bool(database.run("recipes/store/long_sections")[0][0])
 
 
 def _no_source(name: str, sources: Collection[str]) -> str:

@@ -28,7 +28,7 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
 from duckplets.pools import batch_keys, verdicts
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import later_minings, messages, sources, state, versions
+from duckplets.runs import messages, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
 from duckplets.runs.sampler import Sampler
@@ -46,7 +46,7 @@ from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes import Prefixes
-from duckplets.serving.snapshot import fingerprint, serve
+from duckplets.serving.snapshot import fingerprint, serve, texts_of
 from duckplets.serving.texts import Contents
 from duckplets.vectors.columns import RunVectors, pinned
 
@@ -99,9 +99,10 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
     if mixed.mixture is not usual:
         mixed.mixture.check(names)
     notes += [*mixed.notes, *omitted(mixed.mixture, names)]
-    rejected = kind == "messages" and messages.has_pairs(database, names, version)
-    padded, columns = run["remainder"] == "pad", given["columns"]
-    columns = checked_columns(columns, kind, run["negatives"], padded=padded, rejected=rejected)
+    also = ["padded"] if run["remainder"] == "pad" else []
+    if kind == "messages" and messages.has_pairs(database, names, version):
+        also.append("rejected_messages")
+    columns = checked_columns(given["columns"], kind, run["negatives"], also)
     path = Path(str(database.path))
     run |= {
         "recipes": by_source,
@@ -156,7 +157,8 @@ def resume_run(
     by = checked_by(overrides.pop("by", None))
     if by not in (None, before.versions[-1].by):  # another policy is an edit of the future
         joining = before.versions[-1].corpus_version if joining is None else joining
-    names = versions.sources_with(database, before, joining)
+    came = {} if joining is None else recipe_store.sources_of(database, joining)
+    names = [*dict.fromkeys([*before.versions[-1].sources, *came])]
     settings = overridden(before, _given_anew(database, before, overrides, names))
     current = splits.current_splits(database)
     now = replace(
@@ -284,10 +286,10 @@ def _opened(
     vectors = None
     if newest.vectors:
         vectors = RunVectors(path, newest.vectors, settings.columns, folder)
-    served = serve(database, newest.corpus_version, contents, settings.chunking, folder)
-    read = partial(open_streams, database, vectors, served.snapshot)
+    kept, told = serve(database, newest.corpus_version, contents, settings.chunking, folder)
+    read = partial(open_streams, database, vectors, kept)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
-        reads = beside.submit(served.texts, reading, contents, settings.chunking)
+        reads = beside.submit(texts_of, kept, reading, contents, settings.chunking)
         settings, planner, empty = versions.planned(
             database, settings, events, read, position, also=also, named=named
         )
@@ -312,7 +314,7 @@ def _opened(
         negatives=settings.negatives,
         columns=settings.columns,
         texts=texts,
-        folder=served.snapshot.folder if served.snapshot else None,
+        folder=kept.folder if kept else None,
         prefixes=prefixes,
         vectors=vectors,
         parse=parse,
@@ -320,13 +322,13 @@ def _opened(
     fetcher.padded_from = settings.padded_from(planner.epoch_start)
     open_source = partial(versions.add_source, settings, planner, read)
     sampler = Sampler(settings, planner, fetcher, state_path, open_source)
-    sampler.read_minings = partial(later_minings.read, database, read)
+    sampler.read_minings = partial(versions.read_minings, database, read)
     if not settings.rank:
         left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
         saved = []
         if state_path.exists():
             saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
-        sampler.notes += [*notes, *left, *saved, *served.notes, *oddities(planner.newest)]
+        sampler.notes += [*notes, *left, *saved, *told, *oddities(planner.newest)]
         if newest.apart:
             sampler.notes += near.unknown(planner.streams, newest.apart)
         sampler.notes += [] if vectors is None else vectors.notes

@@ -25,8 +25,8 @@ from duckplets.order.mixture import Event
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
-from duckplets.runs import later_minings, state
 from duckplets.runs import metrics as figures
+from duckplets.runs import state, versions
 from duckplets.runs.metrics import Losses, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
@@ -436,7 +436,7 @@ class Sampler:
         self._reader.go_on_with(schedule, step * self._batch)
         return step
 
-    take_minings = later_minings.take_minings
+    take_minings = versions.take_minings
 
     def check_checkpoints(self, step: int) -> None:
         """Refuse weights from a step on if a later checkpoint needs the present ones."""
@@ -490,7 +490,7 @@ class Sampler:
     def go_on(self, at: state.Standing) -> None:
         """Continue where a run of these settings stood, with its events."""
         if self.minings != at.minings:
-            later_minings.take_up(self, at.minings)
+            versions.take_up(self, at.minings)
         self._skipped = at.skipped
         schedule = self._planner.schedule.with_events(at.events)
         self._open_sources(schedule)

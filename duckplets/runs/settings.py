@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
-from duckplets.base.checks import MAX_POSITION, integer
+from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import Bounds, Name, checked, misfit
 from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
 from duckplets.ingest import families
@@ -51,6 +51,8 @@ _ARGUMENTS: dict[str, Any] = {
     "prefixes": bool,
     "empty": Empty | None,
     "run": Annotated[str, Name(slash=True)],
+    "rank": Annotated[int, Bounds(0, _MOST_RANKS)],
+    "world_size": Annotated[int, Bounds(1, _MOST_RANKS)],
 }
 _OVERRIDES = (  # arguments that may change when a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
@@ -243,7 +245,10 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     kind = given["kind"]
     declared = _ARGUMENTS.items()
     plain = {n: checked(n, given[n], of, SamplerError) for n, of in declared if n in given}
-    plain |= checked_ranks(given["rank"], given["world_size"])
+    if plain["rank"] >= (ranks := plain["world_size"]):
+        raise SamplerError(
+            f"rank={plain['rank']}: with world_size={ranks} give one from 0 to {ranks - 1}"
+        )
     if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
         raise SamplerError(
             f"batch_size={plain['batch_size']} of each of world_size={plain['world_size']} ranks: "
@@ -277,8 +282,7 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     elif several != 1:
         raise SamplerError(f"keys_per_batch={several!r}: it goes with batch_by=; leave it out")
-    plain["preset"] = checked_preset(given.get("preset"))
-    swap = given.get("swap")
+    plain["preset"], swap = checked_preset(given.get("preset")), given.get("swap")
     plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)
     return {**given, **plain}
 
@@ -346,8 +350,8 @@ def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with changed arguments."""
     made = replace(saved, **given)
     if "world_size" in given and "batch_size" not in given:
-        checked_ranks(made.rank, made.world_size)
-        made = replace(made, batch_size=batch_size_of(saved.global_batch, made.world_size))
+        ranks = checked("world_size", made.world_size, _ARGUMENTS["world_size"], SamplerError)
+        made = replace(made, batch_size=batch_size_of(saved.global_batch, ranks))
     arguments = vars(made) | ({"kind": "texts"} if made.kind == "tokens" else {})
     made = replace(made, **{**checked_arguments(arguments), "kind": made.kind})
     return made if made.kind == "tokens" else replace(made, columns=_columns(saved, made, given))
@@ -355,24 +359,14 @@ def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
 
 def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:
     """Return the columns of a resumed run: given, else saved; defaults follow other arguments."""
-    padded, rejected = "padded" in saved.columns, "rejected_messages" in saved.columns
-    default = default_columns(saved.kind, saved.negatives, padded=padded, rejected=rejected)
-    padded = padded or made.remainder == "pad"
+    also = {"padded", "rejected_messages"} & {*saved.columns}
+    default = default_columns(saved.kind, saved.negatives, also)
+    if made.remainder == "pad":
+        also.add("padded")
     columns = given.get("columns", None if saved.columns == default else saved.columns)
     if columns is saved.columns and given.get("remainder") == "pad":
         columns = [*columns, "padded"]
-    return checked_columns(columns, made.kind, made.negatives, padded=padded, rejected=rejected)
-
-
-def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
-    """Return rank and world size as plain integers, checked."""
-    world_size = integer("world_size", world_size, 1, _MOST_RANKS, say_high=False)
-    rank = integer("rank", rank, 0, _MOST_RANKS, say_high=False)
-    if rank >= world_size:
-        raise SamplerError(
-            f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
-        )
-    return {"rank": rank, "world_size": world_size}
+    return checked_columns(columns, made.kind, made.negatives, also)
 
 
 def schedule_of(settings: RunSettings, events: Events) -> RunSchedule:

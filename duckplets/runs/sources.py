@@ -194,12 +194,15 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
             f"by={scorer!r}: no recipe of this run has mined negatives of it in split "
             f"{settings.split!r} ({no_scorer(scorer, known)}){way}"
         )
-    return [
-        f"recipe {name!r} has no mined negatives of {scorer} in source {listed(sources)}, split "
-        f"{settings.split!r}, so it draws {_instead(settings, sources[0], name)} there; to mine "
-        f"them, where a recipe can be mined: {mining_store.mine_command(database, name)}"
-        for (name, scorer), sources in of_open.items()
-    ]
+    notes = list[str]()
+    for (name, scorer), sources in of_open.items():
+        has_others = bool(settings.candidates.get(sources[0], {}).get(name))
+        notes.append(
+            f"recipe {name!r} has no mined negatives of {scorer} in source {listed(sources)}, "
+            f"split {settings.split!r}, so it draws {'others' if has_others else 'at random'} "
+            f"there; to mine them: {mining_store.mine_command(database, name)}"
+        )
+    return notes
 
 
 def near_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> dict[str, Any]:
@@ -216,10 +219,6 @@ def _ways(by: Any) -> list[str]:
         return list(by)
     policy = policy_of(by)
     return [] if policy is None else [policy.scorer]
-
-
-def _instead(settings: RunSettings, source: str, recipe: str) -> str:
-    return "others" if settings.candidates.get(source, {}).get(recipe) else "at random"
 
 
 def pins(

@@ -1,11 +1,14 @@
-"""Let later versions of the corpus join a run, each from a step on.
+"""Let later versions of the corpus, and later minings, join a run, each from a step on.
 
     resume(version=) ─join→ RunSettings.joins ─versions→ settings of a part ─→ Schedule, streams
-                                                            PartPlanner ─→ Planner
+    take_minings() ─pins→ streams of the same anchors ─────→ PartPlanner ─→ Planner
 
 A join says what a run takes of a later version from a step on: records, minings, vectors, the
 sources that came with it, and what a mixture in proportion means there; all else stays. Each part
 is planned by itself: streams begin a new epoch where it begins, in an order of their own.
+
+With later minings candidates change and anchors do not, so such a part counts from where the part
+before it does: nothing is repeated or skipped, and a position still is all that a cursor has.
 """
 
 from __future__ import annotations
@@ -14,10 +17,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from duckplets.base.checks import MAX_POSITION, integer
+import numpy as np
+
+from duckplets.base.checks import MAX_POSITION
+from duckplets.base.fork_guard import alone
 from duckplets.base.sanitize import listed
+from duckplets.base.settings import Bounds, checked
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
@@ -26,10 +33,12 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.pools import batch_keys
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.mined import policy_of
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
 from duckplets.runs.sources import (
+    Candidates,
     drawn_by,
     near_pins,
     notes_on_mined,
@@ -44,6 +53,7 @@ from duckplets.vectors.columns import pinned
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+    from duckplets.pools.arrays import Pool
     from duckplets.recipes.store import Recipe
     from duckplets.runs.pool_loading import Left, Named
     from duckplets.runs.sampler import Sampler
@@ -148,11 +158,11 @@ def checked_version(
             f"run {settings.run!r} is pinned to corpus version {pinned_to}, but "
             f"{database.path} is at {newest}: it is another file"
         )
-    if version is None or version == "newest":
-        return None if version is None else newest
-    if isinstance(version, str):
-        raise SamplerError(f"version={version!r}: give 'newest', a number, or leave it out")
-    found, last = integer("version", version, 0, newest), _begun(settings, position).versions[-1]
+    kind = Literal["newest"] | Annotated[int, Bounds(0, newest)] | None
+    found = checked("version", version, kind, SamplerError)
+    if not isinstance(found, int):
+        return found and newest
+    last = _begun(settings, position).versions[-1]
     if found < last.corpus_version:
         raise SamplerError(
             f"version={found}: run {settings.run!r} draws from corpus version "
@@ -160,12 +170,6 @@ def checked_version(
             f"out"
         )
     return found
-
-
-def sources_with(database: Database, settings: RunSettings, version: int | None) -> list[str]:
-    """Return the sources of a run, with those of a version that joins."""
-    came = {} if version is None else recipe_store.sources_of(database, version)
-    return [*dict.fromkeys([*settings.versions[-1].sources, *came])]
 
 
 def with_version(
@@ -254,13 +258,13 @@ def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, st
 
 def as_found(database: Database, settings: RunSettings, missing: Missing | None) -> RunSettings:
     """Return settings of a saved run with the corpus's present facts about its versions."""
-    path = Path(str(database.path))
+    path, rule = Path(str(database.path)), settings.batch_by
     now = replace(
         settings,
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
         vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
-        batch_by=_keys_as_found(database, settings),
+        batch_by=batch_keys.pinned(database, rule) if "digest" in rule else rule,
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):
@@ -272,12 +276,6 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         }
         now = replace(now, joins=[*now.joins, {**join, **found}])
     return now
-
-
-def _keys_as_found(database: Database, settings: RunSettings) -> dict[str, Any]:
-    """Return the rule of ``batch_by`` with the present digest of the table it was pinned to."""
-    rule = settings.batch_by
-    return batch_keys.pinned(database, rule) if "digest" in rule else rule
 
 
 def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> None:
@@ -337,3 +335,104 @@ def _told_of_sources(
     if own:
         yield f"a saved run keeps its mixture, so weights declared with sources do not hold: {own}"
     yield from shares(database, newest.mixture, came, split=newest.split, version=version).notes
+
+
+@alone
+def take_minings(sampler: Sampler) -> int | None:
+    """Draw negatives from the newest minings from the next step on, as epochs go on.
+
+    Mine again while the run goes on, with vectors of the model as it is by now, and call this:
+    candidates are others, anchors and their order stay. An anchor that the policy leaves none
+    draws at random, counted. Every rank has to take them at the same step, after mining is
+    done. A save keeps it with the run.
+
+    Returns:
+        The step from which on they are in force, as of ``set_weights``; None where nothing was
+        mined since.
+
+    Raises:
+        SamplerError: The run has no mined negatives, or its policy drops short anchors.
+        StateMismatchError: The minings are stale or of other anchors, or a checkpoint lies
+            beyond.
+    """
+    step = sampler._planner.next_change(sampler._position)
+    mined = (stream.generation for stream in sampler._planner.newest.streams)
+    if sampler.read_minings is None or not any(mined):
+        raise SamplerError(
+            "take_minings: this run was opened without mined negatives; mine, and open another"
+        )
+    found = sampler.read_minings(sampler, step, None)
+    if found is None:
+        return None
+    sampler.check_checkpoints(step)
+    part, minings = found
+    sampler._planner.go_on_by(part)
+    earlier = (of for of in sampler.minings if of[0] < step)
+    sampler.minings = (*earlier, (step, minings))
+    sampler._reader.go_on_with(sampler._planner.schedule, step * sampler._batch)
+    return step
+
+
+def take_up(sampler: Sampler, minings: Sequence[tuple[int, Candidates]]) -> None:
+    """Go on with the minings that a saved run took, instead of its own."""
+    sampler._planner.without_later()
+    sampler.minings = ()
+    for step, of in minings:
+        if sampler.read_minings is None:
+            raise StateMismatchError("this state took minings, and a run of tokens has none")
+        part, _ = sampler.read_minings(sampler, step, of)
+        sampler._planner.go_on_by(part)
+        sampler.minings = (*sampler.minings, (step, of))
+
+
+def read_minings(
+    database: Database, load: Read, sampler: Sampler, step: int, given: Candidates | None
+) -> tuple[PartPlanner, Candidates] | None:
+    """Return a run's part with the minings given, or the newest, from a step on, and these.
+
+    None where the newest are those in force.
+    """
+    settings, before = sampler.settings, sampler._planner.at(step * sampler.settings.global_batch)
+    begun = [join for join in settings.joins if join["step"] <= step]
+    version = settings.versions[len(begun)]
+    earlier = [minings for at, minings in sampler.minings if at <= step]
+    last = earlier[-1] if earlier else version.candidates
+    if given is None:
+        newest = pins(database, version, allow_stale=False)
+        given = {
+            source: {name: newest.get(source, {}).get(name, of) for name, of in recipes.items()}
+            for source, recipes in last.items()
+        }
+        if given == last:
+            return None
+    now = replace(version, candidates=given)
+    for source, recipe in ((s, r) for s, of in drawn_by(now).items() for r in of):
+        policy = policy_of(getattr(recipe, "by", None))
+        if source in given and policy is not None and policy.when_short == "drop":
+            raise SamplerError(
+                f"take_minings: recipe {recipe.name!r} leaves out anchors with too few candidates "
+                f"(when_short='drop'), and anchors stay as they are; give its policy "
+                f"when_short='random' when the run is opened"
+            )
+    found, _ = load(now, {stream.source for stream in before.streams})
+    streams: list[Stream] = []
+    for one, other in zip_longest(before.streams, found):
+        of = one or other
+        if one is None or other is None or not _alike(one.pool, other.pool):
+            raise StateMismatchError(
+                f"take_minings: source {of.source!r}, recipe {of.recipe.name!r} has other anchors "
+                f"with these minings than run {settings.run!r}; open another run"
+            )
+        # a run that mines often shares what does not change
+        shared = replace(one.pool, compiled=other.pool.compiled)
+        streams.append(replace(other, pool=shared))
+    schedule = before.schedule.since(step)
+    part = planner_of(now, streams, schedule, graded=before.is_graded)
+    part.minings = given
+    return part, given
+
+
+def _alike(one: Pool, other: Pool) -> bool:
+    """Return whether pools have the same anchors and negatives."""
+    pairs: list[Any] = [(one.anchors, other.anchors), (one.negatives, other.negatives)]
+    return all(np.array_equal(a.chunks, b.chunks) for a, b in pairs if a is not None)

@@ -48,10 +48,7 @@ class Samples:
 
     @cached_property
     def origins(self) -> list[str | None]:
-        """Possible origins of negatives, fallbacks last.
-
-        The worst of a sample's negatives names them all.
-        """
+        """Possible origins of negatives, the worst of which names a sample's: fallbacks last."""
         mined = {of.scorer for stream in self.streams for of in stream.candidates}
         fallbacks = {_fallback(stream) for stream in self.streams if stream.candidates}
         found = [None, "random", *sorted(mined), "same_record", "given", *sorted(fallbacks)]
@@ -181,12 +178,9 @@ def slot_names(kind: str, negatives: int) -> list[str]:
     return ["anchor", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
 
 
-def default_columns(
-    kind: str, negatives: int, *, padded: bool = False, rejected: bool = False
-) -> list[str]:
-    """Return the default columns of a batch."""
+def default_columns(kind: str, negatives: int, also: Collection[str] = ()) -> list[str]:
+    """Return the default columns of a batch; ``also``: further ones where the kind has them."""
     found = slot_names(kind, negatives)
-    also = [*(["padded"] if padded else []), *(["rejected_messages"] if rejected else [])]
     for name, of in _OF_SAMPLES.items():
         if kind in of.by_default or (name in also and kind in of.kinds):
             found.append(name)
@@ -207,16 +201,11 @@ def known_columns(kind: str, negatives: int) -> dict[str, Make | None]:
 
 
 def checked_columns(
-    columns: Sequence[str] | None,
-    kind: str,
-    negatives: int,
-    *,
-    padded: bool = False,
-    rejected: bool = False,
+    columns: Sequence[str] | None, kind: str, negatives: int, also: Collection[str] = ()
 ) -> list[str]:
     """Return the checked columns of a batch, in order; by default ``default_columns``."""
     if columns is None:
-        return default_columns(kind, negatives, padded=padded, rejected=rejected)
+        return default_columns(kind, negatives, also)
     known = known_columns(kind, negatives)
     if isinstance(columns, str):
         columns = [columns]

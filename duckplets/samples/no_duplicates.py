@@ -138,9 +138,9 @@ class NoDuplicatesPlanner(_Redrawing):
         start, stop = int(positions[0]), int(positions[-1]) + 1
         # another thread may set another schedule meanwhile
         schedule, known = self.schedule, self._known
-        blocks = [self._block(schedule, start)]
+        blocks = [self.block(start, schedule)]
         while blocks[-1][1] < stop:
-            blocks.append(self._block(schedule, blocks[-1][1]))
+            blocks.append(self.block(blocks[-1][1], schedule))
         parts, offset = [], blocks[0][0]
         if known is not None and known[0] is schedule and known[1] == blocks[0]:
             del blocks[0]
@@ -217,11 +217,9 @@ class NoDuplicatesPlanner(_Redrawing):
             times = max(times, int(pool.positives.counts.max()))
         return min(len(stream) * times, max(len(stream), _FARTHEST))
 
-    def block(self, position: int) -> tuple[int, int]:
+    def block(self, position: int, schedule: Schedule | None = None) -> tuple[int, int]:
         """Return the block, within which samples change places, of a position."""
-        return self._block(self.schedule, position)
-
-    def _block(self, schedule: Schedule, position: int) -> tuple[int, int]:
+        schedule = schedule or self.schedule
         return schedule.block(position, schedule.batch * BLOCK_BATCHES, self.end)
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:

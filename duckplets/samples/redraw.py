@@ -164,21 +164,12 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
 
 
 class _Taken:
-    """The texts of batches, in a hash table, and those kept from them."""
+    """The texts of batches, and those kept from them."""
 
     def __init__(self, drawn: Drawn, batch: Integers) -> None:
         self._batch, self._hashes = batch, drawn.plan.hashes
-        self.words = words = pair_hashes(batch, self._hashes).reshape(-1)  # of batch and text
-        index = np.arange(len(words), dtype=np.int32)
-        self._shift = np.uint64(64 - (4 * len(words)).bit_length())
-        cells = words >> self._shift
-        self._last = np.zeros(1 << (64 - int(self._shift)), dtype=np.int32)
-        self._last[cells] = index
-        several = np.zeros(len(self._last), dtype=bool)
-        several[cells[self._last[cells] != index]] = True
-        self._several = several
-        (self._crowded,) = np.nonzero(several[cells])
-        self._sorted = np.sort(words[self._crowded])
+        self.words = pair_hashes(batch, self._hashes).reshape(-1)  # of batch and text
+        self._sorted = np.sort(self.words)
         self._new: set[int] = set()
         self._keeping, kept = drawn.kept
         self._kept = kept ^ mix(batch.astype(np.uint64))[self._keeping]
@@ -186,33 +177,30 @@ class _Taken:
     def repeated(self) -> Integers:
         """Return the words that occur several times."""
         again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
-        return self._crowded[places(again, self.words[self._crowded]) >= 0]
+        return self._at(again)
+
+    def _at(self, words: Words) -> Integers:
+        """Return which of the words are among some in ascending order."""
+        at = Sketch(words).among(self.words)
+        return at[places(words, self.words[at]) >= 0]
 
     def kept_from_others(self, and_also: Integers) -> Flags:
         """Return whether samples other than its own keep each word from the batch."""
         owners, kept = self._kept_among(self._batch, self._hashes)
         found, samples = np.zeros(len(self.words), dtype=bool), len(self._batch)
         found[and_also] = True
-        cells = kept >> self._shift
-        at, several = self._last[cells], self._several[cells]
-        found[at[(self.words[at] == kept) & (at % samples != owners) & ~several]] = True
-        # of several words in a cell, those kept are found by sorting
-        some = np.flatnonzero(several)
-        some = some[Sketch(self._sorted).among(kept[some])]
-        some = some[np.lexsort((owners[some], kept[some]))]
-        kept, owners, crowded = kept[some], owners[some], self._crowded
-        crowded = crowded[places(kept, self.words[crowded]) >= 0]
+        order = np.lexsort((owners, kept))
+        kept, owners, at = kept[order], owners[order], self._at(kept[order])
         # the first and the last that keep a word say whether another sample does
-        low, high = (np.searchsorted(kept, self.words[crowded], side) for side in ("left", "right"))
-        rows = crowded % samples
-        found[crowded[(owners[low] != rows) | (owners[high - 1] != rows)]] = True
+        low, high = (np.searchsorted(kept, self.words[at], side) for side in ("left", "right"))
+        rows = at % samples
+        found[at[(owners[low] != rows) | (owners[high - 1] != rows)]] = True
         return found
 
     def take(self, cells: Integers, batch: Integers, hashes: Words) -> Flags:
         """Add texts that are missing, one after the other and one a cell; return which."""
         words = pair_hashes(batch, hashes)
-        missing: Flags = self.words[self._last[words >> self._shift]] != words
-        missing &= places(self._sorted, words) < 0
+        missing: Flags = places(self._sorted, words) < 0
         if len(self._kept):
             missing &= places(np.sort(self._kept_among(batch, hashes)[1]), words) < 0
         served = set[int]()

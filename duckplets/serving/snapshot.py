@@ -156,39 +156,24 @@ class Snapshot:
         return None
 
 
-class Served(NamedTuple):
-    """What a run is served from."""
-
-    snapshot: Snapshot | None  # None: memory
-    notes: list[str]  # notes for the user
-
-    def texts(
-        self, database: Database, contents: Contents, chunking: Mapping[str, Any]
-    ) -> ChunkTexts:
-        """Return the texts of all chunks, or conversations."""
-        if self.snapshot is not None:
-            return self.snapshot.texts
-        return ChunkTexts([StoredTexts(database, contents, chunking).held()])
-
-
 def serve(
     database: Database,
     version: int,
     contents: Contents,
     chunking: Mapping[str, Any],
     folder: Path | None = None,
-) -> Served:
-    """Return what a run is served from: a valid snapshot, a new one, or memory."""
+) -> tuple[Snapshot | None, list[str]]:
+    """Return the snapshot a run is served from, and notes; None if it is served from memory."""
     external_files.check(database)
     path, notes = folder or _beside(database), []
     try:
         if (found := opened(database, version, contents, path)) is not None:
-            return Served(found, [])
+            return found, []
     except (OSError, DamagedFileError) as error:
         notes.append(f"the snapshot is made anew: {shown(error, 400)}")
     chunks, characters = StoredTexts(database, contents).size()
     if chunks <= LARGE and characters <= _HELD:
-        return Served(None, [])
+        return None, []
     try:
         found = prepare(database, version, chunking, contents=contents, folder=path)
     except (OSError, ReadOnlyError) as error:
@@ -202,7 +187,16 @@ def serve(
         f"the snapshot {shown(path)} was brought up to date ({found.manifest.size:,} bytes), from "
         f"which later runs open at once; it may be deleted"
     )
-    return Served(found, notes)
+    return found, notes
+
+
+def texts_of(
+    snapshot: Snapshot | None, database: Database, contents: Contents, chunking: Mapping[str, Any]
+) -> ChunkTexts:
+    """Return the texts of all chunks, or conversations, of a snapshot or in memory."""
+    if snapshot is not None:
+        return snapshot.texts
+    return ChunkTexts([StoredTexts(database, contents, chunking).held()])
 
 
 def opened(
