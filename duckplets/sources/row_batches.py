@@ -23,7 +23,7 @@ from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of, part_of
-from duckplets.sources.mapping import Mapped
+from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
 from duckplets.sources.row_mapper import TOLD, RowMapper
 from duckplets.sources.rows import (
@@ -115,7 +115,7 @@ def _look_for_sections(names: Names, block: RowBlock) -> None:
         given = row.get("sections") if isinstance(row, dict) else None
         first = given[0] if isinstance(given, list) and given else None
         if isinstance(first, dict) and {"role", "text"} <= first.keys():
-            names.mapping = mapping.changed(sections="sections")
+            names.mapping = changed(mapping, sections="sections")
             return
 
 

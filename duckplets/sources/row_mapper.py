@@ -12,7 +12,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
-from duckplets.sources.mapping import ROLES, Mapped, label_number
+from duckplets.sources.mapping import ROLES, Mapped, label_number, label_rules, null_words
 from duckplets.sources.names import Names, follow, known_fields
 from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import (
@@ -65,8 +65,8 @@ class RowMapper:
         self._mapping, self._names, self._limits, self._where = mapping, names, limits, where
         self._most = limits.size("field")
         self._as_json = mapping.text_of == "json"
-        self._nulls = frozenset(mapping.null_words())
-        self._labels = dict(mapping.label_rules())
+        self._nulls = frozenset(null_words(mapping.null_values))
+        self._labels = dict(label_rules(mapping.labels))
         self._converter = mapping.conversion()
         self._each = mapping.turns == "each"
         self._known = known_fields(mapping)
