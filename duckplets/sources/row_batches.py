@@ -284,19 +284,15 @@ class Judge:
         made = rows.set_column(rows.column_names.index("skip"), "skip", pa.array(skips, _TEXT))
         made = made.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
         extra = self._extra(taken, skips, values, notes)
+        always = ("messages", "complaint", "quarantined") if self._converts else ()
         for name, column in extra.items():
-            kind = EXTRA_COLUMNS[name]
-            if any(value is not None for value in column) or name in self._always():
-                made = made.append_column(name, pa.array(column, kind))
+            if name in always or any(value is not None for value in column):
+                made = made.append_column(name, pa.array(column, EXTRA_COLUMNS[name]))
         made = _with_files(made, taken)
         bad = [i for i, skip in enumerate(skips) if skip not in (None, DROPPED)]
         if bad and self._handling == "raise":
             self._refuse(made, bad[0])
         return made
-
-    def _always(self) -> tuple[str, ...]:
-        kept = ("quarantined",) if self._converts and self._handling == "quarantine" else ()
-        return (*kept, "messages", "complaint") if self._converts else kept
 
     def _extra(
         self, taken: RowMapper, skips: list[Any], values: list[Any], notes: list[Any]
