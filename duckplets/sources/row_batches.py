@@ -162,7 +162,7 @@ class RowBatches:
         """Yield batches, and marks at the places to continue from."""
         names, mapper, is_first = self._names, self._mapper, True
         place: Any = None  # last place met and not yet given
-        ends: tuple[int, Any] = 0, None
+        ends = 0, 0
         try:
             for block in blocks:
                 turned = names.turn_to(block.columns)
@@ -181,7 +181,7 @@ class RowBatches:
                         yield from self._mark(None) if not self._known else ()
                         place = None
                 if block.at is not None:
-                    place, ends = block.at, (self.row, mapper.ends())
+                    place, ends = block.at, (self.row, len(mapper.row))
                     if self._is_due():
                         yield from self._told(place)
                         place = None
