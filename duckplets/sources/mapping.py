@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import checked
@@ -130,8 +130,10 @@ class Mapped:
             raise SourceError("negative= needs anchor=: it is what an anchor is told apart from")
         if self.labels is not None and self.label is None:
             raise SourceError("labels= says what the values of a column mean: name it with label=")
-        self.label_rules()
-        if self.label is not None and not self._has_pairs():
+        label_rules(self.labels)
+        is_whole = self.converter is not None or self.sections is not None  # perhaps with pairs
+        has_pairs = is_whole or bool(self.positive or self.context)
+        if self.label is not None and not has_pairs and (self.anchor or self.text):
             raise SourceError(
                 f"label={self.label!r} judges the pair of an anchor and its positive: give anchor= "
                 f"and positive= (or context=), or sections="
@@ -156,35 +158,13 @@ class Mapped:
                     f"converter={self.converter!r} makes the texts itself: leave out {part}="
                 )
 
-    def _has_pairs(self) -> bool:
-        """Return whether rows may have an anchor and a positive.
-
-        Without a named text, rows may bring whole sections.
-        """
-        whole = self.converter is not None or self.sections is not None
-        return whole or bool(self.positive or self.context) or not (self.anchor or self.text)
-
-    def label_rules(self) -> tuple[tuple[str, float], ...]:
-        """Return the meanings of labels, folded; empty for the default list."""
-        return label_rules(self.labels)
-
     def conversion(self) -> Converter | None:
         """Return the converter, or None."""
         return None if self.converter is None else converter_of(self.converter)
 
-    def needs_whole_rows(self) -> bool:
-        """Return whether all columns are read, used or not."""
-        converter = self.conversion()
-        by_function = converter is not None and converter.is_own
-        return by_function or self.handling() == "quarantine"
-
     def handling(self) -> OnError:
         """Return the rule for unusable rows."""
         return self.on_error or ("skip" if self.converter is None else "raise")
-
-    def null_words(self) -> tuple[str, ...]:
-        """Return the words for missing values, stripped."""
-        return null_words(self.null_values)
 
     def described(self) -> dict[str, Any]:
         """Return the reading as JSON values, without what is unset.
@@ -199,7 +179,7 @@ class Mapped:
             del found["turns"]
         found["null_values"] = list(null_words(self.null_values)) or None
         if self.labels is not None:
-            found["labels"] = dict(self.label_rules())
+            found["labels"] = dict(label_rules(self.labels))
         others = ("on_error", "on_bad_date", "trust")
         return {n: v for n, v in found.items() if v is not None and n not in others}
 
@@ -221,11 +201,6 @@ class Mapped:
         if self.part("negative"):
             return "ready"
         return "roles" if self.part("anchor") or self.part("sections") else "text"
-
-    def changed(self, **values: Any) -> Self:
-        """Return a copy with some values replaced."""
-        made: Self = changed(self, **values)
-        return made
 
     def read_settings(self) -> dict[str, Any]:
         """Return the JSON values that a cursor depends on."""

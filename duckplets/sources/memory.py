@@ -53,7 +53,8 @@ class MemorySource(Mapped):
         records = self.records
         if hasattr(records, "__arrow_c_stream__"):
             total = getattr(records, "num_rows", None)
-            blocks = table_blocks(self, pa.RecordBatchReader.from_stream(records), _WHERE)
+            stream = pa.RecordBatchReader.from_stream(records)
+            blocks = table_blocks(self, stream.schema, stream, _WHERE)
             return opened(reader, self, blocks, _WHERE, total=total, marks=False)
         if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
             raise SourceError(
@@ -65,12 +66,14 @@ class MemorySource(Mapped):
         return opened(reader, self, blocks, _WHERE, total=total, marks=False)
 
 
-def table_blocks(mapping: Mapped, records: Any, where: str) -> Iterator[RowBlock]:
+def table_blocks(
+    mapping: Mapped, schema: pa.Schema, batches: Iterable[pa.RecordBatch], where: str
+) -> Iterator[RowBlock]:
     """Return the rows of Arrow data, after checking its columns."""
-    names = names_of(records.schema, where)
+    names = names_of(schema, where)
     require_texts(mapping, names, where)
     used, others = resolve(mapping, names, where), left_out_of(mapping, names)
-    blocks = blocks_of(batches_of(records), where, columns=used)
+    blocks = blocks_of(batches, where, columns=used)
     return (block._replace(columns=names, left_out=others) for block in blocks)
 
 
@@ -279,14 +282,11 @@ class SqlSource(Mapped):
         """Check the statement and its columns, then stream its rows."""
         scan = _Scan(reader, self.database, self.query)
         try:
-            names = scan.columns()
-            require_texts(self, names, "query")
-            used, others = resolve(self, names, "query"), left_out_of(self, names)
+            schema = scan.schema()
+            blocks = table_blocks(self, schema, scan.batches(limits_of(reader)), "query")
         except BaseException:
             scan.close()
             raise
-        found = blocks_of(scan.batches(limits_of(reader)), "query", columns=used)
-        blocks = (block._replace(columns=names, left_out=others) for block in found)
         return opened(reader, self, blocks, "query", marks=False)
 
 
@@ -300,7 +300,7 @@ class _Scan:
         if database is not None:
             self._attach(Path(database).expanduser())
 
-    def columns(self) -> list[str]:
+    def schema(self) -> pa.Schema:
         """Return the statement's columns; it must be one SELECT."""
         values = {"query": self._text}
         try:
@@ -309,7 +309,7 @@ class _Scan:
             raise SourceError(f"query: {error}") from error
         kinds = self._connection.rows(query("sources/sql_query/types"), values)
         self._uuids = {name for name, kind, *_ in kinds if kind in _UUIDS}
-        return list(found.schema.names)
+        return found.schema
 
     def batches(self, limits: Limits) -> Iterator[pa.RecordBatch]:
         """Yield the statement's rows, then close."""

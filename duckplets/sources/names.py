@@ -129,7 +129,8 @@ def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
             _place(name, columns, where)
         fields = (name for name in converter.fields if match(name, columns))
         found |= {columns[_place(name, columns, where)]: None for name in fields}
-    return list(columns) if mapping.needs_whole_rows() else list(found)
+    is_whole = mapping.handling() == "quarantine" or (converter is not None and converter.is_own)
+    return list(columns) if is_whole else list(found)
 
 
 def check_optional(

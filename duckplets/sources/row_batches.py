@@ -23,7 +23,7 @@ from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of, part_of
-from duckplets.sources.mapping import Mapped
+from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
 from duckplets.sources.row_mapper import TOLD, RowMapper
 from duckplets.sources.rows import (
@@ -115,7 +115,7 @@ def _look_for_sections(names: Names, block: RowBlock) -> None:
         given = row.get("sections") if isinstance(row, dict) else None
         first = given[0] if isinstance(given, list) and given else None
         if isinstance(first, dict) and {"role", "text"} <= first.keys():
-            names.mapping = mapping.changed(sections="sections")
+            names.mapping = changed(mapping, sections="sections")
             return
 
 
@@ -162,7 +162,7 @@ class RowBatches:
         """Yield batches, and marks at the places to continue from."""
         names, mapper, is_first = self._names, self._mapper, True
         place: Any = None  # last place met and not yet given
-        ends: tuple[int, Any] = 0, None
+        ends = 0, 0
         try:
             for block in blocks:
                 turned = names.turn_to(block.columns)
@@ -181,7 +181,7 @@ class RowBatches:
                         yield from self._mark(None) if not self._known else ()
                         place = None
                 if block.at is not None:
-                    place, ends = block.at, (self.row, mapper.ends())
+                    place, ends = block.at, (self.row, len(mapper.row))
                     if self._is_due():
                         yield from self._told(place)
                         place = None
@@ -284,19 +284,15 @@ class Judge:
         made = rows.set_column(rows.column_names.index("skip"), "skip", pa.array(skips, _TEXT))
         made = made.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
         extra = self._extra(taken, skips, values, notes)
+        always = ("messages", "complaint", "quarantined") if self._converts else ()
         for name, column in extra.items():
-            kind = EXTRA_COLUMNS[name]
-            if any(value is not None for value in column) or name in self._always():
-                made = made.append_column(name, pa.array(column, kind))
+            if name in always or any(value is not None for value in column):
+                made = made.append_column(name, pa.array(column, EXTRA_COLUMNS[name]))
         made = _with_files(made, taken)
         bad = [i for i, skip in enumerate(skips) if skip not in (None, DROPPED)]
         if bad and self._handling == "raise":
             self._refuse(made, bad[0])
         return made
-
-    def _always(self) -> tuple[str, ...]:
-        kept = ("quarantined",) if self._converts and self._handling == "quarantine" else ()
-        return (*kept, "messages", "complaint") if self._converts else kept
 
     def _extra(
         self, taken: RowMapper, skips: list[Any], values: list[Any], notes: list[Any]

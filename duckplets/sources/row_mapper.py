@@ -12,7 +12,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
-from duckplets.sources.mapping import ROLES, Mapped, label_number
+from duckplets.sources.mapping import ROLES, Mapped, label_number, label_rules, null_words
 from duckplets.sources.names import Names, follow, known_fields
 from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import (
@@ -35,8 +35,6 @@ _NOWHERE: Any = object()  # the key of a name that no row has had
 
 _SHOWN = 60  # characters of a wrong value in a reason
 _TEXT, _REAL = pa.string(), pa.float64()
-_SECTION = pa.struct([("role", _TEXT), ("heading", _TEXT), ("text", _TEXT)])
-_PAIR = pa.struct([("key", _TEXT), ("value", _TEXT)])
 _TEXTS = {  # the statement's columns by their meaning here
     "id": "id",
     "date": "date_text",
@@ -52,7 +50,30 @@ _TEXTS = {  # the statement's columns by their meaning here
 }
 TOLD = ("messages", "rejected_messages", "complaint", "left_out", "further")
 _CELLS = ("id", "date", "group", "trust", "label", "created_at", "updated_at", "prefix")
-_COLUMNS = (*_TEXTS, *TOLD, "fault", "taxonomy", "label_number", "file", "line", "kept")
+_COLUMNS = (*_TEXTS, *TOLD, "fault", "label_number", "file", "line", "kept")
+
+
+class _Lists:
+    """Texts of which a row has any number, in parallel columns."""
+
+    def __init__(self, *names: str) -> None:
+        self.names, self.ends = names, [0]
+        self.columns: list[list[str | None]] = [[] for _ in names]
+
+    def add(self, *values: str | None) -> None:
+        """Add what one element has in each column."""
+        for column, value in zip(self.columns, values, strict=True):
+            column.append(value)
+
+    def end_row(self) -> None:
+        """Note that what was added since the last time is of one row."""
+        self.ends.append(len(self.columns[0]))
+
+    def cut(self, rows: int) -> None:
+        """Forget what came after some rows."""
+        del self.ends[rows + 1 :]
+        for column in self.columns:
+            del column[self.ends[-1] :]
 
 
 class RowMapper:
@@ -65,8 +86,8 @@ class RowMapper:
         self._mapping, self._names, self._limits, self._where = mapping, names, limits, where
         self._most = limits.size("field")
         self._as_json = mapping.text_of == "json"
-        self._nulls = frozenset(mapping.null_words())
-        self._labels = dict(mapping.label_rules())
+        self._nulls = frozenset(null_words(mapping.null_values))
+        self._labels = dict(label_rules(mapping.labels))
         self._converter = mapping.conversion()
         self._each = mapping.turns == "each"
         self._known = known_fields(mapping)
@@ -79,13 +100,9 @@ class RowMapper:
         """Forget the rows taken."""
         self.row: list[int] = []
         self._columns: dict[str, dict[int, Any]] = {name: {} for name in _COLUMNS}
-        self._sections: list[int] = [0]
-        self._roles: list[str] = []
-        self._headings: list[str | None] = []
-        self._section_texts: list[str] = []
-        self._metas: list[int] = [0]
-        self._meta_keys: list[str] = []
-        self._meta_values: list[str] = []
+        self._sections = _Lists("role", "heading", "text")
+        self._topics, self._metas = _Lists("topic"), _Lists("key", "value")
+        self._lists = (self._sections, self._topics, self._metas)
         self.faults: dict[int, Fault] = {}
         self._size = 0
 
@@ -96,20 +113,14 @@ class RowMapper:
             found[i] = value
         return found
 
-    def ends(self) -> tuple[int, int, int]:
-        """Return where each row taken ends."""
-        return len(self.row), len(self._roles), len(self._meta_keys)
-
-    def cut(self, ends: tuple[int, int, int]) -> None:
-        """Forget the rows after an end."""
-        rows, sections, metas = ends
+    def cut(self, rows: int) -> None:
+        """Forget what came after some rows."""
         for column in (*self._columns.values(), self.faults):
             for i in [i for i in column if i >= rows]:
                 del column[i]
-        del self.row[rows:], self._sections[rows + 1 :], self._metas[rows + 1 :]
-        for each in (self._roles, self._headings, self._section_texts):
-            del each[sections:]
-        del self._meta_keys[metas:], self._meta_values[metas:]
+        del self.row[rows:]
+        for lists in self._lists:
+            lists.cut(rows)
 
     @property
     def is_full(self) -> bool:
@@ -184,7 +195,7 @@ class RowMapper:
         self._end(number, values | {"fault": fault.reason}, fault.row)
 
     def _add_row(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
-        before = self.ends()
+        before = len(self.row)
         try:
             if self._converter is None:
                 self._add(number, row)
@@ -273,9 +284,10 @@ class RowMapper:
         return found
 
     def _section(self, role: str, heading: str | None, text: str) -> None:
-        self._roles.append(role)
-        self._headings.append(heading)
-        self._section_texts.append(text)
+        roles, headings, texts = self._sections.columns  # for speed not by ``add``
+        roles.append(role)
+        headings.append(heading)
+        texts.append(text)
         self._size += len(text)
 
     def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -303,20 +315,18 @@ class RowMapper:
     def _end(self, number: int, values: dict[str, Any], row: dict[str, Any] | None = None) -> None:
         """Finish a row whose sections were added."""
         if row is not None:
-            topics: list[str] = []
             for _, key, steps, _ in self._get["taxonomy"]:
-                items = items_of(_value(row, key, steps))
-                topics += [t for t in items if t.strip(" ") not in self._nulls]
-            if topics:
-                values["taxonomy"] = topics
+                for topic in items_of(_value(row, key, steps)):
+                    if topic.strip(" ") not in self._nulls:
+                        self._topics.add(topic)
             if self._get["meta"]:
                 self._add_meta(row)
         at, columns = len(self.row), self._columns
         self.row.append(number)
         for name, value in values.items():
             columns[name][at] = value
-        self._sections.append(len(self._roles))
-        self._metas.append(len(self._meta_keys))
+        for lists in self._lists:
+            lists.end_row()
         self._size += 64
 
     def _add_meta(self, row: dict[str, Any]) -> None:
@@ -331,8 +341,7 @@ class RowMapper:
             ]
         for key, value in found:
             if value is not None:
-                self._meta_keys.append(key)
-                self._meta_values.append(value)
+                self._metas.add(key, value)
                 self._size += len(value)
 
     # -- converters -------------------------------------------------------------------------------
@@ -381,31 +390,23 @@ class RowMapper:
             i: label_number(v, self._labels) for i, v in columns["label"].items()
         }
         columns["trust"] = trusts
-        parts = [self._checked(part) for part in (self._section_texts, self._headings)]
-        texts = {name: self._column(of) for of, name in _TEXTS.items()}
-        offsets = pa.array(self._sections, pa.int32())
-        roles = pa.array(self._roles, _TEXT)
-        structs = pa.StructArray.from_arrays([roles, parts[1], parts[0]], fields=list(_SECTION))
-        pairs = [self._checked(part) for part in (self._meta_keys, self._meta_values)]
-        metas = pa.StructArray.from_arrays(pairs, fields=list(_PAIR))
         made = {
             "row": pa.array(self.row, pa.int64()),
-            **texts,
-            "sections": pa.ListArray.from_arrays(offsets, structs),
-            "taxonomy": self._nested([topics or [] for topics in self.values("taxonomy")]),
-            "meta": pa.ListArray.from_arrays(pa.array(self._metas, pa.int32()), metas),
+            **{name: self._column(of) for of, name in _TEXTS.items()},
+            "sections": self._nested(self._sections),
+            "taxonomy": self._nested(self._topics),
+            "meta": self._nested(self._metas),
             "label": pa.array(self.values("label_number"), _REAL),
             "has_prefix": pa.array(has_prefix, pa.bool_()),
         }
         return pa.table(made | {"fault": pa.array(self.values("fault"), _TEXT)})
 
-    def _nested(self, lists: list[list[str]]) -> pa.Array:
-        try:
-            return pa.array(lists, pa.list_(_TEXT))
-        except UnicodeEncodeError:
-            for i, texts in enumerate(lists):
-                self._look_at(i, texts)
-            return pa.array([[t for t in texts if is_utf8(t)] for texts in lists], pa.list_(_TEXT))
+    def _nested(self, lists: _Lists) -> pa.Array:
+        parts = [self._checked(values, lists.ends) for values in lists.columns]
+        values = parts[0]
+        if len(parts) > 1:
+            values = pa.StructArray.from_arrays(parts, list(lists.names))
+        return pa.ListArray.from_arrays(pa.array(lists.ends, pa.int32()), values)
 
     def _column(self, name: str) -> pa.Array:
         if not self._columns[name]:
@@ -423,14 +424,11 @@ class RowMapper:
         """Return the dates that may be in a format of the mapping."""
         return [None if isinstance(day, Odd) else day for day in self.values("date")]
 
-    def _checked(self, values: Sequence[str | None]) -> pa.Array:
-        """Return texts of sections or metadata; rows with invalid UTF-8 get a fault."""
+    def _checked(self, values: Sequence[str | None], ends: Sequence[int]) -> pa.Array:
+        """Return texts that rows have several of; rows with invalid UTF-8 get a fault."""
         try:
             return pa.array(values, _TEXT)
         except UnicodeEncodeError:
-            ends = self._metas
-            if values is self._section_texts or values is self._headings:
-                ends = self._sections
             for place, value in enumerate(values):
                 row = int(np.searchsorted(ends, place, "right")) - 1
                 self._look_at(row, [value])

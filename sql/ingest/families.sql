@@ -7,13 +7,12 @@ SELECT
     records.record_key,
     coalesce(
         md5_number_lower('group' || chr(31) || any_value(records.group_key)),
-        min(coalesce(text_hashes.text_hash, normalised_hash(sections.text)))
+        min(text_hashes.text_hash)
     ) AS family
 FROM records
 JOIN splits ON splits.record_key = records.record_key
 JOIN leading_sections ON leading_sections.record_key = records.record_key
-JOIN sections ON sections.section_key = leading_sections.section_key
-LEFT JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
+JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
 WHERE
     splits.split = $split
     AND is_live(records.added_version, records.removed_version, $version)

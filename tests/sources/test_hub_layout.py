@@ -261,7 +261,7 @@ def test_every_key_of_a_line_or_an_argument_reaches_the_mapping():
         "negative=n1,n2 created_at=made text_of=json label=l labels=dup:1,other:0"
     )
     assert source.text_of == "json"
-    assert source.label_rules() == (("dup", 1.0), ("other", 0.0))
+    assert source.described()["labels"] == {"dup": 1.0, "other": 0.0}
     assert {part: named for part in PARTS if (named := source.part(part))} == {
         "anchor": ("a1", "a2"),
         "positive": ("p",),

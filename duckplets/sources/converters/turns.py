@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from duckplets.sources.values import is_filled, json_string, json_text, number_text, plain
@@ -214,11 +214,7 @@ class Converter:
             else:
                 sections = [("anchor", main, prompt), ("context", main, reply)]
                 made = Converted(sections, written, identity=_identity(written))
-            yield Converted(
-                *(made.sections, made.messages, None, made.identity, made.reason, made.detail),
-                number=n + 1,
-                conversation=conversation,
-            )
+            yield replace(made, number=n + 1, conversation=conversation)
 
     def _turns(self, said: list[Said]) -> list[Turn]:
         turns = [self._turn(each) for each in said]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _DELIMITERS = (",", "\t", ";", "|")
 _ROWS, _CHARACTERS = 2_048, 4 << 20  # rows of a block
-_MANY = 8 << 20  # characters of a line above which fields are counted first
+_MANY = 8 << 20  # characters of a line or row above which fields are counted first
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,9 @@ class _CsvRows:
             if self._size > most:
                 stray = "the row is longer (is a quote opened there and never closed?)"
                 raise self._limits.exceeded(self._row(), stray, "row")
-            if len(line) > _MANY:
-                start = line[: _MANY // 8]  # a short field takes 60 bytes of memory
+            is_much = self._size - len(line) <= _MANY < self._size  # for the first time of the row
+            if len(line) > _MANY or is_much:
+                start = line if len(line) > _MANY else self._under_way[0]
+                start = start[: _MANY // 8]  # a short field takes 60 bytes of memory
                 self._check_width(next(csv.reader([start], **self._dialect), []))
             yield line
