@@ -106,9 +106,9 @@ def top_of(
     guarded: Integers,
     failed: int = 0,
 ) -> TopDocuments:
-    """Return the best documents of queries from scored pairs; ``positives`` are their scores."""
+    """Return the best documents of queries, from pairs by owner and falling score."""
     owners, _, scores = pairs
-    best, best_scores = best_of(*pairs, (len(positives), depth))
+    best, best_scores = _placed(*pairs, (len(positives), depth))
     higher = np.bincount(owners[scores > positives[owners]], minlength=len(positives))
     ranks = np.where(np.isnan(positives), 0, higher + 1)
     return TopDocuments(best, best_scores, matched, guarded, positives, ranks, failed)
@@ -119,7 +119,12 @@ def best_of(
 ) -> tuple[Integers, Floats]:
     """Return the best documents of each owner, and their scores; of equal ones the lower number."""
     order = np.lexsort((documents, -scores, owners))
-    owners, documents, scores = owners[order], documents[order], scores[order]
+    return _placed(owners[order], documents[order], scores[order], shape)
+
+
+def _placed(
+    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
+) -> tuple[Integers, Floats]:
     place = np.arange(len(owners)) - np.searchsorted(owners, owners)
     kept = place < shape[1]
     best, best_scores = np.full(shape, -1, np.int64), np.zeros(shape)
