@@ -106,20 +106,12 @@ def top_of(
     guarded: Integers,
     failed: int = 0,
 ) -> TopDocuments:
-    """Return the best documents of queries from scored pairs; ``positives`` are their scores."""
+    """Return the best documents of queries, from pairs by owner and falling score."""
     owners, _, scores = pairs
-    best, best_scores = best_of(*pairs, (len(positives), depth))
+    best, best_scores = first_of(*pairs, (len(positives), depth))
     higher = np.bincount(owners[scores > positives[owners]], minlength=len(positives))
     ranks = np.where(np.isnan(positives), 0, higher + 1)
     return TopDocuments(best, best_scores, matched, guarded, positives, ranks, failed)
-
-
-def best_of(
-    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
-) -> tuple[Integers, Floats]:
-    """Return the best documents of each owner, and their scores; of equal ones the lower number."""
-    order = np.lexsort((documents, -scores, owners))
-    return first_of(owners[order], documents[order], scores[order], shape)
 
 
 def first_of(

@@ -303,6 +303,7 @@ def _found(
     guarded = np.zeros((len(REASONS), len(positives)), np.int64)
     np.add.at(guarded, (reasons[~legal], owners[~legal]), 1)
     pairs = owners[legal], documents[legal], values[legal]
+    depth = min(depth, int(np.bincount(pairs[0]).max(initial=1)))  # most anchors have far fewer
     return top_of(pairs, positives, depth, matched=matched, guarded=guarded)
 
 

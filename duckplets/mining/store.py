@@ -356,8 +356,8 @@ class OpenMining:
     """
 
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
-        self._folder, self._waiting = folder, list[tuple[pa.Table, int, Mapping[str, int]]]()
-        self._begun = self._written = time.monotonic()
+        self._folder, self._rows = folder, list[pa.Table]()  # that are not written yet
+        self._anchors, self._since = 0, time.monotonic()  # of these; the last part
         last, self.mining = 0, target
         for name in list(folder.manifests()):
             last = max(last, int(name[7:-5]))
@@ -374,26 +374,28 @@ class OpenMining:
         if not self.mining.key:
             self.mining = replace(target, key=last + 1)
             self._tell()
+        self._counts = Counter(self.mining.counts)
 
     def append(self, rows: pa.Table, anchors: int, counts: Mapping[str, int]) -> None:
         """Add the rows of the next anchors, by anchor and rank, and what became of documents.
 
         They are kept with the part that they fill.
         """
-        self._waiting.append((rows, anchors, counts))
-        late = time.monotonic() - self._written > _PART_SECONDS
-        if late or sum(table.num_rows for table, *_ in self._waiting) >= _PART_ROWS:
+        self._rows.append(rows)
+        self._anchors += anchors
+        self._counts.update(counts)
+        late = time.monotonic() - self._since > _PART_SECONDS
+        if late or sum(table.num_rows for table in self._rows) >= _PART_ROWS:
             self.keep()
 
     def keep(self) -> None:
         """Write what is waiting, so that a later call goes on after it."""
-        if not self._waiting:
+        if not self._rows:
             return
         import pyarrow.parquet as pq  # not loaded by samplers
 
-        waiting, self._waiting = self._waiting, []  # what fails now is not written by a second call
-        tables, anchors, counts = zip(*waiting, strict=True)
-        rows = pa.concat_tables(tables).cast(SCHEMA).combine_chunks()
+        rows, anchors = pa.concat_tables(self._rows).cast(SCHEMA).combine_chunks(), self._anchors
+        self._rows, self._anchors = [], 0  # what fails now is not written by a second call
         path = new_path(self._folder.path, "part", ".parquet")
         with path.open("wb") as file:
             options: dict[str, Any] = {"use_dictionary": _REPEATED, "column_encoding": _ENCODED}
@@ -402,33 +404,25 @@ class OpenMining:
             os.fsync(file.fileno())
         part = {
             "file": asdict(FileEntry.of(path)),
-            "anchors": sum(anchors),
+            "anchors": anchors,
             "candidates": int(np.count_nonzero(rows["rank"].to_numpy())),
             "sum": _sum(rows),
         }
-        seconds = self.mining.seconds + time.monotonic() - self._begun
-        total = Counter(self.mining.counts)
-        for each in counts:
-            total.update(each)
-        self.mining = replace(
-            self.mining,
-            parts=[*self.mining.parts, part],
-            counts=dict(total),
-            seconds=round(seconds, 3),
-        )
+        parts = [*self.mining.parts, part]
+        self.mining = replace(self.mining, parts=parts, counts=dict(self._counts))
         self._tell()
-        self._begun = self._written = time.monotonic()
 
     def finish(self) -> Mining:
         """Keep what is left; from now on new runs draw from it."""
         self.keep()
-        seconds = self.mining.seconds + time.monotonic() - self._begun
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-        self.mining = replace(self.mining, finished_at=now, seconds=round(seconds, 3))
+        self.mining = replace(self.mining, finished_at=now)
         self._tell()
         return self.mining
 
     def _tell(self) -> None:
+        seconds = self.mining.seconds + time.monotonic() - self._since
+        self.mining, self._since = replace(self.mining, seconds=round(seconds, 3)), time.monotonic()
         self._folder.write(_NAME.format(self.mining.key), asdict(self.mining))
 
 

@@ -208,8 +208,10 @@ class _Rescored:
         lowest = np.full(count, np.inf)
         np.fmin.at(lowest, positives.owners(), theirs)
         known = np.isfinite(own)
+        order = np.lexsort((documents, -own, owners))
+        order = order[known[order]]
         return top_of(
-            (owners[known], documents[known], own[known]),
+            (owners[order], documents[order], own[order]),
             np.where(np.isfinite(lowest), lowest, np.nan),
             depth,
             matched=np.bincount(owners, minlength=count),
