@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.recipes import Recipe
     from duckplets.recipes.recipes import Preset
+
+_SQL_TEXT = re.compile(r"""'((?:[^']|'')*)'|"(?:[^"]|"")*"|--.*""")
 
 
 @command()
@@ -141,7 +144,7 @@ def sql(
             return
         statement = opened.runnable_sql(recipe, **given)
         if not explain:
-            print(harmless(statement, None), end="")
+            print(_harmless_sql(statement), end="")
             return
         for plan in opened.sql(" ".join(("EXPLAIN", statement)))["explain_value"].to_pylist():
             print(harmless(plan, None))
@@ -174,3 +177,15 @@ def _toml(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     # eight digits: TOML has no surrogate pairs
     return "".join(s if harmless(s) == s else f"\\U{ord(s):08x}" for s in text)
+
+
+def _harmless_sql(statement: str) -> str:
+    """Return an equivalent statement with control characters escaped."""
+
+    def of(found: re.Match[str]) -> str:
+        if found[1] is None or harmless(found[1], None) == found[1]:
+            return found[0]
+        signs = (f"' || chr({ord(s)}) || '" if harmless(s) != s else s for s in found[1])
+        return f"('{''.join(signs)}')"
+
+    return harmless(_SQL_TEXT.sub(of, statement), None)

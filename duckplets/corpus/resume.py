@@ -44,7 +44,8 @@ def resume(
             from with the weights that the mixture has for them. Saved with the run. Without it the
             run stays with the versions it has.
         allow_drift: Fingerprint fields that may differ from what was saved, by name.
-        memory_limit: As for ``Corpus``; token shards are read without DuckDB, and need none.
+        memory_limit: As for ``Corpus``. Token shards have no versions and are read without DuckDB,
+            so this, ``version``, ``threads`` and ``statement_timeout`` are refused for them.
         threads: As for ``Corpus``.
         statement_timeout: As for ``Corpus``.
         overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
@@ -55,13 +56,17 @@ def resume(
 
     Raises:
         StateMismatchError: Nothing is saved there, or something differs.
-        SamplerError: An argument is wrong.
+        SamplerError: An argument is wrong, or is of a corpus and a folder was given.
     """
     if Path(corpus_path).is_dir():
-        if version is not None:
+        of_corpus = {"version": version, "memory_limit": memory_limit, "threads": threads}
+        given = [f"{name}={value!r}" for name, value in of_corpus.items() if value is not None]
+        if statement_timeout != STATEMENT_TIMEOUT:
+            given.append(f"statement_timeout={statement_timeout!r}")
+        if given:
             raise SamplerError(
-                f"version={version!r}: token shards have no versions; leave it out, or give the "
-                f"path of a corpus"
+                f"{', '.join(given)}: token shards have no versions, and are read without DuckDB; "
+                f"leave it out, or give the path of a corpus"
             )
         how: dict[str, Any] = {"allow_drift": allow_drift, **overrides}
         return TokenShards(corpus_path).resume(run, tag, state, save_to, **how)

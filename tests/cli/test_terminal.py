@@ -150,7 +150,8 @@ def test_json_output_has_the_values_that_are_stored(hostile):
         rows = next(corpus.sampler(batch_size=8)).to_pylist()
         pool = corpus.pool("mine").to_pylist()
         (recipe,) = corpus.recipes()
-        assert "SELECT" in printed("sql", hostile, "mine", widest=WHOLE)
+        statement = printed("sql", hostile, "mine", widest=WHOLE)
+        assert corpus.sql(statement.rstrip().rstrip(";")).to_pylist() == pool
     assert pool
     assert lines(printed("sample", hostile, "--batch-size", "8", widest=WHOLE)) == rows
     assert lines(printed("sql", hostile, "mine", "--rows", widest=WHOLE)) == pool

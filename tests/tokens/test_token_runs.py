@@ -155,8 +155,9 @@ def test_what_does_not_fit_is_refused_by_name(shards, folder, tmp_path):
     assert shards.resume(state=path, mixture=later).changed_from == 30 * 8
     with pytest.raises(dp.SamplerError, match="seq_lenght"):
         shards.resume(state=path, seq_lenght=4)
-    with pytest.raises(dp.SamplerError, match=r"version=.*token shards have no versions"):
-        dp.resume(folder, state=path, version="newest")
+    for name, value in {"version": "newest", "threads": 1, "statement_timeout": 5}.items():
+        with pytest.raises(dp.SamplerError, match=f"{name}=.*token shards have no versions"):
+            dp.resume(folder, state=path, **{name: value})
     elsewhere = write_shards(tmp_path / "other", {"train": {"alpha": TEXTS["bravo"]}})
     with pytest.raises(dp.StateMismatchError, match="shards"):
         dp.TokenShards(elsewhere).resume(state=path)
