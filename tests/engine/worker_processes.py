@@ -64,12 +64,13 @@ def watched(look: Callable[[set[int]], None], every: float) -> Iterator[None]:
 def killed(worked: float = 4.0) -> Iterator[list[int]]:
     """Kill a worker every second, if one has worked for some seconds of a processor by then.
 
-    On a machine under load it takes longer than a second to start one.
+    On a machine under load it takes longer than a second to start one, and a part takes longer than
+    its worker may live: each may work a tenth longer than the one before.
     """
     gone: list[int] = []
 
     def look(pids: set[int]) -> None:
-        if old := [pid for pid in sorted(pids) if _worked(pid) >= worked]:
+        if old := [pid for pid in sorted(pids) if _worked(pid) >= worked * 1.1 ** len(gone)]:
             gone.append(random.Random(len(gone)).choice(old))
             kill(gone[-1])
 
