@@ -16,7 +16,7 @@ with peaks of {hub[hub_peak_mb]:,} and {hub[disk_peak_mb]:,} MB (1,000). Every s
 into the cache and through a checksum, and rows are committed in pieces.
 
 **Converters.** Alpaca rows to messages, prompt and reply, from file to rows with ids
-({converters[records]:,} rows; the aim was 100,000 a second), beside the same in a Python loop and
+({converters[records]:,} rows; the aim was 60,000 a second), beside the same in a Python loop and
 beside mapping two columns without a conversion:
 
 {converters_table}
