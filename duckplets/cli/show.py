@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from duckplets.base.sanitize import shown
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
 from duckplets.cli.options import command_line
@@ -107,13 +108,30 @@ def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
     if vectors is not None:
         found = found.append_column("vectors", vectors)
     rows = found.to_pylist()
-    if json:
+    if where["limit"] and not rows:
+        say(_why_none(corpus, source, where["split"]))
+    elif json:
         output.print_lines(rows)
-    elif rows:
-        output.show_table(found.column_names, (row.values() for row in rows))
     else:
-        status = command_line("status", corpus.path)
-        say(f"there is no such record; {status} counts them by source and split")
+        output.show_table(found.column_names, (row.values() for row in rows))
+
+
+def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:
+    """Return why there is no record to show, and what to do."""
+    from duckplets.db.queries import query
+
+    rows = corpus.sql(query("corpus/status/records_by_split"), {"source": source}).to_pylist()
+    there = {row["split"]: row["records"] for row in rows}
+    if not there:
+        whose = shown(corpus.path) if source is None else f"source {shown(repr(source))}"
+        return f"{whose} has no records; add some: {command_line('ingest', corpus.path)} FILE"
+    if set(there) == {None}:
+        return (
+            f"the corpus has no splits yet; run: {command_line('split', corpus.path)}; without "
+            f"--split all records are shown"
+        )
+    counts = (f"{name or 'no split'} {records:,}" for name, records in there.items())
+    return f"no record of split {split}; there are: {', '.join(counts)}"
 
 
 def _show_samples(batch: Batch, most: int, *, json: bool) -> None:

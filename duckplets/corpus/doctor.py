@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 # Packages with what to install; those of extras may be missing.
-_REQUIRED = dict.fromkeys(("duckdb", "pyarrow", "numpy", "sqlglot", "typer", "rich"), "duckplets")
+_REQUIRED = dict.fromkeys(
+    ("duckdb", "pyarrow", "numpy", "sqlglot", "threadpoolctl", "typer", "rich"), "duckplets"
+)
 _EXTRAS = {
     "duckdb-extension-fts": "'duckplets[fts]', for stemming and BM25 without a network",
     "tokenizers": "'duckplets[tokenizers]', for windows that are exact in a model's tokens",
@@ -63,9 +65,10 @@ def environment() -> Iterator[CheckResult]:
         found = _installed(package)
         said = found or f"not installed; pip install {what}"
         yield CheckResult(bool(found) or package in _EXTRAS, f"{package} {said}")
-    from duckplets.db import fts
+    if _installed("duckdb"):
+        from duckplets.db import fts
 
-    yield CheckResult(True, f"DuckDB's extension fts: {fts.found()}")
+        yield CheckResult(True, f"DuckDB's extension fts: {fts.found()}")
 
 
 def corpus(path: Path) -> Iterator[CheckResult]:

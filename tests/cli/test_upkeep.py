@@ -157,6 +157,22 @@ def test_show_shows_records_and_samples(toy):
     for wrong in (["toy", "--samples", "1"], ["--run", "mine", "--split", "test"]):
         usage("show", toy, *wrong)
     usage("show", toy, "--state", "x.duckdb")
-    none = cli("show", toy, "--limit", "0")
-    assert (none.exit_code, none.stdout) == (0, "")
-    assert "duckplets status toy.duckdb counts them" in none.stderr
+
+
+def test_show_says_why_there_is_nothing_to_show():
+    path = "c.duckdb"
+
+    def said(*arguments):
+        shown = cli("show", path, *arguments)
+        assert (shown.exit_code, shown.stdout) == (0, "")
+        return shown.stderr
+
+    ok("ingest", path, "-", "--name", "s", "--text", "t", stdin='{"t": "text"}\n')
+    told = said("--split", "test", "--json")
+    assert f"the corpus has no splits yet; run: duckplets split {path}; without" in told
+    with dp.Corpus(path) as corpus:
+        corpus.split(1, 0, 0)
+    assert said("--split", "test") == "no record of split test; there are: train 1\n"
+    with dp.Corpus(path) as corpus:
+        corpus.remove("s")
+    assert said() == f"{path} has no records; add some: duckplets ingest {path} FILE\n"
