@@ -54,11 +54,11 @@ def program(name, folder, *options):
 
 
 def test_fine_tuning_lowers_the_loss_and_finds_more(example):
-    printed = example("finetune", 30, docstrings=fewer, BATCH=16)
+    printed = example("finetune", 60 if THOROUGH else 30, docstrings=fewer, BATCH=16)
     first, last = map(
         float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", printed).groups()
     )
-    assert last < 0.8 * first, printed  # .76 of it in full, after 30 steps
+    assert last < 0.7 * first, printed
     found = re.findall(
         r"(recall@1|recall@10|mean reciprocal rank) on the test split: (\S+) before, (\S+) after",
         printed,
