@@ -65,7 +65,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
         corpus.mine(source="toy", split="train", progress=False)
         with corpus.sampler(batch_size=4, seed=5, columns=COLUMNS) as run:
             before["new"] = drawn(run)
-        kept = {name: rows for name, rows in tables(corpus).items() if name != "pool_counts"}
+        kept = tables(corpus)
         status = corpus.status()
         keys = corpus.database.run("ingest/chunks/next_keys")
         size = path.stat().st_size
@@ -122,7 +122,7 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path):
         before = tables(corpus)
         settings = corpus.sql("FROM settings WHERE name <> 'keys' ORDER BY ALL").to_pylist()
         assert {name for name, rows in before.items() if not rows} <= {
-            *("unfinished_ingests", "placed_files", "record_prefixes", "pool_counts"),
+            *("unfinished_ingests", "placed_files", "record_prefixes"),
             *("section_originals", "acquisitions", "judgements", "measurings"),
             *("record_hashes", "rejected_rows"),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,14 @@ from duckplets.cli import output
 from duckplets.cli.app import corpus_at, existing, say, tell
 from duckplets.cli.options import command_line
 from duckplets.cli.verbs import command
-from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
+from duckplets.errors import QueryError, StateMismatchError
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.db.migrate import Kind
 
 
-@command("corpus.status:status", without={"counts"})
+@command("corpus.status:status")
 def status(
     corpus: Path,
     watch: bool = False,
@@ -38,8 +38,7 @@ def status(
     """Show what is in a corpus, as a page too, or watch a run.
 
     Sources, splits, runs; pools with what they leave out and why, mined negatives with why they
-    are stale. What large pools have is counted once a version and kept in the corpus, if nobody
-    else has it open; of more than 500,000 records when --pools asks for it.
+    are stale. Pools of more than 500,000 records are counted when --pools asks for it.
 
     With --watch it shows what a run has drawn, until Ctrl-C, as of its last save, and how fast it
     goes, once there were two. The state file is copied to be read: the run waits for nobody. A run
@@ -90,14 +89,8 @@ def status(
         tables = sum(len(section["tables"]) for section in page.data["sections"])
         tell(f"{html}: {counted(tables, 'table')}, {html.stat().st_size:,} bytes")
         return
-    counts: dict[str, Any] = {}
     with corpus_at(corpus, read_only=True) as opened:
-        found = opened.status(counts=counts, **given)
-    if counts:
-        # If others have it open, or it is read-only, the counts are lost and counted
-        # again.
-        with suppress(DuckpletsError), corpus_at(corpus) as opened:
-            opened.keep_counts(counts)
+        found = opened.status(**given)
     if json:
         output.print_document(found)
     else:

@@ -162,7 +162,6 @@ class Corpus:
     pool = _recipes.pool
     sql = _recipes.sql
     status = _status.status
-    keep_counts = _status.keep_counts
     capacity = _status.capacity
 
     index = _index.index

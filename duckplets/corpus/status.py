@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import ShownDict, shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
-from duckplets.db.writes import CorpusFile, changes
+from duckplets.db.writes import CorpusFile
 from duckplets.errors import DamagedFileError
 from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
@@ -26,16 +24,12 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.runs import state
 
-Counts = dict[str | None, int]  # anchors left out by reason; the key None counts those drawn
-
 _CAPACITY = pa.schema(
     [
         *(("source", pa.string()), ("graded", pa.bool_()), ("triplets", pa.int64())),
         *(("texts", pa.int64()), ("long_sections", pa.bool_())),
     ]
 )
-_COUNTED = ("records", "sections", "chunks", "tokens")
-_WORTH_KEEPING = 20_000  # anchors above which counts are kept: counting so many takes 0.1 s
 _LARGE = 500_000  # records above which pools are not counted unless asked for
 
 
@@ -48,28 +42,22 @@ class Status(ShownDict):
         return status_text(self)
 
 
-def status(
-    corpus: CorpusFile, /, *, pools: bool | None = None, counts: dict[str, Counts] | None = None
-) -> Status:
+def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
     """Return versions, counts by source and split, pools with what they leave out, runs.
 
-    ``uncounted`` names what is not counted: pools and shared anchors of a large corpus, once a
-    version, until somebody asks for them.
+    ``uncounted`` names what is not counted: pools and shared anchors of a large corpus, until
+    somebody asks for them.
 
     Args:
         pools: Count pools and shared anchors; by default of a corpus of at most 500,000 records.
-        counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
-            kept at once, where the corpus may be written.
     """
     database, state_path = corpus.database, corpus.state_path()
     current = splits.current_splits(database)
     in_place = _in_place(database)
     can_count = current is not None and not in_place["changed"]  # without them pools cannot be read
-    kept = _Kept(database, {} if counts is None else counts, is_used=current is not None)
-    sources, by_split = _counted(database, kept)
+    sources = database.table("corpus/status/sources").to_pylist()
     if pools is None:
         pools = sum(source["records"] for source in sources) <= _LARGE
-    kept.may_count = pools
     found = {
         "path": str(database.path),
         "version": records.current_version(database),
@@ -80,11 +68,11 @@ def status(
         "in_place": in_place,
         "sources": sources,
         "unfinished": checkpoint.overview(database),
-        "records": by_split,
-        "shared_anchors": _shared_anchors(database, kept) if can_count else {},
+        "records": database.table("corpus/status/splits").to_pylist(),
+        "shared_anchors": _shared_anchors(database) if can_count and pools else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
-        "pools": _pools(database, kept) if can_count else [],
-        "uncounted": kept.uncounted,
+        "pools": _pools(database) if can_count and pools else [],
+        "uncounted": ["shared_anchors", "pools"] if can_count and not pools else [],
         "verdicts": [*verdicts.in_words(database, records.current_version(database))],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
@@ -92,53 +80,7 @@ def status(
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }
-    if kept.new and counts is None and not corpus.read_only:
-        keep_counts(corpus, kept.new)
     return Status(found)
-
-
-@changes("keep counts in")
-def keep_counts(corpus: CorpusFile, /, counts: Mapping[str, Counts]) -> None:
-    """Keep what ``status`` has counted, so that it need not be counted again."""
-    database = corpus.database
-    version = {"version": records.current_version(database)}
-    rows = [(c, reason, n) for c, found in counts.items() for reason, n in found.items()]
-    rows += [(content, None, 0) for content, found in counts.items() if None not in found]
-    columns = dict(zip(("content", "reason", "anchors"), zip(*rows, strict=True), strict=True))
-    counted = pa.table({name: pa.array(column) for name, column in columns.items()})
-    with database.transaction(), database.registered(counted=counted):
-        database.run("corpus/status/forget_counts", version)
-        database.run("corpus/status/keep_counts", version)
-
-
-class _Kept:
-    """Counts that were kept in the corpus by hash, and new ones that are worth it."""
-
-    def __init__(self, database: Database, new: dict[str, Counts], *, is_used: bool) -> None:
-        self._known: dict[str, Counts] = {}
-        for content, reason, anchors in database.run("corpus/status/counts") if is_used else ():
-            self._known.setdefault(content, {})[reason] = anchors
-        self._is_used = is_used
-        self.new = new
-        self.may_count = True
-        self.uncounted: list[str] = []
-
-    def all(
-        self,
-        what: str,
-        contents: Sequence[str],
-        count: Callable[[list[str]], dict[str, Counts]],
-    ) -> list[Counts] | None:
-        """Return the counts of contents, of which the unknown are counted, or are not for now."""
-        missing = [content for content in contents if content not in self._known]
-        if missing and not self.may_count:
-            self.uncounted.append(what)
-            return None
-        found = count(missing) if missing else {}
-        if self._is_used and sum(n for of in found.values() for n in of.values()) >= _WORTH_KEEPING:
-            self.new |= found
-        self._known |= found
-        return [self._known[content] for content in contents]
 
 
 def _snapshot(database: Database) -> dict[str, Any] | None:
@@ -213,68 +155,10 @@ def _bytes(database: Database) -> dict[str, int]:
     }
 
 
-def _counted(database: Database, kept: _Kept) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the sources with their counts, and the records by source and split.
-
-    Counts are kept as those of pools are, as JSON under the name of the count.
-    """
-    content = _hash("sources and splits", records.current_version(database), _made(database))
-
-    def count(_: list[str]) -> dict[str, Counts]:
-        return {content: {json.dumps(of): n for of, n in _of_sources(database).items()}}
-
-    found = (kept.all("sources", [content], count) or [{}])[0]
-    of = {tuple(json.loads(words)): n for words, n in found.items() if words is not None}
-    sources = database.table("corpus/status/known_sources").to_pylist()
-    counted = [s | {what: of.get((s["name"], what), 0) for what in _COUNTED} for s in sources]
-    return counted, [
-        {"source": source["name"], "split": split, "records": of[source["name"], split]}
-        for source in sources
-        for split in (*splits.SPLITS, None)
-        if of.get((source["name"], split))
-    ]
-
-
-def _of_sources(database: Database) -> dict[tuple[str, str | None], int]:
-    """Return counts by source, and records by source and split."""
-    spans = database.table("corpus/status/spans").to_pylist()
-    others = {span["source"] for span in spans}
-    tables = []
-    for span in spans:  # where all keys of a range are of one source no join is needed
-        if span["high"] - span["low"] + 1 == span["records"] >= _WORTH_KEEPING:
-            asked = {name: span[name] for name in ("source", "low", "high")}
-            tables.append(database.table("corpus/status/within", asked))
-            others.remove(span["source"])
-    if others:
-        with database.registered(wanted=pa.table({"source": sorted(others)})):
-            tables.append(database.table("corpus/status/of_sources"))
-    found = {(row["source"], row["what"]): row["number"] for t in tables for row in t.to_pylist()}
-    for span in spans:
-        source = span["source"]
-        of_splits = sum(found.get((source, split), 0) for split in splits.SPLITS)
-        found |= {(source, "records"): span["records"], (source, None): span["records"] - of_splits}
-    return found
-
-
-def _made(database: Database) -> str:
-    """Return what counts depend on besides the version."""
-    return repr((splits.current_splits(database), chunking_of(database)))
-
-
-def _shared_anchors(database: Database, kept: _Kept) -> dict[str, dict[str, int]]:
-    content = f"shared anchors of version {records.current_version(database)}"
-
-    def count(_: list[str]) -> dict[str, Counts]:
-        counts: Counts = {None: 0}
-        for split, (anchors, shared) in splits.shared_anchors(database).items():
-            counts |= {split: anchors, f"{split} and train": shared}
-        return {content: counts}
-
-    of = (kept.all("shared_anchors", [content], count) or [{}])[0]
+def _shared_anchors(database: Database) -> dict[str, dict[str, int]]:
     return {
-        split: {"anchors": of[split], "shared": of[f"{split} and train"]}
-        for split in splits.SPLITS
-        if split in of
+        split: {"anchors": anchors, "shared": shared}
+        for split, (anchors, shared) in splits.shared_anchors(database).items()
     }
 
 
@@ -298,50 +182,19 @@ def pools_of(database: Database) -> list[CompiledPool]:
     return pools
 
 
-def _pools(database: Database, kept: _Kept) -> list[dict[str, Any]]:
-    """Count drawn and left-out anchors for every source, split and recipe, by reason.
-
-    Counts kept in the corpus stay valid until records are split or chunked anew: they depend on
-    the statement and the version.
-    """
-    pools, made = pools_of(database), _made(database)
-    contents = [_content(pool, made) for pool in pools]
-
-    def count(missing: list[str]) -> dict[str, Counts]:
-        found: dict[str, Counts] = {}
-        for split in splits.SPLITS:
-            of_split = {
-                content: pool
-                for pool, content in zip(pools, contents, strict=True)
-                if pool.parameters["split"] == split and content in missing
-            }
-            if of_split:
-                with PoolReader(database, list(of_split.values())) as reader:
-                    found |= {content: reader.count(pool) for content, pool in of_split.items()}
-        return found
-
-    counts = kept.all("pools", contents, count)
-    return [] if counts is None else [*map(_row, pools, counts)]
-
-
-def _row(pool: CompiledPool, counts: Counts) -> dict[str, Any]:
-    left_out = {reason: n for reason, n in counts.items() if reason is not None}
-    return {
-        "source": pool.parameters["source"],
-        "split": pool.parameters["split"],
-        "recipe": pool.recipe.name,
-        "anchors": counts.get(None, 0),
-        "left_out": left_out,
-    }
-
-
-def _content(pool: CompiledPool, made: str) -> str:
-    """Return a hash of everything the counts of a pool depend on."""
-    return _hash(made, pool.sql("counts", staged=True), *sorted(pool.parameters.items()))
-
-
-def _hash(*values: object) -> str:
-    return hashlib.sha256(repr(list(values)).encode()).hexdigest()[:32]
+def _pools(database: Database) -> list[dict[str, Any]]:
+    """Count drawn and left-out anchors for every source, split and recipe, by reason."""
+    rows = []
+    for split, of_split in groupby(pools_of(database), lambda pool: pool.parameters["split"]):
+        pools = list(of_split)
+        with PoolReader(database, pools) as reader:
+            for pool in pools:
+                left_out = reader.count(pool)
+                drawn = left_out.pop(None, 0)  # what has no reason to be left out
+                named = {"source": pool.parameters["source"], "split": split}
+                named |= {"recipe": pool.recipe.name}
+                rows.append({**named, "anchors": drawn, "left_out": left_out})
+    return rows
 
 
 def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def _tables(found: Mapping[str, Any]) -> Iterator[str]:
         )
         yield from _table("pools", ("source", "split", "recipe", "anchors", "left out"), pools)
         if found["uncounted"]:
-            yield "not counted, for there are many records: give --pools, or pools=True, once"
+            yield "not counted, for there are many records: give --pools, or pools=True"
         if found["mining"]:
             yield from _table("mined negatives", _MINED, found["mining"])
     if found["runs"]:

@@ -3,14 +3,13 @@
 {"a": 1000, "b": 500} ─→ (a, 0) … (a, 999), (b, 0) … (b, 499) ─size, weight→ another index
 
 An entry is the name of a data set and a row number, kept as two integers: a hundred million need
-1 GB and no Python objects. Indexes are immutable: adjusting, slicing, shuffling and sharding
-return new ones.
+1 GB and no Python objects. Indexes are immutable: adjusting and slicing return new ones.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast, overload
 
@@ -19,28 +18,22 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
-from duckplets.base.sanitize import html_table, listed
+from duckplets.base.sanitize import listed
 from duckplets.base.settings import checked
-from duckplets.errors import SamplerError, nearest
+from duckplets.errors import SamplerError
 from duckplets.order.apportion import exact
-from duckplets.order.copies import MOST, SAME, Copies, SizeMode, Times, sized, weighed
-from duckplets.order.permute import key, shuffled
-from duckplets.records.order import EntryError, ShardOptions
+from duckplets.order.copies import MOST, Copies, SizeMode, Times, sized, weighed
+from duckplets.records.order import EntryError
 
 __all__ = ["DataIndex", "EntryError", "SizeMode"]
 
 
 _BLOCK = 1 << 16  # entries converted to Python objects at a time
 _LOOKED = 1 << 20  # entries compared at a time
-_LAST_EPOCH = (1 << 30) - 1  # times the most entries, a position still fits 62 bits
 _LAST_ROW = (1 << 63) - 1
-_SHOWN = 50  # data sets shown in a notebook
 
 Codes = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
 Selection = slice | Sequence[int] | npt.NDArray[np.integer[Any]]
-
-# Returns the copies of so many entries that an argument asks for.
-_Copying = Callable[[tuple[str, ...], int, Any, str], Copies]
 
 
 class DataIndex:
@@ -48,9 +41,8 @@ class DataIndex:
 
     ``index[i]`` is one entry, numbered from 0 or, with a negative number, from the end.
     ``index[10:20]``, ``index[::2]`` and ``index[[3, 1, 3]]`` are indexes again, of those entries in
-    that order; ``select`` gives entries as a list, and an index equals the list of its entries.
-    ``first + second`` has the entries of one and then of the other. ``corpus.read(index)`` reads
-    what it names.
+    that order; ``select`` gives entries as a list. ``corpus.read(index)`` reads what it names.
+    ``index[IndexSampler(len(index), …).keys(start, stop)]`` shuffles it, or takes a shard of it.
 
     Args:
         rows: Number of rows by name of the data set: every row once, in this order. Or entries.
@@ -126,8 +118,8 @@ class DataIndex:
 
     def adjust(
         self,
-        size: int | Mapping[str, int | None] | None = None,
-        weight: float | Mapping[str, float | None] | None = None,
+        size: int | None = None,
+        weight: float | None = None,
         *,
         mode: SizeMode = "first",
         seed: int = 42,
@@ -136,39 +128,28 @@ class DataIndex:
         sized = self if size is None else self.adjust_by_size(size, mode=mode, seed=seed)
         return sized if weight is None else sized.adjust_by_weight(weight, seed=seed)
 
-    def adjust_by_size(
-        self, size: int | Mapping[str, int | None], *, mode: SizeMode = "first", seed: int = 42
-    ) -> DataIndex:
-        """Return an index of so many entries, or of so many of each data set that is named.
+    def adjust_by_size(self, size: int, *, mode: SizeMode = "first", seed: int = 42) -> DataIndex:
+        """Return an index of so many entries.
 
         Fewer than there are: the first ones, or a sample without replacement, in their order.
         More: whole copies, and then such a remainder. 0 leaves nothing. A larger sample holds the
         smaller ones of its seed.
 
         Args:
-            size: Entries of the whole index. Or by name of a data set, None for no change: these
-                are adjusted each on its own, and their entries come together.
+            size: Entries of the whole index.
             mode: ``first``, or ``sample`` for one that the seed chooses.
             seed: Any integer; another one gives another sample.
 
         Raises:
             SamplerError: An argument is wrong, or entries are to be made of none.
         """
-        seed = integer("seed", seed)
+        size = integer("size", size, 0, MOST, say_high=False)
         checked("mode", mode, SizeMode, SamplerError)
+        if size and not len(self):
+            raise SamplerError(f"size={size}: the index has no rows to take; give 0")
+        return self._copied(sized(self._present(), len(self), size, mode, integer("seed", seed)))
 
-        def copies(names: tuple[str, ...], entries: int, value: Any, what: str) -> Copies:
-            wanted = integer(what, value, 0, MOST, say_high=False)
-            if wanted and not entries:
-                whose = f"data set {names[0]!r}" if len(names) == 1 else "the index"
-                raise SamplerError(f"{what}={wanted}: {whose} has no rows to take; give 0")
-            return sized(names, entries, wanted, mode, seed)
-
-        return self._adjusted("size", size, copies)
-
-    def adjust_by_weight(
-        self, weight: float | Mapping[str, float | None], *, seed: int = 42
-    ) -> DataIndex:
+    def adjust_by_weight(self, weight: float, *, seed: int = 42) -> DataIndex:
         """Return an index that lists every entry ``weight`` times.
 
         1 changes nothing, 2.0 gives each entry twice, 0 none. Of 2.5 each is there twice, and half
@@ -176,93 +157,30 @@ class DataIndex:
         entries)`` entries, with the fraction as it is written, and halves rounded to even.)
 
         Args:
-            weight: Of the whole index. Or by name of a data set, None for no change: these are
-                adjusted each on its own, and their entries come together.
+            weight: Copies of each entry.
             seed: Any integer; another one gives another sample.
 
         Raises:
             SamplerError: An argument is wrong.
         """
-        seed = integer("seed", seed)
+        checked("weight", weight, Times, SamplerError)
+        times = exact(weight)
+        if times * len(self) > MOST:
+            raise SamplerError(f"weight={weight!r} of {len(self)} entries: at most {MOST} fit")
+        return self._copied(weighed(self._present(), len(self), times, integer("seed", seed)))
 
-        def copies(names: tuple[str, ...], entries: int, value: Any, what: str) -> Copies:
-            checked(what, value, Times, SamplerError)
-            times = exact(value)
-            if times * entries > MOST:
-                raise SamplerError(f"{what}={value!r} of {entries} entries: at most {MOST} fit")
-            return weighed(names, entries, times, seed)
+    def _present(self) -> tuple[str, ...]:
+        """Return the data sets that have entries."""
+        return tuple(name for name, entries in self.counts().items() if entries) or self.names
 
-        return self._adjusted("weight", weight, copies)
-
-    def _adjusted(self, what: str, value: Any, copies: _Copying) -> DataIndex:
-        parts: list[tuple[slice | Integers, Copies]]
-        counts = self.counts()
-        if isinstance(value, Mapping):
-            for name in value:
-                if name not in counts:
-                    raise SamplerError(
-                        f"{what}: no data set {name!r}{nearest(str(name), counts)}; there are: "
-                        f"{listed(counts) or 'none'}"
-                    )
-            chosen = {
-                name: copies((name,), counts[name], one, f"{what}[{name!r}]")
-                for name, one in value.items()
-                if one is not None
-            }
-            if all(made.same for made in chosen.values()):
-                return self
-            places = _stretches(self.codes)
-            parts = [(at, chosen.get(self.names[code], SAME)) for code, at in places]
-        else:
-            names = tuple(name for name, entries in counts.items() if entries) or self.names
-            made = copies(names, len(self), value, what)
-            if made.same:
-                return self
-            parts = [(slice(None), made)]
-        codes, rows = _taken(self.codes, parts), _taken(self.rows, parts)
+    def _copied(self, copies: Copies) -> DataIndex:
+        if copies.same:
+            return self
+        size = copies.count(len(self))
+        codes, rows = np.empty(size, self.codes.dtype), np.empty(size, np.int64)
+        copies.fill(codes, self.codes)
+        copies.fill(rows, self.rows)
         return self._of(self.names, codes, rows, self.split)
-
-    # -- in which order, and which part -----------------------------------------------------------
-
-    def shuffle(self, seed: int = 42, *, epoch: int = 0) -> DataIndex:
-        """Return an index of the same entries, each as often, in an order that the seed chooses.
-
-        Args:
-            seed: Any integer; another one gives another order.
-            epoch: Number of the pass, from 0: each has another order of the same seed.
-
-        Raises:
-            SamplerError: An argument is wrong.
-        """
-        seed = integer("seed", seed)
-        epoch = integer("epoch", epoch, 0, _LAST_EPOCH)
-        order = shuffled(key(seed, "data index order"), len(self), epoch)
-        return self._of(self.names, self.codes[order], self.rows[order], self.split)
-
-    def shard(
-        self, num_shards: int | ShardOptions, index: int | None = None, *, contiguous: bool = False
-    ) -> DataIndex:
-        """Return one of so many parts of the index; together they have each of its entries once.
-
-        As of an ``IndexSampler``, a part is every ``num_shards``-th entry, so that all parts have
-        of every data set. The first ones may have one entry more than the last.
-
-        Args:
-            num_shards: How many parts there are, or all that is to be said as ``ShardOptions``.
-            index: Number of this part, from 0; none beside ``ShardOptions``.
-            contiguous: Whether a part is a run of entries, one after the other, instead.
-
-        Raises:
-            SamplerError: There is no such part.
-        """
-        if not isinstance(num_shards, ShardOptions):
-            if index is None:
-                raise SamplerError("index=None: give the number of this shard, from 0")
-            count = integer("num_shards", num_shards, 1, MOST, say_high=False)
-            num_shards = ShardOptions(integer("index", index, 0, count - 1), count)
-        elif index is not None:
-            raise SamplerError(f"index={index!r}: ShardOptions say it themselves; leave it out")
-        return self[num_shards.part_of(len(self), contiguous=contiguous)]
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -330,8 +248,6 @@ class DataIndex:
     # -- as an object -------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, list):
-            return len(self) == len(other) and all(map(operator.eq, self, other))
         if not isinstance(other, DataIndex):
             return NotImplemented
         known = {name: place for place, name in enumerate(self.names)}
@@ -349,44 +265,6 @@ class DataIndex:
         counts = listed(f"{name}: {count}" for name, count in self.counts().items())
         where = "" if self.split is None else f"; split {self.split}"
         return f"<DataIndex of {len(self)} entries ({counts}{where})>"
-
-    def _repr_html_(self) -> str:
-        caption = f"{len(self):,} entries" + (f" of split {self.split}" if self.split else "")
-        rows = list(self.counts().items())
-        if len(rows) > _SHOWN:
-            caption += f"; {len(rows) - _SHOWN:,} more data sets"
-        return html_table(caption, ("data set", "entries"), rows[:_SHOWN])
-
-
-def _stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
-    """Return the positions of the entries of each data set, in order of appearance."""
-    if not len(codes):
-        return []
-    starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
-    first = codes[starts]
-    if len(np.unique(first)) == len(first):
-        ends = [*starts[1:].tolist(), len(codes)]
-        lists = [slice(a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
-        return list(zip(first.tolist(), lists, strict=True))
-    present = list(dict.fromkeys(first.tolist()))
-    return [(code, np.flatnonzero(codes == code)) for code in present]
-
-
-def _taken(
-    values: npt.NDArray[Any], parts: list[tuple[slice | Integers, Copies]]
-) -> npt.NDArray[Any]:
-    """Return so many values of each part, concatenated."""
-    chosen = [(values[where], copies) for where, copies in parts]
-    size = sum(copies.count(len(some)) for some, copies in chosen)
-    if size > MOST:
-        raise SamplerError(f"{size} entries: an index holds at most {MOST}")
-    out = np.empty(size, values.dtype)
-    start = 0
-    for some, copies in chosen:
-        stop = start + copies.count(len(some))
-        copies.fill(out[start:stop], some)
-        start = stop
-    return out
 
 
 # -- entries ------------------------------------------------------------------------------------

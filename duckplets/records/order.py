@@ -57,7 +57,6 @@ class RecordMetadata:
     """
 
     __slots__ = ("_rng", "_seed", "index", "record_key")
-    __match_args__ = ("index", "record_key", "rng")
     __hash__ = None  # type: ignore[assignment] # its attributes can be set
 
     def __init__(
@@ -154,22 +153,6 @@ class ShardOptions:
         object.__setattr__(self, "shard_count", count)
         object.__setattr__(self, "shard_index", index)
         checked("drop_remainder", self.drop_remainder, bool, SamplerError)
-
-    def part_of(self, entries: int, *, contiguous: bool) -> slice:
-        """Return which of so many entries are in this shard: every ``shard_count``-th, or a run."""
-        count, index = self.shard_count, self.shard_index
-        each, over = divmod(entries, count)
-        if self.drop_remainder:
-            if entries and not each:
-                raise SamplerError(
-                    f"shard_count={count}: with drop_remainder=True none of the {entries} entries "
-                    f"is in a shard; give at most {entries} shards"
-                )
-            entries, over = each * count, 0
-        if not checked("contiguous", contiguous, bool, SamplerError):
-            return slice(index, entries, count)
-        start = index * each + min(index, over)
-        return slice(start, start + each + (index < over))
 
 
 _WHOLE = ShardOptions(0, 1)
@@ -290,18 +273,6 @@ class IndexSampler:
             return RecordMetadata(index, rank)
         return _seeded(index, rank, self._rngs)
 
-    def rng(self, index: int) -> Generator:
-        """Return the generator of the element with an index, whichever shard serves it.
-
-        For the records of ``Corpus.read``, whose batches have the column ``index``.
-
-        Raises:
-            SamplerError: The order has no seed, or no such index.
-        """
-        if self._rngs is None:
-            raise SamplerError("an order without a seed has no generators: give seed=, any integer")
-        return _generator(self._rngs, integer("index", index, 0, _POSITIONS, say_high=False))
-
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.
 
@@ -371,12 +342,6 @@ class SequentialSampler(IndexSampler):
         self, num_records: int, shard_options: ShardOptions = _WHOLE, seed: int | None = None
     ) -> None:
         super().__init__(num_records, shard_options, num_epochs=1, seed=seed)
-
-    def __repr__(self) -> str:
-        return (
-            f"SequentialSampler(num_records={self.num_records}, "
-            f"shard_options={self.shard_options}, seed={self.seed})"
-        )
 
 
 def _checked_shard(options: Any, num_records: int) -> ShardOptions:

@@ -89,8 +89,8 @@ def report(
     that helps. Then come sources, splits and lengths; recipes with samples; mined negatives; the
     mixture over steps, and what was served of it; gates with examples; samples to leaf through.
     Every table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half
-    a million records pools are left out until ``status`` has counted them, and samples until
-    ``prepare`` has made a snapshot, which the page says.
+    a million records pools are left out, and samples until ``prepare`` has made a snapshot, which
+    the page says.
 
     Args:
         path: FILE.html, which appears whole or not at all; by default none is written.
@@ -133,12 +133,11 @@ def _sections(
     path = state.state_path(corpus.path)
     saved, notes = drawn.saved(database, path, run)
     is_large = database.run("report/records")[0][0] > _LARGE
-    found = corpus.status(counts={})
-    uncounted = []
+    found = corpus.status()
+    recipes = Section(name="recipes", title="Recipes")
     if found["uncounted"]:
         command = f"duckplets status {shown(corpus.path)} --pools"
-        uncounted = [f"Pools are not counted yet: run {command} once."]
-    recipes = Section(name="recipes", title="Recipes", notes=uncounted)
+        recipes.notes.append(f"Pools of so many records are counted by {command} only.")
     mixing = Section(name="mixture", title="Mixture", notes=notes)
     leaf = Section(name="samples", title="Samples")
     recipes.tables.extend(tables.pools(database, found))

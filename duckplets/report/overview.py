@@ -93,7 +93,7 @@ def _attention(found: Findings) -> Iterator[list[str]]:
     """Yield what is probably not intended, each with the command that helps."""
     corpus = shlex.quote(str(found.path))
     if found.status["uncounted"]:
-        what = "Pools and shared anchors of this large corpus are not counted yet."
+        what = "Pools and shared anchors of this large corpus are not counted here."
         yield [what, f"duckplets status {corpus} --pools"]
     yield from _of_status(found.status, corpus)
     yield from _left_short(found, corpus)

@@ -574,20 +574,6 @@ COMMENT ON COLUMN _internal.index_controls.size_mode IS 'first or sample';
 COMMENT ON COLUMN _internal.index_controls.weight IS 'Copies of each record, 1 for one; applied after size';
 COMMENT ON COLUMN _internal.index_controls.seed IS 'Of what is sampled';
 
--- One row a reason, and one without for the anchors that are drawn: what status shows is counted
--- once a version.
-CREATE TABLE _internal.pool_counts (
-    version BIGINT NOT NULL,
-    content VARCHAR NOT NULL,
-    reason VARCHAR,
-    anchors BIGINT NOT NULL
-);
-COMMENT ON TABLE _internal.pool_counts IS 'How many anchors pools have, and what they leave out; counted anew where the content differs';
-COMMENT ON COLUMN _internal.pool_counts.version IS 'Corpus version they were counted at';
-COMMENT ON COLUMN _internal.pool_counts.content IS 'Digest of the pool''s statement, its parameters, and how records are split and chunked; or what else was counted';
-COMMENT ON COLUMN _internal.pool_counts.reason IS 'Why they are left out; NULL for those that are drawn';
-COMMENT ON COLUMN _internal.pool_counts.anchors IS 'How many';
-
 CREATE SEQUENCE _internal.text_index_keys;
 COMMENT ON SEQUENCE _internal.text_index_keys IS 'Numbers of full-text indexes';
 

@@ -149,10 +149,8 @@ SEMI JOIN removed ON removed.record_id = new.record_id
 WHERE new.source_id = $source_id AND new.added_version = $version
 
 -- name: rearranged
--- Note that records were given other splits, or sections cut anew: what was counted of pools, or
--- derived of chunks, is of no use any more.
-DELETE FROM pool_counts;
-
+-- Note that records were given other splits, or sections cut anew: what was derived of chunks is of
+-- no use any more.
 INSERT INTO settings
 SELECT 'rearranged', json_object('times', coalesce(max((value ->> 'times')::BIGINT), 0) + 1)
 FROM settings

@@ -109,13 +109,6 @@ def test_loops_keys_and_elements_agree(case):
             assert sampler.keys(start, stop).tolist() == all_keys(sampler)[start:stop].tolist()
 
 
-def test_a_generator_is_found_by_the_index_of_a_record():
-    for sampler in shards_of(50, 2, shuffle=True, epochs=2):
-        for element in sampler:
-            assert element.rng is not None
-            assert sampler.rng(element.index).random() == element.rng.random()
-
-
 MISTAKES = [
     (lambda: dp.IndexSampler(0), "num_records=0: give an integer from 1"),
     (lambda: dp.IndexSampler(2**63), f"give an integer from 1 to {2**62}"),
@@ -132,8 +125,6 @@ MISTAKES = [
     (lambda: dp.IndexSampler(5).keys(-1, 2), "start=-1: give an integer from 0 to 2"),
     (lambda: dp.IndexSampler(5).keys(0, 2**63), "stop="),
     (lambda: dp.IndexSampler(5, num_epochs=1).elements(6), "start=6: give an integer from 0 to 5"),
-    (lambda: dp.IndexSampler(5).rng(0), "give seed="),
-    (lambda: dp.IndexSampler(5, seed=1).rng(-1), "index=-1"),
 ]
 
 
