@@ -140,6 +140,8 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
             raise OSError(errno.EBADF, "it is closed, so there is nowhere to write", "stdout")
         sys.stdout.flush()
         return _put_lines(tables, sys.stdout.buffer)
+    from duckplets.export.files import write_tables
+
     first = next(tables, None)
     if first is None:
         say(f"no samples to write: {out} is left as it is")
@@ -148,7 +150,7 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
     with written_aside(out) as file:
         if out.suffix.lower() == ".jsonl":
             return _put_lines(tables, file)
-        return _put_parquet(tables, first.schema, file)
+        return write_tables(tables, first.schema, file)
 
 
 def _put_lines(tables: Iterable[pa.Table], stream: BinaryIO) -> int:
@@ -161,24 +163,6 @@ def _put_lines(tables: Iterable[pa.Table], stream: BinaryIO) -> int:
             stream.write("".join(lines).encode())
         stream.flush()
         written += table.num_rows
-    return written
-
-
-def _put_parquet(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> int:
-    """Write Parquet in row groups of thousands of samples."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    written, held = 0, list[pa.Table]()
-    with pq.ParquetWriter(file, schema) as writer:
-        for table in tables:
-            held.append(table)
-            written += table.num_rows
-            if sum(part.num_rows for part in held) >= 4 * _ROWS:
-                writer.write_table(pa.concat_tables(held))
-                held.clear()
-        if held:
-            writer.write_table(pa.concat_tables(held))
     return written
 
 

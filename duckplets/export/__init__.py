@@ -19,7 +19,7 @@ from duckplets.base.settings import checked
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import working
-from duckplets.errors import EmptyPoolError, SamplerError, nearest
+from duckplets.errors import EmptyPoolError, SamplerError
 from duckplets.export.examples import ExportRequest, SubjectReader
 from duckplets.export.files import appearing, check
 from duckplets.export.formats import FORMS, ExportFormat
@@ -31,7 +31,7 @@ __all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export_
 Format = Literal["sentence-transformers", "flagembedding", "ms-swift", "tevatron", "pylate", "beir"]
 WhenShort = Literal["keep", "drop", "random"]
 Documents = Literal["split", "all"]
-Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
+Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +51,6 @@ class ExportReport(Reported):
         sources: Names of the sources.
         files: Names of the files, relative to the folder if it is one.
         recipe: Name of the recipe.
-        others: Recipes that could be exported as well, if none was named.
     """
 
     path: Path
@@ -64,7 +63,6 @@ class ExportReport(Reported):
     sources: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     recipe: str = field(default="", compare=False)
-    others: list[str] = field(default_factory=list, compare=False)
 
 
 @stage("export negatives of")
@@ -84,7 +82,6 @@ def export_negatives(
     corpus: Documents | None = None,
     scores: bool = False,
     overwrite: bool = False,
-    allow_stale: bool = False,
     progress: Progress | bool | None = None,
 ) -> ExportReport:
     """Write the anchors of a mined recipe, with positives and negatives, for a trainer.
@@ -95,9 +92,9 @@ def export_negatives(
     Args:
         path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
             and ``ms-swift`` FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and
-            ``corpus.jsonl``, or FILE.jsonl of ``passages``; ``pylate`` a folder with
-            ``train.jsonl`` (ids with scores), ``queries.jsonl`` and ``documents.jsonl``; ``beir``
-            a folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
+            ``corpus.jsonl``; ``pylate`` a folder with ``train.jsonl`` (ids with scores),
+            ``queries.jsonl`` and ``documents.jsonl``; ``beir`` a folder with ``corpus.jsonl``,
+            ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
         format: Whose format. ``beir`` is an evaluation set and needs no mining.
         recipe: A recipe or the name of one; by default the one with the most mined anchors, of
             plain pairs and of ``beir`` else the first that a sampler would draw.
@@ -105,8 +102,7 @@ def export_negatives(
         split: By default ``train``, of ``beir`` ``test``.
         preset: ``crate`` for the recipes of a sampler with that preset.
         shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
-            ``labeled-pair`` or ``labeled-list``. Of ``tevatron``: ``documents`` (the default)
-            or ``passages`` (texts in every row).
+            ``labeled-pair`` or ``labeled-list``.
         negatives: So many of each anchor at most, the hardest; by default all. Every row of
             an ``n-tuple`` has exactly so many, and anchors with fewer are left out. 0 writes
             plain pairs of anchor and positive, which need no mining.
@@ -118,7 +114,6 @@ def export_negatives(
         corpus: Of ``beir``: documents of the ``split`` alone, or of ``all`` splits.
         scores: Write scores. That of every positive is the lowest of its anchor's.
         overwrite: Replace what an earlier export wrote there.
-        allow_stale: Export what was mined although records or recipe have changed since.
         progress: As for ``mine``.
 
     Raises:
@@ -136,15 +131,12 @@ def export_negatives(
     if corpus is not None and form.mined:
         what = f"corpus={corpus!r}: format={format!r}"
         raise SamplerError(f"{what} has no documents of its own choice")
-    place, path = form.places[wanted.shape], Path(path)
+    place, path = form.place, Path(path)
     check(path, place, overwrite=overwrite)
     split = split or ("train" if form.mined else "test")
     where: dict[str, Any] = {"source": source, "split": split, "preset": preset}
     if form.mined and not wanted.pairs:
-        subject = mined(database, recipe, **where, stale=allow_stale)
-    elif allow_stale:
-        what = "plain pairs are" if form.mined else f"format={format!r} is"
-        raise SamplerError(f"allow_stale: {what} of records, not of what was mined")
+        subject = mined(database, recipe, **where)
     else:
         subject = pooled(database, recipe, **where, every=corpus == "all")
     wanted = replace(wanted, instruction=subject.recipe.instruction)
@@ -175,7 +167,6 @@ def export_negatives(
         left_out=left_out,
         sources=sources,
         files=files,
-        others=subject.others,
     )
 
 
@@ -183,19 +174,15 @@ def _wanted(
     name: str,
     form: ExportFormat,
     *,
-    shape: str | None,
+    shape: Shape | None,
     negatives: int | None,
     when_short: str | None,
     scores: bool,
 ) -> ExportRequest:
     """Return the request that arguments make of a format, if it can be met."""
-    shapes = list(form.places)
-    chosen = shapes[0] if shape is None else shape
-    if chosen not in shapes or shape == "":  # the only shape of some formats, without a name
-        if shapes == [""]:
-            raise SamplerError(f"shape={shape!r}: format={name!r} has no choice; leave it out")
-        hint = nearest(str(shape), shapes)
-        raise SamplerError(f"shape={shape!r}{hint}: format={name!r} has {', '.join(shapes)}")
+    if shape is not None and name != "sentence-transformers":
+        raise SamplerError(f"shape={shape!r}: format={name!r} has no choice; leave it out")
+    shape = checked("shape", shape or "triplet", Shape, SamplerError)
     if negatives is not None:
         if not form.mined:
             raise SamplerError(f"negatives={negatives!r}: format={name!r} has none; leave it out")
@@ -203,13 +190,11 @@ def _wanted(
         if negatives == 0 and (scores or when_short is not None):
             named = "scores" if scores else f"when_short={when_short!r}"
             raise SamplerError(f"{named}: with negatives=0 there are plain pairs; leave it out")
-    if scores and chosen not in form.scored:
-        others = f"; shape={form.scored[0]!r} has" if form.scored else ""
-        shaped = f", shape={chosen!r}" if chosen else ""
-        raise SamplerError(f"scores: format={name!r}{shaped} has no place for them{others}")
+    if scores and not form.scored:
+        raise SamplerError(f"scores: format={name!r} has no place for them")
     if checked("when_short", when_short, WhenShort | None, SamplerError) and not form.mined:
         raise SamplerError(f"when_short={when_short!r}: format={name!r} has no negatives")
-    if when_short == "keep" and chosen == "n-tuple":
+    if when_short == "keep" and shape == "n-tuple":
         raise SamplerError(
             "when_short='keep': every row of shape='n-tuple' has the same number of negatives; "
             "give drop or random"
@@ -219,9 +204,8 @@ def _wanted(
             "when_short='random': what is drawn at random has no score; leave scores out"
         )
     return ExportRequest(
-        shape=chosen,
+        shape=shape,
         negatives=negatives,
-        pairs=negatives == 0,
         when_short=when_short or "",
         scores=bool(scores),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as version_of
@@ -27,12 +26,7 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
 
 _MOST = 100  # rows of a table
-_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
-# The commonest that the hub knows; of others the card tells in its table only.
-_LICENCES = {
-    *("apache-2.0", "mit", "bsd-3-clause", "gpl-3.0", "odc-by", "odbl", "cc0-1.0", "cc-by-3.0"),
-    *("cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "unlicense"),
-}
+_FRONT = ("---", "tags:", "- duckplets", "- sentence-transformers", "---")  # which the hub reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +111,9 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
         row["reason"] = row["reason"] or "drawn from"
     seen = {row["source"] for row in personal}
     unseen = [source for source in sources if source not in seen]
-    shape = {row["licence"] for row in licences}
+    unlicensed = any(row["licence"] is None for row in licences)
     lines = [
-        *("---", _front(contents, shape).strip(), "---", "", f"# {uri.name}", ""),
+        *(*_FRONT, "", f"# {uri.name}", ""),
         f"{counted(contents.rows, 'row')} of {contents.kind}, split {contents.split}, made by "
         f"duckplets {version_of('duckplets')} with DuckDB {engine_version()} from version "
         f"{contents.version} of a corpus.",
@@ -127,7 +121,7 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
         *([f"\nAnchors left out: {tallied(contents.left_out)}."] if contents.left_out else []),
         *_section("Anchors of each pool, and records left out, by reason", _table(left)),
         *_section("Licences", _table(licences)),
-        *(["\nNULL: the source has no column `license`, or it was not kept."] * (None in shape)),
+        *(["\nNULL: the source has no column `license`, or it was not kept."] * unlicensed),
         *_section("Personal data", _table(personal)),
         *([f"\nNo gate has looked for it in {', '.join(map(shown, unseen))}."] * bool(unseen)),
         *_section("How it was made", _fenced(_json(contents.made), "json")),
@@ -163,28 +157,6 @@ def _pools(database: Database, contents: Contents) -> list[CompiledPool]:
         for recipe in recipes
         if isinstance(recipe, TripletRecipe | TextRecipe)
     ]
-
-
-def _front(contents: Contents, licences: set[str | None]) -> str:
-    """Return the metadata that the hub reads."""
-    import yaml
-
-    size = next((name for most, name in _SIZES if contents.rows < most), "1M<n<10M")
-    pattern = f"data/{contents.split}-*.parquet"
-    front: dict[str, Any] = {
-        "configs": [
-            {
-                "config_name": "default",
-                "data_files": [{"split": contents.split, "path": pattern}],
-            }
-        ],
-        "size_categories": [size if contents.rows < 10**7 else "n>10M"],
-        "tags": ["duckplets", "sentence-transformers"],
-    }
-    names = Counter((name or "").strip().lower() for name in licences)
-    if len(names) == 1 and (name := next(iter(names))) in _LICENCES:
-        front["license"] = name
-    return yaml.safe_dump(front, sort_keys=False)
 
 
 def _section(title: str, lines: list[str]) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -71,6 +71,23 @@ def parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
         yield write
         if rows:
             flush()
+
+
+def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> int:
+    """Write tables as Parquet in row groups of thousands of rows; return the rows."""
+    import pyarrow.parquet as pq
+
+    written, held = 0, list[pa.Table]()
+    with pq.ParquetWriter(file, schema) as writer:
+        for table in tables:
+            held.append(table)
+            written += table.num_rows
+            if sum(part.num_rows for part in held) >= _GROUP_ROWS:
+                writer.write_table(pa.concat_tables(held))
+                held.clear()
+        if held:
+            writer.write_table(pa.concat_tables(held))
+    return written
 
 
 def _characters(value: Any) -> int:

@@ -7,8 +7,8 @@
   recipe's instruction is the ``prompt``, read where ``--query_instruction_for_retrieval`` is given.
 - ``ms-swift``: a line for each positive, in messages of a user: ``messages`` are the anchor, after
   the recipe's instruction as a message of the system.
-- ``tevatron``: ids with a corpus beside them, or passages in every row. The key in ``corpus.jsonl``
-  is ``text``, which its code reads, also for the passages of version 1. Titles are empty.
+- ``tevatron``: ids with a corpus beside them. The key in ``corpus.jsonl`` is ``text``, which its
+  code reads.
 - ``pylate``: ids with scores for distillation (``KDProcessing``), queries and documents beside
   them: positives come first, with the score of the anchor's lowest-scoring one.
 - ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
@@ -32,7 +32,6 @@ from duckplets.db.queries import query
 from duckplets.engine.work import Work
 from duckplets.errors import SamplerError
 from duckplets.export.examples import (
-    Document,
     Example,
     ExportRequest,
     ExportTally,
@@ -53,9 +52,8 @@ _DOCUMENTS = "documents.jsonl"
 class ExportFormat:
     """A format."""
 
-    # What each shape creates, the default first; "" is the only shape of one without a choice.
-    places: dict[str, ExportPlace]
-    scored: tuple[str, ...] = ()  # shapes with room for scores
+    place: ExportPlace
+    scored: bool = False  # whether it has room for scores
     mined: bool = True  # consists of mined negatives
     write: Callable[[SubjectReader, ExportRequest, Path, Work], ExportTally]
 
@@ -206,9 +204,7 @@ def _messages(example: Example, wanted: ExportRequest) -> Rows:
 
 
 def _tevatron(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a folder of ids and documents, or a file with passages."""
-    if wanted.shape == "passages":
-        return _write_rows(_passages, reader, wanted, path, work)
+    """Write a folder of ids and documents."""
     tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, work)
     with json_lines(path / _CORPUS) as write:
         for document in reader.documents():
@@ -222,21 +218,6 @@ def _document_ids(example: Example, wanted: ExportRequest) -> Rows:
         "query_text": example.text,
         "positive_document_ids": [document.id for document in example.positives],
         "negative_document_ids": [document.id for document in example.negatives],
-    }
-    yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
-
-
-def _passages(example: Example, wanted: ExportRequest) -> Rows:
-    def passage(document: Document, score: float | None) -> dict[str, Any]:
-        plain = {"docid": document.id, "title": "", "text": document.text}
-        return {**plain, "score": score} if wanted.scores else plain
-
-    own = [example.positive_score] * len(example.positives)
-    row = {
-        "query_id": example.id,
-        "query": example.text,
-        "positive_passages": list(map(passage, example.positives, own)),
-        "negative_passages": list(map(passage, example.negatives, example.scores)),
     }
     yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
 
@@ -313,32 +294,23 @@ def _beir_id(name: str) -> str:
 
 FORMS: dict[str, ExportFormat] = {
     "sentence-transformers": ExportFormat(
-        places=dict.fromkeys(_VALUES, ExportPlace(suffixes=(".parquet", ".jsonl"))),
-        scored=tuple(_VALUES),
+        place=ExportPlace(suffixes=(".parquet", ".jsonl")),
+        scored=True,
         write=_sentence_transformers,
     ),
     "flagembedding": ExportFormat(
-        places={"": ExportPlace(suffixes=(".jsonl", ".json"))},
-        scored=("",),
+        place=ExportPlace(suffixes=(".jsonl", ".json")),
+        scored=True,
         write=partial(_write_rows, _query_lines),
     ),
     "ms-swift": ExportFormat(
-        places={"": ExportPlace(suffixes=(".jsonl",))}, write=partial(_write_rows, _messages)
+        place=ExportPlace(suffixes=(".jsonl",)), write=partial(_write_rows, _messages)
     ),
-    "tevatron": ExportFormat(
-        places={
-            "documents": ExportPlace(files=(_TRAIN, _CORPUS)),
-            "passages": ExportPlace(suffixes=(".jsonl",)),
-        },
-        scored=("passages",),
-        write=_tevatron,
-    ),
+    "tevatron": ExportFormat(place=ExportPlace(files=(_TRAIN, _CORPUS)), write=_tevatron),
     "pylate": ExportFormat(
-        places={"": ExportPlace(files=(_TRAIN, _QUERIES, _DOCUMENTS))},
-        scored=("",),
-        write=_pylate,
+        place=ExportPlace(files=(_TRAIN, _QUERIES, _DOCUMENTS)), scored=True, write=_pylate
     ),
     "beir": ExportFormat(
-        places={"": ExportPlace(files=(_CORPUS, _QUERIES, "qrels/*.tsv"))}, mined=False, write=_beir
+        place=ExportPlace(files=(_CORPUS, _QUERIES, "qrels/*.tsv")), mined=False, write=_beir
     ),
 }

@@ -7,12 +7,9 @@ Everything appears in one commit, or nothing does.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import file_digest
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -24,7 +21,8 @@ from duckplets.db.writes import CorpusFile
 from duckplets.errors import EmptyPoolError, SamplerError, SourceError
 from duckplets.export import export_negatives
 from duckplets.export.card import Contents, card, drawn_from, exported_from
-from duckplets.sources.remote.download import Hub, HubFile, Sleep, status_of
+from duckplets.export.files import write_tables
+from duckplets.sources.remote.download import Hub, Sleep, status_of
 from duckplets.sources.remote.grammar import HubUri, parse_uri
 
 if TYPE_CHECKING:
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PushReport", "push"]
 
-_GROUP_ROWS = 16_384
-_FILE_BYTES = 500_000_000  # the viewer of the Hub wants files below this
 _CARD = "README.md"
 _OWN = ".gitattributes"  # the hub's own file
 
@@ -109,72 +105,47 @@ def push(
         raise SamplerError("steps=None: this run is endless; say how many of its steps to write")
     target = HubTarget(uri, token)
     with TemporaryDirectory(prefix="duckplets.") as name:
-        folder = Path(name)
+        path = Path(name) / "rows.parquet"
         if sampler is None:
             given = {"split": "train", **negatives, "progress": progress}
-            path = folder / "negatives.parquet"
             report = export_negatives(of, path, format="sentence-transformers", **given)
-            contents = exported_from(of, report, given)
-            path.rename(_shard(folder, contents.split, 0, 1))
             parent = target.begin(private=private, overwrite=overwrite)
-            return _sent(of, target, folder, contents, parent)
+            return _sent(of, target, path, exported_from(of, report, given), parent)
         parent = target.begin(private=private, overwrite=overwrite)
         start = sampler.position
         try:
-            rows = _write_steps(sampler, steps, folder)
-            return _sent(of, target, folder, drawn_from(of, sampler, start, rows), parent)
+            rows = _write_steps(sampler, steps, path)
+            return _sent(of, target, path, drawn_from(of, sampler, start, rows), parent)
         except BaseException:
             sampler.move(start)
             raise
 
 
 def _sent(
-    of: CorpusFile, target: HubTarget, folder: Path, contents: Contents, parent: Parent
+    of: CorpusFile, target: HubTarget, rows: Path, contents: Contents, parent: Parent
 ) -> PushReport:
-    (folder / _CARD).write_text(card(of, target.uri, contents), "utf-8", newline="\n")
-    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.*"))
+    text = rows.with_name(_CARD)
+    text.write_text(card(of, target.uri, contents), "utf-8", newline="\n")
+    files = {_CARD: text, f"data/{contents.split}-00000-of-00001.parquet": rows}
     title = f"{counted(contents.rows, 'row')} of {contents.kind}"
     return PushReport(
         repo=str(target.uri),
-        commit=target.commit({name: folder / name for name in names}, parent, title),
+        commit=target.commit(files, parent, title),
         private=parent.private,
         rows=contents.rows,
-        files=names,
+        files=list(files),
         left_out=dict(contents.left_out),
     )
 
 
-def _shard(folder: Path, split: str, number: int, count: int) -> Path:
-    (folder / "data").mkdir(exist_ok=True)
-    return folder / "data" / f"{split}-{number:05d}-of-{count:05d}.parquet"
-
-
-def _write_steps(sampler: Sampler, steps: int | None, folder: Path) -> int:
-    """Write the next batches to files of some 500 MB; return their rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _write_steps(sampler: Sampler, steps: int | None, path: Path) -> int:
+    """Write the next batches to a Parquet file; return their rows."""
     tables = (batch.table for batch in islice(sampler, steps))
-    rows, files = 0, list[Path]()
-    table = next(tables, None)
-    while table is not None:
-        files.append(folder / f"{len(files)}.part")
-        with files[-1].open("wb") as file, pq.ParquetWriter(file, table.schema) as writer:
-            held = list[pa.Table]()
-            while table is not None and file.tell() < _FILE_BYTES:
-                held.append(table)
-                rows += table.num_rows
-                table = next(tables, None)
-                if table is None or sum(part.num_rows for part in held) >= _GROUP_ROWS:
-                    writer.write_table(pa.concat_tables(held))
-                    held.clear()
-            if held:
-                writer.write_table(pa.concat_tables(held))
-    if not rows:
+    first = next(tables, None)
+    if first is None:
         raise EmptyPoolError(f"run {sampler.settings.run!r}: no samples are left to write")
-    for number, path in enumerate(files):
-        path.rename(_shard(folder, sampler.settings.split, number, len(files)))
-    return rows
+    with path.open("wb") as file:
+        return write_tables(chain([first], tables), first.schema, file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +154,7 @@ class Parent:
 
     commit: str
     private: bool
-    files: list[HubFile]
+    files: list[str]
 
 
 class HubTarget(Hub):
@@ -213,23 +184,22 @@ class HubTarget(Hub):
             raise SourceError(
                 f"{self.uri} is public; write there with private=False, or to another"
             )
-        files = [file for file in self.files(found["sha"]) if file.path != _OWN]
+        files = [file.path for file in self.files(found["sha"]) if file.path != _OWN]
         if files and not overwrite:
             raise SourceError(
                 f"{self.uri} has {counted(len(files), 'file')} already "
-                f"({listed((file.path for file in files), 3)}); give another name, or replace them "
+                f"({listed(files, 3)}); give another name, or replace them "
                 f"with overwrite=True"
             )
         return Parent(found["sha"], found["private"], files)
 
     def commit(self, files: Mapping[str, Path], parent: Parent, title: str) -> str:
         """Replace what is there by local files, in one commit; return it."""
-        with self._quiet():
-            return self._tried(lambda: self._committed(files, parent, title))
+        return self._tried(lambda: self._committed(files, parent, title))
 
     def _committed(self, files: Mapping[str, Path], parent: Parent, title: str) -> str:
         add, delete = self._client.CommitOperationAdd, self._client.CommitOperationDelete
-        gone = [delete(file.path) for file in parent.files if file.path not in files]
+        gone = [delete(name) for name in parent.files if name not in files]
         try:
             made = self._hub.create_commit(
                 self.repo,
@@ -238,43 +208,16 @@ class HubTarget(Hub):
                 repo_type="dataset",
                 parent_commit=parent.commit,
             )
-        except self._errors() as error:
-            if status_of(error) in (401, 403, 429) or not (landed := self._landed(files)):
-                raise
-            return landed  # only the answer was lost
         except RuntimeError as error:  # what the client makes of a failed upload
             raise error.__cause__ or ConnectionError() from None
         except ValueError as error:  # the hub does not take the card
             raise SourceError(f"{self.endpoint} refuses what is written: {error}") from None
         return str(made.oid)
 
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Show the client's bars on a terminal only."""
-        if sys.stderr.isatty() or self._utils.are_progress_bars_disabled():
-            yield
-            return
-        self._utils.disable_progress_bars()
-        try:
-            yield
-        finally:
-            self._utils.enable_progress_bars()
-
-    def _landed(self, files: Mapping[str, Path]) -> str:
-        """Return the newest commit if it has exactly these files."""
-        revision = self.revision()
-        there = {file.path: file for file in self.files(revision) if file.path != _OWN}
-        same = there.keys() == files.keys() and all(_is(files[n], there[n]) for n in files)
-        return revision if same else ""
-
     def _refusal(self, error: Exception, what: str) -> str:
         if status_of(error) in (409, 412):
-            return f"{self.uri} was changed by somebody else meanwhile; run it again"
+            return (
+                f"{self.uri} was changed meanwhile, by somebody else or by a try whose answer was "
+                f"lost: look what is there, and run it again"
+            )
         return super()._refusal(error, what)
-
-
-def _is(path: Path, file: HubFile) -> bool:
-    with path.open("rb") as stream:
-        return path.stat().st_size == file.size and (
-            file_digest(stream, file.digest).hexdigest() == file.checksum
-        )

@@ -5,19 +5,17 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, StateMismatchError
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
-from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining, Minings
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Mined, policy_of
 from duckplets.recipes.recipes import USUAL, Preset, TextRecipe, TripletRecipe
 
@@ -33,7 +31,6 @@ class Subject:
     minings: list[Mining]  # of each source; none if no mining is needed
     policy: Mined = field(default_factory=Mined)  # which of the candidates are exported
     further: list[CompiledPool] = field(default_factory=list)  # of other splits, for documents
-    others: list[str] = field(default_factory=list)  # recipes that could be meant as well
 
     @property
     def version(self) -> int:
@@ -52,41 +49,28 @@ def mined(
     *,
     source: str | None,
     split: str,
-    stale: bool,
     preset: Preset | None = None,
 ) -> Subject:
-    """Return what was mined for a recipe, by default the fullest one, in one source or all."""
+    """Return what was mined for a recipe, by default the fullest one, in one source or all.
+
+    Raises:
+        StateMismatchError: Nothing was mined, or records or the recipe have changed since.
+    """
     version, split = _checked(database, source, split)
-    others: list[str] = []
     if recipe is None:
-        recipe, *others = _mined_names(database, source, split, version, preset)
+        recipe = _most_mined(database, source, split, version, preset)
     chosen = _triplet(database, recipe, version)
     minings, policy = Minings(database), policy_of(chosen.by)
     scorer = policy.scorer if policy else None
     found = minings.found(chosen.name, source=source, split=split, scorer=scorer)
     names = sorted({mining.source for mining in found})
     current = [
-        minings.current(
-            chosen,
-            source=name,
-            split=split,
-            version=version,
-            scorer=scorer,
-            allow_stale=stale,
-            instead="; or export them all the same, with allow_stale=True",
-        )
+        minings.current(chosen, source=name, split=split, version=version, scorer=scorer)
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
-    chosen = _as_mined(chosen, current)
-    # records and positives are those of the mined version; what fits still has the newest verdicts
-    versions = [mining.corpus_version if stale else version for mining in current]
-    kinds = {of: labels_of(database, of) for of in versions}
-    pools = [
-        _pool(chosen, mining.source, split, of, kinds[of])
-        for mining, of in zip(current, versions, strict=True)
-    ]
-    policy = policy or Mined(current[-1].scorer)
-    return Subject(chosen, split, names, pools, current, policy, others=others)
+    kinds = labels_of(database, version)
+    pools = [_pool(chosen, mining.source, split, version, kinds) for mining in current]
+    return Subject(chosen, split, names, pools, current, policy or Mined(current[-1].scorer))
 
 
 def pooled(
@@ -100,16 +84,15 @@ def pooled(
 ) -> Subject:
     """Return a recipe with its pools in a split; with ``every`` documents are of all splits."""
     version, split = _checked(database, source, split)
-    others: list[str] = []
     if recipe is None:
-        recipe, *others = _usual(database, split, version, preset)
+        recipe = _usual(database, split, version, preset)
     chosen = _triplet(database, recipe, version)
     names = _suited(database, chosen, source, version)
     kinds = labels_of(database, version)
     pools = [_pool(chosen, name, split, version, kinds) for name in names]
     besides = [other for other in SPLITS if every and other != split]
     further = [_pool(chosen, name, other, version, kinds) for name in names for other in besides]
-    return Subject(chosen, split, names, pools, [], further=further, others=others)
+    return Subject(chosen, split, names, pools, [], further=further)
 
 
 def _checked(database: Database, source: str | None, split: str) -> tuple[int, str]:
@@ -141,9 +124,9 @@ def _fullest(database: Database, source: str | None, split: str | None, version:
     return sorted(anchors, key=lambda name: (name not in known, -anchors[name], name))
 
 
-def _mined_names(
+def _most_mined(
     database: Database, source: str | None, split: str, version: int, preset: Preset | None
-) -> list[str]:
+) -> str:
     names = _fullest(database, source, split, version)
     if not names:
         where = f"source {source!r}, split {split!r}" if source else f"split {split!r}"
@@ -153,13 +136,13 @@ def _mined_names(
             f"{where}: no negatives have been mined yet; call corpus.mine(), or run: {told}. Plain "
             f"pairs need none: negatives=0"
         )
-    return names
+    return names[0]
 
 
-def _usual(database: Database, split: str, version: int, preset: Preset | None) -> list[str]:
-    """Return the mined recipes, or else those a sampler draws."""
+def _usual(database: Database, split: str, version: int, preset: Preset | None) -> str:
+    """Return the fullest mined recipe, or else the first that a sampler draws."""
     if names := _fullest(database, None, None, version):
-        return names
+        return names[0]
     resolved = recipe_store.resolve(
         database,
         None,
@@ -169,10 +152,10 @@ def _usual(database: Database, split: str, version: int, preset: Preset | None) 
         max_tokens=chunking_of(database)["max_tokens"],
         preset=preset,
     )
-    found = list(dict.fromkeys(recipe.name for of in resolved for recipe in of.recipes))
+    found = [recipe.name for of in resolved for recipe in of.recipes]
     if not found:
         raise RecipeError("the corpus has no recipe to draw by; ingest some text first")
-    return sorted(found, key=lambda name: name != USUAL)
+    return USUAL if USUAL in found else found[0]
 
 
 def _suited(
@@ -187,18 +170,6 @@ def _suited(
         return [source]
     every = recipe_store.sources_of(database, version)
     return sorted(name for name in every if recipe.sources is None or name in recipe.sources)
-
-
-def _as_mined(recipe: TripletRecipe, found: list[Mining]) -> TripletRecipe:
-    """Return the recipe as it was when its negatives were mined."""
-    if all(mining.definition == mining_store.definition_of(recipe) for mining in found):
-        return recipe
-    if any(mining.definition != found[0].definition for mining in found):
-        raise StateMismatchError(
-            f"recipe {recipe.name!r}: its sources were mined with different versions of it; "
-            f"export them one by one with source=…"
-        )
-    return cast("TripletRecipe", from_dict(to_dict(recipe) | found[0].definition))
 
 
 def _pool(

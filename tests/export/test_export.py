@@ -226,27 +226,6 @@ def test_ids_with_scores_lead_to_queries_and_documents(corpus, tmp_path):
         assert row["scores"] == [a.positive_score] * len(a.positives) + a.scores
 
 
-@pytest.mark.parametrize("scores", some([True, False], less=1))
-def test_passages_carry_their_texts(corpus, tmp_path, scores):
-    path = tmp_path / "out.jsonl"
-    written(corpus, path, format="tevatron", shape="passages", scores=scores)
-    anchors, _ = kept(expected(corpus), scores=scores)
-    rows = json_rows(path)
-    passages = "[{docid, title, text, score}]" if scores else "[{docid, title, text}]"
-    schema = {"query_id": "str", "query": "str"}
-    assert_schema(rows, schema | {"positive_passages": passages, "negative_passages": passages})
-    for row, a in zip(rows, anchors, strict=True):
-        assert (row["query_id"], row["query"]) == (a.id, a.text)
-        for which, found in (("positive", a.positives), ("negative", a.negatives)):
-            passages = row[f"{which}_passages"]
-            assert [(p["docid"], p["title"], p["text"]) for p in passages] == [
-                (id_, "", text) for id_, text in found
-            ]
-        if scores:
-            assert [p["score"] for p in row["negative_passages"]] == a.scores
-            assert {p["score"] for p in row["positive_passages"]} == {a.positive_score}
-
-
 def judgements(path):
     with path.open(encoding="utf-8") as stream:
         header, *rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_MINIMAL)
@@ -309,11 +288,10 @@ def everything(corpus, folder):
     for shape, name in (("triplet", "s.parquet"), ("labeled-list", "s.jsonl")):
         written(corpus, folder / name, format=ST, shape=shape, scores=True)
     written(corpus, folder / "f.jsonl", format="flagembedding")
-    written(corpus, folder / "t.jsonl", format="tevatron", shape="passages")
     written(corpus, folder / "t", format="tevatron")
     written(corpus, folder / "b", format="beir")
     found = digests(folder)
-    assert len(found) == 9
+    assert len(found) == 8
     return found
 
 

@@ -111,7 +111,7 @@ def test_plain_pairs_need_no_mining(corpus, tmp_path):
     assert {row["label"] for row in rows()} == {1}
     corpus.export_negatives(out, format="flagembedding", **how)
     assert {tuple(row["neg"]) for row in rows()} == {()}
-    for wrong in ({"scores": True}, {"when_short": "drop"}, {"allow_stale": True}):
+    for wrong in ({"scores": True}, {"when_short": "drop"}):
         with pytest.raises(dp.SamplerError, match=f"{next(iter(wrong))}.*plain pairs"):
             corpus.export_negatives(out, format="flagembedding", **how, **wrong)
 
