@@ -1,7 +1,7 @@
 """Make a page of a corpus: one HTML file that opens from disk without a network.
 
-corpus, state file ─SQL→ sections of tables ─┬→ data, as JSON in the page
-run ─forecast, samples─────────────────────┘ └→ page.html.jinja, plots → HTML
+corpus ─SQL→ sections of tables ─┬→ data, as JSON in the page
+run ─forecast, samples─────────┘ └→ page.html.jinja, plots → HTML
 
 The page shows exactly its data, so programs can read what people see. A Content-Security-Policy
 allows only the page's own script, by hash.
@@ -26,12 +26,10 @@ from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
 from duckplets.mining.store import show
-from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import Mined
 from duckplets.report import drawn, tables
 from duckplets.report.overview import Findings, overview
 from duckplets.report.rendering import read, rendered, script_json, words
-from duckplets.report.tables import Section, Table, asked
+from duckplets.report.tables import Section
 from duckplets.runs import state
 from duckplets.runs.state import not_of_saving
 
@@ -53,8 +51,8 @@ class ReportPage:
     Attributes:
         data: What it shows: ``title``, ``corpus``, ``version``, and ``sections`` of ``tables``,
             each with ``title``, ``columns``, ``rows``, the ``total`` of rows there are,
-            ``made_by`` (SQL, of the ``corpus`` or of the ``state`` file, or a call in Python, as
-            ``of`` says) and ``note``.
+            ``made_by`` (SQL of the ``corpus``, or a call in ``python``, as ``of`` says) and
+            ``note``.
         html: The page.
         path: Its file, or None.
     """
@@ -130,15 +128,13 @@ def _sections(
     mixture: Mixture | Mapping[str, float] | str | Path | None,
 ) -> list[Section]:
     show(database)
-    path = state.state_path(corpus.path)
-    saved, notes = drawn.saved(database, path, run)
     is_large = database.run("report/records")[0][0] > _LARGE
     found = corpus.status()
     recipes = Section(name="recipes", title="Recipes")
     if found["uncounted"]:
         command = f"duckplets status {shown(corpus.path)} --pools"
         recipes.notes.append(f"Pools of so many records are counted by {command} only.")
-    mixing = Section(name="mixture", title="Mixture", notes=notes)
+    mixing = Section(name="mixture", title="Mixture")
     leaf = Section(name="samples", title="Samples")
     recipes.tables.extend(tables.pools(database, found))
     with _opened(corpus, database, run, mixture, is_large=is_large) as sampler:
@@ -146,13 +142,14 @@ def _sections(
             for section in (recipes, mixing):
                 section.notes.append(sampler)
         else:
-            each, next_ones = drawn.samples(database, sampler, _CUT)
-            recipes.tables.extend(each)
-            leaf.tables.extend(next_ones)
+            if sampler.settings.kind == "messages":
+                leaf.notes.append("Conversations are shown by duckplets show CORPUS --run NAME.")
+            else:
+                each, next_ones = drawn.samples(database, sampler, _CUT)
+                recipes.tables.extend(each)
+                leaf.tables.extend(next_ones)
             mixing.tables.extend(drawn.mixture(sampler))
             mixing.notes.extend(sampler.describe().splitlines())
-    mixing.tables.extend(saved)
-    leaf.tables.append(_records(database))
     sections = [
         tables.corpus(database, found),
         recipes,
@@ -165,8 +162,7 @@ def _sections(
         section.tables.sort(key=lambda table: table.plot is None)  # plots first
     by_title = {table.title: table for section in sections for table in section.tables}
     visits = by_title[drawn.VISITS].rows if drawn.VISITS in by_title else []
-    own = [r.name for r in recipe_store.stored(database) if isinstance(getattr(r, "by", 0), Mined)]
-    findings = Findings(path=corpus.path, status=found, tables=by_title, visits=visits, own=own)
+    findings = Findings(path=corpus.path, status=found, tables=by_title, visits=visits)
     return [overview(findings), *sections]
 
 
@@ -194,7 +190,9 @@ def _opened(
             )
         else:
             settings = state.load(state.state_path(corpus.path), run).settings
-            columns = drawn.columns_of(settings["kind"], settings["negatives"])
+            columns = None
+            if settings["kind"] != "messages":
+                columns = drawn.columns_of(settings["kind"], settings["negatives"])
             if mixture is not None:
                 how["mixture"] = mixture
             sampler = corpus.resume(run, columns=columns, **how)
@@ -206,17 +204,6 @@ def _opened(
     sampler.notes[:] = not_of_saving(sampler.notes)
     with closing(sampler):
         yield sampler
-
-
-def _records(database: Database) -> Table:
-    """Return records of all sources at even distances."""
-    return asked(
-        database,
-        "Records",
-        "report/stored/records",
-        {"each": 10, "sources": 20, "cut": _CUT},
-        note="Ten records of each source, at even distances in the order in which they came.",
-    )
 
 
 # -- the page -----------------------------------------------------------------------------------

@@ -1,21 +1,17 @@
-"""Report what a run draws: samples of each recipe, the mixture over steps, what was served."""
+"""Report what a run draws: samples of each recipe, the mixture over steps, what it has served."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.db import migrate
+import pyarrow.compute as pc
+
 from duckplets.db.database import Database
-from duckplets.db.short_open import for_a_moment
-from duckplets.errors import StateMismatchError
-from duckplets.ingest.records import fingerprint
 from duckplets.report.plots import bars, lines, stacked_shares
 from duckplets.report.tables import Table, asked, table_of
-from duckplets.runs import state
 from duckplets.samples.columns import negative_columns, slot_names
 
 if TYPE_CHECKING:
@@ -28,19 +24,18 @@ _RECIPES = 24  # recipes with samples
 _BARS = 8  # as many as there are colours
 _POINTS = 200  # points of a source's line
 _AROUND = 80  # characters before and after a window
-_MESSAGES = 12  # messages shown of a conversation
 _DETAILS = ("record_id", "section", "kind", "window", "start", "length")
 _FORECAST = "corpus.sampler(…).forecast().table"
 _BASICS = ("position", "recipe", "source")
 
 VISITS = "Visits per anchor"
 """Title of the table of streams with how often each anchor is visited."""
+LOSSES = "Loss by source"
+"""Title of the table of reported losses."""
 
 
 def columns_of(kind: str, negatives: int) -> list[str]:
     """Return the columns that identify the texts of samples."""
-    if kind == "messages":
-        return [*_BASICS, "record_id"]
     found = [f"{slot}_{detail}" for slot in slot_names(kind, negatives) for detail in _DETAILS]
     more = [] if kind == "texts" else ["swapped", *negative_columns(kind, negatives)]
     return [*_BASICS, *more, *found]
@@ -51,29 +46,24 @@ def columns_of(kind: str, negatives: int) -> list[str]:
 
 def samples(database: Database, sampler: Sampler, cut: int) -> tuple[list[Table], list[Table]]:
     """Return samples of each recipe and the next ones of the run, texts cut at ``cut``."""
-    kind = sampler.settings.kind
     batch = sampler.settings.batch_size
     rows = [
         row
         for part in islice(sampler.peek(-(-_LOOKED // batch)), -(-_LOOKED // batch))
         for row in part.to_pylist()
     ]
-    slots = slot_names(kind, sampler.settings.negatives)
+    slots = slot_names(sampler.settings.kind, sampler.settings.negatives)
     version = sampler.settings.versions[-1].corpus_version
-
-    def of(title: str, some: Sequence[dict[str, Any]]) -> Table:
-        if kind == "messages":
-            return _conversations(database, title, some, version, cut)
-        return _cards(database, title, some, slots, version, cut)
 
     by_recipe: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_recipe.setdefault(row["recipe"], []).append(row)
     each = [
-        of(f"Samples of {name}", some[:_EACH])
+        _cards(database, f"Samples of {name}", some[:_EACH], slots, version, cut)
         for name, some in islice(sorted(by_recipe.items()), _RECIPES)
     ]
-    return each, [of("Samples", rows[:_LEAFED])] if rows else []
+    leaf = [_cards(database, "Samples", rows[:_LEAFED], slots, version, cut)] if rows else []
+    return each, leaf
 
 
 def _cards(
@@ -89,23 +79,6 @@ def _cards(
     lengths = {"cut": cut, "around": _AROUND}
     given: dict[str, int | str] = {"asked": json.dumps(numbered), "version": version, **lengths}
     return asked(database, title, "report/drawn/texts", given, form="cards", most=len(wanted))
-
-
-def _conversations(
-    database: Database, title: str, rows: Sequence[dict[str, Any]], version: int, cut: int
-) -> Table:
-    wanted = [{"number": n} | row for n, row in enumerate(rows)]
-    lengths = {"cut": cut, "each": _MESSAGES}
-    given: dict[str, int | str] = {"asked": json.dumps(wanted), "version": version, **lengths}
-    return asked(
-        database,
-        title,
-        "report/drawn/messages",
-        given,
-        form="cards",
-        most=2 * _MESSAGES * len(rows),  # chosen and rejected messages
-        note=f"Of a conversation the first {_MESSAGES} messages are shown.",
-    )
 
 
 def _wanted(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -140,7 +113,7 @@ def mixture(sampler: Sampler) -> list[Table]:
         plot=stacked_shares(forecast, steps=-(-total // batch)),
     )
     taken = [_taken(sampler)] if sampler.position else []
-    return [whole, _visits(forecast.table.to_pylist()), *taken]
+    return [whole, _visits(forecast.table.to_pylist()), *taken, *_losses(sampler)]
 
 
 def _visits(rows: Sequence[dict[str, Any]]) -> Table:
@@ -195,61 +168,27 @@ def _taken(sampler: Sampler) -> Table:
     )
 
 
-# -- the state file -----------------------------------------------------------------------------
-
-
-def saved(database: Database, path: Path, run: str | None) -> tuple[list[Table], list[str]]:
-    """Return what the state file says of the runs, and why it says nothing.
-
-    Raises:
-        StateMismatchError: The requested run is missing, or of another corpus.
-    """
-    if run is not None:
-        state.load(path, run)
-    runs = state.runs(path)
-    if not runs:
-        return [], ["No run has been saved."]
-    strange = [each.run for each in runs if not _is_of(database, each.corpus_version, each)]
-    if strange:
-        if run in strange:
-            raise StateMismatchError(f"{path}: run {run!r} is of another corpus")
-        return [], [f"{path.name} is of another corpus, so its runs are left out."]
-    with for_a_moment(path, read_only=True) as opened:
-        migrate.check(opened, "state")
-        tables = [
-            asked(opened, "Saved runs", "report/runs/cursors", of="state"),
-            asked(opened, "Served by saved runs", "report/runs/served", of="state"),
-        ]
-        there = {name for (name,) in opened.run("report/runs/tables")}
-        names = [run] if run is not None else sorted({each.run for each in runs})
-        if "losses" in there:
-            tables += [table for name in names for table in _losses(opened, name)]
-    return tables, []
-
-
-def _is_of(database: Database, version: int, run: Any) -> bool:
-    """Return whether a run was saved for this corpus."""
-    known = run.settings.get("records")
-    return known is None or list(known) == fingerprint(database, version)
-
-
-def _losses(opened: Database, run: str) -> Iterator[Table]:
-    last = opened.run("report/runs/last_loss", {"run": run})[0][0]
-    if last is None:
-        return
-    given = {"run": run, "apart": 1 + last // _POINTS}
-    found = asked(opened, f"Loss of run {run}", "report/runs/losses", given, most=_POINTS * 8)
+def _losses(sampler: Sampler) -> list[Table]:
+    """Return the losses that were reported to a run, the means of as many steps as a plot shows."""
+    reported = sampler.losses()
+    if not reported.num_rows:
+        return []
+    apart = 1 + pc.max(reported["step"]).as_py() // _POINTS
+    reported = reported.append_column("nth", pc.divide(reported["step"], apart))
+    how = [("step", "min"), ("step", "max"), ("loss", "count"), ("loss", "mean")]
+    means = reported.group_by(["source", "nth"], use_threads=False).aggregate(how)
+    rows = means.sort_by([("source", "ascending"), ("nth", "ascending")]).drop_columns("nth")
     series: dict[str, list[tuple[float, float]]] = {}
-    for row in found.records():
-        series.setdefault(row["source"], []).append((row["from_step"], row["loss"]))
-    few = dict(islice(series.items(), 8))
-    yield table_of(
-        found.title,
-        found.columns,
-        found.rows,
-        found.made_by,
-        of="state",
-        total=found.total,
-        most=len(found.rows),
-        plot=lines(found.title, few, x="step", y="loss"),
-    )
+    for source, first, _, _, loss in (row.values() for row in rows.to_pylist()):
+        series.setdefault(source, []).append((first, loss))
+    few = dict(islice(series.items(), _BARS))
+    return [
+        table_of(
+            LOSSES,
+            ("source", "from_step", "to_step", "reports", "loss"),
+            [list(row.values()) for row in rows.to_pylist()],
+            "corpus.resume(…).losses()",
+            of="python",
+            plot=lines(LOSSES, few, x="step", y="loss"),
+        )
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,14 +27,13 @@ class Findings:
     """What an overview is made of.
 
     ``tables`` are all of the page, by title; ``visits`` source, recipe, anchors, samples, tokens
-    and visits of each stream of the run; ``own`` the recipes that define their own mining.
+    and visits of each stream of the run.
     """
 
     path: Path
     status: Status
     tables: Mapping[str, Table]
     visits: Sequence[Sequence[Any]]
-    own: Collection[str]
 
     def records(self, title: str) -> list[dict[str, Any]]:
         """Return the rows of a table; none if the page lacks it."""
@@ -92,9 +91,6 @@ def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) 
 def _attention(found: Findings) -> Iterator[list[str]]:
     """Yield what is probably not intended, each with the command that helps."""
     corpus = shlex.quote(str(found.path))
-    if found.status["uncounted"]:
-        what = "Pools and shared anchors of this large corpus are not counted here."
-        yield [what, f"duckplets status {corpus} --pools"]
     yield from _of_status(found.status, corpus)
     yield from _left_short(found, corpus)
     yield from _visited(found.visits, corpus)
@@ -105,17 +101,6 @@ def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
     if not status["splits"]:
         what = "Records are not split, so nothing can be drawn."
         yield [what, f"duckplets split {corpus}"]
-    known = {source["name"] for source in status["sources"]}
-    for kept in status["unfinished"]:
-        rows, name = counted(kept["rows"], "row"), shlex.quote(kept["source"])
-        what = (
-            f"The ingest of {kept['source']} was interrupted; {rows} are kept. Repeat its command"
-        )
-        if kept["source"] in known:  # removing it would lose what was there before
-            what += " to go on, or with --restart to begin anew."
-            yield [what, f"duckplets ingest {corpus} … --name {name}"]
-        else:
-            yield [f"{what} to go on, or discard them.", f"duckplets remove {corpus} {name}"]
     stale: dict[str, list[dict[str, Any]]] = {}
     for mining in status["mining"]:
         if mining["stale"]:
@@ -134,11 +119,6 @@ def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
         how = status["splits"] or {}
         same = " ".join(f"--{name} {how[name]}" for name in (*SPLITS, "seed") if name in how)
         yield [what, f"duckplets split {corpus} {same} --keep-together text --reassign"]
-    if changed := status["in_place"]["changed"]:
-        yield [f"Texts left in their files cannot be read: {listed(changed, _NAMED)}.",
-               f"duckplets doctor {corpus}"]  # fmt: skip
-    if "damaged" in (status["snapshot"] or {}):
-        yield ["The snapshot is damaged.", f"duckplets prepare {corpus}"]
 
 
 def _left_short(found: Findings, corpus: str) -> Iterator[list[str]]:
@@ -153,14 +133,7 @@ def _left_short(found: Findings, corpus: str) -> Iterator[list[str]]:
                 f"{short:,} of {counted(every, 'anchor')} of {recipe} have no mined candidate "
                 f"left, and draw at random or are left out."
             )
-            name = shlex.quote(recipe)
-            if recipe in found.own:
-                yield [
-                    f"{what} Its by says where to cut.",
-                    f"duckplets recipe show {corpus} {name}",
-                ]
-            else:
-                yield [what, f"duckplets show {corpus} --negatives --recipe {name}"]
+            yield [what, f"duckplets show {corpus} --negatives --recipe {shlex.quote(recipe)}"]
 
 
 def _visited(visits: Sequence[Sequence[Any]], corpus: str) -> Iterator[list[str]]:

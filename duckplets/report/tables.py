@@ -44,7 +44,7 @@ class Table:
     rows: list[list[Any]]
     total: int
     made_by: str
-    of: Literal["corpus", "state", "python"] = "corpus"
+    of: Literal["corpus", "python"] = "corpus"
     note: str = ""
     plot: Plot | None = None
     form: Literal["table", "cards", "sizes", "commands"] = "table"
@@ -156,7 +156,6 @@ def corpus(database: Database, found: Status) -> Section:
         )
     tables.append(asked(database, "Rows left out, by reason", "report/stored/left_out"))
     tables.append(asked(database, "Quarantined rows", "report/stored/quarantined"))
-    tables.append(asked(database, "Versions", "report/stored/versions"))
     return Section(name="corpus", title="Corpus", tables=tables)
 
 
@@ -302,7 +301,6 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
 def gates(database: Database, cut: int) -> Section:
     """Report the outcomes of rows in gates, with examples and metrics."""
     section = Section(name="gates", title="Quality gates")
-    intakes = asked(database, "Intakes", "report/gates/intakes")
     outcomes = asked(database, "Rows by outcome, gate and rule", "report/gates/outcomes")
     if not outcomes.rows:
         section.notes.append("No row was read through gates.")
@@ -319,7 +317,6 @@ def gates(database: Database, cut: int) -> Section:
     ]
     section.tables.extend(
         [
-            intakes,
             outcomes,
             table_of(
                 examples.title,

@@ -135,11 +135,7 @@ def check_sql(page, corpus):
     for one in tables(page):
         if one["of"] == "python":
             continue
-        if one["of"] == "corpus":
-            found = corpus.sql(one["made_by"])
-        else:
-            with duckdb.connect(str(state.state_path(corpus.path)), read_only=True) as file:
-                found = file.execute(one["made_by"]).to_arrow_table()
+        found = corpus.sql(one["made_by"])
         rows = [[as_json(value) for value in row.values()] for row in found.to_pylist()]
         assert found.column_names == one["columns"], one["title"]
         assert len(rows) == one["total"], one["title"]
@@ -177,7 +173,8 @@ def test_figures_are_those_of_other_ways(page, path):
             assert of_lengths[row["name"]] == row["sections"]
             assert of_lengths[f"{row['name']} tokens"] == row["tokens"]
         outcomes = table(page, "Rows by outcome, gate and rule")["rows"]
-        assert sum(row[-1] for row in outcomes) == table(page, "Intakes")["rows"][0][5]
+        (intake,) = corpus.acquisitions().to_pylist()
+        assert sum(row[-1] for row in outcomes) == intake["read"]
         sampler = corpus.resume("default")
         forecast = [list(row.values()) for row in sampler.forecast().table.to_pylist()]
         assert table(page, "Shares of the sources")["rows"] == forecast
@@ -185,8 +182,9 @@ def test_figures_are_those_of_other_ways(page, path):
         for source, samples, expected, tokens, _ in table(page, "Served up to step 20")["rows"]:
             assert samples == expected == metrics[f"data/{source}/samples"]
             assert tokens == metrics[f"data/{source}/tokens"]
-        served = {row[5]: row[6] for row in table(page, "Served by saved runs")["rows"]}
-        assert served == {name: metrics[f"data/{name}/samples"] for name in NAMES}
+        losses = [list(row.values()) for row in sampler.losses().to_pylist()]
+        shown = table(page, "Loss by source")["rows"]
+        assert sorted([first, name, loss] for name, first, _, _, loss in shown) == losses
 
 
 def test_samples_are_those_that_the_run_serves_next(page, path):
@@ -241,7 +239,7 @@ def test_the_overview_tells_sizes_shares_and_what_needs_attention(page, path):
     name = str(path)
     assert "hard are stale or missing" in found[f"duckplets mine {name} hard"]
     assert "of easy have no mined" in found[f"duckplets show {name} --negatives --recipe easy"]
-    assert f"duckplets recipe show {name} hard" in found
+    assert "of hard have no mined" in found[f"duckplets show {name} --negatives --recipe hard"]
     assert "left out, by reason" in found[f"duckplets quality {name}"]
     assert f"duckplets ingest {name} FILE … --on-error quarantine" in found
     (again,) = (command for command in found if " split " in command)
@@ -260,34 +258,9 @@ def test_the_commands_of_the_overview_help(page, path, tmp_path):
     ok("mine", copy)  # of the records as they are split now
     with dp.Corpus(copy, read_only=True) as corpus:
         after, splits = attention(corpus.report()), corpus.status()["splits"]
-    assert {command.split()[1] for command in after} <= {*("quality", "ingest", "recipe", "show")}
+    assert {command.split()[1] for command in after} <= {"quality", "ingest", "show"}
     assert [splits[name] for name in ("train", "validation", "test")] == [0.7, 0.15, 0.15]
     assert (splits["seed"], splits["keep_together"]) == (1, "text")
-
-
-def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(tmp_path, monkeypatch):
-    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-
-    class Halting:
-        name = "s"
-
-        def __init__(self, first, halts):
-            self.first, self.halts = first, halts
-
-        def batches(self, cursor):
-            for n in range(cursor or 0, 2):
-                if n and self.halts:
-                    raise RuntimeError("halted")
-                rows = [{"id": f"{self.first + n}-{i}", "text": f"text {n} {i}"} for i in range(9)]
-                yield rows, n + 1
-
-    with empty_corpus(tmp_path / "left.duckdb") as corpus:
-        for known, first in ((False, 0), (True, 7)):
-            with pytest.raises(dp.SourceError):
-                corpus.ingest(Halting(first, True), progress=False)
-            (command,) = (c for c in attention(corpus.report()) if c.endswith(" s"))
-            assert command.split()[1] == ("ingest" if known else "remove")
-            corpus.ingest(Halting(first, False), progress=False)
 
 
 def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(tmp_path):
@@ -381,7 +354,6 @@ def test_corpora_of_few_records_have_a_page(tmp_path):
         corpus.split(1, 0, 0)
         page = corpus.report()
         assert check_sql(page, corpus) > 5
-        assert table(page, "Records")["total"] == 1
         Parsed(page.html)
 
 
@@ -395,7 +367,11 @@ def test_long_lines_are_cut_and_their_length_is_said(tmp_path):
         page = corpus.report()
     assert len(page.html) < 2_000_000
     assert f"{size + 2:,} of {size + 2:,} characters" in Parsed(page.html).text
-    assert max(len(row[-1]) for row in table(page, "Records")["rows"]) == 1200
+    texts = [
+        row[table(page, "Samples")["columns"].index("text")]
+        for row in table(page, "Samples")["rows"]
+    ]
+    assert max(map(len, texts)) == 1200
 
 
 def test_runs_that_are_not_of_the_corpus(tmp_path):
@@ -406,8 +382,7 @@ def test_runs_that_are_not_of_the_corpus(tmp_path):
         with pytest.raises(dp.StateMismatchError, match="no run is saved"):
             corpus.report(run="never")
         state.state_path(other).rename(state.state_path(path))
-        assert "is of another corpus, so its runs are left out" in notes(corpus.report())
-        with pytest.raises(dp.StateMismatchError, match="of another corpus"):
+        with pytest.raises(dp.StateMismatchError, match="default"):
             corpus.report(run="default")
         with pytest.raises(dp.StateMismatchError, match="no run 'never'"):
             corpus.report(run="never")
@@ -464,59 +439,15 @@ def test_personal_data_stays_out_of_examples(page):
     assert not any("example.org" in text or "555-0123" in text for text in texts)
 
 
-# ---- the page of a run of messages shows conversations as the run serves them
-
-
-MARKUP = "</script><script>alert(1)</script>"
-
-
-def rows():
-    """Preference pairs, of which one has many messages and one long and hostile ones."""
-    found = []
-    for i in range(12):
-        turns = 2 if i else 20
-        said = [
-            {"role": "assistant" if turn % 2 else "user", "content": f"{i}: message {turn}"}
-            for turn in range(turns)
-        ]
-        if i == 1:
-            said[0]["content"] = MARKUP + "x" * 5_000
-        rejected = [*said[:-1], {"role": "assistant", "content": f"{i}: rejected"}]
-        found.append({"id": str(i), "chosen": said, "rejected": rejected})
-    return found
-
-
-def test_messages_are_those_that_the_run_serves_next(tmp_path):
+def test_a_run_of_messages_has_a_page_without_samples(tmp_path):
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
+    rows = [{"id": str(i), "messages": said} for i in range(9)]
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(rows(), converter="pair", id="id")
+        source = dp.MemorySource(rows, converter="openai", id="id")
         corpus.ingest(source, name="talks", progress=False)
         corpus.split(1, 0, 0)
-        with corpus.sampler("messages", batch_size=4, seed=3, run="chat") as sampler:
-            next(sampler)
+        with corpus.sampler("messages", batch_size=4, run="chat") as sampler:
             sampler.save()
-        columns = ["position", "record_id", "messages", "rejected_messages"]
-        with corpus.resume("chat", columns=columns) as going_on:
-            served = next(going_on).to_pylist()
         page = corpus.report(run="chat")
-        tables = [each for section in page.data["sections"] for each in section["tables"]]
-        (shown,) = [table for table in tables if table["title"] == "Samples"]
-        again = corpus.sql(shown["made_by"]).to_pylist()
-        assert [list(row.values()) for row in again] == shown["rows"]
-    assert "first 12 messages" in shown["note"]
-    assert MARKUP not in page.html
-    cards = [dict(zip(shown["columns"], row, strict=True)) for row in shown["rows"]]
-    assert {card["record_id"] for card in cards} >= {"talks/0", "talks/1"}
-    for sample in served:
-        for kind, slot in (("messages", "message"), ("rejected_messages", "rejected message")):
-            texts = ["\n".join(p["text"] for p in each["content"]) for each in sample[kind]]
-            found = [
-                card
-                for card in cards
-                if card["position"] == sample["position"] and card["slot"].startswith(slot)
-            ]
-            assert [card["text"] for card in found] == [text[:1200] for text in texts][:12]
-            assert [card["characters"] for card in found] == [len(text) for text in texts][:12]
-            roles = [message["role"] for message in sample[kind]]
-            assert [card["role"] for card in found] == roles[:12]
-            assert found[-1]["slot"] == f"{slot} {len(found)} of {len(texts)}"
-            assert {card["record_id"] for card in found} == {sample["record_id"]}
+    assert "duckplets show CORPUS --run NAME" in notes(page)
+    assert table(page, "Shares of the sources")["rows"]
