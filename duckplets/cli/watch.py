@@ -7,11 +7,10 @@ waits, and the page shows the last save.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -21,7 +20,6 @@ from duckplets.errors import CorpusLockedError, StateMismatchError
 
 if TYPE_CHECKING:
     from duckplets.db.files import Signature
-    from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import RunSchedule
     from duckplets.runs.state import Save
 
@@ -65,7 +63,7 @@ class _Watched:
 
         self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
         self._seen: Signature | None = None  # the file as it was read
-        self._standing: RunStatus | None = None
+        self._standing: Standing | None = None
         self._saves: set[tuple[datetime, int]] = set()  # including saves replaced since
 
     def lines(self, most: int) -> list[str]:
@@ -85,7 +83,7 @@ class _Watched:
             return [f"waiting for run {shown(repr(self._run))} to be saved: {waiting}"]
         return page(self._standing, most)
 
-    def look(self, seconds: float = 0.0) -> RunStatus:
+    def look(self, seconds: float = 0.0) -> Standing:
         """Read the state file, trying for some seconds while it is being written.
 
         Raises:
@@ -107,7 +105,7 @@ class _Watched:
             run = state.load(copy, self._run, last.get("tag"))
         self._saves |= {(save["saved_at"], save["step"]) for save in saves}
         self._seen = seen
-        return run_status(run, self._schedule(run), last["saved_at"], self._saves)
+        return Standing(run, self._schedule(run), last["saved_at"], sorted(self._saves))
 
     def _schedule(self, run: Save) -> RunSchedule:
         from duckplets.runs.settings import saved_settings, schedule_of
@@ -123,89 +121,55 @@ class _Watched:
         return schedule_of(settings, run.events)
 
 
-# -- where it stands ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceStatus:
-    """What a run has drawn of a source; ``tokens`` is estimated, None if none were counted."""
-
-    name: str
-    samples: int
-    share: float
-    declared: float
-    tokens: int | None
-    loss: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunStatus:
-    """Position of a run at a save; ``since`` and ``until`` are steps at which shares change."""
+class Standing(NamedTuple):
+    """A run as of a save, with the times and steps of the saves that were seen, in order."""
 
     saved: Save
+    schedule: RunSchedule
     saved_at: datetime
-    mixture: Mixture
-    since: int
-    until: int | None
-    rate: float | None
-    loss_step: int | None
-    sources: list[SourceStatus]
+    saves: Sequence[tuple[datetime, int]]
 
+    def rate(self) -> float | None:
+        """Return the steps a second between the last two saves; None if one was seen."""
+        now = self.saved_at, self.saved.step
+        earlier = [save for save in self.saves if save[0] < now[0] and save[1] < now[1]]
+        if not earlier:
+            return None
+        return (now[1] - earlier[-1][1]) / (now[0] - earlier[-1][0]).total_seconds()
 
-def run_status(
-    saved: Save, schedule: RunSchedule, saved_at: datetime, saves: Iterable[tuple[datetime, int]]
-) -> RunStatus:
-    """Return the status of a run from its save and the times and steps of other saves."""
-    step, changes = saved.step, schedule.changes
-    losses, loss_step, (counted_to, counts) = dict[str, float](), None, saved.counts
-    if saved.losses is not None and saved.losses.num_rows:
-        names, of_each, steps = (saved.losses[n].to_pylist() for n in ("source", "loss", "step"))
-        losses, loss_step = dict(zip(names, of_each, strict=True)), steps[-1]
-    samples, before = (schedule.samples(at) for at in (saved.position, counted_to))
-    declared, sources = schedule.shares(step), []
-    for name in schedule.drawn:
-        drawn, of = samples[name], before[name]
-        tokens = counts.get(name, (0,))[0] * drawn // max(of, 1)
-        sources.append(
-            SourceStatus(
-                name=name,
-                samples=drawn,
-                share=drawn / max(saved.position, 1),
-                declared=declared[name],
-                tokens=tokens if counted_to or not saved.position else None,
-                loss=losses.get(name),
-            )
-        )
-    earlier = [save for save in saves if save[0] < saved_at and save[1] < step]
-    rate = None
-    if earlier:
-        rate = (step - max(earlier)[1]) / (saved_at - max(earlier)[0]).total_seconds()
-    return RunStatus(
-        saved=saved,
-        saved_at=saved_at,
-        mixture=schedule.mixture,
-        since=max(at for at in changes if at <= step),
-        until=min((at for at in changes if at > step), default=None),
-        rate=rate,
-        loss_step=loss_step,
-        sources=sorted(sources, key=lambda of: (-max(of.share, of.declared), of.name)),
-    )
+    def sources(self) -> list[dict[str, Any]]:
+        """Return what was drawn of each source, the largest first; tokens are estimated."""
+        saved, (counted_to, counts) = self.saved, self.saved.counts
+        names, of_each = [], []
+        if saved.losses is not None:
+            names, of_each = (saved.losses[n].to_pylist() for n in ("source", "loss"))
+        losses = dict(zip(names, of_each, strict=True))  # the last of each
+        samples, before = (self.schedule.samples(at) for at in (saved.position, counted_to))
+        declared, found = self.schedule.shares(saved.step), []
+        for name in self.schedule.drawn:
+            drawn = samples[name]
+            tokens = counts.get(name, (0,))[0] * drawn // max(before[name], 1)
+            row = {"source": name, "samples": drawn, "share": drawn / max(saved.position, 1)}
+            row |= {"declared": declared[name], "loss": losses.get(name)}
+            found.append(row | {"tokens": tokens if counted_to or not saved.position else None})
+        return sorted(found, key=lambda of: (-max(of["share"], of["declared"]), of["source"]))
 
 
 # -- the page -------------------------------------------------------------------------------------
 
 
-def page(found: RunStatus, most: int) -> list[str]:
+def page(found: Standing, most: int) -> list[str]:
     """Return the page of a run as lines, with at most so many for sources."""
     facts = [f"{name:<10} {fact}" for name, fact in _facts(found).items()]
-    left = len(found.sources) - max(most, 1)
+    sources, most = found.sources(), max(most, 1)
+    left = len(sources) - most
     more = [f"and {counted(left, 'more source')}"] if left > 0 else []
-    return [*facts, "", *_shares(found.sources[: max(most, 1)]), *more]
+    return [*facts, "", *_shares(sources[:most]), *more]
 
 
-def _facts(found: RunStatus) -> dict[str, str]:
+def _facts(found: Standing) -> dict[str, str]:
     """Return the facts above the sources, by label."""
-    saved, mixture, rate = found.saved, found.mixture, "known when the run has saved at two steps"
+    saved, mixture, changes = found.saved, found.schedule.mixture, found.schedule.changes
     age = datetime.now(UTC).replace(tzinfo=None) - found.saved_at
     save = f"{found.saved_at:%Y-%m-%d %H:%M:%S} UTC, {_time(age.total_seconds())} ago"
     at, steps, epochs = saved.step, saved.settings["steps"], saved.settings["epochs"]
@@ -215,40 +179,42 @@ def _facts(found: RunStatus) -> dict[str, str]:
     if epochs is not None:
         bounds = [f"ends after {counted(epochs, 'epoch')}"]
     places = [step, f"position {saved.position:,}", f"epoch {saved.epoch:,}", *bounds]
-    if found.rate is not None:
-        rate = f"{found.rate:,.2f} steps/s, {found.rate * saved.batch:,.0f} samples/s"
-        rate += " between the last two saves"
+    speed, rate = "known when the run has saved at two steps", found.rate()
+    if rate is not None:
+        speed = f"{rate:,.2f} steps/s, {rate * saved.batch:,.0f} samples/s"
+        speed += " between the last two saves"
         if steps is not None and steps > at:
-            rate += f"; {_time((steps - at) / found.rate)} to go"
+            speed += f"; {_time((steps - at) / rate)} to go"
     phases = len(mixture.phases) or int(mixture.anneal is not None)
     phase = f"{mixture.phase(at)} of {phases}; " if phases else ""
-    phase += f"these shares since step {found.since:,}"
+    phase += f"these shares since step {max(of for of in changes if of <= at):,}"
     if mixture.lr_scale(at) != 1:
         phase += f", learning rate × {mixture.lr_scale(at):g}"
-    if found.until is not None:
-        phase += f"; others from step {found.until:,} on, in {counted(found.until - at, 'step')}"
+    if until := min((of for of in changes if of > at), default=None):
+        phase += f"; others from step {until:,} on, in {counted(until - at, 'step')}"
     what = f"{saved.kind} of {saved.settings['split']}"
     facts = {"run": f"{shown(saved.run, _NAME)}: {shown(what)}; as of its last save"}
     facts["last save"] = save if saved.tag is None else f"{save}, tag {shown(saved.tag, _NAME)}"
-    facts |= {"step": ", ".join(places), "rate": rate, "phase": phase}
-    if found.loss_step is not None:
-        facts["losses"] = f"the last of each source, up to step {found.loss_step:,}"
+    facts |= {"step": ", ".join(places), "rate": speed, "phase": phase}
+    if saved.losses is not None and saved.losses.num_rows:
+        last = saved.losses["step"][-1].as_py()
+        facts["losses"] = f"the last of each source, up to step {last:,}"
     return facts
 
 
-def _shares(sources: Sequence[SourceStatus]) -> list[str]:
+def _shares(sources: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the shares of sources as a table."""
-    most = max((max(of.share, of.declared) for of in sources), default=1.0) or 1.0
+    most = max((max(of["share"], of["declared"]) for of in sources), default=1.0) or 1.0
     columns = ("source", "so far", "declared", "samples", "tokens", "loss", "█ so far, │ declared")
     rows = [
         (
-            shown(of.name, _NAME),
-            f"{100 * of.share:.2f} %",
-            f"{100 * of.declared:.2f} %",
-            of.samples,
-            of.tokens,
-            "-" if of.loss is None else f"{of.loss:.4g}",
-            _bar(of.share / most, of.declared / most),
+            shown(of["source"], _NAME),
+            f"{100 * of['share']:.2f} %",
+            f"{100 * of['declared']:.2f} %",
+            of["samples"],
+            of["tokens"],
+            "-" if of["loss"] is None else f"{of['loss']:.4g}",
+            _bar(of["share"] / most, of["declared"] / most),
         )
         for of in sources
     ]

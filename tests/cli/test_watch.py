@@ -13,7 +13,6 @@ import subprocess
 import sys
 import termios
 import time
-from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -24,7 +23,7 @@ from programs import PATHS, python
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
-from duckplets.cli.watch import page, run_status
+from duckplets.cli.watch import Standing, page
 from duckplets.db.files import copied
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
@@ -59,7 +58,7 @@ def seen(path, run="default", tag=None):
     saved = state.load(path, run, tag)
     schedule = schedule_of(saved_settings(saved), saved.events)
     (row,) = [r for r in state.cursors(path) if r["run"] == run and r["tag"] == tag]
-    return run_status(saved, schedule, row["saved_at"], [])
+    return Standing(saved, schedule, row["saved_at"], [])
 
 
 # ---- figures
@@ -75,24 +74,28 @@ def test_samples_of_sources_are_those_that_were_served(corpus, kind):
             sampler.set_weights({"b": 3.0})
         metrics = sampler.metrics()
         found = seen(sampler.save())
-        assert {of.name: of.samples for of in found.sources} == {
-            name: metrics[f"data/{name}/samples"] for name in ("a", "b", "c")
-        }
-        for of in found.sources:
-            assert of.tokens == metrics[f"data/{of.name}/tokens"]
-            assert of.declared == sampler._planner.schedule.shares(sampler.step)[of.name]
-            assert of.share == of.samples / max(sampler.position, 1)
+        rows = found.sources()
+        assert {row["source"] for row in rows} == {"a", "b", "c"}
+        for row in rows:
+            assert row["samples"] == metrics[f"data/{row['source']}/samples"]
+            assert row["tokens"] == metrics[f"data/{row['source']}/tokens"]
+            assert row["declared"] == sampler._planner.schedule.shares(sampler.step)[row["source"]]
+            assert row["share"] == row["samples"] / max(sampler.position, 1)
         assert (found.saved.step, found.saved.position) == (sampler.step, sampler.position)
-    assert (found.since, found.until, found.mixture.lr_scale(found.saved.step)) == (40, None, 0.5)
+    assert "these shares since step 40, learning rate × 0.5" in "\n".join(page(found, 3))
 
 
-def test_a_run_of_many_sources_without_an_end_in_sight(corpus):
+def test_a_run_of_many_sources_without_an_end_in_sight(corpus, monkeypatch):
     trained(corpus, steps=1 << 50)
     found = seen(state.state_path(corpus.path), tag="half")
-    assert {of.name: of.loss for of in found.sources} == {"a": 2.5 - 0.23, "b": None, "c": 1.0}
-    assert (found.loss_step, found.until, found.rate) == (23, 40, None)
-    many = [replace(of, name=f"{of.name}{i}") for of in found.sources for i in range(2000)]
-    printed = page(replace(found, rate=1e-6, sources=many), 20)
+    losses = {row["source"]: row["loss"] for row in found.sources()}
+    assert losses == {"a": 2.5 - 0.23, "b": None, "c": 1.0}
+    assert "up to step 23" in "".join(page(found, 3))
+    assert found.rate() is None
+    many = [row | {"source": f"{row['source']}{i}"} for row in found.sources() for i in range(2000)]
+    monkeypatch.setattr(Standing, "sources", lambda _: many)
+    monkeypatch.setattr(Standing, "rate", lambda _: 1e-6)
+    printed = page(found, 20)
     assert "more than a century to go" in "".join(printed)
     assert printed[-1] == "and 5,980 more sources"
     assert len(printed) <= 32
