@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
@@ -196,21 +196,18 @@ def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], 
         groups.setdefault(row[column], []).append(row)
     if len(groups) > _DRAWN:
         return [table]
+    only = query("report/only").replace("found_list", f"(\n{table.made_by}\n)")
     return [
-        table_of(
-            f"{table.title}: {name}",
-            table.columns,
-            [list(row.values()) for row in rows],
-            _only(table.made_by, column, name),
+        replace(
+            table,
+            title=f"{table.title}: {name}",
+            rows=[list(row.values()) for row in rows],
+            total=len(rows),
+            made_by=bound(only, {"value": name}),
             plot=drawn(name, rows),
         )
         for name, rows in groups.items()
     ] or [table]
-
-
-def _only(sql: str, column: str, value: str) -> str:
-    """Return a statement restricted to a value of a column."""
-    return bound(query("report/only").replace("found_list", f"(\n{sql}\n)"), {"value": value})
 
 
 # -- recipes ------------------------------------------------------------------------------------
@@ -284,14 +281,11 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
     records = scores.records()
     values = {what: [each[what] for each in records] for what in ("positives", "negatives")}
     labels = [f"{each['at_least']:.3g}" for each in records]
-    plots = (
-        bars(scores.title, labels, values, x="score", y="pairs"),
-        _powers(ranks.title, ranks.records(), x="rank", y="anchors"),
-    )
+    drawn = bars(scores.title, labels, values, x="score", y="pairs")
     note = f"Of one anchor in {every}." if every > 1 else ""
     return [
-        table_of(t.title, t.columns, t.rows, t.made_by, plot=plot, note=note if t is scores else "")
-        for t, plot in zip((scores, ranks), plots, strict=True)
+        replace(scores, plot=drawn, note=note),
+        replace(ranks, plot=_powers(ranks.title, ranks.records(), x="rank", y="anchors")),
     ]
 
 
@@ -305,36 +299,22 @@ def gates(database: Database, cut: int) -> Section:
     if not outcomes.rows:
         section.notes.append("No row was read through gates.")
         return section
-    rows = sum(row["rows"] for row in outcomes.records())
-    every = 1 + rows // _READ
-    metrics = asked(database, "Metrics", "report/gates/metrics", {"every": every})
+    every = 1 + sum(row["rows"] for row in outcomes.records()) // _READ
     examples = asked(database, "Examples", "report/gates/examples", {"each": 3, "cut": cut})
     texts = pa.array([row[-1] or "" for row in examples.rows], pa.string())
     clean = redacted(database, texts, _PERSONAL).to_pylist()
-    shown = [
-        [*row[:-1], None if row[-1] is None else text]
-        for row, text in zip(examples.rows, clean, strict=True)
-    ]
-    section.tables.extend(
-        [
-            outcomes,
-            table_of(
-                examples.title,
-                examples.columns,
-                shown,
-                examples.made_by,
-                total=examples.total,
-                note="Personal data is replaced by its kind, as in [EMAIL]; the statement has it "
-                "as it came. Of rows without a text none was kept.",
-            ),
-            asked(database, "Languages", "report/gates/languages"),
-            table_of(
-                metrics.title,
-                metrics.columns,
-                metrics.rows,
-                metrics.made_by,
-                note=f"Of one row in {every}." if every > 1 else "",
-            ),
-        ]
+    for row, text in zip(examples.rows, clean, strict=True):
+        row[-1] = None if row[-1] is None else text
+    note = (
+        "Personal data is replaced by its kind, as in [EMAIL]; the statement has it as it came. Of "
+        "rows without a text none was kept."
     )
+    metrics = asked(database, "Metrics", "report/gates/metrics", {"every": every})
+    tables = [
+        outcomes,
+        replace(examples, note=note),
+        asked(database, "Languages", "report/gates/languages"),
+        replace(metrics, note=f"Of one row in {every}." if every > 1 else ""),
+    ]
+    section.tables.extend(tables)
     return section
