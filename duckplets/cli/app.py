@@ -169,10 +169,9 @@ def tell(*lines: str) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print messages to stderr, if it is open."""
-    if sys.stderr is not None:  # print would use stdout instead
-        for line in lines:
-            print(shown(line, MESSAGE), file=sys.stderr)
+    """Print messages to stderr."""
+    for line in lines:
+        print(shown(line, MESSAGE), file=sys.stderr)
 
 
 def existing(corpus: Path) -> Path:
@@ -216,8 +215,7 @@ def boundary() -> Iterator[None]:
         raise SystemExit(READER_GONE) from None
     except Exception as error:
         try:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            sys.stdout.flush()
         except OSError:
             _give_up_stdout()
         if _debug:
@@ -247,17 +245,18 @@ def _harmless_usage() -> Iterator[None]:
 
 
 def _reserve_streams() -> None:
-    """Keep a corpus from getting the file descriptor of a closed standard stream.
+    """Let closed standard streams lead nowhere.
 
-    Messages of C code to stderr would be written into it.
+    A corpus would get their file descriptors, and messages of C code would be written into it.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest free number
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
 
 
 def _give_up_stdout() -> None:

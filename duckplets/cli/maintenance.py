@@ -165,7 +165,7 @@ def reset(corpus: Path, state: Path | None = None, **given: Any) -> None:
 
 
 @command()
-def remove(corpus: Path, source: str, yes: bool = False, state: Path | None = None) -> None:
+def remove(corpus: Path, source: str, yes: bool = False) -> None:
     """Remove a source from the newest version of a corpus.
 
     Runs that were saved before go on drawing from it: what they need stays in the file, and the
@@ -188,7 +188,7 @@ def remove(corpus: Path, source: str, yes: bool = False, state: Path | None = No
             if source in kept:
                 rows = counted(kept[source], "row")
                 say(f"discarded too, of an unfinished ingest of it: {rows}")
-            saved = runs(_state_path(corpus, state))
+            saved = runs(opened.state_path())
             drawing = [run.run for run in saved if source in run.settings.get("sources", ())]
             say(f"saved runs that go on drawing from it, as it was: {listed(drawing) or 'none'}")
             _confirm(f"remove {source} from {corpus}?", yes=yes)

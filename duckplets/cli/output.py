@@ -6,7 +6,6 @@ is complete.
 
 from __future__ import annotations
 
-import errno
 import json
 import stat
 import sys
@@ -136,8 +135,6 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
     The file gets its name once it is complete.
     """
     if out is None:
-        if sys.stdout is None:
-            raise OSError(errno.EBADF, "it is closed, so there is nowhere to write", "stdout")
         sys.stdout.flush()
         return _put_lines(tables, sys.stdout.buffer)
     from duckplets.export.files import write_tables

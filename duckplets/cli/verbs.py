@@ -112,8 +112,7 @@ def command(
             with boundary(), said(say), logged(log_file, apart_from=[*typed]):
                 values = {name: _split(options[name], value) for name, value in given.items()}
                 function(**{n: v for n, v in values.items() if n in own or v is not None})
-                if sys.stdout is not None:
-                    sys.stdout.flush()
+                sys.stdout.flush()
 
         del called.__wrapped__  # or Typer would read its parameters
         parameters = sorted(options.values(), key=lambda each: not _is_place(each))

@@ -123,7 +123,7 @@ def ingest(
     gates = _gates(quality, where=where, size_mb=size_mb, limit=limit)
     with (
         working(engine, progress, note=_note([gates])) as work,
-        exported_at_the_end(corpus.database, jsonl, [source]),
+        exported_at_the_end(corpus.database, jsonl),
     ):
         return ingest.ingest(
             corpus.database,
@@ -225,7 +225,7 @@ def acquire(
     ready: list[PreparedIngest] = []
     with (
         working(engine, progress, note=_note([*gates.values()])) as work,
-        exported_at_the_end(corpus.database, jsonl, [one.source for one in wanted.values()]),
+        exported_at_the_end(corpus.database, jsonl),
     ):
         for name, one in wanted.items():
             with _naming(name):

@@ -11,10 +11,9 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from duckplets.base.atomic import written_aside
 from duckplets.base.sanitize import counted, shown
@@ -87,14 +86,12 @@ def _written(
 
 
 @contextmanager
-def exported_at_the_end(
-    database: Database, jsonl: str | os.PathLike[str] | None, read: Iterable[Any]
-) -> Iterator[None]:
+def exported_at_the_end(database: Database, jsonl: str | os.PathLike[str] | None) -> Iterator[None]:
     """Write the JSON lines after the block, also after an error or Ctrl-C."""
     if jsonl is None:
         yield
         return
-    checked(jsonl, overwrite=True, argument="jsonl", read=read)
+    checked(jsonl, overwrite=True, argument="jsonl")
     try:
         yield
     except BaseException:
@@ -106,10 +103,8 @@ def exported_at_the_end(
     _written(database, jsonl, overwrite=True, argument="jsonl")
 
 
-def checked(
-    given: str | os.PathLike[str], *, overwrite: bool, argument: str, read: Iterable[Any] = ()
-) -> Path:
-    """Return the real path of a file that can be written, and is none of the sources ``read``."""
+def checked(given: str | os.PathLike[str], *, overwrite: bool, argument: str) -> Path:
+    """Return the real path of a file that can be written."""
     name = os.fspath(given)
     what = f"{argument}={shown(repr(name))}"
     if name in ("", "-") or not name.isprintable():
@@ -124,23 +119,17 @@ def checked(
             raise SourceError(f"{what}: it is no plain file")
         if not overwrite:
             raise SourceError(f"{what} exists already; give another, or overwrite=True")
-        is_replaced = _is_export(path) and not any(path.samefile(own) for own in _files(read))
+        is_replaced = _is_export(path)
     except FileNotFoundError:
         return path
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror}") from error
     if not is_replaced:
         raise SourceError(
-            f"{what}: what is there was not written by such an export, or is read now, so it stays "
-            f"as it is: give another {argument}=, or move it away"
+            f"{what}: what is there was not written by such an export, so it stays as it is: give "
+            f"another {argument}=, or move it away"
         )
     return path
-
-
-def _files(read: Iterable[Any]) -> list[str]:
-    """Return the files of sources that are a single one each."""
-    uris = [getattr(source, "uri", None) for source in read]
-    return [uri for uri in uris if isinstance(uri, str) and os.path.isfile(uri)]
 
 
 def _is_export(path: Path) -> bool:

@@ -258,7 +258,7 @@ def test_closed_streams(tmp_path):
         "status none.duckdb 2>&-": (1, "", ""),
         "ingest n.duckdb x.csv --text a 2>&- <&-": (0, "source", ""),
         "split n.duckdb --train 1 --validation 0 --test 0 >&-": (0, "", "asked 100/0/0"),
-        "sample n.duckdb --kind texts >&-": (1, "", "error: stdout: it is closed"),
+        "sample n.duckdb --kind texts >&-": (0, "", "texts of split train"),
         "ingest m.duckdb - --name s --text a <&-": (1, "", "error: standard input is closed"),
     }
     for line in some(said, less=1):
