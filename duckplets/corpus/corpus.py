@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from duckplets.mining import policy as _policy
     from duckplets.pools import batch_keys as _keys
     from duckplets.pools import verdicts as _verdicts
+    from duckplets.quality import explain as _explain
     from duckplets.records import index_controls as _controls
     from duckplets.records import read as _read
     from duckplets.records.read import Records
@@ -68,7 +69,7 @@ else:
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
     _keys, _verdicts = map(Room, ("pools.batch_keys", "pools.verdicts"))
-    _policy = Room("mining.policy")
+    _policy, _explain = map(Room, ("mining.policy", "quality.explain"))
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
@@ -145,10 +146,10 @@ class Corpus:
     unfinished = _checkpoint.unfinished
     remove = _checkpoint.remove
     judge = _quality.judge
-    acquisitions = _quality.acquisitions
-    outcomes = _quality.outcomes
-    why = _quality.why
-    shifts = _quality.shifts
+    acquisitions = _explain.acquisitions
+    outcomes = _explain.outcomes
+    why = _explain.why
+    shifts = _explain.shifts
     deduplicate = _quality.deduplicate
     decontaminate = _quality.decontaminate
 

@@ -1,4 +1,4 @@
-"""The verbs of a corpus about gates, their judgements, and duplicates."""
+"""The verbs of a corpus that judge its texts: gates, near-duplicates, evaluation sets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from duckplets.engine.work import working
 from duckplets.errors import EngineError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from duckplets.quality.decontaminate import DecontaminationReport
-    from duckplets.quality.explain import Shifts
     from duckplets.quality.judge import JudgeReport
     from duckplets.quality.near_dedup import Action, NearReport
     from duckplets.quality.settings import Quality
@@ -53,52 +50,6 @@ def judge(
 
     with working(engine, False) as work:
         return judge(corpus.database, quality, dry_run=dry_run, work=work)
-
-
-def acquisitions(corpus: CorpusFile, /) -> pa.Table:
-    """Return every intake through gates: when, from where, by which settings, its counts."""
-    from duckplets.quality import explain
-
-    return explain.acquisitions(corpus.database)
-
-
-def outcomes(corpus: CorpusFile, /, examples: int = 5) -> pa.Table:
-    """Return how many rows ended how, by source, outcome, gate and rule.
-
-    Args:
-        examples: So many numbers of rows of each, the first.
-    """
-    from duckplets.quality import explain
-
-    return explain.counts(corpus.database, examples)
-
-
-def why(corpus: CorpusFile, /, record: str) -> list[dict[str, Any]]:
-    """Return what became of a row: outcome, gate, rule, metrics and text.
-
-    Args:
-        record: A record's id, which several rows may have; or ``SOURCE:ROW``.
-
-    Raises:
-        QualityError: No gate has seen such a row.
-    """
-    from duckplets.quality import explain
-
-    return explain.why(corpus.database, record)
-
-
-def shifts(corpus: CorpusFile, /, against: str | int) -> Shifts:
-    """Compare the metrics of all sources with those of one, or with an earlier version.
-
-    Args:
-        against: The name of a source, or the number of a version.
-
-    Raises:
-        QualityError: There is no such source or version.
-    """
-    from duckplets.quality import explain
-
-    return explain.shifts(corpus.database, against)
 
 
 @stage("deduplicate")

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile
 from duckplets.errors import QualityError, nearest
 from duckplets.ingest.checkpoint import UNPUBLISHED
-from duckplets.ingest.records import current_version
 from duckplets.quality.judgement_log import STORED
 from duckplets.quality.texts import texts_of
 
@@ -59,18 +59,30 @@ class Shifts(Reported):
     __repr__ = __str__
 
 
-def acquisitions(database: Database) -> pa.Table:
-    """Return the intakes through gates, by number."""
-    return database.table("quality/explain/acquisitions", {"unpublished": UNPUBLISHED})
+def acquisitions(corpus: CorpusFile, /) -> pa.Table:
+    """Return every intake through gates: when, from where, by which settings, its counts."""
+    return corpus.database.table("quality/explain/acquisitions", {"unpublished": UNPUBLISHED})
 
 
-def counts(database: Database, examples: int) -> pa.Table:
-    """Return rows by source, outcome, gate and rule, with the first numbers of each."""
-    return database.table("quality/explain/counts", {"examples": examples})
+def outcomes(corpus: CorpusFile, /, examples: int = 5) -> pa.Table:
+    """Return how many rows ended how, by source, outcome, gate and rule.
+
+    Args:
+        examples: So many numbers of rows of each, the first.
+    """
+    return corpus.database.table("quality/explain/counts", {"examples": examples})
 
 
-def why(database: Database, record: str) -> list[dict[str, Any]]:
-    """Return the outcome of the rows of an id, or of ``SOURCE:ROW``, with metrics and text."""
+def why(corpus: CorpusFile, /, record: str) -> list[dict[str, Any]]:
+    """Return what became of a row: outcome, gate, rule, metrics and text.
+
+    Args:
+        record: A record's id, which several rows may have; or ``SOURCE:ROW``.
+
+    Raises:
+        QualityError: No gate has seen such a row.
+    """
+    database = corpus.database
     rows: list[dict[str, Any]] = database.table(
         "quality/explain/why", {"record": record}
     ).to_pylist()
@@ -88,9 +100,16 @@ def why(database: Database, record: str) -> list[dict[str, Any]]:
     return rows
 
 
-def shifts(database: Database, against: str | int) -> Shifts:
-    """Compare the metrics of sources with those of one source, or of a version."""
-    newest = current_version(database)
+def shifts(corpus: CorpusFile, /, against: str | int) -> Shifts:
+    """Compare the metrics of all sources with those of one, or with an earlier version.
+
+    Args:
+        against: The name of a source, or the number of a version.
+
+    Raises:
+        QualityError: There is no such source or version.
+    """
+    database, newest = corpus.database, corpus.version
     names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
     pairs: list[tuple[str, tuple[str, int]]]
     if isinstance(against, int) and not isinstance(against, bool):
