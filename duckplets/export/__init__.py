@@ -113,7 +113,7 @@ def export_negatives(
             default ``drop`` for an ``n-tuple``, else ``keep``.
         corpus: Of ``beir``: documents of the ``split`` alone, or of ``all`` splits.
         scores: Write scores. That of every positive is the lowest of its anchor's.
-        overwrite: Replace what an earlier export wrote there.
+        overwrite: Replace the file. A folder is never replaced.
         progress: As for ``mine``.
 
     Raises:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -120,27 +119,12 @@ def check(path: Path, place: ExportPlace, *, overwrite: bool) -> None:
         raise SamplerError(f"{what}: there is no folder {path.parent}; make it first")
     if not os.path.lexists(path):
         return
+    if place.files:
+        raise SamplerError(f"{what} exists already, and no folder is replaced; give another")
     if not overwrite:
         raise SamplerError(f"{what} exists already; give another, or overwrite=True")
-    if place.suffixes and not path.is_file():
+    if not path.is_file():
         raise SamplerError(f"{what} is no file, so it is not replaced")
-    if place.files:
-        _refuse_foreign(path, place.files)
-
-
-def _refuse_foreign(path: Path, files: Sequence[str]) -> None:
-    """Refuse to replace a folder that contains other files."""
-    if path.is_symlink() or not path.is_dir():
-        raise SamplerError(f"path={str(path)!r} is no folder, so it is not replaced")
-    parents = {str(Path(pattern).parent) for pattern in files}
-    for found in sorted(path.rglob("*")):
-        inside = found.relative_to(path)
-        known = found.is_file() and any(fnmatch(inside.as_posix(), pattern) for pattern in files)
-        if not (known or (found.is_dir() and str(inside) in parents)):
-            raise SamplerError(
-                f"path={str(path)!r} has {inside} in it, which no export writes, so it is not "
-                f"replaced; give another path"
-            )
 
 
 @contextmanager
@@ -153,24 +137,10 @@ def appearing(path: Path, place: ExportPlace, *, overwrite: bool) -> Iterator[Pa
             aside.mkdir()
         yield aside
         check(path, place, overwrite=overwrite)
-        _rename(aside, path)
+        os.replace(aside, path)
     except OSError as error:
         # Arrow's messages are its own, Python's are the system's
         why = os.strerror(error.errno) if error.errno else str(error)
         raise SamplerError(f"path={str(path)!r}: cannot write there: {why}") from error
     finally:
         remove(aside)
-
-
-def _rename(aside: Path, path: Path) -> None:
-    if not path.is_dir():
-        os.replace(aside, path)
-        return
-    before = aside_of(path, "old")
-    path.rename(before)  # a folder cannot be renamed over another
-    try:
-        aside.rename(path)
-    except BaseException:
-        before.rename(path)
-        raise
-    remove(before)

@@ -1,7 +1,6 @@
 """Exported files are whole or absent, and what cannot be exported is one clear error."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from effort import some
@@ -84,8 +83,13 @@ def test_an_existing_path_stays_unless_it_is_to_be_overwritten(corpus, tmp_path,
     how = {"format": form, "split": "train"}
     written(corpus, tmp_path / name, **how)
     before = contents()
-    with pytest.raises(dp.SamplerError, match=r"exists already.*overwrite=True"):
+    with pytest.raises(dp.SamplerError, match="exists already"):
         written(corpus, tmp_path / name, **how)
+    if len(files) > 1:
+        with pytest.raises(dp.SamplerError, match="no folder is replaced"):
+            written(corpus, tmp_path / name, overwrite=True, **how)
+        assert contents() == before
+        return
     stop = Stop(OSError(28, "No space left on device"))
     with pytest.raises(dp.SamplerError, match="cannot write there: No space left on device"):
         written(corpus, tmp_path / name, overwrite=True, progress=stop, **how)
@@ -96,26 +100,13 @@ def test_an_existing_path_stays_unless_it_is_to_be_overwritten(corpus, tmp_path,
     assert all(now != before[file] for file, now in contents().items())
 
 
-def test_only_what_an_export_wrote_is_replaced(corpus, tmp_path):
+def test_only_a_file_is_replaced(corpus, tmp_path):
     (tmp_path / "a.jsonl").mkdir()
     with pytest.raises(dp.SamplerError, match="is no file, so it is not replaced"):
         written(corpus, tmp_path / "a.jsonl", format="flagembedding", overwrite=True)
-    (tmp_path / "b").write_text("a file")
-    with pytest.raises(dp.SamplerError, match="is no folder, so it is not replaced"):
-        written(corpus, tmp_path / "b", format="tevatron", overwrite=True)
-    for name in ("thesis.doc", "qrels/notes.txt", "queries.jsonl/x", "deep/corpus.jsonl"):
-        folder = tmp_path / f"of {Path(name).stem}"
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_text("mine")
-        with pytest.raises(dp.SamplerError, match=r"which no export writes, so it is not replaced"):
-            written(corpus, folder, format="beir", split="train", overwrite=True)
-        assert (folder / name).read_text() == "mine"
-    (tmp_path / "link").symlink_to(tmp_path / "of x")
-    with pytest.raises(dp.SamplerError, match="is no folder"):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(dp.SamplerError, match="exists already"):
         written(corpus, tmp_path / "link", format="beir", split="train", overwrite=True)
-    (tmp_path / "empty").mkdir()
-    written(corpus, tmp_path / "empty", format="tevatron", overwrite=True)
-    assert names(tmp_path / "empty") == ["corpus.jsonl", "train.jsonl"]
 
 
 WRONG = [
