@@ -7,7 +7,7 @@ is complete.
 from __future__ import annotations
 
 import json
-import stat
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -112,21 +112,13 @@ def check(out: Path | None) -> None:
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    """Refuse a file in a missing or inaccessible folder.
+    """Refuse a file in a missing folder.
 
     Raises:
         typer.BadParameter: It is.
     """
-    if path is None:
-        return
-    try:
-        why = "" if stat.S_ISDIR(path.parent.stat().st_mode) else f"{path.parent} is no folder"
-    except FileNotFoundError:
-        why = f"there is no folder {path.parent}"
-    except OSError as error:  # no access to a parent, or too long a name
-        why = f"{path.parent}: {error.strerror}"
-    if why:
-        raise typer.BadParameter(f"{option} {path}: {why}")
+    if path is not None and not os.path.isdir(path.parent):
+        raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}")
 
 
 def put(tables: Iterator[pa.Table], out: Path | None) -> int:
