@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -47,69 +47,41 @@ class EntryError(SamplerError, IndexError):
 class RecordMetadata:
     """Which record comes next, and what goes with it.
 
-    Two are equal if they name the same element: the same index, key and seed of ``rng``,
-    whatever was drawn from it since. A generator given by hand equals itself only.
+    Two are equal if index, key and generator are; one that was looked at equals itself only.
 
     Args:
         index: Position in the order, over all shards: what tells how far a reader has come.
         record_key: The record to read; None stands for the index.
-        rng: For random transformations of this record.
+        rng: For random transformations of this record; None for an order without a seed.
     """
 
-    __slots__ = ("_rng", "_seed", "index", "record_key")
+    __slots__ = ("_rng", "index", "record_key")
     __hash__ = None  # type: ignore[assignment] # its attributes can be set
 
-    def __init__(
-        self, index: int, record_key: int | None = None, rng: Generator | None = None
-    ) -> None:
-        self.index = index
-        self.record_key = record_key
-        self._rng = rng
-        self._seed: tuple[int, int] | None = None
+    def __init__(self, index: int, record_key: int | None = None, rng: Any = None) -> None:
+        self.index, self.record_key = index, record_key
+        self._rng = rng  # or its hash key and index: to make it takes longer than all the rest
 
     @property
     def rng(self) -> Generator | None:
-        """The record's own generator; None for an order without a seed.
-
-        It is made when it is first looked at, for that takes longer than all the rest.
-        """
-        if self._rng is None and self._seed is not None:
-            self._rng = _generator(*self._seed)
-        return self._rng
-
-    @rng.setter
-    def rng(self, rng: Generator | None) -> None:
-        self._rng, self._seed = rng, None
+        """The record's own generator; None for an order without a seed."""
+        if isinstance(self._rng, tuple):
+            self._rng = Generator(Philox(_PhiloxKey(*self._rng)))  # type: ignore[arg-type]
+        return cast("Generator | None", self._rng)
 
     def remove_record_key(self) -> RecordMetadata:
         """Return a copy without its record key, as Grain asks for after reading."""
-        left = RecordMetadata(self.index, None, self._rng)
-        left._seed = self._seed
-        return left
+        return RecordMetadata(self.index, None, self._rng)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RecordMetadata):
             return NotImplemented
-        mine = (self.index, self.record_key, self._seed)
-        if mine != (other.index, other.record_key, other._seed):
-            return False
-        return self._seed is not None or self._rng is other._rng
+        mine, its = ((of.index, of.record_key, of._rng) for of in (self, other))
+        return mine == its
 
     def __repr__(self) -> str:
-        rng = "Generator(Philox)" if self._seed is not None else repr(self._rng)
+        rng = "Generator(Philox)" if isinstance(self._rng, tuple) else repr(self._rng)
         return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={rng})"
-
-
-def _seeded(index: int, record_key: int, purpose: int) -> RecordMetadata:
-    """Return an element whose generator depends on a hash key and its index."""
-    metadata = RecordMetadata(index, record_key)
-    metadata._seed = (purpose, index)
-    return metadata
-
-
-def _generator(purpose: int, index: int) -> Generator:
-    """Return the generator of an index under a hash key."""
-    return Generator(Philox(_PhiloxKey(purpose, index)))  # type: ignore[arg-type]
 
 
 class _PhiloxKey(ISeedSequence):
@@ -248,11 +220,11 @@ class IndexSampler:
     def _elements(self, start: int) -> Iterator[RecordMetadata]:
         for first in range(start, self._count, _BLOCK):
             stop = min(first + _BLOCK, self._count)
-            keys = self.keys(first, stop).tolist()
+            keys, places = self.keys(first, stop).tolist(), self._range(first, stop)
             if self._rngs is None:
-                yield from map(RecordMetadata, self._range(first, stop), keys)
+                yield from map(RecordMetadata, places, keys)
             else:
-                yield from map(_seeded, self._range(first, stop), keys, repeat(self._rngs))
+                yield from map(RecordMetadata, places, keys, zip(repeat(self._rngs), places))
 
     # -- any of them --------------------------------------------------------------------------
 
@@ -269,9 +241,7 @@ class IndexSampler:
         epoch, rank = divmod(index, self._served)
         if self.shuffle:
             rank = item_at(self._order, self.num_records, epoch * self.num_records + rank)
-        if self._rngs is None:
-            return RecordMetadata(index, rank)
-        return _seeded(index, rank, self._rngs)
+        return RecordMetadata(index, rank, None if self._rngs is None else (self._rngs, index))
 
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.
