@@ -1,6 +1,6 @@
 """Rank documents by a model, keep what came of every query, and compare two models by it.
 
-split ─export beir→ queries, documents ─_Evaluator→ metrics, FILE.json ─compare→ intervals
+split ─pools→ queries, documents ─Evaluator→ metrics, FILE.json ─compare→ intervals
 
 Equal texts are one document, for a model cannot tell them apart. Documents of one family
 (``group_key``) count as one too: of those found only the best of a family keeps its rank, and it
@@ -10,13 +10,10 @@ of queries are drawn as a whole, since queries of one family are no independent 
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +22,8 @@ from duckplets.adapters.huggingface import imported
 from duckplets.base.atomic import written_aside
 from duckplets.base.documents import from_json
 from duckplets.base.sanitize import Reported, shown, text_table
-from duckplets.errors import QualityError
+from duckplets.base.settings import checked
+from duckplets.errors import EmptyPoolError, QualityError, SamplerError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
@@ -71,32 +69,38 @@ def evaluator(
     """
     if results is not None and not Path(results).parent.is_dir():
         raise QualityError(f"results={shown(results)!r}: there is no such folder; make it first")
+    from duckplets.export import Documents
+    from duckplets.export.examples import SubjectReader
+    from duckplets.export.formats import judge, judged_queries
+    from duckplets.export.subject import pooled
     from duckplets.recipes.recipes import TripletRecipe, role
 
     anchor, context = role("anchor"), role("context")
     recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
     evaluation = imported("sentence_transformers.sentence_transformer.evaluation")
     groups: dict[str, str] = dict(corpus_of.database.run("export/groups"))
-    with TemporaryDirectory() as folder:
-        place = Path(folder) / "beir"
-        wanted: dict[str, Any] = {"split": split, "corpus": corpus, "recipe": recipe}
-        corpus_of.export_negatives(place, format="beir", source=source, progress=False, **wanted)
-        queries = {row["_id"]: row["text"] for row in _json_lines(place / "queries.jsonl")}
-        first: dict[str, str] = {}  # document of each text
-        same: dict[str, str] = {}  # of each document the first one with its text
-        one_of: dict[str, str] = {}  # of each document the first one of its family
-        of_family: dict[str, str] = {}
-        for row in _json_lines(place / "corpus.jsonl"):
-            name = same[row["_id"]] = first.setdefault(row["text"], row["_id"])
-            family = groups.get(_record_of(row["_id"]))
+    first: dict[str, str] = {}  # document of each text
+    same: dict[str, str] = {}  # of each document the first one with its text
+    one_of: dict[str, str] = {}  # of each document the first one of its family
+    of_family: dict[str, str] = {}
+    queries: dict[str, str] = {}
+    relevant: dict[str, set[str]] = {}
+    is_all = checked("corpus", corpus, Documents, SamplerError) == "all"
+    subject = pooled(corpus_of.database, recipe, source=source, split=split, every=is_all)
+    with SubjectReader.opened(corpus_of.database, subject) as reader:
+        for document in reader.documents():
+            name = same[document.id] = first.setdefault(document.text, document.id)
+            family = groups.get(_record_of(document.id))
             if family is not None:
                 one_of.setdefault(name, of_family.setdefault(family, name))
-        documents = {document: text for text, document in first.items()}
-        relevant: dict[str, set[str]] = {}
-        with (place / "qrels" / f"{split}.tsv").open(encoding="utf-8", newline="") as stream:
-            for query, document, _ in islice(csv.reader(stream, delimiter="\t"), 1, None):
-                name = same[document]
-                relevant.setdefault(query, set()).add(one_of.get(name, name))
+        judge(reader)
+        for row in judged_queries(reader):
+            query = f"{row['record_id']}#{row['position']}"
+            queries[query] = row["text"]
+            relevant[query] = {one_of.get(same[name], same[name]) for name in row["relevant"]}
+    if not queries:
+        raise EmptyPoolError(f"split {split!r}: no anchor of it has a positive to be found")
+    documents = {document: text for text, document in first.items()}
     families = {query: groups.get(_record_of(query), query) for query in queries}
     made = _class_of(evaluation.InformationRetrievalEvaluator)(
         queries, documents, relevant, **{"name": split, **options}
@@ -108,11 +112,6 @@ def evaluator(
 
 def _record_of(name: str) -> str:
     return name.rsplit("#", 1)[0]
-
-
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as stream:
-        yield from map(json.loads, stream)
 
 
 def _class_of(base: Any) -> Any:

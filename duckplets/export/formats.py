@@ -251,10 +251,7 @@ def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 
 def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder with documents, queries and ``qrels`` named after the split."""
-    recipe, own = reader.subject.recipe, reader.subject.pools[0].own_positive
-    same = {"own": own, "same": recipe.allow_same_anchor_positive}
-    reader.run_with("export/judgements", "anchors", ["chunk_key"], same)
-    anchors, queries, judged = reader.database.run("export/query_counts")[0]
+    anchors, queries, judged = judge(reader)
     tally = ExportTally(anchors=judged)
     tally.left_out.update({"no positive": queries - judged, "repeated question": anchors - queries})
     with json_lines(path / _CORPUS) as write:
@@ -268,7 +265,7 @@ def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) 
     ):
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(("query-id", "corpus-id", "score"))
-        for done, row in enumerate(_judged_queries(reader), 1):
+        for done, row in enumerate(judged_queries(reader), 1):
             query_id = _beir_id(f"{row['record_id']}#{row['position']}")
             write({"_id": query_id, "text": row["text"]})
             writer.writerows((query_id, _beir_id(relevant), 1) for relevant in row["relevant"])
@@ -277,7 +274,17 @@ def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) 
     return tally
 
 
-def _judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
+def judge(reader: SubjectReader) -> tuple[int, int, int]:
+    """Note which documents are relevant; return the anchors, queries, and queries that have one."""
+    recipe, own = reader.subject.recipe, reader.subject.pools[0].own_positive
+    same = {"own": own, "same": recipe.allow_same_anchor_positive}
+    reader.run_with("export/judgements", "anchors", ["chunk_key"], same)
+    anchors, queries, judged = reader.database.run("export/query_counts")[0]
+    return anchors, queries, judged
+
+
+def judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
+    """Yield the queries that have a relevant document, with the ids of these."""
     for batch in reader.database.stream(query("export/judged_queries"), rows=4096):
         yield from batch.to_pylist()
 
