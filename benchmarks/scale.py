@@ -112,10 +112,9 @@ def serve(folder: Path, records: int) -> Found:
 
 
 def report(folder: Path, records: int) -> Found:
-    """The page of what is counted and prepared already."""
+    """The page of what is prepared already."""
     page = folder / "page.html"
     with _corpus(folder, records) as corpus:
-        corpus.status()
         before, begun = time.process_time(), time.monotonic()
         corpus.report(page)
         found = {

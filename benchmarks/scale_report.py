@@ -78,10 +78,7 @@ def measured(model: Model) -> str:
         f"{size(page['page_mb'])} large"
         for records, page in pages.items()
     )
-    of_pages = (
-        f"\n\nThe report page, once pools are counted (`status`) and a snapshot is made "
-        f"(`prepare`): {told}."
-    )
+    of_pages = f"\n\nThe report page, once a snapshot is made (`prepare`): {told}."
     return table(["records", *LINES.values(), *heads], *rows) + (of_pages if pages else "")
 
 

@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -68,22 +68,18 @@ def said(say: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def logged(path: Path | None, *, apart_from: Sequence[object]) -> Iterator[None]:
+def logged(path: Path | None) -> Iterator[None]:
     """Log stages, and the error that ends the command, to a file if one is given.
 
-    Args:
-        path: The file.
-        apart_from: Files that it must not be.
-
     Raises:
-        SourceError: It cannot be written, or is no log.
+        SourceError: It cannot be written, or is there and no log.
     """
     if path is None:
         yield
         return
     log = logging.getLogger("duckplets")
     level = log.level
-    with _handled(_opened(path, {str(each) for each in apart_from})):
+    with _handled(_opened(path)):
         log.setLevel(logging.DEBUG)
         try:
             yield
@@ -108,10 +104,10 @@ def _handled(handler: logging.Handler) -> Iterator[None]:
         handler.close()
 
 
-def _opened(path: Path, others: set[str]) -> logging.Handler:
+def _opened(path: Path) -> logging.Handler:
     what = f"log_file={shown(repr(str(path)))}"
     try:
-        if str(path) in others or (path.exists() and not _is_log(path)):
+        if path.exists() and not _is_log(path):
             raise SourceError(f"{what}: it is there already, and is no log; give another file")
         handler = _LogFile(path, maxBytes=_BYTES, backupCount=_FILES, encoding="utf-8")
     except OSError as error:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature
-from itertools import chain
 from pathlib import Path
 from textwrap import dedent
 from types import NoneType, SimpleNamespace, UnionType
@@ -108,8 +107,7 @@ def command(
         def called(log_file: Path | None = None, **given: Any) -> None:
             from duckplets.cli.logs import logged, said
 
-            typed = chain.from_iterable(v if isinstance(v, list) else [v] for v in given.values())
-            with boundary(), said(say), logged(log_file, apart_from=[*typed]):
+            with boundary(), said(say), logged(log_file):
                 values = {name: _split(options[name], value) for name, value in given.items()}
                 function(**{n: v for n, v in values.items() if n in own or v is not None})
                 sys.stdout.flush()

@@ -64,7 +64,7 @@ def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path):
 def test_a_log_rotates_and_one_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(logs, "_BYTES", 2_000)
     log, path = logging.getLogger("duckplets.x.Y"), tmp_path / "run.log"
-    with logs.logged(path, apart_from=[]):
+    with logs.logged(path):
         for number in range(200):
             log.info("line %d\nof %s\x1b[2J", number, "https://me:pass@example.org/x?token=abc")
     names = sorted(each.name for each in tmp_path.iterdir())
@@ -75,7 +75,7 @@ def test_a_log_rotates_and_one_that_cannot_be_written_stops_nothing(tmp_path, mo
     assert "abc" not in told
     assert "\x1b" not in told
     assert all(LINE.fullmatch(line) for line in told.splitlines())
-    with logs.logged(path, apart_from=[]):
+    with logs.logged(path):
         monkeypatch.setattr(logs._LogFile, "shouldRollover", lambda *_: 1 / 0)
         log.info("one")
         log.info("two")
