@@ -63,7 +63,7 @@ class _Watched:
 
         self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
         self._seen: Signature | None = None  # the file as it was read
-        self._standing: Standing | None = None
+        self._standing: RunStatus | None = None
         self._saves: set[tuple[datetime, int]] = set()  # including saves replaced since
 
     def lines(self, most: int) -> list[str]:
@@ -83,7 +83,7 @@ class _Watched:
             return [f"waiting for run {shown(repr(self._run))} to be saved: {waiting}"]
         return page(self._standing, most)
 
-    def look(self, seconds: float = 0.0) -> Standing:
+    def look(self, seconds: float = 0.0) -> RunStatus:
         """Read the state file, trying for some seconds while it is being written.
 
         Raises:
@@ -105,7 +105,7 @@ class _Watched:
             run = state.load(copy, self._run, last.get("tag"))
         self._saves |= {(save["saved_at"], save["step"]) for save in saves}
         self._seen = seen
-        return Standing(run, self._schedule(run), last["saved_at"], sorted(self._saves))
+        return RunStatus(run, self._schedule(run), last["saved_at"], sorted(self._saves))
 
     def _schedule(self, run: Save) -> RunSchedule:
         from duckplets.runs.settings import saved_settings, schedule_of
@@ -121,7 +121,7 @@ class _Watched:
         return schedule_of(settings, run.events)
 
 
-class Standing(NamedTuple):
+class RunStatus(NamedTuple):
     """A run as of a save, with the times and steps of the saves that were seen, in order."""
 
     saved: Save
@@ -158,7 +158,7 @@ class Standing(NamedTuple):
 # -- the page -------------------------------------------------------------------------------------
 
 
-def page(found: Standing, most: int) -> list[str]:
+def page(found: RunStatus, most: int) -> list[str]:
     """Return the page of a run as lines, with at most so many for sources."""
     facts = [f"{name:<10} {fact}" for name, fact in _facts(found).items()]
     sources, most = found.sources(), max(most, 1)
@@ -167,7 +167,7 @@ def page(found: Standing, most: int) -> list[str]:
     return [*facts, "", *_shares(sources[:most]), *more]
 
 
-def _facts(found: Standing) -> dict[str, str]:
+def _facts(found: RunStatus) -> dict[str, str]:
     """Return the facts above the sources, by label."""
     saved, mixture, changes = found.saved, found.schedule.mixture, found.schedule.changes
     age = datetime.now(UTC).replace(tzinfo=None) - found.saved_at

@@ -206,6 +206,7 @@ def _wanted(
     return ExportRequest(
         shape=shape,
         negatives=negatives,
+        pairs=negatives == 0,
         when_short=when_short or "",
         scores=bool(scores),
     )

@@ -227,15 +227,11 @@ class ExportRequest:
 
     shape: str  # of sentence-transformers
     negatives: int | None = None
+    pairs: bool = False  # without negatives
     exactly: bool = False  # an anchor must have exactly that many negatives
     when_short: str = ""
     scores: bool = False
     instruction: str | None = None
-
-    @property
-    def pairs(self) -> bool:
-        """Whether plain pairs are wanted, without negatives."""
-        return self.negatives == 0
 
 
 @dataclass

@@ -23,7 +23,7 @@ from programs import PATHS, python
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
-from duckplets.cli.watch import Standing, page
+from duckplets.cli.watch import RunStatus, page
 from duckplets.db.files import copied
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
@@ -58,7 +58,7 @@ def seen(path, run="default", tag=None):
     saved = state.load(path, run, tag)
     schedule = schedule_of(saved_settings(saved), saved.events)
     (row,) = [r for r in state.cursors(path) if r["run"] == run and r["tag"] == tag]
-    return Standing(saved, schedule, row["saved_at"], [])
+    return RunStatus(saved, schedule, row["saved_at"], [])
 
 
 # ---- figures
@@ -93,8 +93,8 @@ def test_a_run_of_many_sources_without_an_end_in_sight(corpus, monkeypatch):
     assert "up to step 23" in "".join(page(found, 3))
     assert found.rate() is None
     many = [row | {"source": f"{row['source']}{i}"} for row in found.sources() for i in range(2000)]
-    monkeypatch.setattr(Standing, "sources", lambda _: many)
-    monkeypatch.setattr(Standing, "rate", lambda _: 1e-6)
+    monkeypatch.setattr(RunStatus, "sources", lambda _: many)
+    monkeypatch.setattr(RunStatus, "rate", lambda _: 1e-6)
     printed = page(found, 20)
     assert "more than a century to go" in "".join(printed)
     assert printed[-1] == "and 5,980 more sources"

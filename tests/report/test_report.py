@@ -382,7 +382,7 @@ def test_runs_that_are_not_of_the_corpus(tmp_path):
         with pytest.raises(dp.StateMismatchError, match="no run is saved"):
             corpus.report(run="never")
         state.state_path(other).rename(state.state_path(path))
-        with pytest.raises(dp.StateMismatchError, match="default"):
+        with pytest.raises(dp.StateMismatchError, match="the saved run does not fit: records"):
             corpus.report(run="default")
         with pytest.raises(dp.StateMismatchError, match="no run 'never'"):
             corpus.report(run="never")
