@@ -703,27 +703,28 @@ COMMENT ON COLUMN split_counts.split IS 'The split; NULL for records without one
 COMMENT ON COLUMN split_counts.records IS 'Records of the newest version';
 
 CREATE VIEW source_counts AS
-WITH section_counts AS (
-    SELECT record_key, count(*) AS sections, sum(token_count) AS tokens
+WITH counted AS (
+    SELECT record_key, 1 AS records, 0 AS sections, 0 AS chunks, 0 AS tokens
+    FROM records
+    UNION ALL
+    SELECT record_key, 0 AS records, 1 AS sections, 0 AS chunks, token_count AS tokens
     FROM _internal.stored_sections
-    GROUP BY record_key
-),
-chunk_counts AS (
-    SELECT record_key, count(*) AS chunks
+    UNION ALL
+    SELECT record_key, 0 AS records, 0 AS sections, 1 AS chunks, 0 AS tokens
     FROM chunks
-    GROUP BY record_key
 )
 SELECT
-    live_records.source,
-    count(*) AS records,
-    coalesce(sum(section_counts.sections), 0)::BIGINT AS sections,
-    coalesce(sum(chunk_counts.chunks), 0)::BIGINT AS chunks,
-    coalesce(sum(section_counts.tokens), 0)::BIGINT AS tokens
-FROM live_records
-LEFT JOIN section_counts USING (record_key)
-LEFT JOIN chunk_counts USING (record_key)
-GROUP BY live_records.source
-ORDER BY live_records.source;
+    sources.name AS source,
+    sum(counted.records)::BIGINT AS records,
+    sum(counted.sections)::BIGINT AS sections,
+    sum(counted.chunks)::BIGINT AS chunks,
+    sum(counted.tokens)::BIGINT AS tokens
+FROM counted
+JOIN records ON records.record_key = counted.record_key
+JOIN sources ON sources.source_id = records.source_id
+WHERE records.removed_version IS NULL
+GROUP BY sources.name
+ORDER BY sources.name;
 COMMENT ON VIEW source_counts IS 'Records, sections, chunks and tokens by source';
 COMMENT ON COLUMN source_counts.source IS 'Name of the source';
 COMMENT ON COLUMN source_counts.records IS 'Records of the newest version';
