@@ -38,7 +38,7 @@ def status(
     """Show what is in a corpus, as a page too, or watch a run.
 
     Sources, splits, runs; pools with what they leave out and why, mined negatives with why they
-    are stale. Pools of more than 500,000 records are counted when --pools asks for it.
+    are stale. Those of more than 500,000 records are counted if asked for, with --pools.
 
     With --watch it shows what a run has drawn, until Ctrl-C, as of its last save, and how fast it
     goes, once there were two. The state file is copied to be read: the run waits for nobody. A run
