@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.sanitize import counted, listed
+from duckplets.base.sanitize import counted
 from duckplets.base.stages import stage
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
@@ -22,12 +22,11 @@ from duckplets.cli.options import (
     opening,
 )
 from duckplets.cli.verbs import command
-from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.errors import SamplerError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.corpus.corpus import Corpus
     from duckplets.runs.sampler import Sampler
 
 _PIECE = 1 << 16  # positions computed at a time
@@ -75,8 +74,8 @@ def sample(
     output.check_folder("--state", how.state)
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
-        if save:
-            _refuse_clash(sampler, how, opened)
+        if save and not sampler.settings.rank:
+            sampler.refuse_save(tag=None if how.resume else how.tag)
         introduce(sampler)
         bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
         wanted = 1 if steps is None and not bounded else steps
@@ -150,40 +149,6 @@ def served(
         samples = output.put(tables, out)
     if out is not None and samples:
         say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
-
-
-def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Corpus) -> None:
-    """Refuse a taken name or tag now, not after hours of writing."""
-    from duckplets.runs import state
-
-    path, settings = corpus.state_path(how.state), sampler.settings
-    state.unsavable(path, asked=not settings.rank)
-    tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]
-    if how.tag is not None and how.tag in tags and not how.resume and not settings.rank:
-        raise StateMismatchError(
-            f"{path} has run {settings.run!r} tagged {how.tag!r} already; give another tag"
-        )
-    if how.resume:
-        tags = [tag for tag in tags if tag is not None]  # the latest save may be replaced
-    if not tags:
-        return
-    saved = state.load(path, settings.run, tags[0])
-    edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
-    try:
-        differences = state.differing(saved.settings, settings.plain())
-        state.refuse_mismatch(
-            saved.fingerprint, settings.fingerprint(), described=differences, edited=edited
-        )
-        if sampler.changed_from is not None:
-            saves = state.cursors(path, settings.run)
-            state.refuse_beyond(settings.run, saves, sampler.changed_from, settings.global_batch)
-    except StateMismatchError as error:
-        what = f"checkpoints {listed(tags)} of" if how.resume else "another"
-        raise StateMismatchError(
-            f"{path} has {what} run {settings.run!r}: {error}. "
-            f"{'Leave out --save' if how.resume else 'Give another --run'}, or forget that one: "
-            + command_line("cursor", "reset", corpus.path, run=settings.run, state=how.state)
-        ) from None
 
 
 @stage("write samples")

@@ -517,14 +517,30 @@ class Sampler:
         Raises:
             StateMismatchError: The tag or the path exists, or another run has the name.
         """
-        if tag is not None:
-            checked_name(f"tag={shown(repr(tag))}", tag, SamplerError, slash=True)
         target = Path(path) if path is not None else self._state_path
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
+        saved = self._as_saved(tag, step)
+        drifted, changed = self._drifted_from, self.changed_from
+        state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)
+        self._saves = None
+        if path is None:
+            self._losses.written(saved.steps)
+        return target
+
+    def refuse_save(self, tag: str | None = None) -> None:
+        """Refuse what ``save`` would refuse, before hours of work."""
+        state.unsavable(self._state_path, asked=True)
+        drifted, changed = self._drifted_from, self.changed_from
+        saved = self._as_saved(tag, None)
+        state.refuse_save(self._state_path, saved, drifted_from=drifted, changed_from=changed)
+
+    def _as_saved(self, tag: str | None, step: int | None) -> state.Save:
+        if tag is not None:
+            checked_name(f"tag={shown(repr(tag))}", tag, SamplerError, slash=True)
         at, settings = self._standing(step), self.settings
         position = at["position"]
-        saved = state.Save(
+        return state.Save(
             run=settings.run,
             tag=tag,
             kind=settings.kind,
@@ -537,12 +553,6 @@ class Sampler:
             samples=self._planner.schedule.samples(position),
             **at,
         )
-        drifted, changed = self._drifted_from, self.changed_from
-        state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)
-        self._saves = None
-        if path is None:
-            self._losses.written(saved.steps)
-        return target
 
     def _used_up_to(self, step: int | None) -> int:
         """Return the position at which a step begins; by default the sampler's."""

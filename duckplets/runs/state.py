@@ -164,28 +164,50 @@ def save(
         files.make_folder(path)
         migrate.create(path, "state")
     with _writing(path) as database:
+        saves = _refuse_clash(database, path, saved, drifted_from, changed_from)
         plain = saved.plain() | {"settings": saved.settings, "samples": dict(saved.samples)}
-        last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
-        if last:
-            known = _content(path, run, last[0][-1])[0]
-            _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
-            if any(known.get(of) != plain.get(of) for of in ("events", "minings")):
-                _refuse_otherwise(_read(path, run, last[0]), saved, saves)
         before = [one["step"] for one in saves if one["tag"] == saved.tag]
         if saved.tag is None:
             database.run("runs/state/delete_latest", {"run": run})
-        elif before:
-            raise StateMismatchError(
-                f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another tag"
-            )
         row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
         database.run("runs/state/add", row | {"state": json.dumps(plain)})
-        _write_losses(database, saved, losses, whole=not last)
+        _write_losses(database, saved, losses, whole=not saves)
     if any(step > saved.step for step in before):
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
             *(run, saved.step, path, *before),
         )
+
+
+def refuse_save(
+    path: Path, saved: Save, *, drifted_from: Fingerprint | None, changed_from: int | None
+) -> None:
+    """Refuse what ``save`` would refuse, as the file is now."""
+    if path.exists():
+        with _reading(path) as database:
+            _refuse_clash(database, path, saved, drifted_from, changed_from)
+
+
+def _refuse_clash(
+    database: Database,
+    path: Path,
+    saved: Save,
+    drifted_from: Fingerprint | None,
+    changed_from: int | None,
+) -> list[dict[str, Any]]:
+    """Refuse a save that contradicts earlier ones of its run; return these."""
+    run, saves = saved.run, _cursors(database, saved.run)
+    if last := database.run("runs/state/last", {"run": run}):
+        known, plain = _content(path, run, last[0][-1])[0], saved.plain()
+        plain |= {"settings": saved.settings}
+        _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
+        if any(known.get(of) != plain.get(of) for of in ("events", "minings")):
+            _refuse_otherwise(_read(path, run, last[0]), saved, saves)
+    if saved.tag is not None and any(one["tag"] == saved.tag for one in saves):
+        raise StateMismatchError(
+            f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another tag"
+        )
+    return saves
 
 
 def load(path: Path, run: str, tag: str | None = None) -> Save:

@@ -112,7 +112,7 @@ def test_tags_and_runs(toy):
     clash = cli("sample", toy, "--run", "r", "--batch-size", "2", "--seed", "1", "--save")
     assert (clash.exit_code, clash.stdout) == (1, "")  # before anything is written
     assert "another run 'r': the saved run does not fit: seed (saved: 42, now: 1)" in clash.stderr
-    assert "tagged 'one' already" in error(
+    assert "has a save tagged 'one' of run 'r' already" in error(
         *("sample", toy, "--run", "r", "--batch-size", "2", "--save", "--tag", "one")
     )
     assert len(ok("cursor", "list", toy).splitlines()) == 3
@@ -168,7 +168,7 @@ def test_a_state_file_elsewhere(toy):
     assert ok("cursor", "list", toy, *elsewhere).splitlines()[1].split()[0] == "default"
     clash = error("sample", toy, "--seed", "1", "--save", *elsewhere)
     assert "d/s.duckdb has another run 'default'" in clash
-    assert clash.endswith(f"cursor reset {toy} --run default --state d/s.duckdb\n")
+    assert "forget that one: duckplets cursor reset" in clash
     ok("cursor", "reset", toy, "--run", "default", *elsewhere)
     assert "no run 'default'" in error("sample", toy, "--resume", *elsewhere)
 
@@ -193,8 +193,7 @@ def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy)
     ok("sample", toy, "--seed", "7", "--batch-size", "4", "--save", "--tag", "one")
     result = cli("sample", toy, "--resume", "--seed", "8", "--allow-drift", "seed", "--save")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "has checkpoints one of run 'default'" in result.stderr
-    assert "Leave out --save" in result.stderr
+    assert "has another run 'default': the saved run does not fit: seed" in result.stderr
 
 
 # ---- plan
