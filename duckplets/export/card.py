@@ -15,7 +15,7 @@ from duckplets.mining.policy import negatives as policies
 from duckplets.mining.store import Minings, as_drawn
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.read import PoolReader, labels_of
+from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -101,14 +101,6 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
     licences = database.table("export/card/licences", where).to_pylist()
     personal = database.table("export/card/personal_data", where).to_pylist()
     pools = _pools(database, contents)
-    with PoolReader(database, pools) as reader:
-        left = [
-            {"recipe": pool.recipe.name, "source": pool.parameters["source"], **row}
-            for pool in pools
-            for row in reader.list(pool, "counts").to_pylist()
-        ]
-    for row in left:
-        row["reason"] = row["reason"] or "drawn from"
     seen = {row["source"] for row in personal}
     unseen = [source for source in sources if source not in seen]
     unlicensed = any(row["licence"] is None for row in licences)
@@ -119,7 +111,6 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
         f"{contents.version} of a corpus.",
         *_section("What guards and policies left", _table(contents.counts)),
         *([f"\nAnchors left out: {tallied(contents.left_out)}."] if contents.left_out else []),
-        *_section("Anchors of each pool, and records left out, by reason", _table(left)),
         *_section("Licences", _table(licences)),
         *(["\nNULL: the source has no column `license`, or it was not kept."] * unlicensed),
         *_section("Personal data", _table(personal)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,6 @@ from duckplets.text.characters import bytes_of
 
 _LOG = logging.getLogger(__name__)
 _BLOCK = {"bytes": 8 << 20, "records": 8_192}  # bytes of texts turned into lines at a time
-_COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 _FIELDS = {"source", "record_id", "sha256"}  # keys that the meta of every line has
 
 
@@ -110,18 +108,14 @@ def checked(given: str | os.PathLike[str], *, overwrite: bool, argument: str) ->
     if name in ("", "-") or not name.isprintable():
         raise SourceError(f"{what}: give the path of a file")
     path = Path(os.path.realpath(name))
-    if path.suffix.lower() in _COMPRESSED:
-        raise SourceError(f"{what}: it is written uncompressed, so give FILE.jsonl")
     if not path.parent.is_dir():
         raise SourceError(f"{what}: there is no folder {shown(path.parent)}; make it first")
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise SourceError(f"{what}: it is no plain file")
+        if not path.exists():
+            return path
         if not overwrite:
             raise SourceError(f"{what} exists already; give another, or overwrite=True")
-        is_replaced = _is_export(path)
-    except FileNotFoundError:
-        return path
+        is_replaced = path.is_file() and _is_export(path)
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror}") from error
     if not is_replaced:
