@@ -36,15 +36,10 @@ class OrderPart:
     indices: Integers
     keys: Integers
     places: Integers  # number of that record among all to be read
-    error: Exception | None = None  # that ended them
-
-    def first(self, elements: int) -> OrderPart:
-        """Return the first elements, without the error."""
-        return OrderPart(self.indices[:elements], self.keys[:elements], self.places[:elements])
 
 
-# Returns the elements ``start … stop-1``, fewer at the end or before an error. Calls continue
-# where the previous one stopped.
+# Returns the elements ``start … stop-1``, fewer at the end. Calls continue where the previous one
+# stopped.
 Take = Callable[[int, int], OrderPart]
 
 
@@ -85,18 +80,12 @@ def _iterated(order: Order, records: int) -> Take:
         ) from error
 
     def take(start: int, stop: int) -> OrderPart:
-        indices: list[int] = []
-        keys: list[int] = []
-        failed: Exception | None = None
-        try:
-            for number, element in enumerate(islice(elements, stop - start), start):
-                index, record_key = _named(number, element, records)
-                indices.append(index)
-                keys.append(record_key)
-        except Exception as error:
-            failed = error
-        named = np.array(keys, dtype=np.int64)
-        return OrderPart(np.array(indices, dtype=np.int64), named, named, failed)
+        found = [
+            _named(number, element, records)
+            for number, element in enumerate(islice(elements, stop - start), start)
+        ]
+        indices, keys = np.array(found, dtype=np.int64).reshape(-1, 2).T
+        return OrderPart(indices, keys, keys)
 
     return take
 

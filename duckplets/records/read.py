@@ -6,7 +6,7 @@ order ─take→ numbers ─→ requests ─sql/reading→ columns ─→ table 
 
 Record k is the k-th record of a version, or of one source or split; for a data index the k-th of
 the source its entry names. The order is consumed in the caller's thread, one block ahead; reading
-happens in a background thread. Errors are raised after the batches that precede them.
+happens in a background thread.
 """
 
 from __future__ import annotations
@@ -223,12 +223,8 @@ def _calls(
         found = len(part.keys)
         taken += found
         is_last = found < size
-        # Before an error only whole batches are taken.
-        whole = found if part.error is None else found - found % batch_size
-        if whole:
-            yield partial(fetcher.fetch, part.first(whole))
-        if part.error is not None:
-            raise part.error
+        if found:
+            yield partial(fetcher.fetch, part)
 
 
 class Records(Iterator[Batch]):
