@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
 
@@ -16,7 +16,6 @@ from duckplets.base.atomic import aside_of, remove, sweep
 from duckplets.errors import SamplerError
 
 Row = Mapping[str, Any]
-Write = Callable[[Row], None]
 
 # Row groups end after so many rows or characters, so their bounds depend on the rows alone and
 # memory is bounded for texts of any length.
@@ -32,44 +31,42 @@ _FILE_SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv", ".csv")
 # -- rows ---------------------------------------------------------------------------------------
 
 
-@contextmanager
-def json_lines(path: Path) -> Iterator[Write]:
-    """Open a file of JSON lines; yield a function that writes an object."""
-    # A lone surrogate cannot be encoded as UTF-8; this writes its JSON escape.
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-
-        def write(row: Row) -> None:
-            line = _ENCODER.encode(row)
-            stream.write((line if line.isascii() else line.translate(_SEPARATORS)) + "\n")
-
-        yield write
+def text_file(path: Path) -> TextIO:
+    """Open a new text file; a lone surrogate, which UTF-8 has not, gets its JSON escape."""
+    return path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-@contextmanager
-def parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    """Open a Parquet file; yield a function that writes a row."""
+def json_line(row: Row) -> str:
+    """Return an object as a line of JSON."""
+    line = _ENCODER.encode(row)
+    return (line if line.isascii() else line.translate(_SEPARATORS)) + "\n"
+
+
+def json_lines(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows as JSON lines."""
+    with text_file(path) as stream:
+        stream.writelines(map(json_line, rows))
+
+
+def parquet(path: Path, rows: Iterable[Row], schema: pa.Schema) -> None:
+    """Write rows as Parquet."""
     import pyarrow.parquet as pq
 
-    rows: list[Row] = []
-    characters = 0
-
-    def write(row: Row) -> None:
-        nonlocal characters
-        rows.append(row)
-        characters += sum(map(_characters, row.values()))
-        if len(rows) >= _GROUP_ROWS or characters >= _GROUP_CHARACTERS:
-            flush()
-
-    def flush() -> None:
-        nonlocal characters
-        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-        rows.clear()
-        characters = 0
-
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        yield write
-        if rows:
-            flush()
+        for group in _groups(rows):
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+
+
+def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    group, characters = list[Row](), 0
+    for row in rows:
+        group.append(row)
+        characters += sum(map(_characters, row.values()))
+        if len(group) >= _GROUP_ROWS or characters >= _GROUP_CHARACTERS:
+            yield group
+            group, characters = [], 0
+    if group:
+        yield group
 
 
 def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> int:

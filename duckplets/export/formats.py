@@ -38,7 +38,7 @@ from duckplets.export.examples import (
     SubjectReader,
     fit,
 )
-from duckplets.export.files import ExportPlace, Row, json_lines, parquet
+from duckplets.export.files import ExportPlace, Row, json_line, json_lines, parquet, text_file
 from duckplets.export.fill import fill
 
 Rows = Iterator[Row]
@@ -67,15 +67,20 @@ def _write_rows(
 ) -> ExportTally:
     """Write the rows of every example and return the counts."""
     wanted, tally, anchors = _complete(reader, wanted), ExportTally(), reader.anchors.num_rows
-    is_parquet = path.suffix.lower() == ".parquet"
-    with parquet(path, _schema(wanted)) if is_parquet else json_lines(path) as write:
+
+    def written() -> Rows:
         for done, example in enumerate(reader.examples(wanted.negatives), 1):
             fitted = fit(example, wanted, tally)
             for row in () if fitted is None else rows(fitted, wanted):
-                write(row)
+                yield row
                 tally.rows += 1
             if done % _TOLD == 0 or done == anchors:
                 work.tell(done, anchors)
+
+    if path.suffix.lower() == ".parquet":
+        parquet(path, written(), _schema(wanted))
+    else:
+        json_lines(path, written())
     return tally
 
 
@@ -206,9 +211,8 @@ def _messages(example: Example, wanted: ExportRequest) -> Rows:
 def _tevatron(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder of ids and documents."""
     tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, work)
-    with json_lines(path / _CORPUS) as write:
-        for document in reader.documents():
-            write({"docid": document.id, "text": document.text})
+    documents = ({"docid": each.id, "text": each.text} for each in reader.documents())
+    json_lines(path / _CORPUS, documents)
     return tally
 
 
@@ -227,10 +231,10 @@ def _document_ids(example: Example, wanted: ExportRequest) -> Rows:
 
 def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder of ids with scores, queries and documents."""
-    with json_lines(path / _QUERIES) as write_query:
+    with text_file(path / _QUERIES) as queries:
 
         def scored(example: Example, _: ExportRequest) -> Rows:
-            write_query({"query_id": example.id, "text": example.text})
+            queries.write(json_line({"query_id": example.id, "text": example.text}))
             documents = [*example.positives, *example.negatives]
             own = [example.positive_score] * len(example.positives)
             yield {
@@ -240,9 +244,8 @@ def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
             }
 
         tally = _write_rows(scored, reader, replace(wanted, scores=True), path / _TRAIN, work)
-    with json_lines(path / _DOCUMENTS) as write:
-        for document in reader.documents():
-            write({"document_id": document.id, "text": document.text})
+    documents = ({"document_id": each.id, "text": each.text} for each in reader.documents())
+    json_lines(path / _DOCUMENTS, documents)
     return tally
 
 
@@ -251,26 +254,27 @@ def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 
 def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder with documents, queries and ``qrels`` named after the split."""
-    anchors, queries, judged = judge(reader)
+    anchors, asked, judged = judge(reader)
     tally = ExportTally(anchors=judged)
-    tally.left_out.update({"no positive": queries - judged, "repeated question": anchors - queries})
-    with json_lines(path / _CORPUS) as write:
-        for document in reader.documents():
-            write({"_id": _beir_id(document.id), "title": "", "text": document.text})
+    tally.left_out.update({"no positive": asked - judged, "repeated question": anchors - asked})
+    documents = reader.documents()
+    rows = ({"_id": _beir_id(each.id), "title": "", "text": each.text} for each in documents)
+    json_lines(path / _CORPUS, rows)
     judgements = path / "qrels" / f"{reader.subject.split}.tsv"
     judgements.parent.mkdir()
-    with (
-        json_lines(path / _QUERIES) as write,
-        judgements.open("w", encoding="utf-8", newline="") as stream,
-    ):
+    with judgements.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(("query-id", "corpus-id", "score"))
-        for done, row in enumerate(judged_queries(reader), 1):
-            query_id = _beir_id(f"{row['record_id']}#{row['position']}")
-            write({"_id": query_id, "text": row["text"]})
-            writer.writerows((query_id, _beir_id(relevant), 1) for relevant in row["relevant"])
-            tally.rows += len(row["relevant"])
-            work.tell(done, judged)
+
+        def queries() -> Rows:
+            for done, row in enumerate(judged_queries(reader), 1):
+                query_id = _beir_id(f"{row['record_id']}#{row['position']}")
+                writer.writerows((query_id, _beir_id(name), 1) for name in row["relevant"])
+                tally.rows += len(row["relevant"])
+                work.tell(done, judged)
+                yield {"_id": query_id, "text": row["text"]}
+
+        json_lines(path / _QUERIES, queries())
     return tally
 
 
