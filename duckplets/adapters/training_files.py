@@ -104,15 +104,11 @@ class _Data:
 
 
 def _data_table(content: Mapping[str, Any]) -> Any:
-    """Return ``[data]``, and let other tables be, unless they are meant to be ours."""
+    """Return ``[data]``; other tables are not ours."""
     known = {part.name for part in fields(_Data)}
-    for key, value in content.items():
+    for key in content:
         if key in known:
             raise MixtureError(f"{key} stands outside of [data]; move it there")
-        if key != "data" and isinstance(value, Mapping) and value.keys() & known:
-            close = nearest(key, ["data"])
-            if close and len(key) <= len("data") + 1:  # not metadata
-                raise MixtureError(f"unknown table [{key}]{close}")
     if "data" not in content:
         raise MixtureError(
             "there is no [data] table; write [[data.datasets]] tables with name and weight"

@@ -44,7 +44,7 @@ def help_of(*words):
 
 def test_the_list_of_commands_has_the_first_line_of_each():
     assert ok("--version") == f"duckplets {dp.__version__}\n"
-    assert len(NAMES) <= 31
+    assert len(NAMES) <= 30
     shown = help_of()
     bare = cli()
     assert (bare.exit_code, "Bring text in:" in bare.stdout + bare.stderr) == (2, True)
