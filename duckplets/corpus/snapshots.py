@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.artifacts.arrays import ArrayFile
-from duckplets.artifacts.folder import FileEntry, files_of
+from duckplets.artifacts.folder import FileEntry
 from duckplets.artifacts.read_ahead import reads_per_second
 from duckplets.base import memory
 from duckplets.db.database import Database
@@ -23,15 +23,13 @@ def overview(database: Database, version: int) -> dict[str, Any] | None:
         manifest = SnapshotManifest.read(folder)
         if manifest is None:
             return None
-        kinds = manifest.segments
-        valid = all(manifest.serves(database, version, contents) for contents in kinds)
+        valid = all(manifest.serves(database, version, of) for of in manifest.segments)
     except DamagedFileError as error:
         return {"folder": str(folder), "damaged": str(error)}
     return {
         "folder": str(folder),
         "version": manifest.version,
         "current": valid,
-        "files": len(list(files_of([kinds, manifest.bundles]))),
         "bytes": manifest.size,
         **fit(folder, manifest),
     }
