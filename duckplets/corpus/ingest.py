@@ -17,7 +17,6 @@ from duckplets.errors import DuckpletsError, SourceError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.db.database import Database
     from duckplets.ingest.prepare import OnConflict, PreparedIngest
     from duckplets.ingest.records import IngestReport
     from duckplets.quality.intake import QualityGates
@@ -208,8 +207,10 @@ def acquire(
         QualityError: As for ``ingest``.
     """
     from duckplets.export.record_lines import exported_at_the_end
+    from duckplets.ingest.chunks import current_chunking
     from duckplets.ingest.ingest import ingest_all
     from duckplets.ingest.prepare import prepare, refuse_shuffled
+    from duckplets.records.data_set_gates import check_cleaning
     from duckplets.records.index_controls import keep_controls
     from duckplets.text.prefix import prefix_of
 
@@ -229,7 +230,9 @@ def acquire(
     ):
         for name, one in wanted.items():
             with _naming(name):
-                one.check_cleaning(corpus.database)
+                if one.data_set is not None:
+                    clean = one.data_set.clean
+                    check_cleaning(one.data_set.name, clean, current_chunking(corpus.database))
                 refuse_shuffled(one.source)
                 own: dict[str, Any] = {"name": name, "gates": gates[name], "in_place": in_place}
                 ready.append(prepare(corpus.database, one.source, **asked, **own))
@@ -277,14 +280,6 @@ class _Wanted(NamedTuple):
     source: Source
     gates: dict[str, Any]
     data_set: DataSet | None
-
-    def check_cleaning(self, database: Database) -> None:
-        """Refuse a data set whose cleaning differs from the corpus's."""
-        from duckplets.ingest.chunks import current_chunking
-        from duckplets.records.data_set_gates import check_cleaning
-
-        if self.data_set is not None:
-            check_cleaning([(self.data_set.name, self.data_set.clean)], current_chunking(database))
 
 
 def _wanted(sources: Any) -> dict[str, _Wanted]:

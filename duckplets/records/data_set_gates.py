@@ -6,7 +6,7 @@ what a data set says of cleaning is only compared with the corpus's settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,18 +79,16 @@ def _quality(given: Any, domain: Any, folder: Path) -> Quality | None:
     return Quality.of(given)
 
 
-def check_cleaning(wanted: Iterable[tuple[str, str | None]], chunking: Chunking) -> None:
-    """Refuse data sets, by name and ``clean``, whose cleaning differs from the corpus's."""
+def check_cleaning(name: str, clean: str | None, chunking: Chunking) -> None:
+    """Refuse a data set whose cleaning differs from the corpus's."""
     found = chunking.preprocessors
     forms = {"code" if each.code else "text" for each in found if isinstance(each, Normaliser)}
-    met = {None, *forms, "on" if found else "off"}
-    has = ", ".join(map(name_of, found)) or "no preprocessor"
-    for name, clean in wanted:
-        if clean not in met:
-            raise SourceError(
-                f"data set {name!r}: clean={clean!r}: a corpus cleans the texts of all its sources "
-                f"alike, and this one has {has}: {_WAYS.get(str(clean), _WAYS['on'])}"
-            )
+    if clean not in {None, *forms, "on" if found else "off"}:
+        has = ", ".join(map(name_of, found)) or "no preprocessor"
+        raise SourceError(
+            f"data set {name!r}: clean={clean!r}: a corpus cleans the texts of all its sources "
+            f"alike, and this one has {has}: {_WAYS.get(str(clean), _WAYS['on'])}"
+        )
 
 
 _WAYS = {
