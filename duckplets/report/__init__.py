@@ -27,7 +27,7 @@ from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
 from duckplets.mining.store import show
 from duckplets.report import drawn, tables
-from duckplets.report.overview import Findings, overview
+from duckplets.report.overview import overview
 from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section
 from duckplets.runs import state
@@ -160,10 +160,8 @@ def _sections(
     ]
     for section in sections:
         section.tables.sort(key=lambda table: table.plot is None)  # plots first
-    by_title = {table.title: table for section in sections for table in section.tables}
-    visits = by_title[drawn.VISITS].rows if drawn.VISITS in by_title else []
-    findings = Findings(path=corpus.path, status=found, tables=by_title, visits=visits)
-    return [overview(findings), *sections]
+    by_title = {table.title: table.records() for section in sections for table in section.tables}
+    return [overview(corpus.path, found, by_title), *sections]
 
 
 @contextmanager

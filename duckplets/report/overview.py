@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import counted, listed, size, tallied
 from duckplets.ingest.splits import SPLITS
+from duckplets.report.drawn import VISITS
 from duckplets.report.plots import bars
 from duckplets.report.tables import Section, Table, table_of
 
@@ -21,51 +21,54 @@ _DRAWN = 8  # sources, the largest
 _NAMED = 5  # of several things, in a sentence
 _COUNTS = ("records", "sections", "chunks", "tokens")
 
+Rows = Sequence[Mapping[str, Any]]
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Findings:
-    """What an overview is made of.
 
-    ``tables`` are all of the page, by title; ``visits`` source, recipe, anchors, samples, tokens
-    and visits of each stream of the run.
+def overview(path: Path, status: Status, tables: Mapping[str, Rows]) -> Section:
+    """Return the section with sizes, shares, and what needs attention.
+
+    Args:
+        path: The corpus.
+        status: What is in it.
+        tables: The rows of all tables of the page, by title.
     """
-
-    path: Path
-    status: Status
-    tables: Mapping[str, Table]
-    visits: Sequence[Sequence[Any]]
-
-    def records(self, title: str) -> list[dict[str, Any]]:
-        """Return the rows of a table; none if the page lacks it."""
-        return self.tables[title].records() if title in self.tables else []
-
-
-def overview(found: Findings) -> Section:
-    """Return the section with sizes, shares, and what needs attention."""
-    sources = found.records("Sources")
+    sources = status["sources"]
     by_split: dict[str, int] = {}
-    for row in found.records("Records by split"):
+    for row in status["records"]:
         by_split[row["split"]] = by_split.get(row["split"], 0) + row["records"]
     sizes = {"sources": len(sources)}
     sizes |= {name: sum(source[name] for source in sources) for name in _COUNTS}
     sizes |= {f"in {name}" if name else "in no split": n for name, n in by_split.items()}
-    on_disk = [["on disk", size(found.path.stat().st_size)]]
-    status = "corpus.status()"
-    tables = [
-        table_of("Size", ("what", "how_much"), [*map(list, sizes.items()), *on_disk], status,
-             of="python", form="sizes"),
-        _shares(sources, found.visits),
-        table_of("Needs attention", ("what", "command"), list(_attention(found)), status,
-             of="python", form="commands"),
-    ]  # fmt: skip
-    return Section(name="overview", title="Overview", tables=tables)
+    on_disk = [["on disk", size(path.stat().st_size)]]
+    corpus, call = shlex.quote(str(path)), "corpus.status()"
+    attention = [
+        *_of_status(status, corpus),
+        *_left_short(tables.get("Anchors by outcome", ()), corpus),
+        *_visited(tables.get(VISITS, ()), corpus),
+        *_left_out(tables, corpus),
+    ]
+    shown = [
+        table_of(
+            "Size",
+            ("what", "how_much"),
+            [*map(list, sizes.items()), *on_disk],
+            call,
+            of="python",
+            form="sizes",
+        ),
+        _shares(sources, tables.get(VISITS, ())),
+        table_of(
+            "Needs attention", ("what", "command"), attention, call, of="python", form="commands"
+        ),
+    ]
+    return Section(name="overview", title="Overview", tables=shown)
 
 
-def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) -> Table:
+def _shares(sources: Rows, visits: Rows) -> Table:
     """Return each source's share of records, tokens and samples."""
     samples: dict[str, int] = {}
-    for source, _, _, drawn, *_ in visits:
-        samples[source] = samples.get(source, 0) + drawn
+    for row in visits:
+        samples[row["source"]] = samples.get(row["source"], 0) + row["samples"]
     of_all = {
         "records": {row["name"]: row["records"] for row in sources},
         "tokens": {row["name"]: row["tokens"] for row in sources},
@@ -85,16 +88,7 @@ def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) 
     return table_of(title, ("source", *shares), rows, call, of="python", plot=plot)
 
 
-# -- what needs attention -------------------------------------------------------------------------
-
-
-def _attention(found: Findings) -> Iterator[list[str]]:
-    """Yield what is probably not intended, each with the command that helps."""
-    corpus = shlex.quote(str(found.path))
-    yield from _of_status(found.status, corpus)
-    yield from _left_short(found, corpus)
-    yield from _visited(found.visits, corpus)
-    yield from _left_out(found, corpus)
+# -- what needs attention, with the command that helps --------------------------------------------
 
 
 def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
@@ -121,9 +115,9 @@ def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
         yield [what, f"duckplets split {corpus} {same} --keep-together text --reassign"]
 
 
-def _left_short(found: Findings, corpus: str) -> Iterator[list[str]]:
+def _left_short(outcomes: Rows, corpus: str) -> Iterator[list[str]]:
     anchors: dict[str, list[int]] = {}
-    for row in found.records("Anchors by outcome"):
+    for row in outcomes:
         of = anchors.setdefault(row["recipe"], [0, 0])
         of[0] += row["anchors"]
         of[1] += row["anchors"] if row["outcome"] == "none" else 0
@@ -136,8 +130,8 @@ def _left_short(found: Findings, corpus: str) -> Iterator[list[str]]:
             yield [what, f"duckplets show {corpus} --negatives --recipe {shlex.quote(recipe)}"]
 
 
-def _visited(visits: Sequence[Sequence[Any]], corpus: str) -> Iterator[list[str]]:
-    rates = {(source, recipe): row[3] for source, recipe, *row in visits if row[3] > 0}
+def _visited(visits: Rows, corpus: str) -> Iterator[list[str]]:
+    rates = {(row["source"], row["recipe"]): row["visits"] for row in visits if row["visits"] > 0}
     if not rates:
         return
     least = min(rates, key=lambda stream: rates[stream])
@@ -152,14 +146,14 @@ def _visited(visits: Sequence[Sequence[Any]], corpus: str) -> Iterator[list[str]
         yield [what, f"duckplets forecast {corpus} --mixture proportional"]
 
 
-def _left_out(found: Findings, corpus: str) -> Iterator[list[str]]:
+def _left_out(tables: Mapping[str, Rows], corpus: str) -> Iterator[list[str]]:
     by_source: dict[str, dict[str, int]] = {}
-    for row in found.records("Rows left out, by reason"):
+    for row in tables["Rows left out, by reason"]:
         if row["what"] == "row":
             reasons = by_source.setdefault(row["source"], {})
             reasons[row["reason"]] = reasons.get(row["reason"], 0) + row["rows"]
-    aside = {row["source"] for row in found.records("Quarantined rows")}
-    judged = {row["source"] for row in found.records("Rows by outcome, gate and rule")}
+    aside = {row["source"] for row in tables["Quarantined rows"]}
+    judged = {row["source"] for row in tables.get("Rows by outcome, gate and rule", ())}
     for source, reasons in by_source.items():
         rows = counted(sum(reasons.values()), "row")
         what = f"{rows} of {source} left out, by reason: {tallied(reasons)}."
