@@ -39,6 +39,8 @@ Query = Literal["anchor", "positive", "both"]
 _ANCHORS = 512  # anchors of a block, at most 1,024: ten bits have their numbers
 _WINDOWS = 2048  # documents compared at a time
 _PAIRS, _CACHED = 1 << 16, 512  # pairs looked at again together, and multiplied together
+_MANY = 8  # documents of a query, on average, from which one product of them all is quicker
+_UNSURE = 1e-4  # of a step of 2^-20: far beyond what the order of a sum of 65,536 can change
 _NEAR = np.float32(2e-5)  # beyond the error of single precision for unit vectors
 _LOWEST = np.float32(-4)  # below any cosine
 
@@ -134,7 +136,8 @@ class _Windows:
     def take(self, windows: Integers) -> Singles:
         """Return unit vectors of windows in single precision."""
         found = self._vectors.take(self._rows[windows]).astype(np.float32, copy=False)
-        return found / self._lengths[windows].astype(np.float32)[:, None]
+        found /= self._lengths[windows].astype(np.float32)[:, None]
+        return found
 
     def blocks(self) -> Iterator[tuple[Integers, Singles, Integers]]:
         """Yield documents with the vectors of their windows, and where each begins."""
@@ -165,13 +168,30 @@ class _Windows:
 
     def _cosines(self, left: Integers, right: Integers) -> Integers:
         """Return the scores of pairs of windows, in steps of 2^-20."""
+        lengths = self._lengths[left] * self._lengths[right]
+        begins = np.flatnonzero(np.diff(left, prepend=-1))
+        if len(left) < _MANY * len(begins):
+            return np.rint(self._summed(left, right) / lengths * SCALE).astype(np.int64)
+        found = np.empty(len(left))
+        for low, high in zip(begins, [*begins[1:], len(left)], strict=True):
+            one, others = self._rows[left[low : low + 1]], self._rows[right[low:high]]
+            own = self._vectors.take(one).astype(np.float64)[0]
+            found[low:high] = self._vectors.take(others).astype(np.float64) @ own
+        found *= SCALE / lengths
+        # BLAS adds up in an order of its own: what that may round otherwise is added up in ours
+        (unsure,) = np.nonzero(np.abs(found - np.floor(found) - 0.5) < _UNSURE)
+        again = self._summed(left[unsure], right[unsure])
+        found[unsure] = again / lengths[unsure] * SCALE
+        return np.rint(found).astype(np.int64)
+
+    def _summed(self, left: Integers, right: Integers) -> npt.NDArray[np.float64]:
+        """Return the products of pairs of windows, added up in one order."""
         found = np.empty(len(left))
         for low in range(0, len(left), _CACHED):  # longer ones leave the cache: half as fast
             part = slice(low, low + _CACHED)
             one, other = (self._vectors.take(self._rows[at[part]]) for at in (left, right))
             found[part] = np.multiply(one, other, dtype=np.float64).sum(axis=1)
-        found /= self._lengths[left] * self._lengths[right]
-        return np.rint(found * SCALE).astype(np.int64)
+        return found
 
 
 def _joined(lists: list[IntegerLists]) -> IntegerLists:
@@ -198,11 +218,10 @@ def _found(
     higher, doubtful = np.zeros(count, np.int64), [(np.zeros(0, np.int64),) * 2]
     edge = np.where(known, positive, 8).astype(np.float32)
     for documents, products in _products(windows, queries, excluded):
-        rows, columns = near.add(products, documents)
+        rows, columns, found = near.add(products, documents)
         # of most anchors all that is as near as the positive is among these
         whole = edge[rows] - _NEAR >= near.floor[rows]
-        rows, columns = rows[whole], columns[whole]
-        found = products[rows, columns]
+        rows, columns, found = rows[whole], columns[whole], found[whole]
         above, perhaps = found > edge[rows] + _NEAR, found >= edge[rows] - _NEAR
         higher += np.bincount(rows[above], minlength=count)
         doubtful.append((rows[perhaps & ~above], documents[columns[perhaps & ~above]]))
@@ -309,8 +328,8 @@ class _Near:
         self._documents = np.zeros(0, np.int64)
         self._scores = np.zeros(0, np.float32)
 
-    def add(self, products: Singles, documents: Integers) -> tuple[Integers, Integers]:
-        """Look at the scores of further documents; return rows and columns from the floor on."""
+    def add(self, products: Singles, documents: Integers) -> tuple[Integers, Integers, Singles]:
+        """Look at further documents; return rows, columns and products from the floor on."""
         width = products.shape[1]
         if width > self._depth and self._bound.min() <= _LOWEST:
             own = np.partition(products, width - self._depth, axis=1)[:, width - self._depth]
@@ -319,10 +338,11 @@ class _Near:
         rows, columns = _where(products >= self.floor[:, None])
         self._owners = np.concatenate([self._owners, rows])
         self._documents = np.concatenate([self._documents, documents[columns]])
-        self._scores = np.concatenate([self._scores, products[rows, columns]])
+        found = products[rows, columns]
+        self._scores = np.concatenate([self._scores, found])
         if len(self._owners) > 2 * self._depth * len(self._bound):
             self._prune()
-        return rows, columns
+        return rows, columns, found
 
     def found(self) -> tuple[Integers, Integers]:
         """Return owners and documents of all pairs to be scored again."""
