@@ -1,6 +1,6 @@
 """Measures mining with one teacher beside ``mine_hard_negatives`` of sentence-transformers.
 
-    python benchmarks/dense_peer.py [--records 30000] [--dimension 384] > benchmarks/dense_peer.json
+    python benchmarks/dense_peer.py [--records 100000] [--dimension 384] > benchmarks/dense_peer.json
 
 Both get the same vectors, which cost nothing: records are pairs whose vectors lie around a point of
 their own, and these around one of 500. Each arm runs in a process of its own, which first reads all
@@ -144,7 +144,7 @@ def ours(folder: Path, records: int, dimension: int) -> dict[str, Any]:
 def main() -> None:
     """Run each arm in a process, and print what both needed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=30_000)
+    parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--arm", choices=["made", "peer", "ours"])
     parser.add_argument("--folder", type=Path)
