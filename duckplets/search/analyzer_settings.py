@@ -31,19 +31,15 @@ class Terms:
     Attributes:
         stemmer: One of 27 of the Snowball project, such as ``porter``, ``english`` or ``german``;
             or ``none``. All but ``none`` need DuckDB's fts extension.
-        stop_words: Tokens to leave out, treated for case and accents as the text is; or
-            ``english``, the 571 of the fts extension.
+        stop_words: Tokens to leave out, in any case and with any accents; or ``english``, the
+            571 of the fts extension.
         ignore: A regular expression (RE2) for what separates tokens; by default whatever is
             neither a letter nor a digit, of any script.
-        strip_accents: Whether é becomes e.
-        lower: Whether E becomes e.
     """
 
     stemmer: str = "porter"
     stop_words: Literal["english"] | Sequence[str] = ()
     ignore: str = LETTERS_AND_DIGITS
-    strip_accents: bool = True
-    lower: bool = True
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "terms")

@@ -123,13 +123,13 @@ WHERE
 ORDER BY sources.name, text_indexes.split, text_indexes.index_key
 
 -- name: get_settings
--- How text becomes terms, by source (JSON); no row while all of them have the defaults.
+-- How text becomes terms (JSON); no row for the defaults.
 SELECT value
 FROM settings
 WHERE name = 'terms'
 
 -- name: set_settings
--- Keep how text becomes terms, by source.
+-- Keep how text becomes terms.
 -- Parameters: $value (JSON).
 DELETE FROM settings
 WHERE name = 'terms';

@@ -20,9 +20,8 @@ SETTINGS = [
     Terms(stemmer="none"),
     Terms(stemmer="english", stop_words="english"),
     Terms(stop_words=["the", "running", "cafe", "日本語", "fox", "nothing"]),
-    Terms(stemmer="russian", strip_accents=False),
-    Terms(stemmer="german", lower=False, stop_words=["The", "fox"]),
-    Terms(stemmer="none", lower=False, strip_accents=False),
+    Terms(stemmer="russian"),
+    Terms(stemmer="german", stop_words=["the", "fox"]),
     Terms(stemmer="arabic"),
     Terms(ignore=r"""[0-9!@#$%^&*()_+={}\[\]:;<>,.?~\\/\|'"`-]+"""),  # the extension's default
     Terms(stemmer="spanish", ignore="x|[aeiou]{2}|é"),  # white space is none of it
@@ -183,8 +182,6 @@ WRONG = [
     ({"stop_words": ["a", 1]}, "stop_words[1]=1: give text"),
     ({"ignore": ""}, "ignore=''"),
     ({"ignore": None}, "ignore=None"),
-    ({"lower": 1}, "lower=1"),
-    ({"strip_accents": "no"}, "strip_accents='no'"),
 ]
 
 
