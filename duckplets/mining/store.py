@@ -46,8 +46,7 @@ from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
-from duckplets.mining.bm25 import TopDocuments
-from duckplets.mining.guards import REASONS
+from duckplets.mining.bm25 import REASONS, TopDocuments
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.cte_steps import literal
@@ -449,11 +448,9 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 
 def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
-    guarded, kept = found.guarded.sum(axis=1), int(np.count_nonzero(found.documents >= 0))
-    counts = dict(zip(REASONS, guarded.tolist(), strict=True))
-    beyond = int(found.matched.sum()) - int(guarded.sum()) - found.failed - kept
-    failed = {"failed": found.failed} if found.failed else {}
-    return counts | failed | {"beyond depth": beyond, "candidates": kept}
+    counts, kept = found.guarded.tolist(), int(np.count_nonzero(found.documents >= 0))
+    left = {"beyond depth": int(found.matched) - sum(counts) - kept, "candidates": kept}
+    return dict(zip(REASONS, counts, strict=True)) | found.others | left
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:
