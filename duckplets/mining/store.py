@@ -513,9 +513,13 @@ def show(database: Database) -> None:
     if database.run("mining/store/shown", {"digest": shown})[0][0]:
         return
     with database.transaction():
-        comment = f"{_OF_CANDIDATES} ({shown})"
-        for text in [*texts, _filled("mining/store/comments", digest=comment)]:
+        columns = database.run("mining/store/columns")
+        digest = f"{_OF_CANDIDATES} ({shown})"
+        for text in [*texts, _filled("mining/store/known_by", digest=digest)]:
             database.rows(text)
+        for view, name, comment in columns:
+            text = _filled("mining/store/column", comment=comment)
+            database.rows(text.replace("minings.generation", f"{view}.{name}"))
 
 
 def _filled(name: str, **values: str) -> str:

@@ -106,10 +106,11 @@ def _names(by: Any) -> list[str]:
     """Return what to search by, as a list."""
     found = checked("by", by, str | Sequence[str], VectorError)
     names = [found] if isinstance(found, str) else [*found]
-    if not names:
-        raise VectorError(f"by=[]: give {BM25!r}, the name of a set of vectors, or several")
-    if len(set(names)) < len(names):
-        raise VectorError(f"by={shown(repr(by), 80)}: name each once")
+    if not names or len(set(names)) < len(names):
+        raise VectorError(
+            f"by={shown(repr(by), 80)}: give {BM25!r}, the name of a set of vectors, or several; "
+            f"name each once"
+        )
     return names
 
 
