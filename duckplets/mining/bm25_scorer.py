@@ -82,17 +82,17 @@ class Bm25Scorer(Scorer):
             _folder(job.database) as folder,
             closing(index.vocabulary(job.database, of)) as vocabulary,
         ):
-            prepared = prepare(
+            shards, of_sections = prepare(
                 *(job.database, of, guards.sections, eligible, looked_at),
                 shard_documents=self.shard_documents,
                 folder=folder,
             )
-            homes = prepared.homes if self.scope == "shard" else None
+            homes = of_sections if self.scope == "shard" else None
             blocks = guards.blocks(start, most=min(BLOCK_ANCHORS, _CELLS // depth))
             queries = self._queries(job, guards, blocks, homes, vocabulary, asked)
             pairs = (len(guards.anchors) - start) * int(eligible.sum())
             with _searching(job, pairs) as engine:
-                for found in scored(prepared.files, queries, depth=depth, engine=engine):
+                for found in scored(shards, queries, depth=depth, engine=engine):
                     yield asked.pop(0), found
 
     def _queries(

@@ -59,14 +59,6 @@ class Statistics:
     counts: Integers  # documents that have each term, int64[terms]
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedShards:
-    """Document shards that can be searched."""
-
-    files: DocumentShards
-    homes: Integers  # document shard of every section of the index, by its number; 0 for others
-
-
 def prepare(
     database: Database,
     of: Index,
@@ -76,8 +68,11 @@ def prepare(
     *,
     shard_documents: int,
     folder: Path,
-) -> PreparedShards:
-    """Write the document shards of sections of an index; so many that may be negatives make one."""
+) -> tuple[DocumentShards, Integers]:
+    """Write the document shards of sections of an index; so many that may be negatives make one.
+
+    Returns them, and the document shard of every section, by its number; 0 for those of none.
+    """
     rows = index.documents(database, of)
     lengths = rows["length"].to_numpy().astype(np.int64)
     numbers = sections.numbers(rows["section_key"].to_numpy())
@@ -101,7 +96,7 @@ def prepare(
         shard_of(part[order], count, vocabulary, postings).save(folder, str(shard))
     homes = np.zeros(len(sections.keys), np.int64)
     homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
-    return PreparedShards(DocumentShards(folder, len(edges) - 1), homes)
+    return DocumentShards(folder, len(edges) - 1), homes
 
 
 def _statistics(database: Database, of: Index, may: Flags, lengths: Integers) -> Statistics:

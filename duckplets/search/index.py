@@ -110,7 +110,7 @@ def index(
         source: Of this source only; by default of all.
         split: Of this split only.
         engine: What splits texts into words, as for ``mine``.
-        progress: As for ``ingest``.
+        progress: As for ``ingest``; of each source and split.
 
     Raises:
         ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
@@ -151,13 +151,7 @@ def refresh(
         Vocabulary(terms).close()  # refuses invalid settings before they are stored
         _set_terms(database, terms)
     unfit = stale(database, source=source, split=split)
-    sizes = database.run("search/index/sizes") if unfit and work.progress else []
-    total = sum(size for *pair, size in sizes if tuple(pair) in {each[:2] for each in unfit})
-    reports, done = list[IndexReport](), 0
-    for name, of_split, reason in unfit:
-        reports.append(_rebuilt(database, name, of_split, reason, work, done, total))
-        done += reports[-1].documents
-    return reports
+    return [_rebuilt(database, *each, work) for each in unfit]
 
 
 def stale(
@@ -271,10 +265,8 @@ def vocabulary(database: Database, index: Index) -> Vocabulary:
 # -- one index -------------------------------------------------------------------------------------
 
 
-def _rebuilt(
-    database: Database, source: str, split: str, reason: str, work: Work, done: int, total: int
-) -> IndexReport:
-    """Replace an index, or delete it if no record is left; the bar stands at ``done`` documents."""
+def _rebuilt(database: Database, source: str, split: str, reason: str, work: Work) -> IndexReport:
+    """Replace an index, or delete it if no record is left."""
     begun, scope = time.perf_counter(), {"source": source, "split": split}
     with database.transaction():
         for index in stored(database, **scope):
@@ -282,17 +274,15 @@ def _rebuilt(
                 database.run(part, {"index": index.index_key})
         built = dict[str, Any]()
         if database.run("search/index/pairs", scope):
-            built = _built(database, source, split, work, done, total)
+            built = _built(database, source, split, work)
     seconds = time.perf_counter() - begun
     return IndexReport(source=source, split=split, reason=reason, seconds=seconds, **built)
 
 
-def _built(
-    database: Database, source: str, split: str, work: Work, done: int, total: int
-) -> dict[str, int]:
+def _built(database: Database, source: str, split: str, work: Work) -> dict[str, int]:
     """Store an index; return how many documents, tokens and terms it has."""
     scope, version = {"source": source, "split": split}, current_version(database)
-    terms = terms_of(database)
+    terms, done = terms_of(database), 0
     index = int(database.run("search/index/next_key")[0][0])
     covered = database.table("search/index/sections", scope)
     counts = _Counts(database, index, covered.num_rows)
@@ -303,7 +293,7 @@ def _built(
             for (documents, _), words in found:
                 counts.add(documents, vocabulary.resolve(words))
                 done += len(documents)
-                work.tell(done, total)
+                work.tell(done, covered.num_rows)
         size = counts.store_terms(vocabulary)
     tokens = counts.store_documents(covered["section_key"].to_numpy())
     summary = {
