@@ -280,12 +280,11 @@ class Calls:
     def _none(self, count: int) -> Array:
         return np.full((count, self.dimension or 1), np.nan, self._dtype)
 
-    def _array(self, returned: Any) -> Array:
-        return array_of(returned, self.wanted)
-
     def _checked(self, returned: Any, count: int) -> Array:
         """Return what a call has returned as (count, dimension) of the type that is kept."""
-        found = self._array(returned)
+        found = _array_of(returned, self.wanted)
+        if found.ndim == 1 and self.dimension == 1:
+            found = found[:, None]
         if found.ndim != 2:
             raise UnfitError(f"it returned an array of shape {found.shape}, not ({count}, d)")
         if len(found) == 1 and count > 2:  # each text alone would look as it should
@@ -304,7 +303,7 @@ class Calls:
             return found.astype(self._dtype, copy=False)
 
 
-def array_of(returned: Any, wanted: str) -> Array:
+def _array_of(returned: Any, wanted: str) -> Array:
     """Return numbers of NumPy, of a tensor or of lists of either as an array."""
     if isinstance(returned, list | tuple):
         returned = [_untensored(each) for each in returned]

@@ -36,13 +36,11 @@ from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
 from duckplets.vectors.encoders import (
-    Array,
     BatchSize,
     Calls,
     Encoder,
     Retries,
     Share,
-    array_of,
     name_of,
     next_size,
 )
@@ -119,10 +117,6 @@ class PairCalls(Calls):
     """Calls that return a score for each pair."""
 
     made, of, wanted, error = "score", "pair", "an array (pairs,)", RecipeError
-
-    def _array(self, returned: Any) -> Array:
-        found = array_of(returned, self.wanted)
-        return found[:, None] if found.ndim == 1 else found
 
 
 @dataclass(kw_only=True)
