@@ -14,7 +14,7 @@ from duckplets.artifacts.folder import ArtifactFolder
 from duckplets.base.arrays import Integers
 from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
-from duckplets.engine.work import QUIET, Work
+from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import policy, store
@@ -66,7 +66,7 @@ class Job:
     source: str
     split: str
     version: int
-    work: Work = QUIET
+    work: Work
 
     @property
     def policy(self) -> Mined:
