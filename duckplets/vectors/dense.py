@@ -27,9 +27,9 @@ from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
-from duckplets.mining.bm25 import SCALE, TopDocuments, first_of
-from duckplets.mining.guards import REASONS, Excluded, Guards
-from duckplets.mining.mine import Job
+from duckplets.mining.bm25 import REASONS, SCALE, TopDocuments, first_of
+from duckplets.mining.guards import Excluded, Guards
+from duckplets.mining.job import Job, Scorer, Searched
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorStore
 
@@ -46,7 +46,7 @@ _LOWEST = np.float32(-4)  # below any cosine
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(Scorer):
     """Rank candidates by the cosine of their vectors, as in ``mine(scorer=dp.dense("default"))``.
 
     Attributes:
@@ -75,9 +75,7 @@ class Dense:
         of = VectorStore(Path(str(job.database.path))).need(self.vectors)
         return {"vectors": self.vectors, "digest": of.digest, "query": self.query}
 
-    def search(
-        self, job: Job, guards: Guards, start: int, depth: int
-    ) -> Iterator[tuple[slice, TopDocuments]]:
+    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on.
 
         Raises:
@@ -87,18 +85,17 @@ class Dense:
 
         database, path = job.database, Path(str(job.database.path))
         windows = _Windows(database, opened(path, self.vectors), guards)
-        threads = int(database.run("mining/mine/threads")[0][0])
 
         def of_block(block: slice) -> tuple[slice, TopDocuments]:
             anchors = guards.anchors[block]
             own = IntegerLists(np.arange(len(anchors) + 1), anchors)
-            positives = guards.positives.take(guards.sections.records[anchors])
+            positives = guards.positives_of(block)
             asked = {"anchor": [own], "positive": [positives], "both": [own, positives]}[self.query]
             queries = _joined([sections.then(windows.of_section) for sections in asked])
             return block, _found(windows, queries, positives, guards.exclude(block), depth)
 
         calls = (partial(of_block, block) for block in guards.blocks(start, most=_ANCHORS))
-        found = Lookahead(calls, "duckplets-dense", most=threads - 1, threads=threads)
+        found = Lookahead(calls, "duckplets-dense", most=job.threads - 1, threads=job.threads)
         # each block has a thread: BLAS threads would spin between products, and the rest use one
         with threadpool_limits(1, "blas"), closing(found):
             yield from found
@@ -240,7 +237,7 @@ def _found(
     return TopDocuments(
         documents=best,
         scores=best_scores,
-        matched=np.full(count, len(windows.documents)),
+        matched=count * len(windows.documents),
         guarded=_guarded(excluded, len(windows.documents), count),
         positive_scores=np.where(known, positive, np.nan),
         positive_ranks=np.where(known, higher + 1, 0),
@@ -300,16 +297,13 @@ def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
 
 def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
     """Return how many documents each guard excluded; the last one counts those not allowed."""
-    guarded = np.zeros((len(REASONS), count), np.int64)
-    owners = excluded.documents.owners()
-    np.add.at(guarded, (excluded.reasons.astype(np.int64), owners), 1)
+    guarded = np.bincount(excluded.reasons, minlength=len(REASONS))
     if excluded.allowed is not None:
-        width = documents and int(max(excluded.allowed.values.max(initial=0), 0)) + 1
-        width = max(width, int(excluded.documents.values.max(initial=0)) + 1)
-        own = excluded.allowed.owners() * width + excluded.allowed.values
-        refused = np.isin(own, owners * width + excluded.documents.values)
-        legal = np.bincount(excluded.allowed.owners()[~refused], minlength=count)
-        guarded[-1] = documents - excluded.documents.lengths - legal
+        lists = (excluded.documents, excluded.allowed)
+        width = 1 + max(int(of.values.max(initial=0)) for of in lists)
+        refused, allowed = (of.owners() * width + of.values for of in lists)
+        legal = len(allowed) - np.count_nonzero(np.isin(allowed, refused))
+        guarded[-1] = count * documents - len(refused) - legal
     return guarded
 
 
