@@ -1,6 +1,6 @@
 """Measures mining with one teacher beside ``mine_hard_negatives`` of sentence-transformers.
 
-    python benchmarks/dense_peer.py [--records 30000] [--dimension 384] > benchmarks/dense_peer.json
+    python benchmarks/dense_peer.py [--records 30000 100000] [--dimension 384] > benchmarks/dense_peer.json
 
 Both get the same vectors, which cost nothing: records are pairs whose vectors lie around a point of
 their own, and these around one of 500. Each arm runs in a process of its own, which first reads all
@@ -144,18 +144,23 @@ def ours(folder: Path, records: int, dimension: int) -> dict[str, Any]:
 def main() -> None:
     """Run each arm in a process, and print what both needed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=30_000)
+    parser.add_argument("--records", type=int, nargs="+", default=[30_000, 100_000])
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--arm", choices=["made", "peer", "ours"])
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
-    given = [f"--records={asked.records}", f"--dimension={asked.dimension}"]
     if asked.arm:
         arm = {"made": made, "peer": peer, "ours": ours}[asked.arm]
-        print(json.dumps(arm(asked.folder, asked.records, asked.dimension)))
+        print(json.dumps(arm(asked.folder, asked.records[0], asked.dimension)))
         return
-    found: dict[str, Any] = {"records": asked.records, "dimension": asked.dimension}
+    print(json.dumps([beside(records, asked.dimension) for records in asked.records], indent=2))
+
+
+def beside(records: int, dimension: int) -> dict[str, Any]:
+    """Return what both need for a number of pairs."""
+    found: dict[str, Any] = {"records": records, "dimension": dimension}
     found |= {"depth": DEPTH, "kept": KEPT}
+    given = [f"--records={records}", f"--dimension={dimension}"]
     with tempfile.TemporaryDirectory() as folder:
         for arm in ("made", "ours", "peer"):
             run = [sys.executable, __file__, *given, "--folder", folder, "--arm", arm]
@@ -167,7 +172,7 @@ def main() -> None:
     found["mining_to_peer"] = mining["processor_seconds"] / first["processor_seconds"]
     found["memory_to_peer"] = mining["mb_above_vectors"] / first["mb_above_vectors"]
     found["policy_to_peer"] = policy["processor_seconds"] / again["processor_seconds"]
-    print(json.dumps(found, indent=2))
+    return found
 
 
 if __name__ == "__main__":

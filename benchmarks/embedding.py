@@ -64,11 +64,17 @@ def searching(path: Path, vectors: int, dimension: int) -> dict[str, Any]:
     store = VectorStore(path)
     of = store.need("default")
     begun, there = time.perf_counter(), of.vectors
-    with store.commit(of) as commit:
-        for low in range(there, vectors, block):
-            count = min(block, vectors - low)
-            hashes = draw.integers(1 << 63, dtype=np.uint64, size=count)
-            commit.add(hashes, draw.random((count, dimension), np.float32) - np.float32(0.5))
+    counts = (min(block, vectors - low) for low in range(there, vectors, block))
+    store.append(
+        of,
+        (
+            (
+                draw.integers(1 << 63, dtype=np.uint64, size=count),
+                draw.random((count, dimension), np.float32) - np.float32(0.5),
+            )
+            for count in counts
+        ),
+    )
     filled = time.perf_counter() - begun
     seconds = []
     with dp.Corpus(path, read_only=True) as corpus:

@@ -60,7 +60,7 @@ def kept(path: Path, name: str = "default") -> dict[int, NDArray[Any]]:
     blocks = store.read(of) if of is not None else ()
     found = {
         int(each): vector
-        for hashes, _, matrix in blocks
+        for hashes, matrix in blocks
         for each, vector in zip(hashes, matrix, strict=True)
     }
     assert of is None or len(found) == of.vectors

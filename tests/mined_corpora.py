@@ -15,6 +15,7 @@ import pyarrow as pa
 from prebuilt import prebuilt
 
 import duckplets as dp
+from duckplets.ingest import splits
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import store
 
@@ -288,7 +289,7 @@ def write_mining(
 
 def hash_texts(corpus: dp.Corpus, *, share: int = 1) -> None:
     """Fill ``text_hashes`` as mining does, or for every ``share``-th section only."""
-    corpus.database.run("mining/mine/hash_texts")
+    splits.hash_texts(corpus.database, "stored_sections")
     corpus.database.rows(f"DELETE FROM text_hashes WHERE section_key % {share} <> 0")
 
 

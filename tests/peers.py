@@ -89,8 +89,7 @@ def peer(texts: Mapping[Any, str], terms: Terms) -> Peer:
     ignore = terms.ignore.replace("'", "''")
     database.rows(
         f"PRAGMA create_fts_index('texts', 'name', 'text', stemmer = '{terms.stemmer}', "
-        f"stopwords = '{stop_words}', ignore = '{ignore}', "
-        f"strip_accents = {int(terms.strip_accents)}, lower = {int(terms.lower)})"
+        f"stopwords = '{stop_words}', ignore = '{ignore}')"
     )
     frequencies = database.rows(
         """

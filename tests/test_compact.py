@@ -130,7 +130,7 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path):
         assert tables(corpus) == before
         after = corpus.sql("FROM settings WHERE name <> 'keys' ORDER BY ALL").to_pylist()
         assert after == settings
-        corpus.index(dp.Terms(stemmer="none", lower=False), split="test", progress=False)
+        corpus.index(dp.Terms(stemmer="none", stop_words=["a"]), split="test", progress=False)
         numbers = corpus.sql("SELECT index_key FROM text_indexes")["index_key"].to_pylist()
         assert not {row["index_key"] for row in before["text_indexes"]} & {*numbers}
 

@@ -144,7 +144,7 @@ UNFINISHED = {
     | {"reasons": {"no text": 1}, "dropped_sections": {}},
 }
 SPLITS = {"train": 0.8, "validation": 0.1, "test": 0.1, "seed": 0}
-TERMS = {"stemmer": "none", "stop_words": ["a"], "ignore": "[^a-z]+", "strip_accents": True}
+TERMS = {"stemmer": "none", "stop_words": ["a"], "ignore": "[^a-z]+"}
 
 
 def _all_of_unfinished(database):
@@ -163,10 +163,7 @@ STORED = {
         *("settings", "value", CHUNKING),
         lambda db: (chunks.current_chunking(db), chunks.fingerprint(db)["weight_floor"]),
     ),
-    "terms": (
-        *("settings", "value", {"": TERMS, "toy": TERMS}),
-        lambda db: index.terms_of(db, "toy"),
-    ),
+    "terms": ("settings", "value", TERMS, index.terms_of),
     "index": ("text_indexes", "terms", TERMS, index.stored),
     "prefix": ("source_prefixes", "definition", PREFIX, lambda db: prefixes.of_sources(db, 1)),
     **{

@@ -81,7 +81,7 @@ def filled(
     texts = sorted(set(texts_of(corpus).values()) if texts is None else texts)
     for part in range(commits):
         mine = texts[part::commits]
-        store.append(of, np.array([hashed(t) for t in mine], np.uint64), vectors(mine))
+        store.append(of, [(np.array([hashed(t) for t in mine], np.uint64), vectors(mine))])
     return store
 
 

@@ -7,7 +7,7 @@ constant time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,6 +117,18 @@ def ranges(start: Integers, size: Integers) -> Integers:
     """Return the concatenated ranges ``start[i] … start[i] + size[i] - 1``."""
     ends = np.cumsum(size)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - ends + size, size)
+
+
+def stretches(sizes: Integers, *, rows: int, total: int) -> Iterator[slice]:
+    """Yield slices of at most so many rows and such a total size; a larger row stands alone."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    low = 0
+    while low < len(ends):
+        done = int(ends[low - 1]) if low else 0
+        fitting = int(np.searchsorted(ends, done + total, "right"))
+        high = max(low + 1, min(low + rows, fitting))
+        yield slice(low, high)
+        low = high
 
 
 def in_order(keys: Integers) -> tuple[Integers, Integers]:

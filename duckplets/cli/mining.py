@@ -100,7 +100,7 @@ def mine(
             raise
         opened = corpus_at(corpus, read_only=True)
     with opened:
-        _set_terms(opened, given.get("source"), stemmer, stop_words)
+        _set_terms(opened, stemmer, stop_words)
         if vectors is not None:
             given["scorer"] = Dense(vectors)
         report = opened.mine(**given)
@@ -141,16 +141,14 @@ def export(corpus: Path, documents: Literal["split", "all"] | None = None, **giv
             output.show(opened.export_negatives(**given, corpus=documents))
 
 
-def _set_terms(
-    corpus: Corpus, source: str | None, stemmer: str | None, stop_words: str | None
-) -> None:
+def _set_terms(corpus: Corpus, stemmer: str | None, stop_words: str | None) -> None:
     """Change how text becomes terms, if asked for; indexes are then rebuilt."""
     given: dict[str, Any] = {} if stemmer is None else {"stemmer": stemmer}
     if stop_words is not None:
         given["stop_words"] = _stop_words(stop_words)
     if given:
-        terms = corpus.terms(source, **given)
-        corpus.index(terms, source=source)
+        terms = corpus.terms(**given)
+        corpus.index(terms)
         words = terms.stop_words if isinstance(terms.stop_words, str) else len(terms.stop_words)
         say(f"terms: stemmer {terms.stemmer}, stop words {words}")
 

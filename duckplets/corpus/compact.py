@@ -31,7 +31,7 @@ from duckplets.ingest.chunks import next_keys
 from duckplets.mining import store as minings
 from duckplets.runs import state as states
 from duckplets.runs.state import Save
-from duckplets.vectors import store as vectors
+from duckplets.vectors.store import VectorStore
 
 _BYTES = 32_000_000  # rows copied at a time
 _ROWS = 8192
@@ -129,7 +129,7 @@ def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> Compa
 
         migrate.rewrite(database, "corpus", fill)
     texts = database.table("corpus/compact/texts").column(0).to_numpy()
-    gone = vectors.keep_only(path, texts)
+    gone = VectorStore(path).keep_only(texts)
     freed |= {f"vectors of {name}": count for name, count in gone.items()}
     if gone_minings := minings.keep_only(database, {key for run in runs for key in _minings(run)}):
         freed["minings"] = gone_minings

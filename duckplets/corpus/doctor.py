@@ -131,12 +131,12 @@ def _vectors(path: Path) -> Iterator[CheckResult]:
     """Verify vectors against the digests of their commits, and report missing ones."""
     from duckplets.runs import state
     from duckplets.vectors.opened import verify_mapped
-    from duckplets.vectors.store import VectorStore, verify
+    from duckplets.vectors.store import VectorStore
 
     store = VectorStore(path)
     try:
         sets = {of.name: of for of in store.sets()}
-        for problem in (*verify(path), *verify_mapped(path)):
+        for problem in (*store.verify(), *verify_mapped(path)):
             yield CheckResult(
                 False, f"{store.path}: {problem}; put a copy in its place, or make them anew"
             )

@@ -30,7 +30,7 @@ def fill(database: Database, subject: Subject, wanted: int) -> None:
         with PoolReader(database, [pool]) as reader:
             guards = Guards(database, reader, pool)
         for block in guards.blocks():
-            anchors = guards.sections.keys[guards.anchors[block]]  # ascending
+            anchors = guards.keys_of(block)  # ascending
             span = {"mining": mining.key, "low": int(anchors[0]), "high": int(anchors[-1])}
             mined = [c.to_numpy() for c in database.table("export/mined_between", span).columns]
             chosen, others = (_lists(guards, anchors, *of) for of in (mined, relabelled))
@@ -51,10 +51,9 @@ def fill(database: Database, subject: Subject, wanted: int) -> None:
 
 def _lists(guards: Guards, anchors: Integers, of: Integers, sections: Integers) -> IntegerLists:
     """Return the sections of each anchor, as the guards number them."""
-    order = np.argsort(guards.sections.keys, kind="stable")
-    at, number = places(anchors, of), places(guards.sections.keys[order], sections)
+    at, number = places(anchors, of), guards.sections.numbers(sections)
     there = (at >= 0) & (number >= 0)
-    return IntegerLists.of(at[there], order[number[there]], len(anchors))
+    return IntegerLists.of(at[there], number[there], len(anchors))
 
 
 def _drawn(

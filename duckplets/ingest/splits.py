@@ -22,6 +22,7 @@ from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import html_report
 from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
+from duckplets.db.queries import query
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SplitError
 
@@ -267,7 +268,7 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
         "test": settings.test,
     }
     first = {"first_record_key": first_record_key}
-    hash_anchors(database, first_record_key)
+    hash_texts(database, first_record_key=first_record_key)
     if settings.keep_together == "group":
         database.run("ingest/splits/assign", values | first)
         return 0, 0, 0
@@ -277,16 +278,23 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
     return int(families), int(records), int(largest)
 
 
-def hash_anchors(database: Database, first_record_key: int = 0) -> None:
-    """Keep the hashes of the texts that families and shared anchors are told by.
+def hash_texts(
+    database: Database,
+    of: Literal["leading_sections", "stored_sections"] = "leading_sections",
+    *,
+    first_record_key: int = 0,
+) -> None:
+    """Keep the hashes of normalised texts: of those that families are told by, or of all.
 
     By ranges: texts left in place are joined with their files, and what is joined at once must
     fit into memory.
     """
+    names = ("ingest/splits/unhashed", "ingest/splits/hash")
+    unhashed, hashes = (query(name).replace("leading_sections", of) for name in names)
     asked = {"first_record_key": first_record_key, "records": _RANGE}
-    for span in database.run("ingest/splits/unhashed", asked):
+    for span in database.rows(unhashed, asked):
         ends = zip(("low", "high", "first", "last"), span, strict=True)
-        database.run("ingest/splits/hash", dict(ends))
+        database.rows(hashes, dict(ends))
 
 
 def _families(database: Database) -> pa.Table:

@@ -19,7 +19,7 @@ to the smaller number, whatever the shards are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 
+REASONS = ("same record", "same group", "same text", "strategy")  # of guards
 SCALE = 1 << 20  # impact of a score of 1
 RUN = 64  # documents per run of which the largest score is taken
 PADDING = (1 << 32) - 1
@@ -53,15 +54,15 @@ class DocumentShard:
 
     def save(self, folder: Path, name: str) -> None:
         """Write the arrays to files of a folder, which several processes can map."""
-        for field in fields(self):
-            np.save(folder / f"{name}.{field.name}.npy", getattr(self, field.name))
+        for each in fields(self):
+            np.save(folder / f"{name}.{each.name}.npy", getattr(self, each.name))
 
     @classmethod
     def load(cls, folder: Path, name: str) -> DocumentShard:
         """Memory-map the document shard that ``save`` wrote."""
         arrays: dict[str, Any] = {
-            field.name: np.load(folder / f"{name}.{field.name}.npy", mmap_mode="r")
-            for field in fields(cls)
+            each.name: np.load(folder / f"{name}.{each.name}.npy", mmap_mode="r")
+            for each in fields(cls)
         }
         arrays["eligible"] = int(arrays["eligible"])
         # as wide as an address: else every scatter would widen its part again
@@ -90,11 +91,12 @@ class TopDocuments:
 
     documents: Integers  # numbers of the best, best first: int64[n, depth]; -1 where there are none
     scores: Floats  # of these, [n, depth]
-    matched: Integers  # documents that may be negatives and share a term, [n]
-    guarded: Integers  # of those, how many each guard excluded, [guards, n]; last the strategy
+    matched: int  # documents that may be negatives and share a term, of all queries
+    guarded: Integers  # of those, how many each guard excluded: int64[guards], as in ``REASONS``
     positive_scores: Floats  # of the lowest-scoring positive; NaN if none is known. [n]
     positive_ranks: Integers  # 1 + how many of the rest score higher; 0 if it is not ranked. [n]
-    failed: int = 0  # documents without a score, since what scores them failed
+    # what else became of documents, such as those that could not be scored
+    others: dict[str, int] = field(default_factory=dict)
 
 
 def top_of(
@@ -102,16 +104,15 @@ def top_of(
     positives: Floats,
     depth: int,
     *,
-    matched: Integers,
+    matched: int,
     guarded: Integers,
-    failed: int = 0,
 ) -> TopDocuments:
     """Return the best documents of queries, from pairs by owner and falling score."""
     owners, _, scores = pairs
     best, best_scores = first_of(*pairs, (len(positives), depth))
     higher = np.bincount(owners[scores > positives[owners]], minlength=len(positives))
     ranks = np.where(np.isnan(positives), 0, higher + 1)
-    return TopDocuments(best, best_scores, matched, guarded, positives, ranks, failed)
+    return TopDocuments(best, best_scores, matched, guarded, positives, ranks)
 
 
 def first_of(
@@ -129,14 +130,9 @@ def first_of(
     return first, first_scores
 
 
-def search(
-    shards: Iterable[DocumentShard], queries: Queries, *, depth: int, guards: int
-) -> TopDocuments:
-    """Return the best documents of every query, from all document shards; they are read twice.
-
-    ``guards`` is how many different reasons the queries have.
-    """
-    search = _Search(queries, depth, positive_scores(shards, queries), guards)
+def search(shards: Iterable[DocumentShard], queries: Queries, depth: int) -> TopDocuments:
+    """Return the best documents of every query, from all document shards; they are read twice."""
+    search = _Search(queries, depth, positive_scores(shards, queries))
     own = None if queries.shards is None else set(queries.shards.tolist())
     for number, shard in enumerate(shards):
         if own is None or number in own:
@@ -147,15 +143,15 @@ def search(
 class _Search:
     """A block of queries being searched in the document shards."""
 
-    def __init__(self, queries: Queries, depth: int, positives: Floats, guards: int) -> None:
+    def __init__(self, queries: Queries, depth: int, positives: Floats) -> None:
         count = len(queries)
         self.queries, self.depth = queries, depth
         self.positives = positives
         self.positive = np.rint(np.nan_to_num(positives) * SCALE).astype(np.int64)
         self.ranks = (self.positive > 0).astype(np.int64)
         self.best = [np.zeros(0, np.int64)] * count
-        self.matched = np.zeros(count, np.int64)
-        self.guarded = np.zeros((guards, count), np.int64)
+        self.matched = 0
+        self.guarded = np.zeros(len(REASONS), np.int64)
 
     def go_through(self, shard: DocumentShard, number: int) -> None:
         """Score all queries against one shard."""
@@ -170,14 +166,12 @@ class _Search:
         mine = range(len(self.queries)) if own is None else np.flatnonzero(own == number).tolist()
         for query in mine:
             _score(shard, self.queries.terms[query], scores)
-            self.matched[query] += np.count_nonzero(candidates)
+            self.matched += int(np.count_nonzero(candidates))
             out = excluded[query]
             if len(out):
                 hit = candidates[out] > 0
                 span = slice(excluded.starts[query], excluded.starts[query + 1])
-                self.guarded[:, query] += np.bincount(
-                    reasons[span][hit], minlength=len(self.guarded)
-                )
+                self.guarded += np.bincount(reasons[span][hit], minlength=len(REASONS))
                 candidates[out] = 0
             if allowed is None:
                 self._take(query, shard, candidates, None)
@@ -185,7 +179,7 @@ class _Search:
                 left = np.count_nonzero(candidates)
                 self._take(query, shard, candidates[allowed[query]], allowed[query])
                 legal = np.count_nonzero(candidates[allowed[query]])
-                self.guarded[-1, query] += left - legal
+                self.guarded[-1] += left - legal
 
     def _take(
         self, query: int, shard: DocumentShard, scores: Impacts, places: Integers | None

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers, merged
+from duckplets.base.arrays import IntegerLists, Integers, merged, places
 from duckplets.db.database import Database
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
-
-REASONS = ("same record", "same group", "same text", "strategy")
 
 BLOCK_ANCHORS = 2048
 _BLOCK_PAIRS = 4_000_000
@@ -48,9 +46,8 @@ class SectionTable:
         return cls(_integers(rows, "section_key"), records, codes[0], codes[1], record_keys)
 
     def numbers(self, keys: Integers) -> Integers:
-        """Return the number of each section key; all must exist."""
-        order = np.argsort(self.keys, kind="stable")
-        return order[np.searchsorted(self.keys[order], keys)]
+        """Return the number of each section key, or -1."""
+        return _indexes(self.keys, keys)
 
 
 _CODED = ("family", "normalised_hash")
@@ -86,7 +83,8 @@ class Guards:
     ) -> None:
         anchors = reader.list(compiled, "mined_anchors")
         if order is not None:
-            anchors = anchors.take(_ranks(order, _integers(anchors, "section_key")))
+            at = _indexes(order, _integers(anchors, "section_key"))
+            anchors = anchors.take(np.argsort(np.where(at < 0, len(order), at), kind="stable"))
         documents = reader.list(compiled, "mined_documents")
         positives = reader.list(compiled, "mined_positives")
         askers = reader.list(compiled, "mined_askers")
@@ -118,6 +116,14 @@ class Guards:
             stop = max(start + 1, min(stop, start + most, len(self.anchors)))
             yield slice(start, stop)
             start = stop
+
+    def keys_of(self, block: slice) -> Integers:
+        """Return the section keys of a block of anchors."""
+        return self.sections.keys[self.anchors[block]]
+
+    def positives_of(self, block: slice) -> IntegerLists:
+        """Return the numbers of the positives of each anchor of a block."""
+        return self.positives.take(self.sections.records[self.anchors[block]])
 
     def exclude(self, block: slice) -> Excluded:
         """Return what a block of anchors must not find."""
@@ -194,13 +200,11 @@ class Guards:
         return IntegerLists.of(owners[whole], documents[whole], len(found))
 
 
-def _ranks(order: Integers, keys: Integers) -> Integers:
-    """Return the indices of ``order`` in ``keys``, followed by all others."""
-    by_key = np.argsort(order, kind="stable")
-    at = np.minimum(np.searchsorted(order[by_key], keys), max(len(order) - 1, 0))
-    place = by_key[at] if len(order) else np.zeros(len(keys), np.int64)
-    known = order[place] == keys if len(order) else np.zeros(len(keys), bool)
-    return np.argsort(np.where(known, place, len(order)), kind="stable")
+def _indexes(keys: Integers, wanted: Integers) -> Integers:
+    """Return the index of each wanted key among others in any order, or -1."""
+    order = np.argsort(keys, kind="stable")
+    at = places(keys[order], wanted)
+    return np.where(at < 0, -1, order[at]) if len(keys) else at
 
 
 def _size(codes: Integers) -> int:

@@ -86,18 +86,16 @@ def checked_apart(given: Any, no_duplicates: bool | str) -> dict[str, Any]:
     """Return which scorer says what is near, and above which part of the positive's score."""
     if isinstance(given, dict):  # as saved
         return given
-    form = f"apart={given!r}: give a scorer and a part of the positive's score: ('dense', 0.95)"
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise SamplerError(form)
+        raise SamplerError(
+            f"apart={given!r}: give a scorer and a part of the positive's score: ('dense', 0.95)"
+        )
     if no_duplicates == "negatives":
         raise SamplerError("apart= moves samples, and no_duplicates='negatives' none: give True")
-    try:
-        return {
-            "scorer": checked("apart", given[0], Scorer, SamplerError),
-            "above": checked("apart", given[1], Annotated[float, Bounds(0.01, 1)], SamplerError),
-        }
-    except SamplerError as error:
-        raise SamplerError(f"{form}; {error}") from error
+    return {
+        "scorer": checked("apart: scorer", given[0], Scorer, SamplerError),
+        "above": checked("apart: part", given[1], Annotated[float, Bounds(0.01, 1)], SamplerError),
+    }
 
 
 def refuse_unknown(database: Database, apart: Mapping[str, Any], split: str) -> None:

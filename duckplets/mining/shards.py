@@ -26,7 +26,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Integers, places
+from duckplets.base.arrays import Flags, Integers
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Engine, Part
 from duckplets.errors import EngineError
@@ -40,6 +40,7 @@ from duckplets.mining.bm25 import (
     TopDocuments,
     search,
 )
+from duckplets.mining.guards import SectionTable
 from duckplets.search import index
 from duckplets.search.index import Index
 
@@ -58,28 +59,23 @@ class Statistics:
     counts: Integers  # documents that have each term, int64[terms]
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedShards:
-    """Document shards that can be searched."""
-
-    files: DocumentShards
-    homes: Integers  # document shard of every section of the index, by its number; 0 for others
-
-
 def prepare(
     database: Database,
     of: Index,
-    keys: Integers,  # section key of every number
+    sections: SectionTable,
     eligible: Flags,  # which numbers may be negatives
     scored: Flags,  # which are scored at all
     *,
     shard_documents: int,
     folder: Path,
-) -> PreparedShards:
-    """Write the document shards of sections of an index; so many that may be negatives make one."""
+) -> tuple[DocumentShards, Integers]:
+    """Write the document shards of sections of an index; so many that may be negatives make one.
+
+    Returns them, and the document shard of every section, by its number; 0 for those of none.
+    """
     rows = index.documents(database, of)
     lengths = rows["length"].to_numpy().astype(np.int64)
-    numbers = _numbers(keys, rows["section_key"].to_numpy())
+    numbers = sections.numbers(rows["section_key"].to_numpy())
     known = numbers >= 0
     may, there = known & eligible[numbers], known & scored[numbers]  # -1 takes the last one's
     statistics = _statistics(database, of, may, lengths)
@@ -98,16 +94,9 @@ def prepare(
         count = int(may[low:high].sum())
         vocabulary = len(statistics.counts)
         shard_of(part[order], count, vocabulary, postings).save(folder, str(shard))
-    homes = np.zeros(len(keys), np.int64)
+    homes = np.zeros(len(sections.keys), np.int64)
     homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
-    return PreparedShards(DocumentShards(folder, len(edges) - 1), homes)
-
-
-def _numbers(keys: Integers, wanted: Integers) -> Integers:
-    """Return the number of each section key, or -1."""
-    order = np.argsort(keys, kind="stable")
-    at = places(keys[order], wanted)
-    return np.where(at < 0, -1, order[at])
+    return DocumentShards(folder, len(edges) - 1), homes
 
 
 def _statistics(database: Database, of: Index, may: Flags, lengths: Integers) -> Statistics:
@@ -219,7 +208,6 @@ class MiningJob(NamedTuple):
     name: str  # unique: later minings use the same folder for other postings
     shards: DocumentShards
     depth: int
-    guards: int
 
 
 def scored(
@@ -227,7 +215,6 @@ def scored(
     blocks: Iterable[Queries],
     *,
     depth: int,
-    guards: int,
     engine: Engine,
 ) -> Generator[TopDocuments, None, None]:
     """Yield what is found for every block of queries, in their order.
@@ -238,7 +225,7 @@ def scored(
         EngineError: A block could not be searched.
     """
     shards = DocumentShards(shards.folder.absolute(), shards.count)
-    job = MiningJob(uuid4().hex, shards, depth, guards)
+    job = MiningJob(uuid4().hex, shards, depth)
     parts = (Part(f"mining: block {n + 1}", each) for n, each in enumerate(blocks))
     try:
         with closing(engine.map(search_part, job, parts)) as results:
@@ -249,7 +236,7 @@ def scored(
 
 def search_part(job: MiningJob, queries: Queries) -> TopDocuments:
     """Search a block of queries, on a worker."""
-    return search(_opened(job), queries, depth=job.depth, guards=job.guards)
+    return search(_opened(job), queries, job.depth)
 
 
 @lru_cache(maxsize=1)

@@ -46,8 +46,7 @@ from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
-from duckplets.mining.bm25 import TopDocuments
-from duckplets.mining.guards import REASONS
+from duckplets.mining.bm25 import REASONS, TopDocuments
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.cte_steps import literal
@@ -449,11 +448,9 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 
 def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
-    guarded, kept = found.guarded.sum(axis=1), int(np.count_nonzero(found.documents >= 0))
-    counts = dict(zip(REASONS, guarded.tolist(), strict=True))
-    beyond = int(found.matched.sum()) - int(guarded.sum()) - found.failed - kept
-    failed = {"failed": found.failed} if found.failed else {}
-    return counts | failed | {"beyond depth": beyond, "candidates": kept}
+    counts, kept = found.guarded.tolist(), int(np.count_nonzero(found.documents >= 0))
+    left = {"beyond depth": int(found.matched) - sum(counts) - kept, "candidates": kept}
+    return dict(zip(REASONS, counts, strict=True)) | found.others | left
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:
@@ -516,9 +513,13 @@ def show(database: Database) -> None:
     if database.run("mining/store/shown", {"digest": shown})[0][0]:
         return
     with database.transaction():
-        comment = f"{_OF_CANDIDATES} ({shown})"
-        for text in [*texts, _filled("mining/store/comments", digest=comment)]:
+        columns = database.run("mining/store/columns")
+        digest = f"{_OF_CANDIDATES} ({shown})"
+        for text in [*texts, _filled("mining/store/known_by", digest=digest)]:
             database.rows(text)
+        for view, name, comment in columns:
+            text = _filled("mining/store/column", comment=comment)
+            database.rows(text.replace("minings.generation", f"{view}.{name}"))
 
 
 def _filled(name: str, **values: str) -> str:

@@ -9,7 +9,8 @@ Python object is made per word, however large the vocabulary.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32, stretches
 from duckplets.db import fts as extension
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, RecipeError
@@ -75,10 +76,8 @@ class Vocabulary:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._grows = True
-        self._forms = {"strip_accents": terms.strip_accents, "lower": terms.lower}
         needed = terms.needs_extension
-        shared = _instance(os.getpid(), stems=needed)
-        self._database, self._splitter = shared.cursor(), shared.cursor()
+        self._database = _instance(os.getpid(), stems=needed).cursor()
         try:
             self._database.run("search/analyzer/tables")
             self._database.run("search/analyzer/stemmed" if needed else "search/analyzer/unstemmed")
@@ -91,7 +90,6 @@ class Vocabulary:
 
     def close(self) -> None:
         """Forget the words."""
-        self._splitter.close()
         self._database.close()
 
     @property
@@ -113,7 +111,7 @@ class Vocabulary:
 
     def read(self, texts: pa.Array) -> AnalysedTexts:
         """Return the words of texts."""
-        return self.resolve(self.split(texts))
+        return self.resolve(words_of(self._terms, texts))
 
     def analyse(self, texts: pa.ChunkedArray, limit: int) -> tuple[Integers, Integers32]:
         """Return the distinct terms of each text that ``match_bm25`` would look for, ascending.
@@ -143,20 +141,6 @@ class Vocabulary:
             terms.append(every.astype(np.int32))  # the lower half
         return np.cumsum(np.concatenate(counts)), np.concatenate(terms)
 
-    def split(self, texts: pa.Array) -> pa.ListArray:
-        """Return the list of words of each text, empty ones included.
-
-        May run in another thread than ``resolve``.
-        """
-        table = pa.table({"text": texts})
-        step = min(_STEP, len(texts) // _SLICES + 1)
-        sliced = pa.Table.from_batches(table.to_batches(max_chunksize=step), schema=table.schema)
-        ignore = self._terms.ignore
-        parameters = {"ignore": ignore, "all_space": ignore == LETTERS_AND_DIGITS, **self._forms}
-        with self._splitter.registered(texts=sliced):
-            found = self._splitter.table("search/analyzer/words", parameters)
-        return found["words"].combine_chunks()
-
     def resolve(self, lists: pa.ListArray) -> AnalysedTexts:
         """Return the words of lists with their keys."""
         encoded = lists.flatten().dictionary_encode()
@@ -184,19 +168,31 @@ class Vocabulary:
 
     def _set_stop_words(self) -> None:
         if self._terms.stop_words == ENGLISH:
-            self._database.run("search/analyzer/english_words", self._forms)
+            self._database.run("search/analyzer/english_words")
         elif self._terms.stop_words:
             given = pa.table({"word": pa.array(self._terms.stop_words, pa.string())})
             with self._database.registered(given=given):
-                self._database.run("search/analyzer/stop_words", self._forms)
+                self._database.run("search/analyzer/stop_words")
 
     def _check_ignore(self) -> None:
         try:
-            self.split(pa.array(["a"]))
+            words_of(self._terms, pa.array(["a"]))
         except QueryError as error:
             raise RecipeError(
                 f"ignore={self._terms.ignore!r} is no regular expression of RE2: {error}"
             ) from error
+
+
+def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
+    """Return the list of words of each text, empty ones included."""
+    table = pa.table({"text": texts})
+    step = min(_STEP, len(texts) // _SLICES + 1)
+    sliced = pa.Table.from_batches(table.to_batches(max_chunksize=step), schema=table.schema)
+    asked = {"ignore": terms.ignore, "all_space": terms.ignore == LETTERS_AND_DIGITS}
+    shared = _instance(os.getpid(), stems=terms.needs_extension)
+    with closing(shared.cursor()) as database, database.registered(texts=sliced):
+        found = database.table("search/analyzer/words", asked)
+    return found["words"].combine_chunks()
 
 
 @cache
@@ -211,18 +207,6 @@ def _instance(process: int, *, stems: bool) -> Database:
         opened.close()
         raise
     return opened
-
-
-def stretches(sizes: Integers, *, rows: int, total: int) -> Iterator[slice]:
-    """Yield slices of at most so many rows and such a total size; a larger row stands alone."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    low = 0
-    while low < len(ends):
-        done = int(ends[low - 1]) if low else 0
-        fitting = int(np.searchsorted(ends, done + total, "right"))
-        high = max(low + 1, min(low + rows, fitting))
-        yield slice(low, high)
-        low = high
 
 
 def _fill(keys: Integers32, rows: pa.Table) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from duckplets.base.settings import check, from_plain, to_plain
-from duckplets.errors import RecipeError, nearest
+from duckplets.errors import RecipeError
 
 __all__ = ["STEMMERS", "Terms"]
 
-STEMMERS = (
-    *("arabic", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german"),
-    *("greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali"),
-    *("norwegian", "porter", "portuguese", "romanian", "russian", "serbian", "spanish"),
-    *("swedish", "tamil", "turkish", "none"),
-)
+# fmt: off
+Stemmer = Literal[
+    "arabic", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german",
+    "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali",
+    "norwegian", "porter", "portuguese", "romanian", "russian", "serbian", "spanish", "swedish",
+    "tamil", "turkish", "none",
+]
+# fmt: on
+STEMMERS = get_args(Stemmer)
 ENGLISH = "english"
 LETTERS_AND_DIGITS = r"[^\p{L}\p{N}]+"
 
@@ -31,25 +34,18 @@ class Terms:
     Attributes:
         stemmer: One of 27 of the Snowball project, such as ``porter``, ``english`` or ``german``;
             or ``none``. All but ``none`` need DuckDB's fts extension.
-        stop_words: Tokens to leave out, treated for case and accents as the text is; or
-            ``english``, the 571 of the fts extension.
+        stop_words: Tokens to leave out, in any case and with any accents; or ``english``, the
+            571 of the fts extension.
         ignore: A regular expression (RE2) for what separates tokens; by default whatever is
             neither a letter nor a digit, of any script.
-        strip_accents: Whether é becomes e.
-        lower: Whether E becomes e.
     """
 
-    stemmer: str = "porter"
+    stemmer: Stemmer = "porter"
     stop_words: Literal["english"] | Sequence[str] = ()
     ignore: str = LETTERS_AND_DIGITS
-    strip_accents: bool = True
-    lower: bool = True
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "terms")
-        if self.stemmer not in STEMMERS:
-            hint = nearest(self.stemmer, STEMMERS)
-            raise RecipeError(f"terms: stemmer={self.stemmer!r}: give {', '.join(STEMMERS)}{hint}")
         if self.stop_words != ENGLISH:  # their order means nothing
             words = sorted({word.strip() for word in self.stop_words} - {""})
             object.__setattr__(self, "stop_words", tuple(words))

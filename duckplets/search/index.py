@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32, stretches
 from duckplets.base.documents import StoredJson
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported
@@ -40,7 +40,7 @@ from duckplets.ingest.chunks import content_of, contents_of
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.recipes import store as recipe_store
-from duckplets.search.analyzer import AnalysedTexts, Vocabulary, stretches
+from duckplets.search.analyzer import AnalysedTexts, Vocabulary, words_of
 from duckplets.search.analyzer_settings import Terms
 
 NOT_BUILT = "not built"
@@ -54,7 +54,6 @@ _DELETE = (
     *("search/index/delete", "search/index/delete_terms"),
     *("search/index/delete_documents", "search/index/delete_postings"),
 )
-_ALL = ""  # key of the settings of sources without their own
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +110,7 @@ def index(
         source: Of this source only; by default of all.
         split: Of this split only.
         engine: What splits texts into words, as for ``mine``.
-        progress: As for ``ingest``.
+        progress: As for ``ingest``; of each source and split.
 
     Raises:
         ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
@@ -121,17 +120,16 @@ def index(
         return refresh(corpus.database, terms=terms, source=source, split=split, work=work)
 
 
-def terms(corpus: CorpusFile, /, source: str | None = None, **changes: Any) -> Terms:
+def terms(corpus: CorpusFile, /, **changes: Any) -> Terms:
     """Return how text becomes terms, some settings changed, for ``index``.
 
     Args:
-        source: In this source; by default in all that have no settings of their own.
         changes: Fields of ``Terms``.
 
     Raises:
         RecipeError: A setting is unknown or wrong.
     """
-    return Terms.from_dict(terms_of(corpus.database, source).to_dict() | changes)
+    return Terms.from_dict(terms_of(corpus.database).to_dict() | changes)
 
 
 def refresh(
@@ -151,15 +149,9 @@ def refresh(
     external_files.check(database)
     if terms is not None:
         Vocabulary(terms).close()  # refuses invalid settings before they are stored
-        set_terms(database, terms, source)
+        _set_terms(database, terms)
     unfit = stale(database, source=source, split=split)
-    sizes = database.run("search/index/sizes") if unfit and work.progress else []
-    total = sum(size for *pair, size in sizes if tuple(pair) in {each[:2] for each in unfit})
-    reports, done = list[IndexReport](), 0
-    for name, of_split, reason in unfit:
-        reports.append(_rebuilt(database, name, of_split, reason, work, done, total))
-        done += reports[-1].documents
-    return reports
+    return [_rebuilt(database, *each, work) for each in unfit]
 
 
 def stale(
@@ -175,13 +167,14 @@ def stale(
     pairs = database.run("search/index/pairs", scope)
     found = [(*pair, CHANGED) for pair in indexes.keys() - set(pairs)]
     contents = contents_of(database, source, split, current_version(database)) if indexes else {}
+    terms = terms_of(database)
     for pair in pairs:
         index = indexes.get(pair)
         if index is None:
             found.append((*pair, NOT_BUILT))
         elif index.content != contents[pair]:
             found.append((*pair, CHANGED))
-        elif index.terms != terms_of(database, index.source):
+        elif index.terms != terms:
             found.append((*pair, OTHER_TERMS))
     return sorted(found)
 
@@ -226,29 +219,20 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
 # -- terms -----------------------------------------------------------------------------------------
 
 
-def terms_of(database: Database, source: str | None) -> Terms:
-    """Return how the texts of a source, or of all others, become terms by the settings."""
-    settings = _settings(database)
-    with _place(database).making("value"):
-        return Terms.from_dict(settings.get(source or _ALL, settings.get(_ALL, {})))
-
-
-def set_terms(database: Database, terms: Terms, source: str | None) -> None:
-    """Store how the texts of a source, or of all, become terms from now on."""
-    settings = {} if source is None else _settings(database)
-    settings[source or _ALL] = terms.to_dict()
-    with database.transaction():
-        value = json.dumps(settings, ensure_ascii=False)
-        database.run("search/index/set_settings", {"value": value})
-
-
-def _settings(database: Database) -> dict[str, Any]:
+def terms_of(database: Database) -> Terms:
+    """Return how texts become terms by the settings."""
     rows = database.run("search/index/get_settings")
-    return dict(_place(database).read("value", rows[0][0], {str: dict})) if rows else {}
+    place = StoredJson(database.path, "settings", "terms")
+    settings = place.read("value", rows[0][0], dict) if rows else {}
+    with place.making("value"):
+        return Terms.from_dict(settings)
 
 
-def _place(database: Database) -> StoredJson:
-    return StoredJson(database.path, "settings", "terms")
+def _set_terms(database: Database, terms: Terms) -> None:
+    """Store how texts become terms from now on."""
+    value = json.dumps(terms.to_dict(), ensure_ascii=False)
+    with database.transaction():
+        database.run("search/index/set_settings", {"value": value})
 
 
 # -- rows out --------------------------------------------------------------------------------------
@@ -281,10 +265,8 @@ def vocabulary(database: Database, index: Index) -> Vocabulary:
 # -- one index -------------------------------------------------------------------------------------
 
 
-def _rebuilt(
-    database: Database, source: str, split: str, reason: str, work: Work, done: int, total: int
-) -> IndexReport:
-    """Replace an index, or delete it if no record is left; the bar stands at ``done`` documents."""
+def _rebuilt(database: Database, source: str, split: str, reason: str, work: Work) -> IndexReport:
+    """Replace an index, or delete it if no record is left."""
     begun, scope = time.perf_counter(), {"source": source, "split": split}
     with database.transaction():
         for index in stored(database, **scope):
@@ -292,28 +274,26 @@ def _rebuilt(
                 database.run(part, {"index": index.index_key})
         built = dict[str, Any]()
         if database.run("search/index/pairs", scope):
-            built = _built(database, source, split, work, done, total)
+            built = _built(database, source, split, work)
     seconds = time.perf_counter() - begun
     return IndexReport(source=source, split=split, reason=reason, seconds=seconds, **built)
 
 
-def _built(
-    database: Database, source: str, split: str, work: Work, done: int, total: int
-) -> dict[str, int]:
+def _built(database: Database, source: str, split: str, work: Work) -> dict[str, int]:
     """Store an index; return how many documents, tokens and terms it has."""
     scope, version = {"source": source, "split": split}, current_version(database)
-    terms = terms_of(database, source)
+    terms, done = terms_of(database), 0
     index = int(database.run("search/index/next_key")[0][0])
     covered = database.table("search/index/sections", scope)
     counts = _Counts(database, index, covered.num_rows)
     with closing(Vocabulary(terms)) as vocabulary, closing(database.cursor()) as reader:
         slices = _slices(reader, covered, f"index of {source}, {split}")
         engine = threaded(work.engine, 1)
-        with closing(mapped(engine, split_part, terms, slices, itemgetter(1))) as found:
+        with closing(mapped(engine, words_of, terms, slices, itemgetter(1))) as found:
             for (documents, _), words in found:
                 counts.add(documents, vocabulary.resolve(words))
                 done += len(documents)
-                work.tell(done, total)
+                work.tell(done, covered.num_rows)
         size = counts.store_terms(vocabulary)
     tokens = counts.store_documents(covered["section_key"].to_numpy())
     summary = {
@@ -339,12 +319,6 @@ def _slices(reader: Database, covered: pa.Table, what: str) -> Iterator[tuple[In
         with reader.registered(wanted=pa.table({"section_key": sections})):
             texts = reader.table("search/index/texts", {"low": low, "high": high})["text"]
         yield order[part], Part(f"{what}: sections {low} to {high}", texts.combine_chunks())
-
-
-def split_part(terms: Terms, texts: pa.Array) -> pa.ListArray:
-    """Return the lists of words of texts."""
-    with closing(Vocabulary(terms)) as vocabulary:
-        return vocabulary.split(texts)
 
 
 class _Counts:

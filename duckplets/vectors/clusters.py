@@ -73,8 +73,7 @@ def cluster(
     numbers = _nearest(of, model.cluster_centers_[order])
     rows = np.argsort(numbers, kind="stable")
     keys = pa.array(numbers[rows]).cast(pa.string())
-    hashes = np.concatenate([of_block for of_block, _ in of.blocks()])[rows]
-    table = pa.table({"text_hash": hashes, "key": keys})
+    table = pa.table({"text_hash": of.hashes_by_row[rows], "key": keys})
     report = set_batch_keys(corpus, vectors if name is None else name, table)
     assert report is not None  # noqa: S101 - of a table
     return report
@@ -82,10 +81,8 @@ def cluster(
 
 def _texts(corpus: CorpusFile, split: str) -> Words:
     where = {"split": split, "version": corpus.version}
-    found: Words = corpus.database.table("vectors/clusters/texts_of_split", where)[
-        "text_hash"
-    ].to_numpy()
-    return found
+    rows = corpus.database.table("vectors/clusters/texts_of_split", where)
+    return np.asarray(rows["text_hash"].to_numpy())
 
 
 def _unit(vectors: Any) -> Singles:
@@ -105,9 +102,7 @@ def _by_nearness(centres: Singles) -> Integers:
 
 
 def _nearest(of: OpenedVectors, centres: Any) -> Integers:
-    """Return the number of each text's nearest centre, in the order of ``blocks``."""
-    units, found, rows = _unit(centres).T, list[Integers](), max(1, _PRODUCTS // len(centres))
-    for _, matrix in of.blocks():
-        for low in range(0, len(matrix), rows):
-            found.append(np.argmax(_unit(matrix[low : low + rows]) @ units, axis=1))
-    return np.concatenate(found)
+    """Return the number of the centre nearest to each row."""
+    units, rows = _unit(centres).T, max(1, _PRODUCTS // len(centres))
+    parts = (of.matrix[low : low + rows] for low in range(0, len(of.matrix), rows))
+    return np.concatenate([np.argmax(_unit(part) @ units, axis=1) for part in parts])

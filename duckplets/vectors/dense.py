@@ -27,9 +27,9 @@ from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
-from duckplets.mining.bm25 import SCALE, TopDocuments, first_of
-from duckplets.mining.guards import REASONS, Excluded, Guards
-from duckplets.mining.mine import Job
+from duckplets.mining.bm25 import REASONS, SCALE, TopDocuments, first_of
+from duckplets.mining.guards import Excluded, Guards
+from duckplets.mining.job import Job, Scorer, Searched
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorStore
 
@@ -39,12 +39,14 @@ Query = Literal["anchor", "positive", "both"]
 _ANCHORS = 512  # anchors of a block, at most 1,024: ten bits have their numbers
 _WINDOWS = 2048  # documents compared at a time
 _PAIRS, _CACHED = 1 << 16, 512  # pairs looked at again together, and multiplied together
+_MANY = 8  # documents of a query, on average, from which one product of them all is quicker
+_UNSURE = 1e-4  # of a step of 2^-20: far beyond what the order of a sum of 65,536 can change
 _NEAR = np.float32(2e-5)  # beyond the error of single precision for unit vectors
 _LOWEST = np.float32(-4)  # below any cosine
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(Scorer):
     """Rank candidates by the cosine of their vectors, as in ``mine(scorer=dp.dense("default"))``.
 
     Attributes:
@@ -73,9 +75,7 @@ class Dense:
         of = VectorStore(Path(str(job.database.path))).need(self.vectors)
         return {"vectors": self.vectors, "digest": of.digest, "query": self.query}
 
-    def search(
-        self, job: Job, guards: Guards, start: int, depth: int
-    ) -> Iterator[tuple[slice, TopDocuments]]:
+    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on.
 
         Raises:
@@ -85,18 +85,17 @@ class Dense:
 
         database, path = job.database, Path(str(job.database.path))
         windows = _Windows(database, opened(path, self.vectors), guards)
-        threads = int(database.run("mining/mine/threads")[0][0])
 
         def of_block(block: slice) -> tuple[slice, TopDocuments]:
             anchors = guards.anchors[block]
             own = IntegerLists(np.arange(len(anchors) + 1), anchors)
-            positives = guards.positives.take(guards.sections.records[anchors])
+            positives = guards.positives_of(block)
             asked = {"anchor": [own], "positive": [positives], "both": [own, positives]}[self.query]
             queries = _joined([sections.then(windows.of_section) for sections in asked])
             return block, _found(windows, queries, positives, guards.exclude(block), depth)
 
         calls = (partial(of_block, block) for block in guards.blocks(start, most=_ANCHORS))
-        found = Lookahead(calls, "duckplets-dense", most=threads - 1, threads=threads)
+        found = Lookahead(calls, "duckplets-dense", most=job.threads - 1, threads=job.threads)
         # each block has a thread: BLAS threads would spin between products, and the rest use one
         with threadpool_limits(1, "blas"), closing(found):
             yield from found
@@ -134,7 +133,8 @@ class _Windows:
     def take(self, windows: Integers) -> Singles:
         """Return unit vectors of windows in single precision."""
         found = self._vectors.take(self._rows[windows]).astype(np.float32, copy=False)
-        return found / self._lengths[windows].astype(np.float32)[:, None]
+        found /= self._lengths[windows].astype(np.float32)[:, None]
+        return found
 
     def blocks(self) -> Iterator[tuple[Integers, Singles, Integers]]:
         """Yield documents with the vectors of their windows, and where each begins."""
@@ -165,13 +165,30 @@ class _Windows:
 
     def _cosines(self, left: Integers, right: Integers) -> Integers:
         """Return the scores of pairs of windows, in steps of 2^-20."""
+        lengths = self._lengths[left] * self._lengths[right]
+        begins = np.flatnonzero(np.diff(left, prepend=-1))
+        if len(left) < _MANY * len(begins):
+            return np.rint(self._summed(left, right) / lengths * SCALE).astype(np.int64)
+        found = np.empty(len(left))
+        for low, high in zip(begins, [*begins[1:], len(left)], strict=True):
+            one, others = self._rows[left[low : low + 1]], self._rows[right[low:high]]
+            own = self._vectors.take(one).astype(np.float64)[0]
+            found[low:high] = self._vectors.take(others).astype(np.float64) @ own
+        found *= SCALE / lengths
+        # BLAS adds up in an order of its own: what that may round otherwise is added up in ours
+        (unsure,) = np.nonzero(np.abs(found - np.floor(found) - 0.5) < _UNSURE)
+        again = self._summed(left[unsure], right[unsure])
+        found[unsure] = again / lengths[unsure] * SCALE
+        return np.rint(found).astype(np.int64)
+
+    def _summed(self, left: Integers, right: Integers) -> npt.NDArray[np.float64]:
+        """Return the products of pairs of windows, added up in one order."""
         found = np.empty(len(left))
         for low in range(0, len(left), _CACHED):  # longer ones leave the cache: half as fast
             part = slice(low, low + _CACHED)
             one, other = (self._vectors.take(self._rows[at[part]]) for at in (left, right))
             found[part] = np.multiply(one, other, dtype=np.float64).sum(axis=1)
-        found /= self._lengths[left] * self._lengths[right]
-        return np.rint(found * SCALE).astype(np.int64)
+        return found
 
 
 def _joined(lists: list[IntegerLists]) -> IntegerLists:
@@ -198,11 +215,10 @@ def _found(
     higher, doubtful = np.zeros(count, np.int64), [(np.zeros(0, np.int64),) * 2]
     edge = np.where(known, positive, 8).astype(np.float32)
     for documents, products in _products(windows, queries, excluded):
-        rows, columns = near.add(products, documents)
+        rows, columns, found = near.add(products, documents)
         # of most anchors all that is as near as the positive is among these
         whole = edge[rows] - _NEAR >= near.floor[rows]
-        rows, columns = rows[whole], columns[whole]
-        found = products[rows, columns]
+        rows, columns, found = rows[whole], columns[whole], found[whole]
         above, perhaps = found > edge[rows] + _NEAR, found >= edge[rows] - _NEAR
         higher += np.bincount(rows[above], minlength=count)
         doubtful.append((rows[perhaps & ~above], documents[columns[perhaps & ~above]]))
@@ -221,7 +237,7 @@ def _found(
     return TopDocuments(
         documents=best,
         scores=best_scores,
-        matched=np.full(count, len(windows.documents)),
+        matched=count * len(windows.documents),
         guarded=_guarded(excluded, len(windows.documents), count),
         positive_scores=np.where(known, positive, np.nan),
         positive_ranks=np.where(known, higher + 1, 0),
@@ -281,16 +297,13 @@ def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
 
 def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
     """Return how many documents each guard excluded; the last one counts those not allowed."""
-    guarded = np.zeros((len(REASONS), count), np.int64)
-    owners = excluded.documents.owners()
-    np.add.at(guarded, (excluded.reasons.astype(np.int64), owners), 1)
+    guarded = np.bincount(excluded.reasons, minlength=len(REASONS))
     if excluded.allowed is not None:
-        width = documents and int(max(excluded.allowed.values.max(initial=0), 0)) + 1
-        width = max(width, int(excluded.documents.values.max(initial=0)) + 1)
-        own = excluded.allowed.owners() * width + excluded.allowed.values
-        refused = np.isin(own, owners * width + excluded.documents.values)
-        legal = np.bincount(excluded.allowed.owners()[~refused], minlength=count)
-        guarded[-1] = documents - excluded.documents.lengths - legal
+        lists = (excluded.documents, excluded.allowed)
+        width = 1 + max(int(of.values.max(initial=0)) for of in lists)
+        refused, allowed = (of.owners() * width + of.values for of in lists)
+        legal = len(allowed) - np.count_nonzero(np.isin(allowed, refused))
+        guarded[-1] = count * documents - len(refused) - legal
     return guarded
 
 
@@ -309,8 +322,8 @@ class _Near:
         self._documents = np.zeros(0, np.int64)
         self._scores = np.zeros(0, np.float32)
 
-    def add(self, products: Singles, documents: Integers) -> tuple[Integers, Integers]:
-        """Look at the scores of further documents; return rows and columns from the floor on."""
+    def add(self, products: Singles, documents: Integers) -> tuple[Integers, Integers, Singles]:
+        """Look at further documents; return rows, columns and products from the floor on."""
         width = products.shape[1]
         if width > self._depth and self._bound.min() <= _LOWEST:
             own = np.partition(products, width - self._depth, axis=1)[:, width - self._depth]
@@ -319,10 +332,11 @@ class _Near:
         rows, columns = _where(products >= self.floor[:, None])
         self._owners = np.concatenate([self._owners, rows])
         self._documents = np.concatenate([self._documents, documents[columns]])
-        self._scores = np.concatenate([self._scores, products[rows, columns]])
+        found = products[rows, columns]
+        self._scores = np.concatenate([self._scores, found])
         if len(self._owners) > 2 * self._depth * len(self._bound):
             self._prune()
-        return rows, columns
+        return rows, columns, found
 
     def found(self) -> tuple[Integers, Integers]:
         """Return owners and documents of all pairs to be scored again."""

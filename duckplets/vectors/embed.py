@@ -3,9 +3,8 @@
     distinct texts − known ones ─→ blocks ─by length→ batches ─Calls→ vectors ─commit→ set
 
 What is done is what is committed, so going on needs no state. Texts come by the quantile of their
-hash within their split: whatever is committed, each split has its share of it. A block is as long
-as some seconds of work, for that is what a kill may cost; what a block has when it is interrupted
-is committed.
+hash within their split: whatever is committed, each split has its share of it. A commit is made
+every ten seconds, for that is what a kill may cost, and when it is interrupted.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.arrays import Integers, Words, places
+from duckplets.base.arrays import Integers, Words, places, stretches
 from duckplets.base.locks import alone
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted
@@ -41,15 +41,14 @@ from duckplets.vectors.encoders import (
     Share,
     checked_prompts,
     encoder_of,
-    next_size,
 )
 from duckplets.vectors.store import Dtype, VectorSet, VectorStore, refuse_other
 
 BM25 = "bm25"  # what searches mean by that name is no set
 
-_MOST_TEXTS = 65_536  # in a block of smaller batches
-_MOST_CHARACTERS = 1 << 26
-_MOST_NUMBERS = 1 << 24
+_BATCHES = 64  # of a block, whose texts are sorted by length
+_MOST_CHARACTERS = 1 << 26  # of a block
+_SECONDS, _MOST_NUMBERS = 10.0, 1 << 24  # of a commit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,8 +99,7 @@ def embed(
     max_failures: float = 0.05,
     dtype: Dtype = "float32",
     prompts: Mapping[str, str] | None = None,
-    normalise: bool = False,
-    made_by: str | Mapping[str, Any] | None = None,
+    made_by: str | None = None,
     progress: Progress | bool | None = None,
 ) -> EmbedReport:
     """Give a vector to every chunk's text that has none yet, in the file beside the corpus.
@@ -124,10 +122,9 @@ def embed(
         dtype: Type of the numbers that are kept: ``float32`` or ``float16``.
         prompts: What stands before texts of a role (``anchor``, ``context``, ``rejected``).
             A text in several roles has the prompt of the first in this order.
-        normalise: Whether to divide every vector by its length.
         made_by: What the set is tied to in the place of the function's qualified name. Of a
             sentence-transformers model that is its name, a digest of its weights and its
-            longest text. Prompts and whether vectors are normalised belong to it.
+            longest text. Prompts belong to it.
         progress: Called with texts done and their number; True or False for a bar on stderr
             or none, by default a bar if stderr is a terminal.
 
@@ -156,7 +153,7 @@ def embed(
                 f"another one embeds into the set {name!r} of {store.path} at this moment; wait "
                 f"for its end, or embed into a set of another name="
             )
-        encoder = encoder_of(model, prompts=prompts, normalise=bool(normalise), made_by=made_by)
+        encoder = encoder_of(model, prompts=prompts, made_by=made_by)
         known = _joined(store, name, dtype, encoder)
         wanted = known or VectorSet(name, encoder.dimension or 0, dtype, encoder.made_by)
         calls = Calls(
@@ -165,7 +162,6 @@ def embed(
             dimension=wanted.dimension or None,
             retries=retries,
             max_failures=share,
-            normalise=bool(normalise),
         )
         queue = _work(database, split, prompts, store.known(known) if known else None)
         job = _Embedding(database, store, wanted, calls)
@@ -222,11 +218,6 @@ class EmbedQueue:
     texts: int  # with those that have a vector
     prompted: int  # how many of these have a prompt and occur in other roles too
 
-    def block(self, start: int, most: int) -> slice:
-        """Return a block from a place on: so many texts, and as many as memory should hold."""
-        ends = np.cumsum(self.characters[start : start + most])
-        return slice(start, start + max(1, int(np.searchsorted(ends, _MOST_CHARACTERS, "right"))))
-
     def batches(self, block: slice, size: int) -> Iterator[Integers]:
         """Yield the places in a block that are embedded together, the longest first."""
         characters, prompts = self.characters[block], self.prompts[block]
@@ -270,26 +261,27 @@ class _Embedding:
         self._failed: dict[int, str] = {}
 
     def run(self, queue: EmbedQueue, batch_size: int, work: Work) -> None:
-        """Embed all of it, in blocks that take some seconds each.
+        """Embed all of it.
 
         Raises:
             VectorError: Too many texts fail.
             KeyboardInterrupt: By the user; it says how to go on.
         """
-        start, done, size = 0, 0, batch_size
+        blocks = stretches(queue.characters, rows=_BATCHES * batch_size, total=_MOST_CHARACTERS)
+        done, committed = 0, time.monotonic()
         try:
-            while start < len(queue.hashes):
-                block, started = queue.block(start, size), time.monotonic()
-                try:
-                    for batch in self._texts(queue, block, batch_size):
-                        done += self._embed(*batch)
-                        work.tell(done, len(queue.hashes))
-                finally:
-                    self._commit()
-                count, start = block.stop - block.start, block.stop
-                fitting = min(_MOST_TEXTS, _MOST_NUMBERS // (self._calls.dimension or 1))
-                wanted = next_size(size, count, time.monotonic() - started, fitting)
-                size = max(1, wanted // batch_size) * batch_size
+            try:
+                for batch in chain.from_iterable(
+                    self._texts(queue, block, batch_size) for block in blocks
+                ):
+                    done += self._embed(*batch)
+                    work.tell(done, len(queue.hashes))
+                    held = sum(vectors.size for _, vectors in self._found)
+                    if held > _MOST_NUMBERS or time.monotonic() - committed > _SECONDS:
+                        self._commit()
+                        committed = time.monotonic()
+            finally:
+                self._commit()
         except KeyboardInterrupt:
             self._commit()  # it may have come while that was done
             left = len(queue.hashes) - self.embedded
@@ -335,7 +327,7 @@ class _Embedding:
         if self._found:
             hashes, vectors = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
             self._set = replace(self._set, dimension=vectors.shape[1])
-            self.embedded += self._store.append(self._set, hashes, vectors)
+            self.embedded += self._store.append(self._set, [(hashes, vectors)])
             self._found = []
         if self._failed and (self._set.set_id or self.embedded):  # there is such a set
             failed = np.fromiter(self._failed, np.uint64, len(self._failed))

@@ -15,7 +15,7 @@ import json
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -40,7 +40,6 @@ Retries = Annotated[int, Bounds(0, 1000)]
 Share = Annotated[float, Bounds(0, 1)]
 Prompts = Mapping[str, str]
 Array = NDArray[Any]
-_Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +57,7 @@ def encoder_of(
     model: Any,
     *,
     prompts: Prompts,
-    normalise: bool = False,
-    made_by: str | Mapping[str, Any] | None = None,
+    made_by: str | None = None,
 ) -> Encoder:
     """Return what calls a function or a model; see ``embed`` for both and the arguments.
 
@@ -83,11 +81,9 @@ def encoder_of(
             f"model={shown(repr(model), 80)}: give a function of a list of texts, an object with "
             f"encode(), or the name or folder of a sentence-transformers model"
         )
-    given = checked("made_by", made_by, str | Mapping[str, _Plain] | None, VectorError)
-    maker = {"function": given} if isinstance(given, str) else dict(given or found.made_by)
-    is_normalised = normalise or bool(maker.get("normalised", False))
-    maker |= {"prompts": prompts, "normalised": is_normalised}
-    return Encoder(call=found.call, made_by=maker, dimension=found.dimension)
+    given = checked("made_by", made_by, str | None, VectorError)
+    maker = found.made_by if given is None else {"function": given}
+    return replace(found, made_by=maker | {"prompts": prompts})
 
 
 def checked_prompts(prompts: Any) -> dict[str, str]:
@@ -180,10 +176,6 @@ class UnfitError(Exception):
     """What was returned is not what it should be."""
 
 
-class OneForAllError(UnfitError):
-    """What was returned is one vector for several texts."""
-
-
 class Embedded(NamedTuple):
     """What became of a batch: a text may be in neither, where too many have failed."""
 
@@ -195,8 +187,8 @@ class Embedded(NamedTuple):
 class Calls:
     """Calls of one encoder, made again up to ``retries`` times.
 
-    Where only some vectors are not finite, the others are kept and those texts are alone at once.
-    More failures among the last 200 texts than the share ``max_failures`` are enough.
+    Where only some vectors are not finite, the others are kept. More failures among the last 200
+    texts than the share ``max_failures`` are enough.
     """
 
     made, of, wanted = "vector", "text", "an array (texts, dimension)"  # words of its messages
@@ -210,14 +202,12 @@ class Calls:
         dimension: int | None,
         retries: int = 0,
         max_failures: float = 1.0,
-        normalise: bool = False,
     ) -> None:
         self.dimension = dimension  # of vectors, once it is known
         self.reasons: Counter[str] = Counter()  # how many texts have failed, by reason
-        self._max_failures, self._encoder, self._dtype = max_failures, encoder, np.dtype(dtype)
-        self._retries, self._normalise = retries, normalise
+        self._encoder, self._dtype = encoder, np.dtype(dtype)
+        self._retries, self._max_failures = retries, max_failures
         self._last: deque[bool] = deque(maxlen=WINDOW)
-        self._tells_apart = False  # whether a call with several texts has returned as many vectors
 
     @property
     def is_enough(self) -> bool:
@@ -236,30 +226,25 @@ class Calls:
         """Embed a batch; where too many texts fail, it ends before the last of them.
 
         Raises:
-            VectorError: One vector is returned for several texts that alone have one each.
+            VectorError: One vector is returned for several texts.
         """
-        rows, vectors = [], []
-        failed: dict[int, str] = {}
+        found, failed = [(np.zeros(0, np.int64), self._none(0))], dict[int, str]()
         left = [np.arange(len(texts))]
         while left and not self.is_enough:
-            some = left.pop()
-            tries = 1 + self._retries if len(some) in (1, len(texts)) else 1
-            found, fits, reason = self._tried([texts[row] for row in some.tolist()], prompt, tries)
-            rows.append(some[fits])
-            vectors.append(found[fits])
-            self._last.extend([False] * int(fits.sum()))
-            unfit = some[~fits]
-            if len(unfit) and len(some) == 1:
-                failed[int(some[0])] = reason
+            rows = left.pop()
+            vectors, reason = self._tried([texts[row] for row in rows.tolist()], prompt)
+            fits: Flags = np.asarray(np.isfinite(vectors).all(axis=1))
+            if len(rows) > 1 and not fits.any():
+                left += np.array_split(rows, 2)[::-1]
+                continue
+            found.append((rows[fits], vectors[fits]))
+            for row in rows[~fits].tolist():
+                failed[row] = reason
                 self.reasons[reason] += 1
-                self._last.append(True)
-            elif len(unfit):
-                parts = 2 if len(unfit) == len(some) else len(unfit)
-                left += np.array_split(unfit, parts)[::-1]
-        every = np.concatenate(rows)
-        order = np.argsort(every)
-        found = np.concatenate([part for part in vectors if len(part)] or vectors[:1])
-        return Embedded(every[order], found[order], failed)
+            self._last.extend((~fits).tolist())
+        some = [part for part in found if len(part[0])] or found
+        every, matrix = (np.concatenate(parts) for parts in zip(*some, strict=True))
+        return Embedded(every, matrix, failed)
 
     def one(self, text: str, prompt: str | None) -> Array:
         """Return the vector of one text, (dimension,).
@@ -267,73 +252,58 @@ class Calls:
         Raises:
             VectorError: The call fails, or returns something else.
         """
-        found, fits, reason = self._tried([text], prompt, 1 + self._retries)
-        if not fits[0]:
+        (found,), reason = self._tried([text], prompt)
+        if not np.isfinite(found).all():
             raise VectorError(f"the text cannot be embedded: {reason}")
-        return np.asarray(found[0])
+        return np.asarray(found)
 
-    def _tried(self, texts: list[str], prompt: str | None, tries: int) -> tuple[Array, Flags, str]:
-        """Return vectors, which of them are good, and why the others are not."""
-        reason, not_finite = "", f"its {self.made} is not finite in {self._dtype}"
-        for _ in range(tries):
+    def _tried(self, texts: list[str], prompt: str | None) -> tuple[Array, str]:
+        """Return vectors, NaN where the call fails, and why those that are not finite fail."""
+        reason = ""
+        for _ in range(1 + self._retries):
             try:
-                found = self._checked(self._encoder.call(texts, prompt), len(texts))
+                found = self._encoder.call(texts, prompt)
             except Exception as error:
-                if isinstance(error, OneForAllError) and not self._tells_apart:
-                    self._refuse_one_for_all(texts, prompt)
-                said = "" if isinstance(error, UnfitError) else f"{type(error).__name__}: "
-                reason = shown(f"{said}{error}", _REASON)
+                reason = shown(f"{type(error).__name__}: {error}", _REASON)
                 continue
-            fits: Flags = np.asarray(np.isfinite(found).all(axis=1))
-            if fits.any():
-                self.dimension = found.shape[1]
-                return found, fits, not_finite
-            reason = not_finite
-        nothing = np.zeros((len(texts), self.dimension or 0), self._dtype)
-        return nothing, np.zeros(len(texts), bool), reason
-
-    def _refuse_one_for_all(self, texts: list[str], prompt: str | None) -> None:
-        """Refuse what returns one vector for two texts as it does for each of them.
-
-        Called with each text alone it would look as it should, and all have the same vector.
-        """
-        for some in (texts[:2], texts[:1], texts[1:2]):
             try:
-                if len(self._array(self._encoder.call(some, prompt))) != 1:
-                    return
-            except Exception:  # it fails on a text, and tells it apart by that
-                return
-        raise self.error(
-            f"it returned one {self.made} for {len(texts):,} {self.of}s: give {self.wanted}, a "
-            f"{self.made} for each {self.of} in their order"
-        )
+                found = self._checked(found, len(texts))
+            except UnfitError as error:
+                reason = shown(error, _REASON)
+                continue
+            reason = f"its {self.made} is not finite in {self._dtype}"
+            if np.isfinite(found).all(axis=1).any():
+                self.dimension = found.shape[1]
+                return found, reason
+        return self._none(len(texts)), reason
 
-    def _array(self, returned: Any) -> Array:
-        return array_of(returned, self.wanted)
+    def _none(self, count: int) -> Array:
+        return np.full((count, self.dimension or 1), np.nan, self._dtype)
 
     def _checked(self, returned: Any, count: int) -> Array:
         """Return what a call has returned as (count, dimension) of the type that is kept."""
-        found = self._array(returned)
+        found = _array_of(returned, self.wanted)
+        if found.ndim == 1 and self.dimension == 1:
+            found = found[:, None]
         if found.ndim != 2:
             raise UnfitError(f"it returned an array of shape {found.shape}, not ({count}, d)")
-        if found.shape[0] != count:
-            unfit = OneForAllError if found.shape[0] == 1 else UnfitError
-            raise unfit(f"it returned {found.shape[0]:,} {self.made}s for {count:,} {self.of}s")
-        self._tells_apart = self._tells_apart or count > 1
+        if len(found) == 1 and count > 2:  # each text alone would look as it should
+            raise self.error(
+                f"it returned one {self.made} for {count:,} {self.of}s: give {self.wanted}, a "
+                f"{self.made} for each {self.of} in their order"
+            )
+        if len(found) != count:
+            raise UnfitError(f"it returned {len(found):,} {self.made}s for {count:,} {self.of}s")
         if found.shape[1] != (self.dimension or found.shape[1] or 1):
             raise UnfitError(
                 f"it returned {self.made}s of {found.shape[1]:,} numbers, not of "
                 f"{self.dimension or 1:,}"
             )
         with np.errstate(all="ignore"):
-            if self._normalise:  # those of zeros stay
-                found = found.astype(np.float32, copy=False)
-                lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
-                found = np.asarray(found / np.where(lengths > 0, lengths, 1), np.float32)
             return found.astype(self._dtype, copy=False)
 
 
-def array_of(returned: Any, wanted: str) -> Array:
+def _array_of(returned: Any, wanted: str) -> Array:
     """Return numbers of NumPy, of a tensor or of lists of either as an array."""
     if isinstance(returned, list | tuple):
         returned = [_untensored(each) for each in returned]

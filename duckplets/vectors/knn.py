@@ -10,7 +10,7 @@ chunks. The best texts are looked up in the corpus, more of them while too few l
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +106,11 @@ def _names(by: Any) -> list[str]:
     """Return what to search by, as a list."""
     found = checked("by", by, str | Sequence[str], VectorError)
     names = [found] if isinstance(found, str) else [*found]
-    if not names:
-        raise VectorError(f"by=[]: give {BM25!r}, the name of a set of vectors, or several")
-    if len(set(names)) < len(names):
-        raise VectorError(f"by={shown(repr(by), 80)}: name each once")
+    if not names or len(set(names)) < len(names):
+        raise VectorError(
+            f"by={shown(repr(by), 80)}: give {BM25!r}, the name of a set of vectors, or several; "
+            f"name each once"
+        )
     return names
 
 
@@ -172,8 +173,8 @@ def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
         known = ", ".join(f"{key} {value!r}" for key, value in made_by.items() if value)
         raise VectorError(
             f"the vectors {of.name!r} are of no model that can be loaded by its name "
-            f"({shown(known) or 'nothing is known of it'}): give encoder=, what made them"
-            f"{_call_of(made_by)}, or a vector"
+            f"({shown(known) or 'nothing is known of it'}): give encoder= (--encoder), what made "
+            f"them, or a vector"
         )
     model = made_by["model"] if encoder is None else encoder
     tells_itself = isinstance(model, str) or hasattr(model, "encode")
@@ -186,13 +187,6 @@ def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
     prompt = prompts.get(QUERY_ROLE, "") if prompts else None
     calls = Calls(own, dtype="float32", dimension=of.dimension)
     return np.asarray(calls.one(text, prompt), np.float64)
-
-
-def _call_of(made_by: Mapping[str, Any]) -> str:
-    """Return how the command line names the function that made a set, where it has such a name."""
-    module, _, function = str(made_by.get("function")).rpartition(".")
-    is_named = function.isidentifier() and module.replace(".", "").isidentifier()
-    return f" (--encoder {module}:{function})" if is_named and module != "__main__" else ""
 
 
 def _unit(vector: Floats) -> Singles:
@@ -218,10 +212,9 @@ class _Compared:
 
     def _blocks(self) -> Iterator[Singles]:
         """Yield the vectors row after row, in blocks in single precision."""
-        step = max(1, _AT_ONCE // self.vectors.of.dimension)
-        for part in self.vectors.parts:
-            for low in range(0, len(part), step):
-                yield part[low : low + step].astype(np.float32, copy=False)
+        matrix, step = self.vectors.matrix, max(1, _AT_ONCE // self.vectors.of.dimension)
+        for low in range(0, len(matrix), step):
+            yield matrix[low : low + step].astype(np.float32, copy=False)
 
 
 def _opened(database: Database, of: VectorSet) -> _Compared:

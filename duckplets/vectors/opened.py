@@ -1,12 +1,11 @@
-"""Open a set of vectors to look texts up in: in memory, or a large one in files that are mapped.
+"""Open a set of vectors to look texts up in: in memory, or a large one in a file that is mapped.
 
-    packed_vectors_N ─commits that are new→ vectors-*.npy ┐
-                      hashes, ascending   → index-*.npy   ┴─ N.json ─mapped→ OpenedVectors
+    packed_vectors_N ─written once→ vectors-*.npy: vectors, hashes ascending, their rows
+                                    N.json: what set it is of ─mapped→ OpenedVectors
     text hashes ─among the ascending ones→ rows ─one copy→ (n, dimension)
 
-The vector file is the truth. Mapped copies lie in the folder of the snapshot: new commits become a
-file of their own, which takes in its neighbours while they are small. What is not there, or of
-another state of the set, is made anew.
+The vector file is the truth. Mapped copies lie in the folder of the snapshot. One that is not
+there, is damaged, or is of another state of the set is made anew, whole.
 """
 
 from __future__ import annotations
@@ -27,13 +26,12 @@ from duckplets.base.arrays import Integers, Words, places
 from duckplets.base.columns import text_column
 from duckplets.base.prefetch import IsStopped
 from duckplets.base.sanitize import shown
-from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
+from duckplets.errors import DamagedFileError, ReadOnlyError
 from duckplets.serving import snapshot
 from duckplets.vectors.store import Matrix, VectorSet, VectorStore
 
 _HELD = 64 << 20  # bytes of vectors: smaller sets are read into memory
-_BLOCK = 16 << 20  # bytes that ``blocks`` yields at once
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +41,9 @@ class OpenedVectors:
     of: VectorSet  # as of that commit
     hashes: Words  # of the texts that have one: ascending, shape (n,)
     order: Integers  # row of each of the hashes: shape (n,)
-    parts: list[Matrix]  # the vectors, row after row; if mapped, perhaps those of later commits too
+    matrix: Matrix  # the vectors, as they were added: shape (n, dimension)
     notes: tuple[str, ...] = ()  # what a user should know of how it is opened
-    files: tuple[tuple[ArrayFile, int], ...] = ()  # of each part that is mapped, its first byte
+    file: tuple[ArrayFile, int] | None = None  # if they are mapped, and their first byte
 
     def rows(self, hashes: Words) -> Integers:
         """Return the row of each text, or -1 where it has no vector: shape (m,)."""
@@ -61,33 +59,22 @@ class OpenedVectors:
         Raises:
             DamagedFileError: A row lies beyond what there is.
         """
-        if len(rows) and (rows.min() < 0 or rows.max() >= sum(map(len, self.parts))):
-            raise damaged(None, f"a vector of {self.of.name!r} would lie beyond its files")
-        if len(self.parts) == 1:
-            return self.parts[0].take(rows, axis=0)
-        made = np.empty((len(rows), self.of.dimension), self.of.numpy_type)
-        first = 0
-        for part in self.parts:
-            at = np.flatnonzero((rows >= first) & (rows < first + len(part)))
-            made[at] = part.take(rows[at] - first, axis=0)
-            first += len(part)
-        return made
+        if len(rows) and (rows.min() < 0 or rows.max() >= len(self.matrix)):
+            raise damaged(None, f"a vector of {self.of.name!r} would lie beyond its file")
+        return self.matrix.take(rows, axis=0)
 
     def read_ahead(self, rows: Integers, reads: ReadAhead, is_stopped: IsStopped) -> None:
         """Have the vectors of some rows in memory before they are taken."""
-        first, width = 0, self.of.width
-        for (file, begin), part in zip(self.files, self.parts, strict=False):
-            within = rows[(rows >= first) & (rows < first + len(part))] - first
-            reads.touch(file, begin + within * width, np.full_like(within, width), is_stopped)
-            first += len(part)
+        if self.file is not None:
+            (file, begin), width, rows = self.file, self.of.width, rows[rows >= 0]
+            reads.touch(file, begin + rows * width, np.full_like(rows, width), is_stopped)
 
-    def blocks(self) -> Iterator[tuple[Words, Matrix]]:
-        """Yield all vectors with their hashes, in the order of their rows, in blocks."""
-        of_rows = np.argsort(self.order, kind="stable")
-        step = max(1, _BLOCK // self.of.width)
-        for low in range(0, len(of_rows), step):
-            at = of_rows[low : low + step]
-            yield self.hashes[at], self.take(self.order[at])
+    @property
+    def hashes_by_row(self) -> Words:
+        """The hash of the text of each row: shape (n,)."""
+        found = np.empty_like(self.hashes)
+        found[self.order] = self.hashes
+        return found
 
 
 def opened(
@@ -107,7 +94,7 @@ def opened(
     if size <= _HELD:
         return _held(store, of)
     try:
-        return _mapped(store, now, of, _folder(corpus_path, folder))
+        return _until(of, _mapped(store, now, _folder(corpus_path, folder)))
     except (OSError, DamagedFileError, ReadOnlyError) as error:
         why = shown(getattr(error, "strerror", None) or str(error), 400)
         note = f"vectors {name!r} are held in memory, {size:,} bytes in each process: {why}"
@@ -119,17 +106,18 @@ def _held(store: VectorStore, of: VectorSet) -> OpenedVectors:
     hashes = np.zeros(of.vectors, np.uint64)
     matrix = np.zeros((of.vectors, of.dimension), of.numpy_type)
     count = 0
-    for some, _, vectors in store.read(of):
-        if count + len(some) <= of.vectors:
-            hashes[count : count + len(some)], matrix[count : count + len(some)] = some, vectors
-        count += len(some)
-    if count != of.vectors:
-        raise VectorError(
-            f"{store.path} is damaged: vectors {of.name!r} should be {of.vectors:,} up to commit "
-            f"{of.number}, and others are there; put a copy of the file in its place"
-        )
+    for some, vectors in store.read(of):
+        part = slice(count, count := count + len(some))
+        hashes[part], matrix[part] = some, vectors
     order = np.argsort(hashes, kind="stable")
-    return OpenedVectors(of, hashes[order], order, [matrix])
+    return OpenedVectors(of, hashes[order], order, matrix)
+
+
+def _until(of: VectorSet, found: OpenedVectors) -> OpenedVectors:
+    """Return what there was at an earlier commit."""
+    there = found.order < of.vectors  # rows lie as they were added
+    hashes, order = found.hashes[there], found.order[there]
+    return replace(found, of=of, hashes=hashes, order=order, matrix=found.matrix[: of.vectors])
 
 
 # -- in files that are mapped --------------------------------------------------------------------
@@ -142,121 +130,65 @@ def _folder(corpus_path: Path, folder: Path | None = None) -> ArtifactFolder:
     return ArtifactFolder(path, "the vectors of a snapshot", r"(0|[1-9][0-9]{0,18})\.json", _FORMAT)
 
 
-def _mapped(
-    store: VectorStore, now: VectorSet, of: VectorSet, folder: ArtifactFolder
-) -> OpenedVectors:
-    """Map a set up to a commit; what is new is written first."""
-    for again in (True, False):
-        manifest = _of_set(folder, now)
-        if manifest is None:
-            with folder.locked():
-                manifest = _of_set(folder, now) or _write(folder, store, now)
-        try:
-            hashes, order, parts, files = _arrays(folder.path, manifest)
-        except DamagedFileError:
-            # Who wrote the next one may have removed a file that this one names.
-            if not again or _read(folder, now.set_id) == manifest:
-                raise
-            continue
-        if of.vectors < len(hashes):  # rows lie as they were added
-            hashes, order = hashes[order < of.vectors], order[order < of.vectors]
-        return OpenedVectors(of, hashes, order, parts, files=tuple(files))
-    raise AssertionError
+def _mapped(store: VectorStore, of: VectorSet, folder: ArtifactFolder) -> OpenedVectors:
+    """Map a set, which is written first where no whole copy of it is there."""
+    found = _found(folder, of)
+    if found is None:
+        with folder.locked():
+            found = _found(folder, of)
+            if found is None:
+                _write(folder, store, of)
+                found = _found(folder, of)
+    if found is None:
+        raise damaged(folder.path, "what was written is not there")
+    return found
 
 
-def _read(folder: ArtifactFolder, set_id: int) -> dict[str, Any] | None:
-    """Return the manifest of a set; None where there is none, or none that can be read."""
+def _told(of: VectorSet) -> list[Any]:
+    """Return what a copy follows from."""
+    return [of.name, of.dimension, of.dtype, of.number, of.digest, of.vectors]
+
+
+def _found(folder: ArtifactFolder, of: VectorSet) -> OpenedVectors | None:
+    """Map the copy of a set; None where there is none, or it is damaged or of another state."""
     try:
-        return folder.read(f"{set_id}.json")
+        told = folder.read(f"{of.set_id}.json")
+        if told is None or told["of"] != _told(of):
+            return None
+        file = ArrayFile(folder.path, FileEntry(**told["file"]))
+        hashes, order = (np.asarray(file.array(column)) for column in told["columns"])
+        matrix = file.array(told["numbers"]).reshape(of.vectors, of.dimension)
+        return OpenedVectors(of, hashes, order, matrix, file=(file, told["numbers"][1]))
     except DamagedFileError:
         return None
 
 
-def _of_set(folder: ArtifactFolder, of: VectorSet) -> dict[str, Any] | None:
-    """Return the manifest of a set if it has all of it."""
-    found = _read(folder, of.set_id)
-    return found if found and found["number"] >= of.number and _goes_on(found, of) else None
-
-
-def _goes_on(found: dict[str, Any], of: VectorSet) -> bool:
-    """Whether files are of a set as it was at a commit that it still has, with all it had then."""
-    try:
-        then = of.as_of(found["number"])
-    except VectorError:
-        return False
-    told = [[then.name, then.dimension, then.dtype], then.digest, then.vectors]
-    return told == [found["of"], found["digest"], found["vectors"]]
-
-
-def _arrays(
-    folder: Path, manifest: dict[str, Any]
-) -> tuple[Words, Integers, list[Matrix], list[tuple[ArrayFile, int]]]:
-    """Map the hashes of a set, their rows, its vectors, and where these lie."""
-    index = ArrayFile(folder, FileEntry(**manifest["index"]))
-    hashes, order = (np.asarray(index.array(told)) for told in manifest["columns"])
-    parts, files = [], []
-    for part in manifest["parts"]:
-        file = ArrayFile(folder, FileEntry(**part["file"]))
-        files.append((file, int(part["numbers"][1])))
-        parts.append(file.array(part["numbers"]).reshape(part["rows"], manifest["of"][1]))
-    return hashes, order, parts, files
-
-
-def _write(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any]:
-    """Write what is new of a set, and a manifest that names all of it."""
-    before = _read(folder, of.set_id)
-    if before is not None and (before["number"] > of.number or not _goes_on(before, of)):
-        before = None
-    parts, low, kept = [], 0, 0
-    if before is not None:
-        parts, low, kept = list(before["parts"]), before["number"], before["vectors"]
-    while parts and parts[-1]["rows"] <= 2 * (of.vectors - kept):
-        low, kept = parts[-1]["after"], kept - parts.pop()["rows"]
-    found, begin = [np.zeros(0, np.uint64)], 0
+def _write(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> None:
+    """Write a copy of a set, and the manifest that names it."""
+    found = []
     with ArrayWriter(folder.path, "vectors") as writer:
-        for hashes, _, matrix in store.read(of, after=low):
-            begin = begin or writer.append(b"")
+        numbers = [of.numpy_type.str, writer.size, of.vectors * of.dimension]
+        for hashes, matrix in store.read(of):
             writer.append(np.ascontiguousarray(matrix).reshape(-1).view(np.uint8).data)
             found.append(hashes.copy())
-        hashes = np.concatenate(found)
-        told = [of.numpy_type.str, begin, len(hashes) * of.dimension]
+        every = np.concatenate(found)
+        order = np.argsort(every, kind="stable")
+        columns = [writer.add(array) for array in (every[order], order)]
         file = asdict(writer.finish())
-    parts.append({"after": low, "rows": len(hashes), "numbers": told, "file": file})
-    rows = np.arange(kept, kept + len(hashes), dtype=np.int64)
-    if kept and before is not None:
-        old_hashes, old_rows, *_ = _arrays(folder.path, before)
-        stay = old_rows < kept
-        hashes = np.concatenate([old_hashes[stay], hashes])
-        rows = np.concatenate([old_rows[stay], rows])
-    order = np.argsort(hashes, kind="stable")
-    with ArrayWriter(folder.path, "index") as writer:
-        columns = [writer.add(array[order]) for array in (hashes, rows)]
-        index = asdict(writer.finish())
-    manifest = {
-        "of": [of.name, of.dimension, of.dtype],
-        "number": of.number,
-        "digest": of.digest,
-        "vectors": len(hashes),
-        "parts": parts,
-        "index": index,
-        "columns": columns,
-    }
-    folder.write(f"{of.set_id}.json", manifest)
+    told = {"of": _told(of), "numbers": numbers, "columns": columns, "file": file}
+    folder.write(f"{of.set_id}.json", told)
     folder.sweep()
-    return manifest
 
 
 def clean(corpus_path: Path) -> None:
-    """Remove mapped copies of sets that are there no more."""
+    """Remove mapped copies of what no set is now."""
     folder = _folder(corpus_path)
     if not folder.path.is_dir():
         return
-    store = VectorStore(corpus_path)
-    there = {of.set_id: of for of in store.sets()}
+    there = {f"{of.set_id}.json": of for of in VectorStore(corpus_path).sets()}
     with folder.locked():
         for name in list(folder.manifests()):
-            found, of = _read(folder, int(Path(name).stem)), there.get(int(Path(name).stem))
-            if found is None or of is None or not _goes_on(found, of):
+            if name not in there or _found(folder, there[name]) is None:
                 (folder.path / name).unlink(missing_ok=True)
         folder.sweep()
 

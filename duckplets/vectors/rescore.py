@@ -12,35 +12,35 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, IntegerLists, Integers
+from duckplets.base.arrays import Floats, Integers
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, shown
 from duckplets.base.settings import Bounds, Name, check
+from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
-from duckplets.mining.bm25 import TopDocuments, top_of
-from duckplets.mining.guards import REASONS, Guards
-from duckplets.mining.mine import Job, mine
+from duckplets.mining.bm25 import REASONS, TopDocuments, top_of
+from duckplets.mining.guards import Guards
+from duckplets.mining.job import Job, Scorer, Searched
+from duckplets.mining.mine import mine
 from duckplets.mining.report import MiningReport
-from duckplets.mining.store import Minings
+from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
 from duckplets.vectors.encoders import (
-    Array,
     BatchSize,
     Calls,
     Encoder,
     Retries,
     Share,
-    array_of,
     name_of,
     next_size,
 )
@@ -118,13 +118,9 @@ class PairCalls(Calls):
 
     made, of, wanted, error = "score", "pair", "an array (pairs,)", RecipeError
 
-    def _array(self, returned: Any) -> Array:
-        found = array_of(returned, self.wanted)
-        return found[:, None] if found.ndim == 1 else found
-
 
 @dataclass(kw_only=True)
-class _Rescored:
+class _Rescored(Scorer):
     """A scorer that ranks another one's candidates by a function."""
 
     function: Any
@@ -164,25 +160,22 @@ class _Rescored:
 
     def settings(self, job: Job) -> dict[str, Any]:
         """Return what its candidates follow from."""
-        return {"of": self._files(job)[1], "function": self.made_by}
+        return {"of": self._mining(job).key, "function": self.made_by}
 
-    def _files(self, job: Job) -> tuple[list[str], int]:
-        """Return the files of the candidates that are scored, and their generation."""
-        minings = Minings(job.database)
+    def _mining(self, job: Job) -> Mining:
+        """Return whose candidates are scored."""
         where: dict[str, Any] = {"source": job.source, "split": job.split, "version": job.version}
-        found = minings.current(job.recipe, scorer=self.scorer, **where)
-        return found.files(minings.folder), found.key
+        return Minings(job.database).current(job.recipe, scorer=self.scorer, **where)
 
-    def search(
-        self, job: Job, guards: Guards, start: int, depth: int
-    ) -> Iterator[tuple[slice, TopDocuments]]:
+    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
         """Yield the candidates of every block of anchors, best first, from one on."""
-        files, _ = self._files(job)
-        asked = _Asked(job, guards, files, depth)
+        mining = self._mining(job)
+        where = {"files": mining.files(folder_of(job.database)), "depth": depth}
         size = max(1, self.batch_size // (depth + 1))
         left = len(guards.anchors) if self.limit is None else self.limit - self.done
-        stop = min(len(guards.anchors), start + left)
-        pairs = asked.most(slice(start, stop)) if stop > start else 0
+        stop = max(start, min(len(guards.anchors), start + left))
+        pairs = min(mining.candidates, (stop - start) * depth)
+        pairs += len(guards.positives_of(slice(start, stop)).values)
         log.log(
             logging.WARNING if pairs > _MANY_PAIRS else logging.INFO,
             "recipe %r, source %r, split %r: %s to score for %s, at most",
@@ -191,33 +184,39 @@ class _Rescored:
         )
         while start < stop:
             block, begun = slice(start, min(start + size, stop)), time.monotonic()
-            found = self._scored(asked, block, depth)
-            self.done += block.stop - start
+            found, done = self._scored(job.database, guards, block, where), block.stop - start
+            self.done += done
             yield block, found
-            done, seconds = block.stop - start, time.monotonic() - begun
-            size = next_size(size, done, seconds, _MOST_PAIRS // (depth + 1))
+            size = next_size(size, done, time.monotonic() - begun, _MOST_PAIRS // (depth + 1))
             start = block.stop
 
-    def _scored(self, asked: _Asked, block: slice, depth: int) -> TopDocuments:
+    def _scored(
+        self, database: Database, guards: Guards, block: slice, where: dict[str, Any]
+    ) -> TopDocuments:
         """Return the candidates of a block, best first."""
-        count = block.stop - block.start
-        (owners, documents), positives = asked.candidates(block), asked.positives(block)
-        both = [owners, positives.owners()], [documents, positives.values]
-        scores = self._call(asked.pairs(block, *map(np.concatenate, both)))
+        count, positives = block.stop - block.start, guards.positives_of(block)
+        with database.registered(asked=_numbered(guards.keys_of(block))):
+            rows = database.table("vectors/rescore/candidates", where)
+        owners, keys = (column.to_numpy() for column in rows.columns)
+        documents = guards.sections.numbers(keys)
+        both = np.concatenate([owners, positives.owners()])
+        numbers = np.concatenate([documents, positives.values])
+        scores = self._call(_pairs(database, guards, guards.anchors[block][both], numbers))
         own, theirs = scores[: len(owners)], scores[len(owners) :]
         lowest = np.full(count, np.inf)
         np.fmin.at(lowest, positives.owners(), theirs)
         known = np.isfinite(own)
         order = np.lexsort((documents, -own, owners))
         order = order[known[order]]
-        return top_of(
+        found = top_of(
             (owners[order], documents[order], own[order]),
             np.where(np.isfinite(lowest), lowest, np.nan),
-            depth,
-            matched=np.bincount(owners, minlength=count),
-            guarded=np.zeros((len(REASONS), count), np.int64),
-            failed=int(np.count_nonzero(~known)),
+            where["depth"],
+            matched=int(np.count_nonzero(known)),
+            guarded=np.zeros(len(REASONS), np.int64),
         )
+        failed = int(np.count_nonzero(~known))
+        return replace(found, others={"failed": failed}) if failed else found
 
     def _call(self, pairs: list[tuple[str, str]]) -> Floats:
         """Return the score of each pair; NaN where the call fails."""
@@ -235,43 +234,15 @@ class _Rescored:
         return scores
 
 
-class _Asked:
-    """The pairs of a mining that are to be scored."""
-
-    def __init__(self, job: Job, guards: Guards, files: list[str], depth: int) -> None:
-        self._database, self._guards = job.database, guards
-        self._where: dict[str, Any] = {"files": files, "depth": depth}
-
-    def most(self, block: slice) -> int:
-        """Return how many pairs some anchors have, at most."""
-        ((every,),) = self._database.run("vectors/rescore/count", self._where)
-        count = (block.stop - block.start) * int(self._where["depth"])
-        return int(min(every, count) + self.positives(block).starts[-1])
-
-    def positives(self, block: slice) -> IntegerLists:
-        """Return the numbers of the positives of each anchor of a block."""
-        guards = self._guards
-        return guards.positives.take(guards.sections.records[guards.anchors[block]])
-
-    def candidates(self, block: slice) -> tuple[Integers, Integers]:
-        """Return the candidates of a block: places of anchors in it, and numbers of documents."""
-        sections = self._guards.sections
-        with self._database.registered(asked=_numbered(sections.keys[self._guards.anchors[block]])):
-            found = self._database.table("vectors/rescore/candidates", self._where)
-        owners, keys = (column.to_numpy() for column in found.columns)
-        return owners, sections.numbers(keys)
-
-    def pairs(self, block: slice, owners: Integers, documents: Integers) -> list[tuple[str, str]]:
-        """Return the texts of pairs of an anchor's place in a block and a document's number."""
-        anchors = self._guards.anchors[block][owners]
-        numbers, at = np.unique(np.concatenate([anchors, documents]), return_inverse=True)
-        with self._database.registered(asked=_numbered(self._guards.sections.keys[numbers])):
-            texts = self._database.table("vectors/rescore/texts")["text"].to_pylist()
-        places = at.tolist()
-        return [
-            (texts[one], texts[other])
-            for one, other in zip(places[: len(owners)], places[len(owners) :], strict=True)
-        ]
+def _pairs(
+    database: Database, guards: Guards, anchors: Integers, documents: Integers
+) -> list[tuple[str, str]]:
+    """Return the texts of pairs of sections, given by number."""
+    numbers, at = np.unique(np.concatenate([anchors, documents]), return_inverse=True)
+    with database.registered(asked=_numbered(guards.sections.keys[numbers])):
+        texts = database.table("vectors/rescore/texts")["text"].to_pylist()
+    both = [texts[place] for place in at.tolist()]
+    return [*zip(both[: len(anchors)], both[len(anchors) :], strict=True)]
 
 
 def _numbered(keys: Integers) -> pa.Table:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, Integers32, Words, places
+from duckplets.base.arrays import Integers32, Words
 from duckplets.base.columns import column, text_column
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.base.settings import Bounds, Name, checked
@@ -173,22 +173,11 @@ class VectorStore:
 
     # -- in -----------------------------------------------------------------------------------
 
-    def append(self, of: VectorSet, hashes: Words, matrix: Matrix) -> int:
-        """Add vectors in one transaction, the next commit; return how many were added.
+    def append(self, of: VectorSet, blocks: Iterable[tuple[Words, Matrix]]) -> int:
+        """Add vectors of texts that have none, in one transaction; return how many were added.
 
-        Args:
-            of: As for ``commit``.
-            hashes: Of the texts: shape (n,).
-            matrix: Their vectors, of the set's type: shape (n, dimension).
-        """
-        with self.commit(of) as commit:
-            return len(commit.add(hashes, matrix))
-
-    @contextmanager
-    def commit(self, of: VectorSet) -> Iterator[VectorCommit]:
-        """Begin a commit to a set, which is made unless it is there; made at the end, or nothing.
-
-        The file is open for writing meanwhile.
+        They are the next commit of a set, which is made unless it is there. Blocks are hashes of
+        texts (n,), of equal ones the first counts, and vectors of the set's type (n, dimension).
 
         Raises:
             VectorError: It is there with another dimension, type or maker, or what it is is wrong.
@@ -196,12 +185,17 @@ class VectorStore:
         if not self.path.exists():
             files.make_folder(self.path)
             migrate.create(self.path, "vectors")
+        sums = _Sums()
         with self._writing() as database:
             found = _find(database, of.name) or _create(database, of)
             refuse_other(found, of)
-            commit = VectorCommit(database, found)
-            yield commit
-            commit.finish()
+            for hashes, matrix in blocks:
+                _insert(database, found, hashes, matrix, sums)
+            if sums.rows:
+                number, digest = found.number + 1, sums.digest_after(found.digest)
+                told = {"set_id": found.set_id, "number": number, "digest": digest}
+                database.run("vectors/store/add_commit", {**told, "vectors": sums.rows})
+        return sums.rows
 
     def fail(self, name: str, hashes: Words, reasons: Sequence[str]) -> None:
         """Note texts for which no vector could be made, in the place of what was noted of them."""
@@ -210,6 +204,24 @@ class VectorStore:
             if of := _find(database, name):
                 database.run("vectors/store/forget_failures", {"set_id": of.set_id})
                 database.run("vectors/store/add_failures", {"set_id": of.set_id})
+
+    def keep_only(self, texts: Words) -> dict[str, int]:
+        """Remove the vectors of all but some texts; return how many went, by set.
+
+        Commits keep their numbers and digests, so whoever is pinned to one goes on, and sees the
+        vectors of all texts that are there. Their room in the file is used again.
+        """
+        if not self.path.exists():
+            return {}
+        freed: dict[str, int] = {}
+        kept = pa.table({"text_hash": column(texts)})
+        with self._writing() as database, database.registered(kept=kept):
+            for of in _sets(database):
+                ((gone,),) = database.rows(of.statement("vectors/store/keep"))
+                if gone:
+                    freed[of.name] = gone
+                    database.rows(of.statement("vectors/store/dropped"), {"set_id": of.set_id})
+        return freed
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -224,14 +236,45 @@ class VectorStore:
             found = database.arrow(of.statement("vectors/store/hashes")).column(0)
         return np.sort(found.to_numpy())
 
-    def read(self, of: VectorSet, after: int = 0) -> Iterator[tuple[Words, Integers32, Matrix]]:
-        """Yield the vectors of a set after a commit, in blocks, as they were added.
+    def read(self, of: VectorSet) -> Iterator[tuple[Words, Matrix]]:
+        """Yield the vectors of a set up to its last commit, in blocks, as they were added.
 
-        Hashes (n,), the commit of each, and a matrix (n, dimension).
+        Hashes (n,), and a matrix (n, dimension).
+
+        Raises:
+            VectorError: They are not as many as there should be.
         """
-        if of.number > after:
+        count = 0
+        with self._reading() as database:
+            for hashes, _, matrix in _rows(database, of):
+                count += len(hashes)
+                if count <= of.vectors:
+                    yield hashes, matrix
+        if count != of.vectors:
+            raise VectorError(
+                f"{self.path} is damaged: vectors {of.name!r} should be {of.vectors:,} up to "
+                f"commit {of.number}, and {count:,} are there; put a copy of the file in its place"
+            )
+
+    def verify(self) -> Iterator[str]:
+        """Yield what is wrong with vectors: those of a commit are not what its digest says."""
+        for of in self.sets():
+            found: dict[int, _Sums] = {}
             with self._reading() as database:
-                yield from _rows(database, of, after, of.number)
+                for hashes, numbers, matrix in _rows(database, of):
+                    for number in np.unique(numbers).tolist():
+                        at = numbers == number
+                        found.setdefault(number, _Sums()).add(hashes[at], matrix[at])
+            before = ""
+            for commit in of.commits:
+                sums = found.get(commit.number, _Sums())
+                is_whole = commit.dropped or sums.digest_after(before) == commit.digest
+                if sums.rows != commit.added - commit.dropped or not is_whole:
+                    yield (
+                        f"vectors {shown(repr(of.name))}, commit {commit.number}: its "
+                        f"{counted(sums.rows, 'vector')} are not as they were written"
+                    )
+                before = commit.digest
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -257,52 +300,25 @@ class VectorStore:
             yield database
 
 
-class VectorCommit:
-    """What is added to a set in one transaction; see ``VectorStore.commit``."""
-
-    def __init__(self, database: Database, of: VectorSet) -> None:
-        self.of = of  # the set, as of the commit before
-        self._database, self._sums = database, _Sums()
-
-    def read(self) -> Iterator[tuple[Words, Integers32, Matrix]]:
-        """Yield all vectors of the set as ``VectorStore.read``, with those of this commit."""
-        return _rows(self._database, self.of, 0, self.of.number + 1)
-
-    def add(self, hashes: Words, matrix: Matrix) -> Integers:
-        """Add vectors of texts that have none, of equal hashes the first; return which rows."""
-        hashes = np.ascontiguousarray(hashes, np.uint64)
-        incoming = pa.table({"row": np.arange(len(hashes)), "text_hash": column(hashes)})
-        with self._database.registered(incoming=incoming):
-            found = self._database.arrow(self.of.statement("vectors/store/new"))
-        rows = np.asarray(found.column(0).to_numpy(), np.int64)
-        if len(rows) < len(hashes):
-            hashes, matrix = hashes[rows], matrix[rows]
-        for low in range(0, len(hashes), self.of.rows_at_once):
-            part = slice(low, low + self.of.rows_at_once)
-            self._insert(hashes[part], np.ascontiguousarray(matrix[part]))
-        return rows
-
-    def _insert(self, hashes: Words, matrix: Matrix) -> None:
-        self._sums.add(hashes, matrix)
-        ends = np.arange(len(hashes) + 1, dtype=np.int64) * self.of.width
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(matrix)]
-        packed = pa.Array.from_buffers(pa.large_binary(), len(hashes), buffers)
-        number = np.full(len(hashes), self.of.number + 1, np.int32)
-        incoming = pa.table({"text_hash": column(hashes), "number": number, "vector": packed})
-        with self._database.registered(incoming=incoming):
-            self._database.rows(self.of.statement("vectors/store/add"))
-            self._database.run("vectors/store/forget_failures", {"set_id": self.of.set_id})
-
-    def finish(self) -> None:
-        """Note the commit, if anything was added."""
-        if self._sums.rows:
-            given = {
-                "set_id": self.of.set_id,
-                "number": self.of.number + 1,
-                "digest": self._sums.digest_after(self.of.digest),
-                "vectors": self._sums.rows,
-            }
-            self._database.run("vectors/store/add_commit", given)
+def _insert(database: Database, of: VectorSet, hashes: Words, matrix: Matrix, sums: _Sums) -> None:
+    """Insert the vectors of texts that have none, as the commit after the last."""
+    given = pa.table({"row": np.arange(len(hashes)), "text_hash": column(hashes)})
+    with database.registered(incoming=given):
+        new = database.arrow(of.statement("vectors/store/new")).column(0).to_numpy()
+    if len(new) < len(hashes):
+        hashes, matrix = hashes[new], matrix[new]
+    for low in range(0, len(hashes), of.rows_at_once):
+        some = hashes[low : low + of.rows_at_once]
+        part = np.ascontiguousarray(matrix[low : low + of.rows_at_once])
+        sums.add(some, part)
+        ends = np.arange(len(some) + 1, dtype=np.int64) * of.width
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(part)]
+        packed = pa.Array.from_buffers(pa.large_binary(), len(some), buffers)
+        number = np.full(len(some), of.number + 1, np.int32)
+        incoming = pa.table({"text_hash": column(some), "number": number, "vector": packed})
+        with database.registered(incoming=incoming):
+            database.rows(of.statement("vectors/store/add"))
+            database.run("vectors/store/forget_failures", {"set_id": of.set_id})
 
 
 class _Sums:
@@ -323,13 +339,10 @@ class _Sums:
         return hashlib.sha256(before.encode() + one.digest() + other.digest()).hexdigest()
 
 
-def _rows(
-    database: Database, of: VectorSet, after: int, number: int
-) -> Iterator[tuple[Words, Integers32, Matrix]]:
-    """Yield hashes, commits and vectors of a set after one commit, up to another."""
-    sql = of.statement("vectors/store/read")
-    bounds = {"after": after, "number": number}
-    for batch in database.stream(sql, bounds, rows=of.rows_at_once):
+def _rows(database: Database, of: VectorSet) -> Iterator[tuple[Words, Integers32, Matrix]]:
+    """Yield hashes, commits and vectors of a set up to its last commit, as they were added."""
+    sql, asked = of.statement("vectors/store/read"), {"number": of.number}
+    for batch in database.stream(sql, asked, rows=of.rows_at_once):
         hashes, numbers = (batch.column(name).to_numpy() for name in batch.schema.names[:2])
         yield hashes, numbers, _matrix_of(batch.column("vector"), of, Path(str(database.path)))
 
@@ -388,18 +401,10 @@ def _create(database: Database, wanted: VectorSet) -> VectorSet:
     made_by = json.dumps(wanted.made_by, ensure_ascii=False)
     ((set_id,),) = database.run("vectors/store/add_set", {**given, "made_by": made_by})
     made = replace(wanted, set_id=set_id)
-    _create_table(database, made)
-    return made
-
-
-def _create_table(database: Database, made: VectorSet) -> None:
-    """Make the table and the view of a set."""
     text = made.statement("vectors/store/create")
     text = text.replace("floats_of_dtype", f"floats_of_{made.dtype}")
     database.rows(text.replace("FLOAT[1]", f"FLOAT[{made.dimension}]"))
-
-
-# -- upkeep -------------------------------------------------------------------------------------
+    return made
 
 
 def overview(corpus_path: Path) -> list[dict[str, Any]]:
@@ -420,65 +425,3 @@ def overview(corpus_path: Path) -> list[dict[str, Any]]:
         ]
     except DuckpletsError as error:
         return [{"name": str(store.path), "damaged": str(error)}]
-
-
-def verify(corpus_path: Path) -> Iterator[str]:
-    """Yield what is wrong with vectors: those of a commit are not what its digest says."""
-    store = VectorStore(corpus_path)
-    for of in store.sets():
-        found: dict[int, _Sums] = {}
-        for hashes, numbers, matrix in store.read(of):
-            for number in np.unique(numbers).tolist():
-                at = numbers == number
-                found.setdefault(number, _Sums()).add(hashes[at], matrix[at])
-        before = ""
-        for commit in of.commits:
-            sums = found.get(commit.number, _Sums())
-            is_whole = commit.dropped or sums.digest_after(before) == commit.digest
-            if sums.rows != commit.added - commit.dropped or not is_whole:
-                yield (
-                    f"vectors {shown(repr(of.name))}, commit {commit.number}: its "
-                    f"{counted(sums.rows, 'vector')} are not as they were written"
-                )
-            before = commit.digest
-
-
-def keep_only(corpus_path: Path, texts: Words) -> dict[str, int]:
-    """Rewrite a vector file with the vectors of some texts only; return how many went, by set.
-
-    Commits keep their numbers and digests, so whoever is pinned to one goes on, and sees the
-    vectors of all texts that are there. Where nothing is to go the file stays as it is. The
-    ``texts`` are hashes, ascending.
-    """
-    store = VectorStore(corpus_path)
-    freed = {of.name: int((places(texts, store.known(of)) < 0).sum()) for of in store.sets()}
-    freed = {name: gone for name, gone in freed.items() if gone}
-    if freed:
-        with for_a_moment(store.path) as database:
-            migrate.migrate(database, "vectors")
-            migrate.rewrite(database, "vectors", lambda new: _copy(database, new, texts))
-    return freed
-
-
-def _copy(database: Database, new: Database, texts: Words) -> None:
-    new.run("vectors/store/uncompressed")
-    with new.transaction():
-        for table in ("vector_sets", "vector_commits", "vector_failures"):
-            incoming = database.table("vectors/store/rows_of", {"table": table})
-            with new.registered(incoming=incoming):
-                new.run(f"vectors/store/{table}")
-    for of in _sets(database):
-        with new.transaction():
-            _create_table(new, of)
-        sql, bounds = of.statement("vectors/store/read"), {"after": 0, "number": of.number}
-        gone = np.zeros(of.number + 1, np.int64)
-        for batch in database.stream(sql, bounds, rows=of.rows_at_once):
-            kept = places(texts, batch.column("text_hash").to_numpy()) >= 0
-            gone += np.bincount(batch.column("number").to_numpy()[~kept], minlength=len(gone))
-            incoming = pa.Table.from_batches([batch]).filter(column(kept))
-            with new.transaction(), new.registered(incoming=incoming):
-                new.rows(of.statement("vectors/store/add"))
-        with new.transaction():
-            for number in np.flatnonzero(gone).tolist():
-                which = {"set_id": of.set_id, "number": number, "gone": int(gone[number])}
-                new.run("vectors/store/drop_from_commit", which)

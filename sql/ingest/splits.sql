@@ -49,7 +49,8 @@ FROM (
 WHERE record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
 
 -- name: unhashed
--- Where leading sections have no hash of their texts yet, by ranges of records.
+-- Where leading sections have no hash of their texts yet, by ranges of records. Here and in hash
+-- stored_sections stands in the place of leading_sections where all are meant.
 -- Parameters: $first_record_key (to look from), $records (of a range).
 -- Rows: one a range, in order: the first and last record that has such sections, and the first and
 -- last of these sections.

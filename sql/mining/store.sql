@@ -58,62 +58,25 @@ SELECT count(*) > 0
 FROM duckdb_views()
 WHERE view_name = 'candidates' AND database_name = current_database() AND comment LIKE '%' || $digest || '%'
 
--- name: comments
--- What the columns of both views are.
+-- name: known_by
+-- What both views are.
 -- Parameters: $digest (what the views are known by).
 COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
 
-COMMENT ON COLUMN minings.generation IS 'Its number, which counts up';
+COMMENT ON VIEW candidates IS $digest
 
-COMMENT ON COLUMN minings.recipe IS 'Name of the recipe';
+-- name: columns
+-- What the columns of both views are, which are said again once the views are replaced.
+SELECT table_name, column_name, comment
+FROM duckdb_columns()
+WHERE
+    table_name IN ('minings', 'candidates') AND database_name = current_database()
+    AND comment IS NOT NULL
 
-COMMENT ON COLUMN minings.source IS 'Name of the source';
-
-COMMENT ON COLUMN minings.split IS 'The split';
-
-COMMENT ON COLUMN minings.scorer IS 'bm25, or the name that scores from elsewhere were given';
-
-COMMENT ON COLUMN minings.anchors IS 'Sections of anchors';
-
-COMMENT ON COLUMN minings.candidates IS 'Candidates of all of them';
-
-COMMENT ON COLUMN minings.searched IS 'Documents that may be negatives';
-
-COMMENT ON COLUMN minings.corpus_version IS 'Corpus version it was made at';
-
-COMMENT ON COLUMN minings.definition IS 'The recipe it was made for: selectors and strategy';
-
-COMMENT ON COLUMN minings.settings IS 'How candidates were looked for';
-
-COMMENT ON COLUMN minings.counts IS 'What became of the documents that were looked at';
-
-COMMENT ON COLUMN minings.finished_at IS 'UTC';
-
-COMMENT ON COLUMN minings.files IS 'Files in the folder of candidates beside the corpus';
-
-COMMENT ON VIEW candidates IS $digest;
-
-COMMENT ON COLUMN candidates.recipe IS 'The recipe they were mined for';
-
-COMMENT ON COLUMN candidates.source IS 'Source of both';
-
-COMMENT ON COLUMN candidates.split IS 'Split of both';
-
-COMMENT ON COLUMN candidates.scorer IS 'What ranked them';
-
-COMMENT ON COLUMN candidates.generation IS 'Number of the mining';
-
-COMMENT ON COLUMN candidates.anchor_section_key IS 'Section of the anchor';
-
-COMMENT ON COLUMN candidates.rank IS 'From 1, the best first';
-
-COMMENT ON COLUMN candidates.negative_section_key IS 'Section of the candidate';
-
-COMMENT ON COLUMN candidates.score IS 'What it was ranked by';
-
-COMMENT ON COLUMN candidates.positive_score IS 'Score of the anchor''s lowest-scoring positive, or NULL';
-
-COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the candidates, from 1; 0 if it has none'
+-- name: column
+-- Say what a column is; minings.generation stands for it.
+-- Parameters: $comment.
+COMMENT ON COLUMN minings.generation IS $comment
 
 -- name: left
 -- What a policy leaves of the candidates in some files.

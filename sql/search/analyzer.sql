@@ -1,12 +1,6 @@
 -- name: shared
 -- What all vocabularies of an instance in memory use.
-CREATE MACRO plain(text, strip_accents, lower) AS
-    CASE
-        WHEN lower AND strip_accents THEN lower(strip_accents(text))
-        WHEN lower THEN lower(text)
-        WHEN strip_accents THEN strip_accents(text)
-        ELSE text
-    END;
+CREATE MACRO plain(text) AS lower(strip_accents(text));
 
 CREATE TABLE english (word VARCHAR)
 
@@ -71,15 +65,15 @@ ORDER BY term_key
 -- name: words
 -- The words of texts (Arrow: text), empty ones included. What `ignore` matches becomes a blank, and
 -- words stand between blanks; other white space separates as well, unless `ignore` matches all of it.
--- Parameters: $ignore, $all_space (whether it matches all white space), $strip_accents, $lower.
+-- Parameters: $ignore, $all_space (whether it matches all white space).
 -- Rows: in the order of the texts.
 SELECT string_split(
     CASE
         WHEN $all_space
-            THEN regexp_replace(plain(text, $strip_accents, $lower), $ignore, ' ', 'g')
+            THEN regexp_replace(plain(text), $ignore, ' ', 'g')
         ELSE
             translate(
-                regexp_replace(plain(text, $strip_accents, $lower), $ignore, ' ', 'g'),
+                regexp_replace(plain(text), $ignore, ' ', 'g'),
                 chr(9) || chr(10) || chr(12) || chr(13),
                 '    '
             )
@@ -130,14 +124,12 @@ LEFT JOIN terms ON terms.term = fresh.term
 
 -- name: english_words
 -- Stop words: those of the fts extension for English.
--- Parameters: $strip_accents, $lower.
 INSERT INTO stop_words
-SELECT DISTINCT plain(sw, $strip_accents, $lower)
+SELECT DISTINCT plain(sw)
 FROM fts_main_english.stopwords
 
 -- name: stop_words
 -- Stop words: those given (Arrow: word), in the form that the words of a text have.
--- Parameters: $strip_accents, $lower.
 INSERT INTO stop_words
-SELECT DISTINCT plain(word, $strip_accents, $lower)
+SELECT DISTINCT plain(word)
 FROM given

@@ -123,13 +123,13 @@ WHERE
 ORDER BY sources.name, text_indexes.split, text_indexes.index_key
 
 -- name: get_settings
--- How text becomes terms, by source (JSON); no row while all of them have the defaults.
+-- How text becomes terms (JSON); no row for the defaults.
 SELECT value
 FROM settings
 WHERE name = 'terms'
 
 -- name: set_settings
--- Keep how text becomes terms, by source.
+-- Keep how text becomes terms.
 -- Parameters: $value (JSON).
 DELETE FROM settings
 WHERE name = 'terms';
@@ -168,15 +168,3 @@ WHERE index_key = $index
 SELECT count(*)
 FROM index_terms
 WHERE index_key = $index
-
--- name: sizes
--- How many live sections every source and split has.
--- Rows: by source, then split.
-SELECT sources.name AS source, splits.split, count(*) AS sections
-FROM stored_sections AS sections
-JOIN records ON records.record_key = sections.record_key
-JOIN sources ON sources.source_id = records.source_id
-JOIN splits ON splits.record_key = records.record_key
-WHERE records.removed_version IS NULL
-GROUP BY sources.name, splits.split
-ORDER BY sources.name, splits.split

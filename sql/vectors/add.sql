@@ -1,29 +1,30 @@
--- name: chunks
--- The text of every chunk there is.
--- Rows: by chunk_key.
-SELECT chunk_key, text_hash
-FROM chunks
-ORDER BY chunk_key
+-- name: of_chunks
+-- The texts of chunks (Arrow incoming: number, chunk_key).
+-- Rows: by number; how many texts it is, and the hash.
+SELECT count(chunks.text_hash) AS texts, coalesce(min(chunks.text_hash), 0)::UBIGINT AS text_hash
+FROM incoming
+LEFT JOIN chunks ON chunks.chunk_key = incoming.chunk_key
+GROUP BY incoming.number
+ORDER BY incoming.number
 
--- name: hashed
--- What texts are known by.
--- Rows: by number.
-SELECT md5_number_lower(text) AS text_hash
+-- name: of_texts
+-- What texts are known by (Arrow incoming: number, text).
+-- Rows: by number; 1 if it is the text of a chunk, else 0, and the hash.
+SELECT
+    (md5_number_lower(text) IN (SELECT text_hash FROM chunks))::BIGINT AS texts,
+    md5_number_lower(text) AS text_hash
 FROM incoming
 ORDER BY number
 
 -- name: of_sections
--- What sections are of, that are named by record and role, and by position where one is given.
--- Parameters: $version.
--- Rows: by number.
+-- The texts of sections that are named by record and role, and by position where one is given
+-- (Arrow incoming: number, record_id, role, position).
+-- Rows: by number; how many different texts, and the hash of one.
 SELECT
-    incoming.number, count(DISTINCT sections.section_key) AS sections,
     count(DISTINCT chunks.text_hash) AS texts,
     coalesce(min(chunks.text_hash), 0)::UBIGINT AS text_hash
 FROM incoming
-LEFT JOIN records
-    ON records.record_id = incoming.record_id
-    AND is_live(records.added_version, records.removed_version, $version)
+LEFT JOIN live_records AS records ON records.record_id = incoming.record_id
 LEFT JOIN stored_sections AS sections
     ON sections.record_key = records.record_key
     AND sections.role = incoming.role

@@ -77,12 +77,12 @@ SELECT text_hash
 FROM packed_vectors_0
 
 -- name: read
--- The vectors of a set from one commit to another.
--- Parameters: $after (commit before the first), $number (of the last).
+-- The vectors of a set up to a commit.
+-- Parameters: $number (of the last).
 -- Rows: as they were added.
 SELECT text_hash, number, vector
 FROM packed_vectors_0
-WHERE number > $after AND number <= $number
+WHERE number <= $number
 
 -- name: add_failures
 -- Note texts for which no vector could be made.
@@ -134,33 +134,16 @@ WHERE set_id = $set_id
 -- Write what follows as it is: vectors do not become smaller, and trying takes most of the time.
 SET force_compression = 'uncompressed'
 
--- name: rows_of
--- All rows of one of the small tables.
--- Parameters: $table.
-SELECT *
-FROM query_table($table)
+-- name: keep
+-- Remove the vectors of all texts but some (Arrow kept: text_hash); returns how many went.
+DELETE FROM packed_vectors_0
+WHERE text_hash NOT IN (SELECT text_hash FROM kept)
 
--- name: vector_sets
--- Take a set over into a new file.
-INSERT INTO vector_sets
-SELECT *
-FROM incoming
-
--- name: vector_commits
--- Take commits over into a new file.
-INSERT INTO vector_commits
-SELECT *
-FROM incoming
-
--- name: vector_failures
--- Take failures over into a new file.
-INSERT INTO vector_failures
-SELECT *
-FROM incoming
-
--- name: drop_from_commit
--- Note how many vectors of a commit were taken away.
--- Parameters: $set_id, $number, $gone.
+-- name: dropped
+-- Note how many vectors of each commit were removed.
+-- Parameters: $set_id.
 UPDATE vector_commits
-SET dropped = dropped + $gone
-WHERE set_id = $set_id AND number = $number
+SET dropped = vectors - (
+    SELECT count(*) FROM packed_vectors_0 WHERE packed_vectors_0.number = vector_commits.number
+)
+WHERE set_id = $set_id

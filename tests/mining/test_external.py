@@ -19,7 +19,6 @@ from questions import (
     build,
     legal_rows,
     random_rows,
-    records_of,
     stored,
 )
 
@@ -80,29 +79,6 @@ def test_rows_are_guarded_counted_and_kept(name, seed, tmp_path):
     if plain is SOME_TOPIC:
         reasons |= {"not an anchor of the recipe", "not a negative of the recipe"}
     assert reasons <= found.keys()
-
-
-def test_section_keys_name_single_sections(corpus, rows):
-    records = records_of(corpus)
-    by_id = corpus.add_negatives(rows, name=RECIPE)
-    expected = stored(corpus)
-    keyed = [
-        {
-            "anchor_section_key": records[row["anchor_id"]]["anchor"].key,
-            "negative_section_key": records[row["negative_id"]]["context"].key,
-            "score": row["score"],
-        }
-        for row in rows
-    ]
-    by_key = corpus.add_negatives(keyed, name=RECIPE)
-    assert stored(corpus) == expected
-    assert by_key.counts == by_id.counts
-    wrong = [row | {"negative_section_key": row["anchor_section_key"]} for row in keyed]
-    wrong += [row | {"anchor_section_key": 10**9} for row in keyed]
-    report = corpus.add_negatives(keyed + wrong, name=RECIPE)
-    assert report.counts["not a negative of the recipe"] == len(keyed)
-    assert report.counts["unknown anchor"] == len(keyed)
-    assert stored(corpus) == expected
 
 
 def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
@@ -225,8 +201,7 @@ WRONG = [
         "document_ids is of type string; give lists",
     ),
     ([{"anchor_id": "a", "negativ_id": "b", "score": 0.5}], "did you mean 'negative_id'"),
-    ([GOOD | {"anchor_section_key": 1}], "not both"),
-    ([{"anchor_section_key": 1 << 63, "negative_id": "a", "score": 0.5}], "anchor_section_key"),
+    ([GOOD | {"query_id": "a", "document_ids": ["b"], "scores": [1.0]}], "not both"),
     ([GOOD | {"score": True}], "score is of type bool; give numbers"),
     ([GOOD | {"anchor_id": "r1"}] * 3, "3 unknown anchor"),
     ([GOOD | {"negative_id": "one/r1"}] * 3, "3 positive"),

@@ -11,8 +11,7 @@ from mining_oracle import BOTH, STRATEGIES, Oracle, mined, odd_corpus, records, 
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, RecipeError, SplitError, StateMismatchError
-from duckplets.mining import guards, store
-from duckplets.mining import mine as mining
+from duckplets.mining import bm25_scorer, guards, store
 
 
 def recipe(**options):
@@ -57,9 +56,9 @@ def test_threads_blocks_shards_and_interruptions_change_nothing(
     tmp_path, reference, threads, block, shard, monkeypatch
 ):
     if THOROUGH:  # tests of engines mine by processes, too
-        monkeypatch.setattr(mining, "_WORTH_PROCESSES", 0)
+        monkeypatch.setattr(bm25_scorer, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr(guards, "BLOCK_ANCHORS", block)
-    monkeypatch.setattr(mining, "BLOCK_ANCHORS", block)
+    monkeypatch.setattr(bm25_scorer, "BLOCK_ANCHORS", block)
     monkeypatch.setattr(store, "_PART_ROWS", 100)  # some blocks make a part
     done = []
 

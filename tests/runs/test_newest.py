@@ -346,7 +346,8 @@ def embed(corpus, name, lacking="no such text"):
     of = VectorSet(name, DIMENSION, "float32", {"by": "a test"})
     texts = sorted({t for t in texts_of(corpus).values() if lacking not in t})
     texts = [text for text in texts if hashed(text) not in known]
-    store.append(of, np.array([hashed(text) for text in texts], np.uint64), vectors(texts))
+    hashes = np.array([hashed(text) for text in texts], np.uint64)
+    store.append(of, [(hashes, vectors(texts))])
 
 
 LACKING = ("judged asks 1", "new asks 2")  # before, and after the second version has joined

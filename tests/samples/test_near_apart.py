@@ -125,7 +125,7 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
     [
         ({"apart": "judge"}, "give a scorer and a part"),
         ({"apart": ""}, "give a scorer and a part"),
-        ({"apart": ("judge", 0)}, r"\('dense', 0.95\)"),
+        ({"apart": ("judge", 0)}, "apart: part=0: give a finite number from 0.01"),
         ({"apart": ("judge", float("nan"))}, "apart"),
         ({"apart": (7, 0.9)}, "apart"),
         ({"apart": ("juge", 0.9)}, "no candidates of scorer 'juge'.*'judge'"),

@@ -106,52 +106,6 @@ def test_threads_change_no_bit(path, corpus):
         assert said("-c", code).split() == [score.hex() for score in expected]
 
 
-@thorough
-def test_sources_with_other_settings_are_asked_by_them(copy):
-    database = copy.database
-    other = Terms(stemmer="none", stop_words=["the"])
-    index.refresh(database, terms=other, source="right")
-    asked = "the running foxes, Cafés"
-    for source, terms in (("left", Terms()), ("right", other)):
-        texts = sections(copy, source=source)
-        reference = peer(dict(enumerate(texts.values())), terms)
-        # match_bm25 looks for stop words too, but no text has one.
-        expected = sorted(reference.scores(asked).values(), reverse=True)
-        found = search(database, asked, 1000, source=source)
-        assert found["score"].to_pylist() == pytest.approx(expected, rel=1e-9)
-        assert expected
-    assert_one_collection(copy, asked, {"left": Terms(), "right": other})
-
-
-def assert_one_collection(corpus, asked, settings):
-    """All documents are one collection, and a term counts where it was asked for."""
-    keys = {name: dict(enumerate(sections(corpus, source=name))) for name in settings}
-    texts = {name: list(sections(corpus, source=name).values()) for name in settings}
-    parts = {name: peer(dict(enumerate(texts[name])), t) for name, t in settings.items()}
-    terms = {name: set(peer({0: asked}, t).document_counts) for name, t in settings.items()}
-    lengths = [length for part in parts.values() for length in part.lengths.values()]
-    mean = sum(lengths) / len(lengths)
-    counts = {
-        term: sum(
-            p.document_counts.get(term, 0) for name, p in parts.items() if term in terms[name]
-        )
-        for term in set().union(*terms.values())
-    }
-    expected = {}
-    for name, part in parts.items():
-        for (number, term), tf in part.frequencies.items():
-            if term in terms[name]:
-                key = keys[name][number]
-                df = counts[term]
-                idf = math.log10((len(lengths) - df + 0.5) / (df + 0.5) + 1)
-                norm = 1.2 * (0.25 + 0.75 * part.lengths[number] / mean)
-                expected[key] = expected.get(key, 0) + idf * tf * 2.2 / (tf + norm)
-    found = search(corpus.database, asked, 1000).to_pylist()
-    got = {(row["record_id"], row["section"]): row["score"] for row in found}
-    assert got == pytest.approx(expected, rel=1e-9)
-    assert {key[0].split("/")[0] for key in got} == set(settings)
-
-
 def test_any_text_may_be_asked_for(corpus):
     words = ["", " \n", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"]
     for asked in ["'; DROP TABLE records; --", *words]:

@@ -301,6 +301,17 @@ def test_anchors_are_headings_or_names(folder, reader):
     assert texts(named[0]) == [("anchor", "a"), ("context", "# Anchor of a\n\ntext of a")]
 
 
+def test_a_comment_of_code_is_no_heading(tmp_path, reader):
+    text = "# Copyright\n\nx = 1"
+    for name in ("__init__.py", "a_b.yaml", "_c.sh.gz", "___.R"):
+        data = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+        (tmp_path / name).write_bytes(data)
+    found = read(dp.TextFileSource(tmp_path, pattern="*"), reader)
+    anchors = {row["key"]: texts(row) for row in found}
+    names = {"__init__.py": "init", "a_b.yaml": "a b", "_c.sh.gz": "c", "___.R": "___"}
+    assert anchors == {key: [("anchor", name), ("context", text)] for key, name in names.items()}
+
+
 def test_binary_files_are_told_from_text(tmp_path, reader):
     noise = random.Random(1).randbytes(5000)
     cut = ("a" * 5000 + "日" * 2000).encode()

@@ -47,6 +47,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
     how, allowed = STRATEGIES[strategy]
     monkeypatch.setattr(dense_mining, "_WINDOWS", 23)
     monkeypatch.setattr(dense_mining, "_ANCHORS", 17)
+    monkeypatch.setattr(dense_mining, "_MANY", 1)
     depth = 6
     with odd_corpus(tmp_path / "c.duckdb", often(150, less=50), 4, threads=3) as corpus:
         corpus.embed(embedded, name="v", progress=False)
@@ -93,6 +94,7 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypa
         assert corpus.mine(recipe(), **how).pairs == ()
         monkeypatch.setattr(dense_mining, "_WINDOWS", 7)
         monkeypatch.setattr(dense_mining, "_ANCHORS", 5)
+        monkeypatch.setattr(dense_mining, "_MANY", 1000)
         monkeypatch.setattr(guards, "_BLOCK_PAIRS", 300)
         monkeypatch.setattr("duckplets.mining.store._PART_ROWS", 60)
         calls = []

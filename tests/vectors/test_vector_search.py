@@ -21,7 +21,7 @@ def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("nearest") / "c.duckdb"
     with odd_corpus(path, often(60, less=16), 4, sources=2) as corpus:
         corpus.embed(hashed, batch_size=50, progress=False)
-        corpus.embed(hashed, "unit", normalise=True, dtype="float16", progress=False)
+        corpus.embed(hashed, "half", dtype="float16", progress=False)
         corpus.index(dp.Terms(stemmer="none"), progress=False)
     return path
 
@@ -66,7 +66,7 @@ def test_it_finds_what_comparing_every_chunk_finds(corpus, monkeypatch, source, 
         query = draw.normal(size=DIMENSION)
         wanted = expected(corpus, query, source, split)
         for k in (1, 7, 1000):
-            for name, precision in {"default": 1e-5, "unit": 3e-3}.items():
+            for name, precision in {"default": 1e-5, "half": 3e-3}.items():
                 found = corpus.search(query, k, source, split, by=name)
                 assert found.column_names == COLUMNS
                 rows = [(r["record_id"], r["section"], r["score"]) for r in found.to_pylist()]

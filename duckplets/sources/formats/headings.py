@@ -31,6 +31,11 @@ MOST_PARSED = 2 << 20
 """Characters of a text whose headings are looked for: of some a parser makes 500 times as much."""
 
 _SUFFIXES: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown", ".rst": "rst"}
+_CODE = re.compile(
+    r"\.(awk|bash|cfg|cmake|conf|exs?|fish|ini|jl|mk|nim|p[lm]|properties|ps1|py[ix]?|rb?|sh|tcl|tf|toml"
+    r"|ya?ml|zsh)",
+    re.IGNORECASE,
+)
 _LINES = 200  # lines searched for front matter and a first heading
 _START = _LINES * 400  # characters
 _FEW = 2_048  # characters that usually suffice
@@ -78,6 +83,11 @@ def markup_of(path: PurePosixPath) -> Markup:
     """Return the markup that a file name indicates, as ``a.rst`` or ``a.rst.txt`` do."""
     inner = path.with_suffix("") if path.suffix.lower() == ".txt" else path
     return _SUFFIXES.get(inner.suffix.lower())
+
+
+def is_code(path: PurePosixPath) -> bool:
+    """Return whether a file is code in which ``# …`` is a comment, and no heading."""
+    return _CODE.fullmatch(path.suffix) is not None
 
 
 # -- front matter ---------------------------------------------------------------------------------

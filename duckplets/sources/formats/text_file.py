@@ -24,6 +24,7 @@ from duckplets.sources.formats.headings import (
     MOST_PARSED,
     Markup,
     front_matter,
+    is_code,
     markup_of,
     opening,
     sections,
@@ -110,11 +111,11 @@ class TextFileSource:
     """A folder's text files, those of its subfolders too, in the order of their paths; or one file.
 
     The anchor is the title that front matter gives (YAML or TOML), else the heading that a text
-    begins with (of Markdown or reStructuredText, without its markup), else the file's name without
-    suffix, ``_`` as space. The context is the text without front matter and that heading, newlines
-    kept; the path within the folder the id; its folders the taxonomy; the time of its last change
-    both times of the record. What ends in .gz or .zst is decompressed. What else lies there is
-    counted in the report's notes.
+    begins with (of Markdown or reStructuredText, without its markup; comments of code are none),
+    else the file's name without suffix, ``_`` as space. The context is the text without front
+    matter and that heading, newlines kept; the path within the folder the id; its folders the
+    taxonomy; the time of its last change both times of the record. What ends in .gz or .zst is
+    decompressed. What else lies there is counted in the report's notes.
 
     With ``by_heading`` each section is a record: its anchor is the path of its heading, such as
     ``Title > Installing > Linux``, its context the text up to the next heading, its id the file's
@@ -282,7 +283,7 @@ class _FolderReading:
         self, bare: PurePosixPath, key: str, body: str | None, fault: str | None
     ) -> Iterator[tuple[str, str | None, str, str | None]]:
         """Yield title, text, key and fault of a file, or of its sections."""
-        name = bare.stem.replace("_", " ")
+        name = bare.stem.replace("_", " ").strip() or bare.stem
         if self._source.by_heading and len(body or "") > MOST_PARSED:
             fault = "text too long for by_heading"
         if body is None or fault is not None:
@@ -292,7 +293,7 @@ class _FolderReading:
         named = self._source.titles == "name"
         markup = markup_of(bare)
         title, start = (None, 0) if named else front_matter(body)
-        first = None if named else opening(body[start:], markup)
+        first = None if named or is_code(bare) else opening(body[start:], markup)
         self._counts[_NAMES[0 if title else 1 if first else 2]] += 1
         if self._source.by_heading:
             yield from self._sections(body[start:], markup, name if named else title, name, key)

@@ -1,0 +1,188 @@
+"""Mine one recipe, source and split: guards, a scorer, and the candidates that it keeps.
+
+recipe's pool ─Guards→ who may not be found ─Scorer→ the best of each anchor ─→ NAME.candidates/
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from duckplets.artifacts.folder import ArtifactFolder
+from duckplets.base.arrays import Integers
+from duckplets.base.sanitize import counted
+from duckplets.db.database import Database
+from duckplets.engine.work import Work
+from duckplets.errors import DamagedFileError
+from duckplets.ingest.chunks import content_of
+from duckplets.mining import policy, store
+from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.guards import Guards
+from duckplets.mining.report import PairReport
+from duckplets.mining.store import Mining, Minings, OpenMining
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.read import PoolReader, labels_of
+from duckplets.recipes.mined import Mined, policy_of
+from duckplets.recipes.recipes import TripletRecipe
+
+log = logging.getLogger("duckplets")
+
+MOST = 2048  # candidates of an anchor
+_CANDIDATE_BYTES = 5  # bytes on disk per candidate, about
+_MANY_MEGABYTES = 1000  # from which a warning comes first
+
+
+Searched = Generator[tuple[slice, TopDocuments], None, None]  # of every block of anchors
+
+
+class Scorer:
+    """What ranks candidates, under a name of its own."""
+
+    name: str
+
+    def settings(self, job: Job) -> dict[str, Any]:
+        """Return what, besides records and recipe, its candidates follow from."""
+        raise NotImplementedError
+
+    def order(self, job: Job) -> Integers | None:
+        """Return the section keys of anchors in the order to go through them, or None for any."""
+        return None
+
+    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+        """Yield the best documents of every block of anchors, from one on."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One recipe, source and split to mine."""
+
+    database: Database
+    scorer: Scorer
+    depth: int
+    recipe: TripletRecipe
+    source: str
+    split: str
+    version: int
+    work: Work
+
+    @property
+    def policy(self) -> Mined:
+        """The policy of the recipe."""
+        found = policy_of(self.recipe.by)
+        return found if found and found.scorer == self.scorer.name else Mined(self.scorer.name)
+
+    @property
+    def threads(self) -> int:
+        """How many threads may be used."""
+        return int(self.database.run("mining/mine/threads")[0][0])
+
+    def is_due(self, minings: Minings) -> bool:
+        """Return whether nothing was mined yet, or something else than would be mined now."""
+        where = {"source": self.source, "split": self.split, "scorer": self.scorer.name}
+        found = minings.found(self.recipe.name, **where)
+        if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
+            return True
+        try:
+            found[-1].files(minings.folder)
+        except DamagedFileError:
+            return True
+        had = dict(found[-1].settings)
+        return had.pop("depth") < self.depth or had != self.scorer.settings(self)
+
+    def guards(self) -> Guards:
+        """Return who may be found by whom."""
+        order, compiled = self.scorer.order(self), self._compiled()
+        with PoolReader(self.database, [compiled]) as reader:
+            return Guards(self.database, reader, compiled, order)
+
+    def run(self, folder: ArtifactFolder) -> PairReport | str:
+        """Mine all anchors, or those an interrupted mining left.
+
+        Without anchors store nothing and return why, unless the recipe asks for mining.
+        """
+        guards = self.guards()
+        if len(guards.anchors) or self.recipe.mined:
+            mining, resumed = self.mined(folder, guards)
+            return self.report(mining, resumed)
+        compiled = self._compiled()
+        with PoolReader(self.database, [compiled]) as reader:
+            return reader.why_empty(compiled)
+
+    def mined(
+        self, folder: ArtifactFolder, guards: Guards, *, fresh: bool = False
+    ) -> tuple[Mining, int]:
+        """Return what was mined, and how many anchors an interrupted mining had done.
+
+        With ``fresh`` it begins anew in any case.
+        """
+        target = Mining(
+            recipe=self.recipe.name,
+            source=self.source,
+            split=self.split,
+            scorer=self.scorer.name,
+            definition=store.definition_of(self.recipe),
+            settings={"depth": self.depth, **self.scorer.settings(self)},
+            content=content_of(self.database, self.source, self.split, self.version),
+            corpus_version=self.version,
+            anchors=len(guards.anchors),
+            searched=len(guards.documents),
+        )
+        opened = OpenMining(folder, target, fresh=fresh)
+        resumed = opened.mining.done
+        if resumed < target.anchors:
+            self._say(target, folder)
+            searched = self.scorer.search(self, guards, resumed, self.depth)
+            try:
+                for block, found in searched:
+                    rows = store.rows_of(guards.sections.keys, guards.keys_of(block), found)
+                    opened.append(rows, block.stop - block.start, store.counts_of(found))
+                    self.work.tell(block.stop, target.anchors)
+            finally:
+                searched.close()
+                opened.keep()
+        is_whole = opened.mining.done == target.anchors
+        return opened.finish() if is_whole else opened.mining, resumed
+
+    def report(self, mining: Mining, resumed: int = 0) -> PairReport:
+        """Return the report of what was mined, by the policy of the recipe."""
+        left = policy.outcomes(self.database, mining, self.policy)
+        quantiles, unranked = policy.quantiles(self.database, mining)
+        counts = {name: count for name, count in mining.counts.items() if name != "candidates"}
+        outcomes = {name: left.pop(name, 0) for name in ("full", "short", "none")}
+        return PairReport(
+            recipe=mining.recipe,
+            source=mining.source,
+            split=mining.split,
+            scorer=mining.scorer,
+            mining=mining.key,
+            anchors=mining.done,
+            left=mining.anchors - mining.done,
+            candidates=mining.candidates,
+            outcomes={name: count for name, count in outcomes.items() if count},
+            counts=counts | left,
+            quantiles=quantiles,
+            unranked=unranked,
+            searched=mining.searched,
+            resumed=resumed,
+            seconds=mining.seconds,
+        )
+
+    def _compiled(self) -> CompiledPool:
+        labels = labels_of(self.database, self.version).get(self.source)
+        where: dict[str, Any] = {"source": self.source, "split": self.split}
+        mined = replace(self.recipe, by=self.scorer.name)
+        return compile_pool(mined, **where, version=self.version, labels=labels)
+
+    def _say(self, target: Mining, folder: ArtifactFolder) -> None:
+        """Log how much it will be."""
+        megabytes = target.anchors * self.depth * _CANDIDATE_BYTES / 1e6
+        log.log(
+            logging.WARNING if megabytes > _MANY_MEGABYTES else logging.INFO,
+            "recipe %r, source %r, split %r: %s, up to %d candidates each, at most about "
+            "%.1f MB in %s",
+            *(self.recipe.name, self.source, self.split, counted(target.anchors, "anchor")),
+            *(self.depth, megabytes, folder.path),
+        )
