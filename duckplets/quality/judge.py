@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -321,13 +322,11 @@ class _Judging:
         """Yield rejected rows in original order, one source at a time."""
         with self.database.registered(wanted=pa.table({"number": numbers})):
             order = self.database.table("quality/judge/order_of_kept")
-        of = order["source_id"].to_numpy()
-        ordered = order["number"].to_numpy()
-        starts = np.flatnonzero(np.diff(of, prepend=of[0] - 1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(of)], strict=True):
+        order = order.append_column("place", [np.arange(order.num_rows)])
+        changes = np.flatnonzero(np.diff(order["source_id"].to_numpy())) + 1
+        for start, end in pairwise([0, *changes.tolist(), order.num_rows]):
             for low in range(start, end, _TEXTS):
-                part = pa.table({"number": ordered[low : min(low + _TEXTS, end)]})
-                with self.database.registered(wanted=part):
+                with self.database.registered(wanted=order.slice(low, min(_TEXTS, end - low))):
                     yield self.database.table("quality/judge/kept")
 
     def _note(self, numbers: Any, outcome: Any, gate: Any, rule: Any, keys: Any, at: Any) -> None:

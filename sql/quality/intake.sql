@@ -188,12 +188,6 @@ UPDATE judgements
 SET outcome = 'rejected', gate = $gate, rule = $rule, record_key = NULL
 WHERE record_key IN (SELECT record_key FROM taken)
 
--- name: metrics
--- No row of the metrics that are stored: their names and types.
-SELECT metrics
-FROM judgements
-LIMIT 0
-
 -- name: measured
 -- Note by which settings metrics were taken, if that is not known.
 -- Parameters: $measured, $keys (JSON).

@@ -144,8 +144,8 @@ SELECT * EXCLUDE (number)
 FROM rejected
 
 -- name: kept
--- Rejected rows (Arrow wanted: number) of which records are to be made.
--- Rows: in the order in which they came.
+-- Rejected rows (Arrow wanted: number, place) of which records are to be made.
+-- Rows: by place.
 SELECT
     wanted.number, judgements.digest, rejected_rows.*, sources.trust AS source_trust
 FROM wanted
@@ -153,10 +153,7 @@ JOIN judgements ON judgements.judgement_key = wanted.number
 JOIN sources ON sources.source_id = judgements.source_id
 JOIN rejected_rows
     ON rejected_rows.source_id = judgements.source_id AND rejected_rows.row = judgements.row
-LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
-ORDER BY
-    coalesce(acquisitions.first_record_key, -judgements.row), judgements.acquisition_id NULLS FIRST,
-    judgements.row
+ORDER BY wanted.place
 
 -- name: forget_kept
 -- Delete rejected rows that are records now (Arrow wanted: number).

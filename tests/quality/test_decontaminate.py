@@ -12,7 +12,6 @@ from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, SamplerError, SourceError, SplitError
-from duckplets.quality import decontaminate
 
 WORDS = [f"word{i}" for i in range(500)]
 RECORDS = 60
@@ -97,8 +96,7 @@ def test_shared_ngrams_are_found_with_their_place(tmp_path, form):
 
 
 @pytest.mark.parametrize("n", some([2, 1, 4], less=1))
-def test_matches_are_those_of_plain_sets(tmp_path, n, monkeypatch):
-    monkeypatch.setattr(decontaminate, "_SLICE", 37)  # n-grams: the records are read several times
+def test_matches_are_those_of_plain_sets(tmp_path, n):
     draw = random.Random(n)
     texts = [draw.choices("abcdefghijklmnop", k=draw.randint(1, 12)) for _ in range(40)]
     asked = [draw.choices("abcdefghijklmnop", k=draw.randint(n, 9)) for _ in range(30)]
