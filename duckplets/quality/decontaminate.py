@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.prefetch import ahead
-from duckplets.base.sanitize import Reported, counted, listed, shown
+from duckplets.base.sanitize import Reported, counted, listed
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
 from duckplets.errors import SourceError, nearest
@@ -45,7 +45,7 @@ _FOUND = pa.schema(
 Numbered = Iterator[tuple[Integers, pa.Array]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DecontaminationReport(Reported):
     """What ``decontaminate`` found.
 
@@ -79,37 +79,6 @@ class DecontaminationReport(Reported):
     action: str
     version: int
     seconds: float
-
-    def __str__(self) -> str:
-        """Say in plain lines what was found, and what became of it."""
-        done = {"none": "nothing is stored", "mark": "marked", "remove": "removed"}[self.action]
-        lines = [
-            f"{counted(self.records, 'record')} compared with {shown(self.against)} "
-            f"({counted(self.texts, 'text')}, {counted(self.ngrams, 'n-gram')} of {self.ngram} "
-            f"words): {self.contaminated:,} contaminated, {done} "
-            f"(version {self.version}, {self.seconds:g} s)"
-        ]
-        if self.short:
-            lines.append(
-                f"  {counted(self.short, 'text')} of it too short: fewer than {self.ngram} words "
-                f"match nothing"
-            )
-        lines += [
-            f"  left out of it: {count:,} {shown(why)}" for why, count in self.skipped.items()
-        ]
-        for row in self.by_source:
-            place = shown(row["source"]) + (f", {row['split']}" if row["split"] else "")
-            lines.append(
-                f"  {place}: {row['contaminated']:,} of {counted(row['records'], 'record')}"
-            )
-        lines += [
-            f"  {shown(e['record_id'], 80)}: {counted(e['matches'], 'n-gram')}, the first in "
-            f"{shown(e['evaluation'])}: {shown(e['ngram'])}"
-            for e in self.examples
-        ]
-        return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 def decontaminate(

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
@@ -56,7 +56,7 @@ _ROWS = 65_536
 _TEXTS = 8_192  # rows whose texts are held at a time
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeReport(Reported):
     """What other thresholds change, or would change.
 
@@ -82,30 +82,6 @@ class JudgeReport(Reported):
     without_text: int = 0
     version: int = 0
     seconds: float = 0.0
-
-    def __str__(self) -> str:
-        """Say in plain lines what changes."""
-        would = "would become" if self.dry_run else "became"
-        lines = [
-            f"{counted(self.rows, 'row')} judged: {self.accepted:,} {would} records, "
-            f"{counted(self.rejected, 'record')} {'would be' if self.dry_run else 'were'} removed "
-            f"(version {self.version}, {self.seconds:g} s)"
-        ]
-        lines += [
-            f"  {shown(row['source'])}: {counted(row['rows'], 'row')} {shown(row['was'])} → "
-            f"{shown(row['now'])}"
-            for row in self.changes
-        ]
-        if self.measured:
-            lines.append(f"  measured from stored texts: {counted(self.measured, 'row')}")
-        if self.without_text:
-            lines.append(
-                f"  stay rejected, as their texts were not kept: "
-                f"{counted(self.without_text, 'row')}"
-            )
-        return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 class _DryRunError(Exception):

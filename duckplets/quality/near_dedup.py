@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, Integers, Words
-from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted
 from duckplets.base.settings import checked
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -41,14 +41,9 @@ _BYTES = 8 << 20  # bytes of the texts of pairs compared together
 _PAIRS = 8_192
 _MEMORY = "300MB"  # memory for bands; the rest waits on disk
 _EXAMPLES = 5
-_DONE = {
-    "none": ("would keep", "would remove"),
-    "mark": ("kept", "marked"),
-    "remove": ("kept", "removed"),
-}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NearReport(Reported):
     """What ``deduplicate`` found.
 
@@ -79,31 +74,6 @@ class NearReport(Reported):
     action: str
     version: int
     seconds: float
-
-    def __str__(self) -> str:
-        """Say in plain lines what was found, and what became of it."""
-        done = {"none": "nothing is stored", "mark": "marked", "remove": "removed"}[self.action]
-        lines = [
-            f"{counted(self.records, 'record')} compared (Jaccard similarity from "
-            f"{self.settings.near:g}, {self.recall:.1%} of the pairs just there): "
-            f"{counted(self.duplicates, 'duplicate')} in {counted(self.clusters, 'cluster')}, "
-            f"{done} (version {self.version}, {self.seconds:g} s)"
-        ]
-        for row in self.by_source:
-            place = shown(row["source"]) + (f", {row['split']}" if row["split"] else "")
-            lines.append(f"  {place}: {row['duplicates']:,} of {counted(row['records'], 'record')}")
-        if self.examples:
-            lines.append("  of each cluster what was ingested first stays, whatever its split:")
-        kept, gone = _DONE[self.action]
-        for example in self.examples:
-            others = ", ".join(
-                f"{shown(each['record_id'], 80)} (similarity {each['similarity']:.3f})"
-                for each in example["duplicates"]
-            )
-            lines.append(f"  {kept} {shown(example['survivor'], 80)}, {gone} {others}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 def checked_action(action: Any) -> Action:

@@ -200,6 +200,6 @@ def test_a_folder_of_texts_and_the_command(tmp_path):
         corpus.decontaminate(tmp_path / "texts", progress=False)
         assert found(corpus)["two/9"].startswith(str(tmp_path / "texts" / "exam.txt"))
     told = run("decontaminate", path, questions, "--text", "q", "--action", "remove")
-    assert "120 records compared" in told
-    assert "2 contaminated, removed (version 3" in told
-    assert f"one/3: 1 n-gram, the first in {questions}:1: word" in told
+    facts = dict(line.split(None, 1) for line in told.splitlines() if line.count("  "))
+    assert (facts["records"], facts["contaminated"], facts["action"]) == ("120", "2", "remove")
+    assert facts["one/3"].endswith(f"{questions}:1")
