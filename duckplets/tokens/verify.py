@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duckplets.base.object_store import is_address
-from duckplets.base.prefetch import Lookahead
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from duckplets.base.progress import Progress
 
 
-_THREADS = 2
 _ENDINGS = (".parquet", ".tsv")
 
 
@@ -94,26 +90,16 @@ def _compared(
     problems = [(path, "missing") for path in (*expected, MIXTURES) if path not in there]
     total, done = sum(there.get(path, 0) for path in expected), 0
     with bar(progress, sys.stderr, "bytes", rate=True) as advance:
-
-        def digest(path: str) -> tuple[str, str | None]:
+        for path in (path for path in expected if path in there):
             try:
-                return path, place.digest(path)
+                is_whole = place.digest(path) == expected[path]
             except (OSError, DamagedFileError):  # unreadable, or a link out of the folder
-                return path, None
-
-        reading = Lookahead(
-            (partial(digest, path) for path in expected if path in there),
-            "duckplets-verify",
-            most=_THREADS,
-            threads=_THREADS,
-        )
-        with closing(reading):
-            for path, digest_now in reading:
-                done += there[path]
-                if advance is not None:
-                    advance(done, total)
-                if digest_now != expected[path]:
-                    problems.append((path, "damaged"))
+                is_whole = False
+            if not is_whole:
+                problems.append((path, "damaged"))
+            done += there[path]
+            if advance is not None:
+                advance(done, total)
     unlisted = (path for path in there if path.endswith(_ENDINGS) and path not in expected)
     return total, [*problems, *((path, "unlisted") for path in unlisted)]
 
