@@ -129,7 +129,7 @@ class ShardManifest:
         settings: All others that decide the bytes.
         seed: Of the order of rows.
         libraries: Versions of what made the bytes.
-        counts: ``records``, ``tokens``, ``left_out`` by reason, and ``by_bucket``.
+        counts: ``records``, ``tokens``, ``left_out`` by reason, and texts that were ``cut``.
         fingerprint: SHA-256 of everything that decides the bytes.
     """
 
@@ -203,26 +203,6 @@ def buckets_of(lengths: npt.ArrayLike, buckets: Sequence[int]) -> npt.NDArray[np
     """Return the bucket of each length: i for lengths above boundary i-1 and up to boundary i."""
     found = np.searchsorted(np.asarray(buckets, np.int64), np.asarray(lengths), side="left")
     return np.asarray(found, np.int64)
-
-
-def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
-    """Return records and tokens of shards, in all and by split, source and bucket."""
-    groups: dict[tuple[str, str, int], dict[str, int]] = {}
-    for each in shards:
-        of = groups.setdefault(
-            (each.split, each.source, each.bucket), {"shards": 0, "records": 0, "tokens": 0}
-        )
-        of["shards"] += 1
-        of["records"] += each.records
-        of["tokens"] += each.tokens
-    return {
-        "records": sum(each.records for each in shards),
-        "tokens": sum(each.tokens for each in shards),
-        "by_bucket": [
-            {"split": split, "source": source, "bucket": bucket, **of}
-            for (split, source, bucket), of in groups.items()
-        ],
-    }
 
 
 # -- what is read ---------------------------------------------------------------------------------

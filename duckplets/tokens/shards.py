@@ -46,7 +46,6 @@ from duckplets.tokens.manifest import (
     Longer,
     ShardEntry,
     ShardManifest,
-    counted,
     is_of_export,
     read_state,
 )
@@ -490,6 +489,11 @@ class _Export:
             settings=settings,
             seed=self.settings.seed,
             libraries=self.inputs["libraries"],
-            counts=counted(entries) | {"left_out": left_out, "cut": cut},
+            counts={
+                "records": self.counters["records"],
+                "tokens": self.counters["tokens"],
+                "left_out": left_out,
+                "cut": cut,
+            },
             fingerprint=self.fingerprint,
         )

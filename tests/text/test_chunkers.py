@@ -311,7 +311,7 @@ def test_a_failure_changes_nothing(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
         corpus.ingest(source, name="own")
         before = chunks_of(corpus), corpus.status()
-        with pytest.raises(ChunkingError, match="record own/2, section 0: the chunker left out"):
+        with pytest.raises(ChunkingError, match="record own/2, section 0: left out"):
             corpus.chunk(dp.Chunking(chunker="mine"))
         assert (chunks_of(corpus), corpus.status()) == before
     with toy_corpus(tmp_path / "d.duckdb", 20) as corpus:
