@@ -5,7 +5,8 @@ texts ─SQL→ matches, sentences, terms ─┐
       ─prefix→ language, own gates ────┘
 
 Everything that needs no extra is measured whatever the thresholds, so that others can be applied
-later without the texts. SQL and NumPy run in two threads over batches of any size.
+later without the texts. SQL and NumPy run in two threads over batches of any size; a large text is
+cut at line breaks for SQL, which has little memory.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Bytes, Integers
 from duckplets.db.database import Database
 from duckplets.quality import lines, plugins, tokens
 from duckplets.quality.conditions import holds
@@ -31,12 +32,15 @@ from duckplets.quality.pii import PATTERNS
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of, portions
 from duckplets.quality.words import WordFile
+from duckplets.text.characters import bytes_of
 
 _VERSION = "1"  # version of the measurement; another one means other metrics
 
 _SAMPLE, _EARLY = 8192, 256  # characters searched for code
 _MORSEL, _MORSEL_BYTES = 256, 1 << 20  # texts a DuckDB thread takes at a time
-_LARGE = 4 << 20  # bytes of a text above which one thread works after the other, in less memory
+_LARGE = 4 << 20  # bytes of a text above which it is cut into pieces of a morsel
+_LINE_BREAK = re.compile(rb"(?<=[^\n])\n(?=[^\n])")
+_BETWEEN_WORDS = re.compile(rb"(?<=[A-Za-z]) (?=[A-Za-z])")
 
 _KEYWORDS = (
     "abstract assert async await bool boolean break case catch char class const continue def "
@@ -140,13 +144,15 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     found |= {n: _one(rows[n]) for n in ("license", "present") if n in rows.column_names}
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
-        with ThreadPoolExecutor(1, "duckplets-quality") as pool:
-            counted = pool.submit(_by_bytes, texts)
-            if pc.max(found["bytes"]).as_py() > _LARGE:
-                wait([counted])
-                pa.default_memory_pool().release_unused()
+        if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to use less memory
+            found |= _by_bytes(texts)
+            pa.default_memory_pool().release_unused()
             found |= _by_sql(database, texts, quality)
-            found |= counted.result()
+        else:
+            with ThreadPoolExecutor(1, "duckplets-quality") as pool:
+                counted = pool.submit(_by_bytes, texts)
+                found |= _by_sql(database, texts, quality)
+                found |= counted.result()
         found["code_early"] = _early(texts)
         if quality.language is not None:
             by = (quality.detector, quality.language_prefix, quality.min_letters)
@@ -172,15 +178,21 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, Any]:
     phrases = [phrase.lower() for phrase in quality.copyright]
     given = {**PATTERNS, "keyword": KEYWORD, "phrases": phrases, "sample": _SAMPLE}
-    with database.registered(quality_texts=_morsels(texts)):
+    pieces, owners = _pieces(texts)
+    with database.registered(quality_texts=_morsels(pieces)):
         found = [
             database.table("quality/measure/texts", given),
             database.table("quality/measure/lines", _LINES),
-            _terms(database, quality.terms),
         ]
+    columns = {name: of for part in found for name, of in _placed(part, len(pieces)).items()}
+    if len(pieces) > len(texts):
+        columns = _whole(columns, texts, owners, phrases)
+        pa.default_memory_pool().release_unused()
+    with database.registered(quality_texts=_morsels(texts)):
+        found = [_terms(database, quality.terms)]
         if quality.profane is not None:
             found.append(database.table("quality/measure/profanity", _profane(quality.profane)))
-    return {name: of for part in found for name, of in _placed(part, len(texts)).items()}
+    return columns | {n: of for part in found for n, of in _placed(part, len(texts)).items()}
 
 
 def _morsels(texts: pa.Array) -> pa.Table:
@@ -188,6 +200,77 @@ def _morsels(texts: pa.Array) -> pa.Table:
     table = pa.table({"place": np.arange(len(texts)), "text": texts})
     some = portions(pc.binary_length(texts).to_numpy(), _MORSEL_BYTES, _MORSEL)
     return pa.Table.from_batches([b for i, j in some for b in table.slice(i, j - i).to_batches()])
+
+
+def _pieces(texts: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, Integers]:
+    """Cut large texts at line breaks: SQL over lines needs many times their memory.
+
+    Without a line break for a megabyte the cut is between words; C4 then sees the last piece of
+    such a line.
+    """
+    large = pc.greater(pc.binary_length(texts), _LARGE).to_numpy(zero_copy_only=False)
+    if not large.any():
+        return texts, np.arange(len(texts))
+    data, bounds = bytes_of(texts)
+    found, counts, at = [], np.ones(len(texts), np.int64), 0
+    for owner in np.flatnonzero(large).tolist():
+        start, end = bounds[owner : owner + 2]
+        parts = [_uncopied(part) for part in _cut(data[start:end])]
+        found += [texts.slice(at, owner - at), *parts]
+        counts[owner], at = len(parts), owner + 1
+    pieces = pa.chunked_array([*found, texts.slice(at)], pa.string())
+    return pieces, np.repeat(np.arange(len(texts)), counts)
+
+
+def _uncopied(data: Bytes) -> pa.Array:
+    """Return one text, whose bytes stay where they are."""
+    bounds = pa.py_buffer(np.array([0, len(data)], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(data)])
+
+
+def _cut(data: Bytes) -> Iterator[Bytes]:
+    start = 0
+    while start + 2 * _MORSEL_BYTES < len(data):
+        span = start + _MORSEL_BYTES, start + 2 * _MORSEL_BYTES
+        if at := _LINE_BREAK.search(data.data, *span):
+            yield data[start : at.start()]
+            start = at.end()
+        else:
+            at = _BETWEEN_WORDS.search(data.data, *span)
+            end = at.end() if at else span[1]
+            while data[end] & 0xC0 == 0x80:  # within a character
+                end -= 1
+            yield data[start:end]
+            start = end
+    yield data[start:]
+
+
+def _whole(
+    pieces: dict[str, pa.Array], texts: pa.Array, owners: Integers, phrases: Sequence[str]
+) -> dict[str, Any]:
+    """Return counts of texts from those of their pieces: sums, except for a few."""
+    first = np.searchsorted(owners, np.arange(len(texts)))
+    many = np.diff(first, append=len(owners))
+    counts = {name: of.cast(pa.int64()).to_numpy() for name, of in pieces.items()}
+    columns = {name: np.add.reduceat(of, first) for name, of in counts.items()}
+    for name in ("code_lines", "code_indented", "code_keywords"):  # of the first piece
+        columns[name] = counts[name][first]
+    data, bounds = bytes_of(texts)
+    columns["characters"] = pc.utf8_length(texts).to_numpy()
+    for at in np.flatnonzero(many > 1).tolist():
+        columns["copyright"][at] = _phrases_in(data[bounds[at] : bounds[at + 1]], phrases)
+    return {name: pa.array(of) for name, of in columns.items()}
+
+
+def _phrases_in(data: Bytes, phrases: Sequence[str]) -> int:
+    """Return how many phrases a large text has."""
+    further = 8 * max(map(len, phrases), default=0)  # bytes in which one ends, with what follows it
+    left = list(phrases)
+    for start in range(0, len(data), _MORSEL_BYTES):
+        part = data[start : start + _MORSEL_BYTES + further].tobytes().decode(errors="ignore")
+        folded = part.lower()
+        left = [phrase for phrase in left if phrase not in folded]
+    return len(phrases) - len(left)
 
 
 def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:

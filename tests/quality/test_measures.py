@@ -7,6 +7,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from effort import often
 
@@ -213,3 +214,22 @@ def test_lines_and_paragraphs_are_as_counted_one_by_one(monkeypatch):
         found = lines.counts(pa.array(texts))
         for at, text in enumerate(texts):
             assert {name: int(of[at]) for name, of in found.items()} == lines_of(text), text
+
+
+def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch):
+    draw = random.Random(8)
+    parts = ["a line that ends here.", "One more {", "", " ", "\t", "x", "- ALL rights"]
+    parts += ["é\u3000日", "\u3000"]
+    texts = [
+        "\n".join(draw.choices(parts, k=draw.choice([3, 200]))) for _ in range(often(99, less=30))
+    ]
+    texts += ["\n" + texts[1] + "\n", "\n\n" + texts[1] + "\n\n", "one line " * 80, "a" * 300]
+    table = pa.table({"row": np.arange(len(texts)), "text": texts})
+    monkeypatch.setattr("duckplets.quality.measure._SAMPLE", 40)
+    whole = measure(Database.reader(), table, Quality(language=None)).to_pydict()
+    monkeypatch.setattr("duckplets.quality.measure._LARGE", 400)
+    monkeypatch.setattr("duckplets.quality.measure._MORSEL_BYTES", 160)
+    order = np.random.default_rng(1).permutation(len(texts))  # which changes nothing
+    mixed = measure(Database.reader(), table.take(order), Quality(language=None))
+    found = mixed.sort_by("row").to_pydict()
+    assert [name for name in whole if found[name] != whole[name]] == []
