@@ -181,12 +181,6 @@ class _Words:
         """Return the chunks of the block, whose first text is number ``base``."""
         return _cut_words(self, base, chunking)
 
-    def ranges(self, text: Integers, first: Integers, count: Integers) -> tuple[Integers, Integers]:
-        """Return byte ranges of tokens, with at most white space around them."""
-        # up to the next word, even of a later text: only white space lies between
-        nth = self.first[text] + first
-        return self.bits.select(nth), self.bits.select(nth + count)
-
     def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
         """Return the first tokens of spans; ``solid`` is their first character with a token."""
         first: Integers = self.bits.rank(self.block.byte_of(text, solid) + 1) - 1
@@ -367,8 +361,9 @@ def _spans(
     """Return start and length, in characters, of tokens without surrounding white space."""
     if not len(text):
         return text, text
-    solid = Bits(tokens.block.solid)
-    lower, upper = (solid.rank(at) for at in tokens.ranges(text, first, count))
+    solid, nth = Bits(tokens.block.solid), tokens.first[text] + first
+    # up to the next word, even of a later text: only white space lies between
+    lower, upper = (solid.rank(tokens.bits.select(at)) for at in (nth, nth + count))
     start = tokens.block.char_of(text, solid.select(lower))
     stop = tokens.block.char_of(text, solid.select(upper - 1) + 1)
     return start, stop - start
