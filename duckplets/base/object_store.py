@@ -232,18 +232,6 @@ class Store:
             with self._asking(key):
                 self._client.delete_object(Bucket=self.bucket, Key=key)
 
-    def abort_uploads(self, prefix: str) -> int:
-        """Abort unfinished uploads below a prefix and return how many there were."""
-        pages = self._client.get_paginator("list_multipart_uploads")
-        count = 0
-        with self._asking(prefix):
-            for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
-                for each in page.get("Uploads", ()):
-                    which = {"Key": each["Key"], "UploadId": each["UploadId"]}
-                    self._client.abort_multipart_upload(Bucket=self.bucket, **which)
-                    count += 1
-        return count
-
     # -- what goes wrong --------------------------------------------------------------------------
 
     @contextmanager

@@ -86,8 +86,6 @@ def to_json(preprocessor: AnyPreprocessor) -> dict[str, Any]:
     if isinstance(preprocessor, Preprocessor):
         return dict(to_plain(preprocessor))
     name = NAMES[type(preprocessor)]
-    if isinstance(preprocessor, Normaliser) and preprocessor.code:
-        return {"name": name, "code": True}
     return {"name": name} | {f.name: getattr(preprocessor, f.name) for f in fields(preprocessor)}
 
 

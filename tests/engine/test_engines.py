@@ -439,5 +439,3 @@ def test_the_command_line_takes_an_engine(tmp_path):
     path = str(tmp_path / "c.duckdb")
     for command in (["mine", path], ["quality", path, "--apply", "c4"], ["deduplicate", path]):
         assert re.search("engine[ =]'ray://x': give", error(*command, "--engine", "ray://x"))
-    refused = error("deduplicate", path, "--equal", "--engine", "local:1")
-    assert "compares digests in this process" in refused
