@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from duckplets.base.settings import Name
+from duckplets.base.settings import Bounds, Name, value_shown
 from duckplets.errors import DuckpletsError, SamplerError
 
 LONGEST_NAME = 200
@@ -15,17 +15,8 @@ LONGEST_NAME = 200
 # Largest position of a run: exact as a float, and beyond any training.
 MAX_POSITION = 1 << 53
 
-_TOLD = 256  # bits of a number shown in a message; Python refuses to print thousands of digits
 
-
-def integer(
-    name: str,
-    value: Any,
-    low: int | None = None,
-    high: int | None = None,
-    *,
-    say_high: bool = True,
-) -> int:
+def integer(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
     """Return an argument as an integer within bounds.
 
     Args:
@@ -33,22 +24,15 @@ def integer(
         value: An integer of Python or NumPy; no bool.
         low: Least value, or None.
         high: Greatest value, or None.
-        say_high: Whether every message names ``high``, or only one about a larger value.
 
     Raises:
         SamplerError: It is not an integer, or out of bounds.
     """
-    allowed = "an integer" if low is None else f"an integer from {low}"
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise SamplerError(f"{name}={value!r}: give {allowed}")
-    number = operator.index(value)
-    if high is not None and (say_high or number > high):
-        allowed += f" to {high}"
-    if (low is not None and number < low) or (high is not None and number > high):
-        number_shown = (
-            number if abs(number) >> _TOLD == 0 else f"(a number of {number.bit_length()} bits)"
-        )
-        raise SamplerError(f"{name}={number_shown}: give {allowed}")
+    bounds = Bounds(low, high)
+    is_one = hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
+    number = operator.index(value) if is_one else 0
+    if not is_one or not bounds.admits(number):
+        raise SamplerError(f"{name}={value_shown(value)}: give {bounds.words('an integer')}")
     return number
 
 

@@ -22,7 +22,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from duckplets.base.dropped import LiveSet, settle
+from duckplets.base.live_set import LiveSet
+from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
