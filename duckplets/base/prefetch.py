@@ -311,7 +311,8 @@ class _PrefetchQueue(Generic[T]):
                 raise StoppedError
             item = self.items.popleft()
             self._bytes -= item.size
-            self._changed.notify_all()
+            if item.size:  # there may be room for one more
+                self._changed.notify_all()
             return item
 
     def stop(self) -> None:

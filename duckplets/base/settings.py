@@ -44,12 +44,13 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, nearest
 
 __all__ = [
-    *("Bounds", "Name", "check", "checked"),
+    *("LONGEST_NAME", "Bounds", "Name", "Named", "SlashedName", "check", "checked"),
     *("from_plain", "kinds_of", "misfit", "to_plain", "value_shown"),
 ]
 
 Made = TypeVar("Made")
 
+LONGEST_NAME = 200  # characters
 SURROGATE = re.compile("[\ud800-\udfff]")
 _WIDEST = 256  # bits of a number shown in a message; Python refuses to print thousands of digits
 _WORDS: dict[Any, str] = {
@@ -95,7 +96,7 @@ class Bounds:
 class Name:
     """A name: printable characters, not only blanks; ``/`` only if allowed."""
 
-    longest: int = 200
+    longest: int = LONGEST_NAME
     slash: bool = False
 
     def admits(self, value: str) -> bool:
@@ -107,6 +108,10 @@ class Name:
         """Return the rule in words."""
         without = "" if self.slash else " without '/'"
         return f"up to {self.longest} printable characters{without}, not only blanks"
+
+
+Named = Annotated[str, Name()]
+SlashedName = Annotated[str, Name(slash=True)]
 
 
 class FrozenMapping(Mapping[str, Any]):

@@ -20,11 +20,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.checks import checked_name
 from duckplets.base.documents import Form, read_document
 from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Named, checked
 from duckplets.errors import SourceError, nearest, several
 from duckplets.records.data_set_gates import JUDGED, judged, tried
 from duckplets.records.index_controls import IndexControls
@@ -204,7 +204,7 @@ class _Checks:
     def data_set(self, name: Any, table: Any) -> DataSet | None:
         """Return the data set of a table; None if it has mistakes."""
         before = len(self._problems)
-        tried(self._note, partial(checked_name, "name", name, SourceError))
+        tried(self._note, partial(checked, "name", name, Named, SourceError))
         if not isinstance(table, Mapping):
             self._note(f"its keys and values are wanted, such as file_name, not {table!r}")
             return None

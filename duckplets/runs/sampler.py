@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
-from duckplets.base.sanitize import html_lines, shown
+from duckplets.base.sanitize import html_lines
+from duckplets.base.settings import SlashedName, checked
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Event
 from duckplets.order.permute import ORDER_VERSION
@@ -521,7 +522,7 @@ class Sampler:
             StateMismatchError: The tag or the path exists, or another run has the name.
         """
         if tag is not None:
-            checked_name(f"tag={shown(repr(tag))}", tag, SamplerError, slash=True)
+            checked("tag", tag, SlashedName, SamplerError)
         target = Path(path) if path is not None else self._state_path
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")

@@ -89,14 +89,14 @@ def test_one_law_of_names(tmp_path):
                 with pytest.raises(dp.DuckpletsError, match=r"give up to 20\d printable char"):
                     make(wrong)
     (tmp_path / "d.yaml").write_text('" ": {file_name: d.yaml, format: json, text: t}')
-    with pytest.raises(dp.SourceError, match="name: give up to 200 printable characters"):
+    with pytest.raises(dp.SourceError, match=r"name=.*give up to 200 printable characters"):
         dp.load_data_sets(tmp_path / "d.yaml")
     with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
         sampler = corpus.sampler(batch_size=2)
         for wrong in WRONG:
             rows = dp.MemorySource([{"t": "x"}], text="t")
             if wrong is not None:
-                with pytest.raises(dp.SourceError, match=r"source name .*give up to 200"):
+                with pytest.raises(dp.SourceError, match=r"source name=.*give up to 200"):
                     corpus.ingest(rows, name=wrong, progress=False)
                 with pytest.raises(dp.SamplerError, match=r"tag=.*give up to 200"):
                     sampler.save(tag=wrong)
