@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
-from duckplets.base.sanitize import html_table, listed
+from duckplets.base.sanitize import listed
 from duckplets.base.settings import checked
 from duckplets.errors import SamplerError, nearest
 from duckplets.order.apportion import exact
@@ -34,7 +34,6 @@ _BLOCK = 1 << 16  # entries converted to Python objects at a time
 _LOOKED = 1 << 20  # entries compared at a time
 _LAST_EPOCH = (1 << 30) - 1  # times the most entries, a position still fits 62 bits
 _LAST_ROW = (1 << 63) - 1
-_SHOWN = 50  # data sets shown in a notebook
 
 Codes = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
 Selection = slice | Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -158,7 +157,7 @@ class DataIndex:
         checked("mode", mode, SizeMode, SamplerError)
 
         def copies(names: tuple[str, ...], entries: int, value: Any, what: str) -> Copies:
-            wanted = integer(what, value, 0, MOST, say_high=False)
+            wanted = integer(what, value, 0, MOST)
             if wanted and not entries:
                 whose = f"data set {names[0]!r}" if len(names) == 1 else "the index"
                 raise SamplerError(f"{what}={wanted}: {whose} has no rows to take; give 0")
@@ -258,7 +257,7 @@ class DataIndex:
         if not isinstance(num_shards, ShardOptions):
             if index is None:
                 raise SamplerError("index=None: give the number of this shard, from 0")
-            count = integer("num_shards", num_shards, 1, MOST, say_high=False)
+            count = integer("num_shards", num_shards, 1, MOST)
             num_shards = ShardOptions(integer("index", index, 0, count - 1), count)
         elif index is not None:
             raise SamplerError(f"index={index!r}: ShardOptions say it themselves; leave it out")
@@ -350,13 +349,6 @@ class DataIndex:
         where = "" if self.split is None else f"; split {self.split}"
         return f"<DataIndex of {len(self)} entries ({counts}{where})>"
 
-    def _repr_html_(self) -> str:
-        caption = f"{len(self):,} entries" + (f" of split {self.split}" if self.split else "")
-        rows = list(self.counts().items())
-        if len(rows) > _SHOWN:
-            caption += f"; {len(rows) - _SHOWN:,} more data sets"
-        return html_table(caption, ("data set", "entries"), rows[:_SHOWN])
-
 
 def _stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
     """Return the positions of the entries of each data set, in order of appearance."""
@@ -394,7 +386,7 @@ def _taken(
 
 def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers]:
     """Return every row of every data set."""
-    checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST, say_high=False) for n in sizes}
+    checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST) for n in sizes}
     total = sum(checked.values())
     if total > MOST:
         raise SamplerError(f"{total} rows: an index holds at most {MOST}")
@@ -414,7 +406,7 @@ def _listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
     try:
         for name, row in entries:
             codes.append(places.setdefault(_name(name), len(places)))
-            rows.append(integer(f"row of {name!r}", row, 0, _LAST_ROW, say_high=False))
+            rows.append(integer(f"row of {name!r}", row, 0, _LAST_ROW))
     except (TypeError, ValueError) as error:
         if isinstance(error, SamplerError):
             raise

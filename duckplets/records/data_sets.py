@@ -20,11 +20,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.checks import checked_name
-from duckplets.base.documents import DocumentLimits, Form, read_document
+from duckplets.base.documents import Form, read_document
 from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Named, checked
 from duckplets.errors import SourceError, nearest, several
 from duckplets.records.data_set_gates import JUDGED, judged, tried
 from duckplets.records.index_controls import IndexControls
@@ -114,7 +114,6 @@ def load_data_sets(
     path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
     *,
     folder: str | PathLike[str] | None = None,
-    limits: DocumentLimits | None = None,
 ) -> list[DataSet]:
     """Read a file of data sets, in its order: TOML if it ends in ``.toml``, else YAML.
 
@@ -136,7 +135,6 @@ def load_data_sets(
     Args:
         path: Of the file; or what would stand in one, keys and values by name of the data set.
         folder: What paths in a mapping are relative to; by default the working directory.
-        limits: How large a file may be; by default as large as a file of data sets ever is.
 
     Raises:
         SourceError: The file cannot be read, or something in it is wrong: all of it, or the first
@@ -152,7 +150,7 @@ def load_data_sets(
     if not isinstance(path, str | PathLike):
         raise SourceError(f"path={path!r}: give the path of a file of data sets, or a mapping")
     file = _folder("path", path)
-    return _checked(_tables_of(file, limits), file.parent, f"{file}: ")
+    return _checked(_tables_of(file), file.parent, f"{file}: ")
 
 
 def _folder(what: str, given: Any) -> Path:
@@ -180,10 +178,10 @@ def _checked(tables: Mapping[Any, Any], folder: Path, where: str) -> list[DataSe
 # -- the file -----------------------------------------------------------------------------------
 
 
-def _tables_of(file: Path, limits: DocumentLimits | None) -> dict[Any, Any]:
+def _tables_of(file: Path) -> dict[Any, Any]:
     """Return the tables of a file by name: TOML by suffix, else YAML or JSON."""
     form: Form = "TOML" if file.suffix.lower() == ".toml" else "YAML"
-    content = read_document(file, form, SourceError, limits)
+    content = read_document(file, form, SourceError)
     if not isinstance(content, dict) or not content:
         raise SourceError(
             f"{file} lists no data sets; write the name of each, and below it its keys, such as "
@@ -206,7 +204,7 @@ class _Checks:
     def data_set(self, name: Any, table: Any) -> DataSet | None:
         """Return the data set of a table; None if it has mistakes."""
         before = len(self._problems)
-        tried(self._note, partial(checked_name, "name", name, SourceError))
+        tried(self._note, partial(checked, "name", name, Named, SourceError))
         if not isinstance(table, Mapping):
             self._note(f"its keys and values are wanted, such as file_name, not {table!r}")
             return None

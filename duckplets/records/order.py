@@ -149,7 +149,7 @@ class ShardOptions:
     drop_remainder: bool = False
 
     def __post_init__(self) -> None:
-        count = integer("shard_count", self.shard_count, 1, _POSITIONS, say_high=False)
+        count = integer("shard_count", self.shard_count, 1, _POSITIONS)
         index = integer("shard_index", self.shard_index, 0, count - 1)
         object.__setattr__(self, "shard_count", count)
         object.__setattr__(self, "shard_index", index)
@@ -224,7 +224,7 @@ class IndexSampler:
         num_epochs: int | None = None,
         seed: int | None = None,
     ) -> None:
-        self.num_records = integer("num_records", num_records, 1, _POSITIONS, say_high=False)
+        self.num_records = integer("num_records", num_records, 1, _POSITIONS)
         self.shard_options = _checked_shard(shard_options, self.num_records)
         self.shuffle = checked("shuffle", shuffle, bool, SamplerError)
         most = _POSITIONS // self.num_records
@@ -300,7 +300,7 @@ class IndexSampler:
         """
         if self._rngs is None:
             raise SamplerError("an order without a seed has no generators: give seed=, any integer")
-        return _generator(self._rngs, integer("index", index, 0, _POSITIONS, say_high=False))
+        return _generator(self._rngs, integer("index", index, 0, _POSITIONS))
 
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.

@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Integers
-from duckplets.base.checks import checked_name
 from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import from_plain
+from duckplets.base.settings import SlashedName, check, from_plain
 from duckplets.errors import ChunkingError
 
 WINDOWS = "windows"  # the command line's name for no chunker
@@ -42,15 +41,14 @@ class Chunker:
         version: Of the function; what is cut by another version is cut otherwise.
     """
 
-    name: str
-    version: str = "1"
+    name: SlashedName
+    version: SlashedName = "1"
 
     def __post_init__(self) -> None:
         """Check both fields."""
         if self.name == WINDOWS:
             raise ChunkingError(f"chunker name {WINDOWS!r} is taken: it stands for chunker=None")
-        for what, text in (("name", self.name), ("version", self.version)):
-            checked_name(f"chunker {what} {text!r}", text, ChunkingError, slash=True)
+        check(self, ChunkingError, "chunker")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from duckplets.base.dropped import LiveSet
+from duckplets.base.live_set import LiveSet
 from duckplets.base.locks import alone
 from duckplets.base.object_store import is_address
 from duckplets.base.sanitize import counted, listed

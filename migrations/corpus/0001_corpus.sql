@@ -756,13 +756,6 @@ COMMENT ON VIEW _internal.leading_sections IS 'What equal texts are told by: the
 COMMENT ON COLUMN _internal.leading_sections.section_key IS 'The section';
 COMMENT ON COLUMN _internal.leading_sections.record_key IS 'Its record';
 
-CREATE VIEW _internal.unhashed_leading_sections AS
-SELECT section_key
-FROM _internal.leading_sections
-WHERE section_key NOT IN (SELECT section_key FROM _internal.text_hashes);
-COMMENT ON VIEW _internal.unhashed_leading_sections IS 'The leading sections whose normalised texts have no hash in text_hashes yet';
-COMMENT ON COLUMN _internal.unhashed_leading_sections.section_key IS 'The section';
-
 CREATE VIEW _internal.section_hashes AS
 SELECT section_key, text_hash AS normalised_hash
 FROM _internal.text_hashes

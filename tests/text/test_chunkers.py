@@ -81,7 +81,7 @@ WRONG = [
 UNREGISTERED = [
     (("sentences", list, 1), "'sentences' is taken: it is built in"),
     (("windows", list, 1), "stands for chunker=None"),
-    (("", list, 1), "chunker name '': give"),
+    (("", list, 1), "chunker: name='': give"),
     (("mine", "list", 1), "is 'list': expected a function"),
     (("mine", list, 1.5), "version 1.5: expected a number or a text"),
     (("mine", list, True), "version True: expected"),
