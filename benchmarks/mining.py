@@ -163,7 +163,7 @@ def match_bm25(folder: Path) -> dict[str, float]:
     """DuckDB's own ranking, one query a statement."""
     import pyarrow as pa
 
-    from duckplets.db.fts import stemming
+    from duckplets.db.extensions import stemming
 
     texts, queries = _queries(folder, 30)
     database = stemming()

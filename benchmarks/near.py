@@ -111,16 +111,6 @@ def near(folder: Path) -> dict[str, Any]:
     }
 
 
-def equal(folder: Path) -> dict[str, Any]:
-    """Equal texts only."""
-    import duckplets as dp
-
-    with dp.Corpus(folder / "c.duckdb", threads=THREADS) as corpus:
-        started = time.perf_counter()
-        corpus.deduplicate(None, dry_run=True, progress=False)
-        return {"documents_per_s": round(DOCUMENTS / (time.perf_counter() - started))}
-
-
 def contaminated(folder: Path) -> dict[str, Any]:
     """Decontamination against questions, a tenth of which share twenty words with a document."""
     import duckplets as dp
@@ -160,7 +150,6 @@ def normalised(folder: Path) -> dict[str, Any]:
 
 MEASURED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "near": near,
-    "equal": equal,
     "decontaminate": contaminated,
     "normaliser": normalised,
 }

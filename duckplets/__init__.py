@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.adapters.evaluation import Comparison as Comparison
     from duckplets.adapters.evaluation import compare as compare
     from duckplets.adapters.run_log import log_run as log_run
-    from duckplets.base.documents import DocumentLimits as DocumentLimits
     from duckplets.corpus.compact import CompactReport as CompactReport
     from duckplets.corpus.corpus import Corpus as Corpus
     from duckplets.corpus.maintenance import PrepareReport as PrepareReport
@@ -138,7 +137,6 @@ __version__ = "0.2.0"
 _HOMES = {
     "adapters.evaluation": "Comparison compare",
     "adapters.run_log": "log_run",
-    "base.documents": "DocumentLimits",
     "corpus.compact": "CompactReport",
     "corpus.corpus": "Corpus",
     "errors": (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.db import fts as extension
+from duckplets.db import extensions
 from duckplets.db.database import Database
 from duckplets.search.analyzer_settings import Terms
 
@@ -78,7 +78,7 @@ class Peer:
 
 def peer(texts: Mapping[Any, str], terms: Terms) -> Peer:
     """Have the extension index texts."""
-    database = extension.stemming()
+    database = extensions.stemming()
     table = pa.table({"name": list(texts), "text": pa.array(texts.values(), pa.string())})
     stop_words = terms.stop_words if isinstance(terms.stop_words, str) else "words_to_stop"
     words: Sequence[str] = () if isinstance(terms.stop_words, str) else terms.stop_words

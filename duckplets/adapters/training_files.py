@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from duckplets.base.documents import DocumentLimits, read_document
+from duckplets.base.documents import read_document
 from duckplets.base.sanitize import listed, shown
 from duckplets.base.settings import Bounds, check, from_plain
 from duckplets.errors import MixtureError, nearest
@@ -30,9 +30,9 @@ _READING = (
 _ENDING = re.compile(r"\.(npy|bin|parquet|jsonl?|csv|tsv|txt|arrow)(\.(gz|zst))?$", re.IGNORECASE)
 
 
-def read_mixture(file: Path, limits: DocumentLimits | None) -> tuple[Any, ...]:
+def read_mixture(file: Path) -> tuple[Any, ...]:
     """Return weights, temperature, and arguments of phases and an anneal; log what is ignored."""
-    content = read_document(file, "TOML", MixtureError, limits)
+    content = read_document(file, "TOML", MixtureError)
     try:
         arguments, notes = _of_data(_data_table(content))
     except MixtureError as error:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from numbers import Real
-from typing import Any
+from typing import Annotated
 
-from duckplets.errors import QueryError
+from duckplets.base.settings import Bounds
 
 STATEMENT_TIMEOUT = 60.0  # seconds a statement over a pool may take
+Timeout = Annotated[float, Bounds(above=0, most=threading.TIMEOUT_MAX)] | None
 
 _AGAIN = 0.05  # seconds between attempts: a statement that has not begun ignores one
 
@@ -42,19 +42,3 @@ def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[thread
     finally:
         ended.set()
         thread.join()  # or it could stop the next statement
-
-
-def checked_timeout(seconds: Any) -> float | None:
-    """Return a checked ``statement_timeout``.
-
-    Raises:
-        QueryError: It is not a number of seconds.
-    """
-    if seconds is None:
-        return None
-    known = isinstance(seconds, Real) and not isinstance(seconds, bool)
-    if not known or not 0 < float(seconds) <= threading.TIMEOUT_MAX:
-        raise QueryError(
-            f"statement_timeout={seconds!r}: give a number of seconds above 0, or None for no end"
-        )
-    return float(seconds)

@@ -2,9 +2,9 @@
 
 bytes ─size→ text ─parser→ dicts, lists, texts, numbers, dates ─checked→ caller
 
-Documents are limited in size, and YAML aliases are refused: a few hundred bytes of them can expand
-to gigabytes. Stored JSON is checked as a whole before any of it is used: an unexpected shape means
-damage or tampering.
+Documents are limited in size and depth, and YAML aliases are refused: a few hundred bytes of them
+can expand to gigabytes. Stored JSON is checked as a whole before any of it is used: an unexpected
+shape means damage or tampering.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from duckplets.base.checks import integer
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import SURROGATE, misfit
 from duckplets.errors import DamagedFileError, DuckpletsError
@@ -27,73 +25,48 @@ from duckplets.errors import DamagedFileError, DuckpletsError
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["DocumentLimits", "Form", "StoredJson", "from_json", "parse", "read_document"]
+__all__ = ["Form", "StoredJson", "from_json", "parse", "read_document"]
 
 Form = Literal["JSON", "TOML", "YAML"]
 
+LARGEST = 16 << 20  # bytes of a document
 _DEEPEST = 100  # nesting of lists and tables; walking them recurses
-_LONGEST_NUMBER = 100  # characters; parsing a base-60 number of YAML is quadratic
+_LONGEST_NUMBER = 100  # digits; Python refuses to print thousands
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # surrogates, paired or alone
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentLimits:
-    """Size limits of YAML, TOML and JSON documents.
-
-    Attributes:
-        max_bytes: Largest file in bytes.
-    """
-
-    max_bytes: int = 4 << 20
-
-    def __post_init__(self) -> None:
-        checked = integer("max_bytes", self.max_bytes, 1, 1 << 40)
-        object.__setattr__(self, "max_bytes", checked)
-
-
-DEFAULT = DocumentLimits()
 
 
 class Unreadable(ValueError):  # noqa: N818 - it becomes an error that names the file
     """A document is malformed or too large; the message reads on after "it"."""
 
 
-def read_document(
-    file: Path, form: Form, error: type[DuckpletsError], limits: DocumentLimits | None = None
-) -> Any:
-    """Return the content of a file as plain values.
-
-    Args:
-        file: Its path.
-        form: Format of the document.
-        error: Error class to raise; its message begins with the path.
-        limits: Size limits; None for the defaults.
-    """
-    limits = limits or DEFAULT
+def read_document(file: Path, form: Form, error: type[DuckpletsError]) -> Any:
+    """Return the content of a file as plain values; the error's message begins with its path."""
     try:
-        with file.open("rb") as stream:
-            content = stream.read(limits.max_bytes + 1)
-        return parse(decoded(content, limits), form)
+        return parse(read_text(file), form)
     except FileNotFoundError as missing:
         raise error(f"{file}: there is no such file") from missing
     except OSError as failed:
         raise error(f"{file}: it cannot be read: {failed.strerror}") from failed
     except Unreadable as unreadable:
-        is_long = len(content) > limits.max_bytes
-        way = "; to read it all the same give limits=DocumentLimits(max_bytes=…)" * is_long
-        raise error(f"{file}: it {unreadable}{way}") from unreadable
+        raise error(f"{file}: it {unreadable}") from unreadable
     except ValueError as wrong:  # not a valid path
         raise error(f"{str(file)!r}: it cannot be read: {wrong}") from wrong
 
 
-def decoded(content: bytes, limits: DocumentLimits = DEFAULT) -> str:
+def read_text(file: Path) -> str:
+    """Return the text of a file, or raise what opening it raises, or as ``decoded``."""
+    with file.open("rb") as stream:
+        return decoded(stream.read(LARGEST + 1))
+
+
+def decoded(content: bytes, most: int = LARGEST) -> str:
     """Return the text of a document, without a byte order mark.
 
     Raises:
         Unreadable: It is too long, or not UTF-8.
     """
-    if len(content) > limits.max_bytes:
-        raise Unreadable(f"is longer than {limits.max_bytes:,} bytes, and such a document never is")
+    if len(content) > most:
+        raise Unreadable(f"is longer than {most:,} bytes, and such a document never is")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -106,10 +79,10 @@ def parse(text: str, form: Form) -> Any:
     Raises:
         Unreadable: It is malformed, or nested too deeply.
     """
+    parsers: dict[Form, Callable[[str], Any]]
+    parsers = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": _yaml}
     try:
-        if form == "YAML":
-            return _checked(_yaml(text))
-        return _checked(json.loads(text) if form == "JSON" else tomllib.loads(text))
+        return _checked(parsers[form](text))
     except Unreadable:
         raise
     except RecursionError as error:
@@ -146,11 +119,13 @@ def _yaml(text: str) -> Any:
         raise Unreadable(f"is not YAML: {line}{error.problem}") from error
     except yaml.YAMLError as error:
         raise Unreadable(f"is not YAML: {' '.join(str(error).split())}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        raise Unreadable(f"is not YAML: a value is not what its tag says ({error})") from error
 
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
-    """Return a safe YAML loader that refuses aliases and values that do not match their tag."""
+    """Return a safe YAML loader that refuses aliases, keys given twice and very long numbers."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -172,17 +147,10 @@ def _loader() -> type[yaml.SafeLoader]:
             return node
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:
-            line, tag = node.start_mark.line + 1, node.tag.rpartition(":")[2]
-            try:
-                if tag in ("int", "float") and len(node.value) > _LONGEST_NUMBER:
-                    raise ValueError(f"a number of {len(node.value):,} characters")
-                return super().construct_object(node, deep)
-            except (yaml.YAMLError, Unreadable, RecursionError):
-                raise
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                # a tag such as !!int or !!timestamp on a value that is none
-                why = f": {error}" if isinstance(error, ValueError) else ""
-                raise Unreadable(f"is not YAML: line {line}: this is no {tag}{why}") from error
+            # parsing one of base 60 takes the square of its length
+            if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
+                raise Unreadable(f"holds a number of more than {_LONGEST_NUMBER} digits")
+            return super().construct_object(node, deep)
 
     return Loader
 

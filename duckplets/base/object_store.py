@@ -232,18 +232,6 @@ class Store:
             with self._asking(key):
                 self._client.delete_object(Bucket=self.bucket, Key=key)
 
-    def abort_uploads(self, prefix: str) -> int:
-        """Abort unfinished uploads below a prefix and return how many there were."""
-        pages = self._client.get_paginator("list_multipart_uploads")
-        count = 0
-        with self._asking(prefix):
-            for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
-                for each in page.get("Uploads", ()):
-                    which = {"Key": each["Key"], "UploadId": each["UploadId"]}
-                    self._client.abort_multipart_upload(Bucket=self.bucket, **which)
-                    count += 1
-        return count
-
     # -- what goes wrong --------------------------------------------------------------------------
 
     @contextmanager
@@ -252,15 +240,11 @@ class Store:
         try:
             yield
         except self._foreign as error:
-            raise self._failure(error, key)[0] from None
-
-    def _failure(self, error: Exception, key: str) -> tuple[DuckpletsError, bool]:
-        """Return an error that names the object and what to do; passing if the cause may pass."""
-        error = getattr(error, "last_exception", error)
-        answer = getattr(error, "response", None)
-        why, passes = self._unasked(error) if answer is None else self._refusal(answer)
-        message = f"s3://{self.bucket}/{shown(key)}: {why}"
-        return (self._passing if passes else self._error)(message), passes
+            last = getattr(error, "last_exception", error)
+            answer = getattr(last, "response", None)
+            why, passes = self._unasked(last) if answer is None else self._refusal(answer)
+            kind = self._passing if passes else self._error
+            raise kind(f"s3://{self.bucket}/{shown(key)}: {why}") from None
 
     def _refusal(self, answer: Mapping[str, Any]) -> tuple[str, bool]:
         """Return what the store answered, and whether it may answer otherwise later."""

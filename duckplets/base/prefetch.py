@@ -4,7 +4,8 @@ calls ─drawn by the consumer→ waiting → being computed → done ─in orde
 
 The queue is bounded by number and by bytes and keeps the order of the calls. An error is raised at
 the place of its item and ends the items. Closing asks the running call to stop, where it can be
-asked, and waits for it.
+asked, and waits for it. The threads of an iterator that was dropped end within a second: they look
+for it, for no Python code may run at the moment an object is dropped, or Ctrl-C may be lost in it.
 
 ``concurrent.futures`` would compute the whole queue before Python exits, and Ctrl-C at the exit of
 one of its conditions leaves a lock held.
@@ -22,14 +23,18 @@ from contextvars import copy_context
 from functools import partial
 from itertools import repeat
 from typing import Any, Generic, TypeVar
+from weakref import ref
 
-from duckplets.base.dropped import LiveSet, forget, when_dropped
 from duckplets.base.fork_guard import Home
+from duckplets.base.live_set import LiveSet
 
 T = TypeVar("T")
 
 Call = Callable[[], T]
 IsStopped = Callable[[], bool]
+
+_LOOK = 1.0  # seconds between two looks of an idle thread for its iterator
+_PATIENCE = 10.0  # seconds to wait for the threads of dropped iterators
 
 
 def never() -> bool:
@@ -76,11 +81,9 @@ class Lookahead(Iterator[T]):
     ) -> None:
         self._calls = iter(calls)
         self._most = most
-        self._work = _PrefetchQueue(name, threads, most_bytes, weigh, stop, finish, patience)
+        self._work = _PrefetchQueue(self, name, threads, most_bytes, weigh, stop, finish, patience)
         self._last: Exception | None = None  # the exception that ended the calls
         self._ended = False
-        # Threads hold only the queue, so dropping the iterator ends them.
-        self._dropped = when_dropped(self, self._work.stop)
 
     def __next__(self) -> T:
         if self._ended:
@@ -136,7 +139,6 @@ class Lookahead(Iterator[T]):
 
     def close(self) -> None:
         """End the threads and drop what was not taken; another thread may be waiting."""
-        forget(self._dropped)
         self._work.stop()
         self._work.join()
 
@@ -189,7 +191,7 @@ class BlocksAhead(Generic[T]):
         if self._coming is None or self._next != position:  # the cursor was moved
             self.close()
             stopped = threading.Event()
-            calls = self._blocks_from(position, stopped.is_set)
+            calls = _blocks_from(position, self._prepare, self._follow, stopped.is_set)
             self._coming = Lookahead(calls, "duckplets-prefetch", most=self._most, stop=stopped.set)
         self._next = None  # Ctrl-C may arrive before the block
         found = next(self._coming, None)
@@ -197,12 +199,6 @@ class BlocksAhead(Generic[T]):
             return None
         self._next, block = found
         return block
-
-    def _blocks_from(self, position: int, is_stopped: IsStopped) -> Iterator[Call[tuple[int, T]]]:
-        prepare = self._prepare  # the thread must not keep the consumer alive
-        while span := self._follow(position):
-            yield partial(lambda start, stop: (stop, prepare(start, stop, is_stopped)), *span)
-            position = span[1]
 
     @property
     def waiting(self) -> list[T]:
@@ -225,6 +221,17 @@ class BlocksAhead(Generic[T]):
             coming.close()
 
 
+def _blocks_from(
+    position: int,
+    prepare: Callable[[int, int, IsStopped], T],
+    follow: Callable[[int], tuple[int, int] | None],
+    is_stopped: IsStopped,
+) -> Iterator[Call[tuple[int, T]]]:
+    while span := follow(position):
+        yield partial(lambda start, stop: (stop, prepare(start, stop, is_stopped)), *span)
+        position = span[1]
+
+
 class _Item(Generic[T]):
     """One item: its call, and its result or error."""
 
@@ -239,10 +246,11 @@ class _Item(Generic[T]):
 
 
 class _PrefetchQueue(Generic[T]):
-    """The queue between the computing threads and the consumer."""
+    """The queue between the computing threads, which hold only this, and the consumer."""
 
     def __init__(
         self,
+        owner: Lookahead[T],
         name: str,
         threads: int,
         most_bytes: int,
@@ -254,6 +262,7 @@ class _PrefetchQueue(Generic[T]):
         self.home = Home()
         self.items: deque[_Item[T]] = deque()  # drawn, not yet taken; in order
         self.stopped = False
+        self._owner = ref(owner)
         self._left: deque[_Item[T]] = deque()  # those of them not yet started
         self._name, self._most_threads = name, threads
         self._most_bytes, self._weigh = most_bytes, weigh
@@ -261,12 +270,16 @@ class _PrefetchQueue(Generic[T]):
         self._bytes = self._running = 0
         self._failed = False
         self._threads: list[threading.Thread] = []
-        # Reentrant, since its holder may drop the iterator. It is acquired directly,
-        # never through a condition: Ctrl-C at the entry of a condition's exit would leave
-        # it held.
+        # Reentrant, since a garbage collection in its holder may close the iterator. It is
+        # acquired directly, never through the condition: Ctrl-C at the entry of a condition's
+        # exit would leave it held.
         self._lock = threading.RLock()
-        self._made = threading.Condition(self._lock)
-        self._wanted = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether nobody can take the items any more."""
+        return self._owner() is None
 
     # -- on the side of who takes
 
@@ -275,7 +288,7 @@ class _PrefetchQueue(Generic[T]):
         with self._lock:
             self.items.append(_Item(call))
             self._left.append(self.items[-1])
-            self._wanted.notify()
+            self._changed.notify_all()
             if len(self._threads) < self._most_threads and not self.stopped:
                 inside = copy_context().run  # context variables of the caller hold in the thread
                 thread = threading.Thread(
@@ -293,13 +306,13 @@ class _PrefetchQueue(Generic[T]):
             StoppedError: Another thread ended the work.
         """
         with self._lock:
-            self._made.wait_for(lambda: self.stopped or self.items[0].made)
+            self._changed.wait_for(lambda: self.stopped or self.items[0].made)
             if self.stopped:
                 raise StoppedError
             item = self.items.popleft()
             self._bytes -= item.size
-            if item.size:
-                self._wanted.notify_all()
+            if item.size:  # there may be room for one more
+                self._changed.notify_all()
             return item
 
     def stop(self) -> None:
@@ -310,20 +323,19 @@ class _PrefetchQueue(Generic[T]):
             if self.stopped:
                 return
             self.stopped = True
-            self._made.notify_all()
-            self._wanted.notify_all()
+            self._changed.notify_all()
         self._stop()
         if not self._threads:
             self._finish()
 
-    def join(self) -> None:
-        """Wait for the threads to end."""
+    def join(self, patience: float | None = None) -> None:
+        """Wait for the threads to end, for so many seconds each or as long as agreed."""
         if self.home.is_left:
             return
         for thread in self._threads:
             if thread is not threading.current_thread():
                 with suppress(RuntimeError):  # Ctrl-C arrived before the thread started
-                    thread.join(self._patience)
+                    thread.join(self._patience if patience is None else patience)
         _AT_WORK.discard(self)
 
     # -- in the threads
@@ -339,8 +351,7 @@ class _PrefetchQueue(Generic[T]):
                 item.call, item.made = None, True
                 self._bytes += item.size
                 self._failed |= item.error is not None  # no item is started after an error
-                self._wanted.notify_all()
-                self._made.notify_all()
+                self._changed.notify_all()
             del item  # or it stays alive until the next one
         with self._lock:
             self._running -= 1
@@ -351,14 +362,12 @@ class _PrefetchQueue(Generic[T]):
 
     def _begun(self) -> _Item[T] | None:
         """Wait for a call to run; None if there are no more."""
-
-        def is_ready() -> bool:
-            has_room = self._bytes < self._most_bytes
-            return self.stopped or self._failed or bool(self._left and has_room)
-
         with self._lock:
-            self._wanted.wait_for(is_ready)
-            return None if self.stopped or self._failed else self._left.popleft()
+            while not (self.stopped or self._failed or self.is_dropped):
+                if self._left and self._bytes < self._most_bytes:
+                    return self._left.popleft()
+                self._changed.wait(_LOOK)  # dropping the iterator wakes nobody
+            return None
 
 
 _AT_WORK: LiveSet[_PrefetchQueue[Any]] = LiveSet()
@@ -366,6 +375,14 @@ _AT_WORK: LiveSet[_PrefetchQueue[Any]] = LiveSet()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_AT_WORK.clear)
+
+
+def settle() -> None:
+    """End the threads of all iterators that were dropped, and let go of what these hold."""
+    for work in _AT_WORK:
+        if work.is_dropped:
+            work.stop()
+            work.join(_PATIENCE)
 
 
 @atexit.register

@@ -16,7 +16,7 @@ from html import escape
 from itertools import islice
 from typing import Any
 
-_ROWS = 50  # rows of a list shown in a notebook
+_ROWS = 50  # rows of a list in a report
 MESSAGE = 4000  # longest message, in characters
 
 # Controls (C0, DEL, C1), invisible and direction-changing characters, line and paragraph
@@ -111,49 +111,32 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[obj
     )
 
 
-def html_report(title: str, facts: Mapping[str, object]) -> str:
-    """Return facts as HTML for a notebook: a table of names and values, then one per list.
-
-    Args:
-        title: Caption of the first table.
-        facts: Values by name. Rows are mappings or dataclasses; empty values are left out.
-    """
-    plain, lists = _parted(facts)
-    parts = [html_table(title, ("", ""), plain.items())]
-    for name, (columns, cells, left) in lists.items():
-        more = f", and {left:,} more" if left else ""
-        parts.append(html_table(f"{name}{more}", columns, cells))
-    return "".join(parts)
+def html_lines(text: str) -> str:
+    """Return lines of text as HTML for a notebook, with nothing in it that acts."""
+    return f"<pre>{escape(harmless(text, None))}</pre>"
 
 
 def text_report(facts: Mapping[str, object]) -> str:
-    """Return facts as text: a line each, and a table for each list of rows."""
-    plain, lists = _parted(facts)
-    names = {name: name.replace("_", " ") for name in plain}
-    width = max((len(name) for name in names.values()), default=0)
-    lines = [f"{names[name]:<{width}}  {shown(value)}" for name, value in plain.items()]
-    for name, (columns, cells, left) in lists.items():
-        lines += ["", name.replace("_", " "), *text_table(columns, cells)]
-        lines += [f"and {left:,} more"] if left else []
-    return "\n".join(lines)
-
-
-def _parted(
-    facts: Mapping[str, object],
-) -> tuple[dict[str, str], dict[str, tuple[list[str], list[list[str]], int]]]:
-    """Split facts into plain values and lists of rows (columns, first rows, rows left out)."""
+    """Return facts as text: a line each, and a table for each list of mappings or dataclasses."""
     given = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
-    lists = {}
-    for name, value in given.items():
-        if rows := _rows_of(value):
-            columns = list(dict.fromkeys(key for row in rows for key in row))
-            cells = [[_words(row.get(key)) for key in columns] for row in rows[:_ROWS]]
-            lists[name] = (columns, cells, max(len(rows) - _ROWS, 0))
-    return {name: _words(value) for name, value in given.items() if name not in lists}, lists
+    lists = {name: rows for name, value in given.items() if (rows := _rows_of(value))}
+    names = {name: name.replace("_", " ") for name in given}
+    width = max((len(names[name]) for name in given if name not in lists), default=0)
+    lines = [
+        f"{names[name]:<{width}}  {shown(_words(value))}"
+        for name, value in given.items()
+        if name not in lists
+    ]
+    for name, rows in lists.items():
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        cells = [[_words(row.get(key)) for key in columns] for row in rows[:_ROWS]]
+        lines += ["", names[name], *text_table(columns, cells)]
+        lines += [f"and {len(rows) - _ROWS:,} more"] if len(rows) > _ROWS else []
+    return harmless("\n".join(lines), None)
 
 
 class Reported:
-    """A dataclass that prints as lines and shows as a table in a notebook."""
+    """A dataclass that prints as lines, in a notebook too."""
 
     __slots__ = ()
 
@@ -161,14 +144,17 @@ class Reported:
         return text_report(_facts_of(self))
 
     def _repr_html_(self) -> str:
-        return html_report(type(self).__name__, _facts_of(self))
+        return html_lines(str(self))
 
 
 class ShownDict(dict[str, Any]):
-    """A dictionary that shows as a table in a notebook."""
+    """A dictionary that prints as lines, in a notebook too."""
+
+    def __str__(self) -> str:
+        return text_report(self)
 
     def _repr_html_(self) -> str:
-        return html_report(type(self).__name__, self)
+        return html_lines(str(self))
 
 
 def _facts_of(value: Any) -> dict[str, object]:

@@ -26,9 +26,6 @@ message what is wanted. A class of settings is read from a table of its fields w
 kind; one with a class method ``from_text`` also from a text. Kinds are looked up when the class is
 first used, so their names must not be imported for type checkers only. What is checked comes back
 uniform: Python's own numbers, tuples, mappings that cannot change and have a hash.
-
-For options of commands ``kinds_of`` has the kind of each field or argument, and ``bounds_of`` the
-bounds in it.
 """
 
 from __future__ import annotations
@@ -47,12 +44,13 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, nearest
 
 __all__ = [
-    *("Bounds", "Name", "bounds_of", "check", "checked"),
-    *("from_plain", "kinds_of", "misfit", "to_plain"),
+    *("LONGEST_NAME", "Bounds", "Name", "Named", "SlashedName", "check", "checked"),
+    *("from_plain", "kinds_of", "misfit", "to_plain", "value_shown"),
 ]
 
 Made = TypeVar("Made")
 
+LONGEST_NAME = 200  # characters
 SURROGATE = re.compile("[\ud800-\udfff]")
 _WIDEST = 256  # bits of a number shown in a message; Python refuses to print thousands of digits
 _WORDS: dict[Any, str] = {
@@ -98,7 +96,7 @@ class Bounds:
 class Name:
     """A name: printable characters, not only blanks; ``/`` only if allowed."""
 
-    longest: int = 200
+    longest: int = LONGEST_NAME
     slash: bool = False
 
     def admits(self, value: str) -> bool:
@@ -110,6 +108,10 @@ class Name:
         """Return the rule in words."""
         without = "" if self.slash else " without '/'"
         return f"up to {self.longest} printable characters{without}, not only blanks"
+
+
+Named = Annotated[str, Name()]
+SlashedName = Annotated[str, Name(slash=True)]
 
 
 class FrozenMapping(Mapping[str, Any]):
@@ -140,15 +142,6 @@ class FrozenMapping(Mapping[str, Any]):
 def kinds_of(declared: Any) -> dict[str, Any]:
     """Return the kind of every field of a settings class, or argument of a function."""
     return get_type_hints(declared, include_extras=True)
-
-
-def bounds_of(kind: Any) -> Bounds:
-    """Return the bounds of a kind or of one of its alternatives; empty ones if none."""
-    for part in getattr(kind, "__metadata__", ()):
-        if isinstance(part, Bounds):
-            return part
-    found = (bounds_of(part) for part in get_args(kind))
-    return next((bounds for bounds in found if bounds != Bounds()), Bounds())
 
 
 def check(settings: Any, error: type[DuckpletsError], what: str = "") -> None:
@@ -203,11 +196,11 @@ def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: 
     where = f"{what}: " if what else ""
     known = {field.name: field for field in fields(made) if field.init}  # type: ignore[arg-type]
     if not isinstance(table, Mapping):
-        raise error(f"{where}give a table of {', '.join(known)}, not {_shown(table)}")
+        raise error(f"{where}give a table of {', '.join(known)}, not {value_shown(table)}")
     for key in table:
         if key not in known:
             close = nearest(str(key), known)
-            raise error(f"{where}unknown key {_shown(key)}{close}; keys: {', '.join(known)}")
+            raise error(f"{where}unknown key {value_shown(key)}{close}; keys: {', '.join(known)}")
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise error(f"{where}{name} is missing")
@@ -294,7 +287,7 @@ class _Misfit(Exception):  # noqa: N818 - it becomes the error that a caller nam
     def error(self, error: type[DuckpletsError], name: str, what: str) -> DuckpletsError:
         """Return the error that names the setting and what it should be."""
         where = f"{what}: {name}{self.at}" if what else f"{name}{self.at}"
-        return error(f"{where}={_shown(self.value)}: give {_wanted(self.kind)}{self.hint}")
+        return error(f"{where}={value_shown(self.value)}: give {_wanted(self.kind)}{self.hint}")
 
 
 class _Kinds:
@@ -389,7 +382,7 @@ def _within(place: Any, value: Any, kinds: _Kinds) -> Any:
     try:
         return _fitted(value, kinds)
     except _Misfit as misfit:
-        misfit.at = f"[{_shown(place)}]{misfit.at}"
+        misfit.at = f"[{value_shown(place)}]{misfit.at}"
         raise
 
 
@@ -423,7 +416,7 @@ def _choices(kind: Any) -> list[str]:
     return [words]
 
 
-def _shown(value: Any) -> str:
+def value_shown(value: Any) -> str:
     """Return a value as one line of a message."""
     if isinstance(value, int) and value.bit_length() > _WIDEST:
         return f"(a number of {value.bit_length()} bits)"
@@ -452,13 +445,13 @@ def _wrong_in(value: Any, shape: Any) -> str:
         return _wrong_within(value, shape)
     if isinstance(shape, tuple):
         fits = any(not _wrong_in(value, one) for one in shape)
-        return "" if fits else f" is {_shown(value)}, not {_called(shape)}"
+        return "" if fits else f" is {value_shown(value)}, not {_called(shape)}"
     if isinstance(shape, dict | list):
-        return f" is {_shown(value)}, not {_called(shape)}"
+        return f" is {value_shown(value)}, not {_called(shape)}"
     try:
         _fitted(value, _kinds(_kind_of(shape)))
     except _Misfit as wrong:
-        return f"{wrong.at} is {_shown(wrong.value)}, not {_wanted(wrong.kind)}"
+        return f"{wrong.at} is {value_shown(wrong.value)}, not {_wanted(wrong.kind)}"
     return ""
 
 
@@ -474,7 +467,7 @@ def _wrong_within(value: Any, shape: Any) -> str:
             if name == key:
                 return f" has no {name!r}"
         elif wrong := _wrong_in(value[name], inner):
-            return f"[{_shown(name)}]{wrong}"
+            return f"[{value_shown(name)}]{wrong}"
     return ""
 
 

@@ -62,30 +62,20 @@ def quality(
             output.show_rows(opened.outcomes().to_pylist(), json=json)
 
 
-@command("corpus.quality:deduplicate", without={"near"})
-def deduplicate(
-    corpus: Path,
-    near: float = 0.85,
-    equal: bool = False,
-    json: bool = False,
-    **given: Any,
-) -> None:
+@command("corpus.quality:deduplicate")
+def deduplicate(corpus: Path, json: bool = False, **given: Any) -> None:
     """Find records whose texts are equal or nearly so.
 
     Of each cluster the record that was ingested first is kept, whatever its split. Clusters are
     in the table clusters. Removing makes a new version; saved runs keep
     what they have. What was removed comes again if its source is ingested again.
 
-    Args:
-        near: Least Jaccard similarity of two texts, up to 1. [default: 0.85]
-        equal: Equal texts only.
-
     Example:
         duckplets deduplicate faq.duckdb --dry-run
         duckplets deduplicate faq.duckdb --near 0.9 --action mark
     """
     with corpus_at(corpus, read_only=given.get("dry_run", False)) as opened:
-        output.show(opened.deduplicate(None if equal else near, **given), json=json)
+        output.show(opened.deduplicate(**given), json=json)
 
 
 @command("corpus.quality:decontaminate", places={"against": "AGAINST"})

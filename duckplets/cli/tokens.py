@@ -88,8 +88,7 @@ def shard(
     """Write the texts of a corpus as token shards.
 
     They are Parquet files of like lengths, with a manifest. Interrupted or killed, it goes on
-    where it was when it is called again. Called again when it is finished, it compares every
-    file with what was written, and writes again what is damaged.
+    where it was when it is called again; when it is finished, it writes again what is missing.
 
     Args:
         out (OUT): A folder, or s3://bucket/prefix in an object store; left out with --status.
@@ -157,7 +156,7 @@ def verify(out: str, json: bool = False) -> None:
         tell("all files are as written" if report.ok else "WRONG: not all files are as written")
     if not report.ok:
         say(
-            f"The command that made them writes again what is damaged or missing: duckplets shard "
-            f"CORPUS {report.path} …; what is unlisted stays"
+            f"Delete what is damaged: the command that made them writes again what is missing "
+            f"(duckplets shard CORPUS {report.path} …), or everything with --overwrite"
         )
         raise SystemExit(1)

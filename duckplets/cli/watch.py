@@ -1,7 +1,7 @@
 """Show on a page of the terminal where a run stands: `status --watch`.
 
-A run writes its position to the state file when it saves. The file is copied to be read, so nobody
-waits, and the page shows the last save.
+A run writes its position to the state file when it saves. The file is read, within some hundredths
+of a second, when it has changed, and the page shows the last save.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from duckplets.cli.app import existing, tell
 from duckplets.errors import CorpusLockedError, StateMismatchError
 
 if TYPE_CHECKING:
-    from duckplets.db.files import Signature
     from duckplets.order.schedule import RunSchedule
     from duckplets.runs.state import Save
 
 _SECOND = 1.0  # seconds between two reads
-_PATIENCE = 10.0  # seconds that --once waits for the file to be at rest
 _SOURCES = 60  # sources shown by --once
 _HEAD = 12  # lines of a page besides its sources
 _NAME = 40  # characters of a name
@@ -42,7 +40,7 @@ def watch(corpus: Path, run: str, state: Path | None, *, once: bool) -> None:
 
     watched = _Watched(existing(corpus), run, state)
     if once:
-        tell(*page(watched.look(_PATIENCE), _SOURCES))
+        tell(*page(watched.look(), _SOURCES))
         return
     console = Console(highlight=False)
     if not console.is_terminal or console.is_dumb_terminal:
@@ -62,18 +60,18 @@ class _Watched:
         from duckplets.runs.state import state_path
 
         self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
-        self._seen: Signature | None = None  # the file as it was read
+        self._seen = 0  # when the file that was read was written, in ns
         self._standing: RunStatus | None = None
         self._saves: set[tuple[datetime, int]] = set()  # including saves replaced since
 
     def lines(self, most: int) -> list[str]:
         """Return the page, or what is being waited for."""
-        from duckplets.db.files import signature
-
         waiting = ""
         try:
-            if self._standing is None or self._seen != signature(self._path):
+            if self._standing is None or self._seen != self._path.stat().st_mtime_ns:
                 self._standing = self.look()
+        except FileNotFoundError:  # the last state is as good as any
+            pass
         except CorpusLockedError:  # keep showing the last state
             waiting = "a save is under way; looking again"
         except StateMismatchError as error:
@@ -83,14 +81,13 @@ class _Watched:
             return [f"waiting for run {shown(repr(self._run))} to be saved: {waiting}"]
         return page(self._standing, most)
 
-    def look(self, seconds: float = 0.0) -> RunStatus:
-        """Read the state file, trying for some seconds while it is being written.
+    def look(self) -> RunStatus:
+        """Read the state file.
 
         Raises:
             StateMismatchError: The run is not saved there, or is of something else.
             CorpusLockedError: The file was being written all the time.
         """
-        from duckplets.db.files import copied, signature
         from duckplets.runs import state
 
         if not self._path.exists():
@@ -98,11 +95,10 @@ class _Watched:
                 f"{self._path} does not exist: no run was saved yet (sampler.save(), or sample "
                 f"--save); --state names another file"
             )
-        seen = signature(self._path)
-        with copied(self._path, seconds=seconds) as copy:
-            saves = [save for save in state.cursors(copy) if save["run"] == self._run]
-            last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
-            run = state.load(copy, self._run, last.get("tag"))
+        seen = self._path.stat().st_mtime_ns
+        saves = state.cursors(self._path, self._run)
+        last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
+        run = state.load(self._path, self._run, last.get("tag"))
         self._saves |= {(save["saved_at"], save["step"]) for save in saves}
         self._seen = seen
         return RunStatus(run, self._schedule(run), last["saved_at"], sorted(self._saves))

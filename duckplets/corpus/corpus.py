@@ -14,16 +14,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
-from duckplets.base.dropped import LiveSet
+from duckplets.base.deadline import STATEMENT_TIMEOUT, Timeout
+from duckplets.base.live_set import LiveSet
 from duckplets.base.sanitize import html_table
+from duckplets.base.settings import checked
 from duckplets.corpus import ingest as _ingest
 from duckplets.corpus import maintenance as _maintenance
 from duckplets.corpus import quality as _quality
 from duckplets.corpus.rooms import Room
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
-from duckplets.errors import DuckpletsError, SamplerError
+from duckplets.errors import DuckpletsError, QueryError, SamplerError
 from duckplets.ingest import records
 from duckplets.runs import state as run_state
 
@@ -106,7 +107,8 @@ class Corpus:
         threads: int | None = None,
         statement_timeout: float | None = STATEMENT_TIMEOUT,
     ) -> None:
-        path, timeout = Path(path), checked_timeout(statement_timeout)
+        timeout = checked("statement_timeout", statement_timeout, Timeout, QueryError)
+        path = Path(path)
         if not read_only:
             migrate.create(path, "corpus")
         database = Database.open(

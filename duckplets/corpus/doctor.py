@@ -66,9 +66,9 @@ def environment() -> Iterator[CheckResult]:
         said = found or f"not installed; pip install {what}"
         yield CheckResult(bool(found) or package in _EXTRAS, f"{package} {said}")
     if _installed("duckdb"):
-        from duckplets.db import fts
+        from duckplets.db.extensions import fts_found
 
-        yield CheckResult(True, f"DuckDB's extension fts: {fts.found()}")
+        yield CheckResult(True, f"DuckDB's extension fts: {fts_found()}")
 
 
 def corpus(path: Path) -> Iterator[CheckResult]:

@@ -7,11 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import shown
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
-from duckplets.errors import EngineError
 
 if TYPE_CHECKING:
     from duckplets.quality.decontaminate import DecontaminationReport
@@ -56,7 +54,7 @@ def judge(
 def deduplicate(
     corpus: CorpusFile,
     /,
-    near: float | None = 0.85,
+    near: float = 0.85,
     *,
     action: Action = "remove",
     dry_run: bool = False,
@@ -83,7 +81,7 @@ def deduplicate(
     ingested again.
 
     Args:
-        near: Least similarity, above 0 and up to 1; None for equal texts only.
+        near: Least Jaccard similarity of two texts, above 0 and up to 1.
         action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
         dry_run: Store nothing, and only report; a corpus that is open read-only will do.
         ngram: Words of an n-gram.
@@ -92,7 +90,7 @@ def deduplicate(
             for .85, 35 of 3 for .5. The report says the share.
         rows: Hash functions of a band: fewer find more, and propose more wrong pairs.
         seed: Seed of the hash functions.
-        engine: What makes the bands of texts, as for ``mine``; refused for equal texts only.
+        engine: What makes the bands of texts, as for ``mine``.
         progress: As for ``ingest``.
 
     Raises:
@@ -104,11 +102,6 @@ def deduplicate(
 
     settings = NearSettings.of(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
     finding.checked_action(action)
-    if near is None and engine is not None:
-        raise EngineError(
-            f"engine={shown(repr(engine))}: near=None compares digests in this process, and "
-            f"workers would have nothing to do: leave it out"
-        )
     look = _looking(corpus, "deduplicate", dry_run)
     with look, working(engine, progress, "records") as work:
         return finding.deduplicate(

@@ -22,15 +22,17 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import duckdb
 import pyarrow as pa
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, deadline
-from duckplets.base.dropped import LiveSet, settle
 from duckplets.base.fork_guard import Home
+from duckplets.base.live_set import LiveSet
+from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Bounds, checked
 from duckplets.db import files, sessions
 from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query
@@ -381,9 +383,8 @@ def engine_version() -> str:
 def _settings(memory_limit: str | None, threads: int | None) -> dict[str, Any]:
     settings: dict[str, Any] = {"memory_limit": memory_limit or DEFAULT_MEMORY_LIMIT}
     if threads is not None:
-        if threads < 1:
-            raise QueryError(f"threads={threads}: at least 1 is needed")
-        settings["threads"] = str(threads)
+        number = checked("threads", threads, Annotated[int, Bounds(1)], QueryError)
+        settings["threads"] = str(number)
     if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B|%)", settings["memory_limit"], re.IGNORECASE):
         raise QueryError(
             f"memory_limit={memory_limit!r}: give a number and a unit, such as '512MB' or '2GB'"

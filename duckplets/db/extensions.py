@@ -1,4 +1,8 @@
-"""Find extensions of DuckDB: installed ones, and those that come as a wheel and need no network."""
+"""Find extensions of DuckDB: those installed, those of a wheel, which need no network, downloads.
+
+The stemmers are those of the extension ``fts``. It is loaded into an in-memory instance: corpus
+files are sealed, and a sealed instance loads nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,34 @@ from pathlib import Path
 
 from duckplets.db.database import Database, engine_version
 from duckplets.errors import ExtensionError, QueryError
+
+_FTS = "pip install 'duckplets[fts]', or, with a network: duckdb -c 'INSTALL fts'"
+_WITHOUT = "duckplets mine CORPUS --stemmer none (Terms(stemmer='none')) needs no extension"
+
+
+def stemming() -> Database:
+    """Open an in-memory instance that can stem.
+
+    Raises:
+        ExtensionError: The extension is missing and cannot be downloaded.
+    """
+    database = Database.scratch()
+    try:
+        need(database, "fts", f"{_FTS}; {_WITHOUT}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def fts_found() -> str:
+    """Return where the extension is found, in a few words, without downloading."""
+    database = Database.scratch()
+    try:
+        way, reasons = load(database, "fts")
+    finally:
+        database.close()
+    return f"not installed; for stemming and BM25: {_FTS}" if reasons else way
 
 
 def load(database: Database, name: str) -> tuple[str, list[str]]:

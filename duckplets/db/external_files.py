@@ -13,7 +13,6 @@ import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,20 +38,6 @@ class FileState:
     size: int  # bytes
     modified: int  # ns since 1970
     footer: str  # SHA-256 of the footer
-
-    def differs(self, now: FileState) -> str:
-        """Return what has changed, in words; empty if nothing has."""
-        if self.size != now.size:
-            return f"has {now.size:,} bytes now, and had {self.size:,}"
-        if self.modified != now.modified:
-            return (
-                f"was written at {_time(now.modified)}, and before that at {_time(self.modified)}"
-            )
-        return "" if self.footer == now.footer else "has another footer"
-
-
-def _time(modified: int) -> str:
-    return f"{datetime.fromtimestamp(modified // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def state_of(file: str | Path) -> FileState:
@@ -80,7 +65,7 @@ def located(path: str, corpus: Path) -> str:
 def change(path: str, was: FileState) -> str:
     """Return how a file has changed, in words; empty if it has not."""
     try:
-        return was.differs(state_of(path))
+        return "" if state_of(path) == was else "has changed"
     except FileNotFoundError:
         return "is not there any more"
     except OSError as error:

@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from duckplets.base import atomic
 from duckplets.base.sanitize import shown
-from duckplets.errors import CorpusLockedError, DuckpletsError, MigrationError, MissingFileError
+from duckplets.errors import MigrationError, MissingFileError
 
 FileId = tuple[int, int]
 
@@ -36,7 +32,6 @@ CANDIDATES = ".candidates"
 INTERNALS = "_internal"
 """The schema of a file's internals; what users need is in ``main``."""
 
-_STILL = 0.05  # seconds: file systems record times to 10 ms
 _LONGEST_NAME = 220  # bytes; file systems allow 255, and names beside a file add up to 30
 _ADDRESS = re.compile(
     r":memory:|(md|motherduck|https?|s3|s3[an]|gcs|gs|r2|hf|azure|az|abfss?|file|ducklake):", re.I
@@ -199,51 +194,3 @@ def spill_folder(path: Path) -> Path:
     """
     folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
     return folder.absolute() / f"{path.name}.{os.getpid()}.tmp"
-
-
-Signature = tuple[tuple[int, int, int] | None, ...]
-
-
-def signature(path: Path) -> Signature:
-    """Return identities, sizes and times of a file and its WAL, which change with every write."""
-    found: list[tuple[int, int, int] | None] = []
-    for file in (path, path.with_name(f"{path.name}.wal")):
-        try:
-            of_file = file.stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((of_file.st_ino, of_file.st_size, of_file.st_mtime_ns))
-    return tuple(found)
-
-
-@contextmanager
-def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
-    """Copy a file for reading: opening it, even to read, would make writers wait.
-
-    The file must not change from shortly before the copy until it is complete.
-    """
-    deadline = time.monotonic() + seconds
-    with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
-        copy = Path(folder) / path.name
-        while not _copy(path, copy):
-            if time.monotonic() > deadline:
-                raise CorpusLockedError(f"{path} is being written all the time; try again")
-        try:
-            yield copy
-        except DuckpletsError as error:
-            raise type(error)(str(error).replace(str(copy), str(path))) from error
-
-
-def _copy(path: Path, copy: Path) -> bool:
-    """Copy a file with its WAL; return whether nobody wrote meanwhile."""
-    before = signature(path)
-    time.sleep(_STILL)
-    for file, to in ((path, copy), (wal_of(path), wal_of(copy))):
-        try:
-            shutil.copyfile(file, to)
-        except FileNotFoundError:
-            to.unlink(missing_ok=True)
-    if not copy.exists():
-        raise MissingFileError(f"{path} does not exist")
-    return signature(path) == before

@@ -16,7 +16,6 @@ MORE_MEMORY = "give it more, as in Corpus(path, memory_limit='4GB')"
 CHANGED: dict[str, str] = {}
 """What is to be said of files that may not be read, as they are not what they were, by path."""
 _FILE = re.compile(r'(?:Cannot access|No files found|Cannot open)[^"]*"([^"]+)"')
-_CLOSED_FOLDER = re.compile(r'Cannot open file "(.*)\.wal": (.*)')
 
 
 @contextmanager
@@ -31,10 +30,6 @@ def translated() -> Iterator[None]:
             raise ChangedFileError(CHANGED[named[1]]) from error
         if "Connection already closed" in message or isinstance(error, duckdb.InterruptException):
             message = CLOSED
-        if closed := _CLOSED_FOLDER.search(message):
-            message = (
-                f"{closed[1]} cannot be changed, for no file can be made beside it: {closed[2]}"
-            )
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
             message = _out_of_memory(message)
         raise QueryError(message) from error

@@ -136,7 +136,7 @@ def _applied(database: Database, kind: Kind) -> set[int]:
     try:
         applied = database.run("db/migrate/applied")
     except QueryError as error:
-        _refuse_foreign(database, kind, error)
+        _refuse_foreign(database, error)
         return set()
     known = {number: (name, text) for number, name, text in migrations(kind)}
     done = set()
@@ -149,30 +149,27 @@ def _applied(database: Database, kind: Kind) -> set[int]:
                 f"upgrade with: pip install -U duckplets"
             )
         if checksum != _checksum(known[number][1]):
-            raise _of_earlier(database, kind)
+            raise MigrationError(
+                f"{database.path} was made by an earlier duckplets, before 0.1, whose files are "
+                f"not read; move it away and {_MADE_AGAIN[kind]}"
+            )
         done.add(number)
     return done
 
 
-def _refuse_foreign(database: Database, kind: Kind, error: QueryError) -> None:
+def _refuse_foreign(database: Database, error: QueryError) -> None:
     """Refuse a non-empty file without our migrations."""
-    if database.run("db/migrate/of_earlier") == [(True,)]:
-        raise _of_earlier(database, kind) from error
     tables = {name for (name,) in database.run("db/migrate/tables")}
     if "schema_migrations" in tables:
-        raise MigrationError(f"{database.path} is a DuckDB file of another tool") from error
+        raise MigrationError(
+            f"{database.path} is a DuckDB file of another tool, or of a duckplets before 0.1, "
+            f"which is not read; give another path"
+        ) from error
     if tables:
         raise MigrationError(
             f"{database.path} is a DuckDB file of something else: it has tables "
             f"({listed(sorted(tables)[:5])}) but none of duckplets; give another path"
         )
-
-
-def _of_earlier(database: Database, kind: Kind) -> MigrationError:
-    return MigrationError(
-        f"{database.path} was made by an earlier duckplets, before 0.1, whose files are not read; "
-        f"move it away and {_MADE_AGAIN[kind]}"
-    )
 
 
 def _checksum(text: str) -> str:

@@ -22,7 +22,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from duckplets.base.dropped import LiveSet, settle
+from duckplets.base.live_set import LiveSet
+from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
@@ -182,8 +183,10 @@ def open_session(
     settle()
     with _GATE:
         try:
-            files.check_place(path, name, read_only=read_only, is_open=_is_among(path, _SESSIONS))
-            mend(path, name)
+            is_open = _is_among(path, _SESSIONS)
+            files.check_place(path, name, read_only=read_only, is_open=is_open)
+            if not is_open:  # looking into it would give up its lock
+                torn_write_repair.mend(path, name)
             if read_only and _is_among(path, _INHERITED):
                 return _attached(path, config)
             return _connected(path, config, allowed, read_only=read_only)
@@ -193,17 +196,6 @@ def open_session(
             raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
         except duckdb.Error as error:
             raise _opening_error(error, path, name) from error
-
-
-def mend(path: Path, name: str) -> None:
-    """Repair a file left by a kill during a write; see ``torn_write_repair``.
-
-    Raises:
-        DamagedFileError: It cannot be written here.
-    """
-    with _GATE:
-        if not _is_among(path, _SESSIONS):
-            torn_write_repair.mend(path, name)
 
 
 def _connected(

@@ -135,15 +135,24 @@ class _DaskJob:
 
     def take(self) -> Any:
         """Wait for the earliest task and return its result."""
+        from distributed.scheduler import KilledWorker
+
         first = self.sent[0]
         while True:
             self._wait(first.future)
-            if first.future.status == "finished":
-                with suppress(_Lost):
-                    found = self._gathered(first)
-                    self.sent.popleft()
-                    return found
-            self._refuse_or_count(first)
+            try:
+                found = unpacked(first.future.result())
+            except KilledWorker:
+                first.losses += self._allowed + 1
+            except Exception as error:
+                if first.future.status == "error":
+                    raise failed(first.part.label, error) from None
+                first.losses += 1  # a result that was lost with its worker
+            else:
+                self.sent.popleft()
+                return found
+            if first.losses > MOST_LOSSES:
+                raise lethal(first.part.label, first.losses)
             first.future = self._submitted(first.part)
 
     def close(self) -> None:
@@ -187,32 +196,9 @@ class _DaskJob:
                     f"the same call again: what was stored for good stays"
                 )
 
-    def _gathered(self, sent: _Sent) -> Any:
-        try:
-            return unpacked(sent.future.result())
-        except Exception as error:  # its worker was lost since
-            if sent.future.status == "error":
-                raise _Lost from error
-            raise self._gone(error) from error
-
-    def _refuse_or_count(self, sent: _Sent) -> None:
-        """Raise the failure of a task, or count the workers lost with it."""
-        from distributed.scheduler import KilledWorker
-
-        error = sent.future.exception() if sent.future.status == "error" else None
-        if error is not None and not isinstance(error, KilledWorker):
-            raise failed(sent.part.label, error)
-        sent.losses += 1 if error is None else self._allowed + 1
-        if sent.losses > MOST_LOSSES:
-            raise lethal(sent.part.label, sent.losses)
-
     def _gone(self, error: BaseException | None) -> EngineError:
         why = f" ({said(error)})" if error is not None else ""
         return EngineError(
             f"the cluster's scheduler does not answer any more{why}; when it runs again, make the "
             f"same call again: what was stored for good stays"
         )
-
-
-class _Lost(Exception):  # noqa: N818 # no error: it is made again
-    """A result was lost with its worker."""

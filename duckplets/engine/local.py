@@ -58,7 +58,7 @@ _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from duckplets.engine.local import serve; serve()"
 )
-_WORTH = 2.0  # seconds of work that justify a process; starting it takes half of that
+_WORTH = 3.0  # seconds that justify a process; starting it takes one of them
 _LEAVING = 1.0  # seconds a process has to end by itself
 _LOST = (EOFError, OSError, pickle.UnpicklingError)  # errors of a pipe whose other end is gone
 
@@ -163,10 +163,10 @@ class LocalEngine:
         """Return the result of a task, computed by this thread's process."""
         raised = lost = 0
         while True:
-            process = self._process()
             with self._lock:
                 if work.is_over or self._is_closed:
                     raise CancelledError
+                process = self._process()
                 work.running.add(process)
             begun = time.monotonic()
             try:
@@ -190,42 +190,22 @@ class LocalEngine:
     def _process(self) -> _Process:
         """Return this thread's process, started if there is none."""
         process: _Process | None = getattr(self._own, "process", None)
-        if process is not None:
-            return process
-        for _ in range(self._most_losses + 1):
-            process = self._own.process = self._started()
+        if process is None:
             try:
-                process.begin()
-            except _LOST:
-                ended = self._drop(process)
-                if ended >= 0:  # it ended by itself, and so would the next
-                    break
-            else:
-                return process
-        raise EngineError(
-            f"{self._name}: its processes end (with {ended}) before they begin; what they say of "
-            f"it stands on stderr"
-        )
-
-    def _started(self) -> _Process:
-        with self._lock:
-            if self._is_closed:
-                raise CancelledError
-            try:
-                process = _Process()
+                process = self._own.process = _Process()
             except OSError as error:
                 raise EngineError(
                     f"{self._name}: no process can be started: {said(error)}"
                 ) from error
             self._processes.add(process)
-            return process
+        return process
 
-    def _drop(self, process: _Process) -> int:
-        """Discard a lost process and return its exit code."""
+    def _drop(self, process: _Process) -> None:
+        """Discard a lost process."""
         self._own.process = None
         with self._lock:
             self._processes.discard(process)
-        return process.end()
+        process.end()
 
 
 class _Process:
@@ -243,10 +223,6 @@ class _Process:
         self._answers: IO[bytes] = self._popen.stdout  # type: ignore[assignment]
         self._has: _LocalJob | None = None  # the work whose job it holds
 
-    def begin(self) -> None:
-        """Wait until it has started."""
-        pickle.load(self._answers)
-
     def ask(self, work: _LocalJob, part: bytes) -> tuple[bool, bytes]:
         """Send a task; return whether it succeeded, and the result or the error.
 
@@ -256,8 +232,7 @@ class _Process:
         job = None if self._has is work else work.job
         self._has = None
         try:
-            request = job, work.function, versions(), part
-            pickle.dump(request, self._asked, pickle.HIGHEST_PROTOCOL)
+            pickle.dump((job, work.function, part), self._asked, pickle.HIGHEST_PROTOCOL)
             self._asked.flush()
             is_made, answer = pickle.load(self._answers)
         except BaseException:  # the pipes may be in the middle of a message
@@ -275,14 +250,14 @@ class _Process:
         with suppress(OSError):  # it is gone and did not read all input
             self._asked.close()
 
-    def end(self, patience: float = 0.0) -> int:
-        """End it within so many seconds and return its exit code."""
+    def end(self, patience: float = 0.0) -> None:
+        """End it within so many seconds."""
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(patience)
         self._popen.kill()
         self.leave()
         self._answers.close()
-        return self._popen.wait()
+        self._popen.wait()
 
 
 def _leave_ctrl_c() -> None:
@@ -320,18 +295,18 @@ def serve() -> None:
     os.dup2(2, 1)  # or write among the answers
     threading.Thread(target=_receive, args=(requests, asked), daemon=True).start()
     with suppress(BrokenPipeError):
-        _answer(answers, None)
         job = None
         while (request := asked.get()) is not None:
-            given, function, wanted, part = request
+            given, function, part = request
             try:
                 job = job if given is None else pickle.loads(given)
-                made = run_part(wanted, function, job, pickle.loads(part))
+                made = run_part(versions(), function, job, pickle.loads(part))
                 found = True, pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
             except Exception as error:
                 found = False, pickle.dumps(_known(error))
             del request, given, part
-            _answer(answers, found)
+            pickle.dump(found, answers, pickle.HIGHEST_PROTOCOL)
+            answers.flush()
 
 
 def _receive(requests: IO[bytes], asked: SimpleQueue[Any]) -> None:
@@ -344,11 +319,6 @@ def _receive(requests: IO[bytes], asked: SimpleQueue[Any]) -> None:
         time.sleep(_LEAVING)
     finally:
         os._exit(1)
-
-
-def _answer(answers: IO[bytes], value: Any) -> None:
-    pickle.dump(value, answers, pickle.HIGHEST_PROTOCOL)
-    answers.flush()
 
 
 def _known(error: Exception) -> Exception:

@@ -111,7 +111,8 @@ def lethal(label: str, losses: int) -> EngineError:
     """Return the error of a task with which too many workers were lost."""
     return EngineError(
         f"{label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
-        f"likely what ends them: does it need more memory than they have?"
+        f"likely what ends them: does it need more memory than they have? What they say stands on "
+        f"stderr"
     )
 
 

@@ -284,7 +284,7 @@ def _cut(
     texts = sections["text"].combine_chunks()
     if isinstance(chunking.chunker, Chunker):
         spans = chunkers.spans_of(texts, chunking.chunker, place)
-        tokens, found = windows_of(texts, spans, chunking, place)
+        tokens, found = windows_of(texts, spans, chunking)
     else:
         tokens, found = windows(texts, chunking)
     columns = {

@@ -12,10 +12,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from duckplets.base.checks import checked_name
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import counted, shown
-from duckplets.base.settings import Bounds, checked
+from duckplets.base.settings import Bounds, Named, checked
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import checkpoint
@@ -88,7 +87,7 @@ def prepare(
     checkpoint.sweep(database)
     gates = gates or Gates()
     name = source.default_name() if name is None else name
-    name = checked_name(f"source name {shown(repr(name))}", name, SourceError)
+    name = checked("source name", name, Named, SourceError)
     checked("on_conflict", on_conflict, OnConflict, SourceError)
     if trust is None and not isinstance(source.trust, str):
         trust = source.trust  # a trust column is in the rows; the source has the default

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.documents import StoredJson
-from duckplets.base.sanitize import html_report
+from duckplets.base.sanitize import html_lines
 from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -115,20 +115,7 @@ class SplitReport(dict[str, int]):
         return f"SplitReport({super().__repr__()}, {', '.join(fields)})"
 
     def _repr_html_(self) -> str:
-        rows = [
-            {
-                "split": name,
-                "records": records,
-                "asked": self.asked[name],
-                "got": round(self.got[name], 4),
-                "anchors": self.anchors.get(name),
-                "of them in train": self.shared_anchors.get(name),
-            }
-            for name, records in self.items()
-        ]
-        facts = {"settings": asdict(self.settings), "largest_family": self.largest_family}
-        facts |= {"spanning": self.spanning, "splits": rows}
-        return html_report("SplitReport", facts)
+        return html_lines(str(self))
 
     def __str__(self) -> str:
         told = [

@@ -14,7 +14,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
-from duckplets.base.documents import DocumentLimits
 from duckplets.base.sanitize import listed
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
@@ -127,9 +126,7 @@ class Mixture:
             )
 
     @classmethod
-    def from_toml(
-        cls, path: str | PathLike[str], *, limits: DocumentLimits | None = None
-    ) -> Mixture:
+    def from_toml(cls, path: str | PathLike[str]) -> Mixture:
         """Read a mixture from the ``[data]`` table of a TOML file, as KempnerForge has it.
 
             [data]
@@ -154,8 +151,7 @@ class Mixture:
         ``anneal_weights``, with ``anneal_end_step`` and ``anneal_lr_scale``, stand for one phase.
         A dataset without a name is called by the last part of its ``path``, or as its ``hf_name``
         is ingested; a phase may call it by the whole of them. Keys about reading and tokens are
-        let be, with a note; other tables of a training configuration without one. ``limits`` says
-        how large the file may be, by default as large as such a file ever is.
+        let be, with a note; other tables of a training configuration without one.
 
         Raises:
             MixtureError: The file is missing, unreadable or wrong; the message names the file,
@@ -163,7 +159,7 @@ class Mixture:
         """
         from duckplets.adapters.training_files import read_mixture
 
-        weights, temperature, phases, anneal = read_mixture(Path(path), limits)
+        weights, temperature, phases, anneal = read_mixture(Path(path))
         try:
             later = [Phase(*phase) for phase in phases]
             return cls(weights, temperature, later, anneal and Anneal(*anneal))

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, places
-from duckplets.base.checks import checked_name, integer
+from duckplets.base.checks import integer
 from duckplets.base.sanitize import Reported, counted, listed, percent, shown
+from duckplets.base.settings import Named, checked
 from duckplets.base.tables import one_of, table_of, typed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
@@ -67,7 +68,7 @@ def set_batch_keys(corpus: CorpusFile, /, name: str, table: Any) -> BatchKeysRep
     Raises:
         SamplerError: A column is missing or of another type, or a record or text comes twice.
     """
-    name = checked_name("name", name, SamplerError)
+    name = checked("name", name, Named, SamplerError)
     if name in WORDS:
         raise SamplerError(f"name={name!r}: batch_by={name!r} means something else; give another")
     database = corpus.database

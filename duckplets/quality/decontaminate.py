@@ -1,10 +1,7 @@
 """Find records that share word n-grams with an evaluation set, and mark or remove them.
 
-evaluation texts ─n-grams→ hashes, each with its first text (scratch) ─slices→ sorted arrays
-records ─blocks→ n-grams ─binary search→ how many are there, and the first of them
-
-The evaluation set's n-grams are held in slices of 8 million, and the records are read once per
-slice. So memory is bounded, and ordinary evaluation sets take one pass.
+evaluation texts ─n-grams→ hashes, each with its first text (scratch)
+records ─blocks→ n-grams ─join→ how many are there, and the first of them
 """
 
 from __future__ import annotations
@@ -22,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.prefetch import ahead
-from duckplets.base.sanitize import Reported, counted, listed, shown
+from duckplets.base.sanitize import Reported, counted, listed
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
 from duckplets.errors import SourceError, nearest
@@ -39,14 +36,16 @@ from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import Mark
 
-_SLICE = 1 << 23  # n-grams of a slice
 _MEMORY = "300MB"  # memory for all n-grams; the rest waits on disk
 _EXAMPLES = 5
 _BEFORE = {"test": ["train", "validation"], "validation": ["train"]}
+_FOUND = pa.schema(
+    [("place", pa.int64()), ("matches", pa.int64()), ("number", pa.int64()), ("ngram", pa.string())]
+)
 Numbered = Iterator[tuple[Integers, pa.Array]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DecontaminationReport(Reported):
     """What ``decontaminate`` found.
 
@@ -81,37 +80,6 @@ class DecontaminationReport(Reported):
     version: int
     seconds: float
 
-    def __str__(self) -> str:
-        """Say in plain lines what was found, and what became of it."""
-        done = {"none": "nothing is stored", "mark": "marked", "remove": "removed"}[self.action]
-        lines = [
-            f"{counted(self.records, 'record')} compared with {shown(self.against)} "
-            f"({counted(self.texts, 'text')}, {counted(self.ngrams, 'n-gram')} of {self.ngram} "
-            f"words): {self.contaminated:,} contaminated, {done} "
-            f"(version {self.version}, {self.seconds:g} s)"
-        ]
-        if self.short:
-            lines.append(
-                f"  {counted(self.short, 'text')} of it too short: fewer than {self.ngram} words "
-                f"match nothing"
-            )
-        lines += [
-            f"  left out of it: {count:,} {shown(why)}" for why, count in self.skipped.items()
-        ]
-        for row in self.by_source:
-            place = shown(row["source"]) + (f", {row['split']}" if row["split"] else "")
-            lines.append(
-                f"  {place}: {row['contaminated']:,} of {counted(row['records'], 'record')}"
-            )
-        lines += [
-            f"  {shown(e['record_id'], 80)}: {counted(e['matches'], 'n-gram')}, the first in "
-            f"{shown(e['evaluation'])}: {shown(e['ngram'])}"
-            for e in self.examples
-        ]
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
 
 def decontaminate(
     database: Database,
@@ -135,20 +103,18 @@ def decontaminate(
         ngrams = int(scratch.run("quality/decontaminate/count")[0][0])
         if not ngrams:
             raise SourceError(_nothing_in(evaluation, count, ngram))
-        matches = _Matches(texts, ngram)
-        for low in range(0, ngrams, _SLICE):
-            span = {"low": low, "high": low + _SLICE}
-            known = scratch.table("quality/decontaminate/slice", span)
-            matches.find(known["hash"].to_numpy(), known["number"].to_numpy(), work)
-    places = np.flatnonzero(matches.count)
+        found = pa.concat_tables(_matches(scratch, texts, ngram, work)).sort_by("place")
+    places = found["place"].to_numpy()
     rows = pa.table(
         {
             "record_key": texts.keys[places],
-            "matches": matches.count[places],
-            "ngram": [matches.ngram[place] for place in places.tolist()],
-            "evaluation": evaluation.places_of(matches.number[places]),
+            "matches": found["matches"],
+            "ngram": found["ngram"],
+            "evaluation": evaluation.places_of(found["number"].to_numpy()),
         }
     )
+    is_found = np.zeros(len(texts.keys), np.bool_)
+    is_found[places] = True
     if not dry_run:
         version = _store(texts, evaluation.name, places, rows, action, version, ngram)
     few = rows.slice(0, _EXAMPLES).drop_columns(["record_key"]).to_pylist()
@@ -161,7 +127,7 @@ def decontaminate(
         short=short,
         ngrams=ngrams,
         skipped=evaluation.skipped,
-        by_source=texts.by_source(matches.count > 0, "contaminated"),
+        by_source=texts.by_source(is_found, "contaminated"),
         examples=[{"record_id": name} | row for name, row in zip(ids, few, strict=True)],
         ngram=ngram,
         action="none" if dry_run else action,
@@ -196,34 +162,27 @@ def _nothing_in(evaluation: _Evaluation, texts: int, n: int) -> str:
     return f"{evaluation.name} holds no text to compare with" + (f": {why}" if why else "")
 
 
-class _Matches:
-    """Matches of each record so far."""
-
-    def __init__(self, texts: LiveTexts, n: int) -> None:
-        self._texts = texts
-        self._n = n
-        self._first = np.full(len(texts.keys), np.iinfo(np.int64).max)
-        self.count = np.zeros(len(texts.keys), np.int64)
-        self.number = np.zeros(len(texts.keys), np.int64)
-        self.ngram: dict[int, str] = {}
-
-    def find(self, hashes: Words, numbers: Integers, work: Work) -> None:
-        """Look up a slice of the evaluation set's n-grams in all records."""
-        done = 0
-        for places, texts in self._texts.blocks():
-            grams = grams_of(self._texts.database, texts, self._n, whole=False)
-            at = np.minimum(np.searchsorted(hashes, grams.hashes), len(hashes) - 1)
-            hits = np.flatnonzero(hashes[at] == grams.hashes)
-            owner = np.searchsorted(grams.starts, hits, side="right") - 1
-            self.count[places] += np.bincount(owner, minlength=len(places))
-            is_first = np.diff(owner, prepend=-1) != 0
-            for gram, text in zip(hits[is_first].tolist(), owner[is_first].tolist(), strict=True):
-                place, nth = int(places[text]), gram - int(grams.starts[text])
-                if nth < self._first[place]:
-                    self._first[place], self.number[place] = nth, numbers[at[gram]]
-                    self.ngram[place] = grams.text(gram)
-            done += len(places)
-            work.tell(done, len(self.count))
+def _matches(scratch: Database, texts: LiveTexts, n: int, work: Work) -> Iterator[pa.Table]:
+    """Yield the places of records with their matches: how many, and the first with its text."""
+    yield _FOUND.empty_table()
+    done = 0
+    for places, some in texts.blocks():
+        grams = grams_of(texts.database, some, n, whole=False)
+        text = np.repeat(np.arange(len(places)), np.diff(grams.starts))
+        every = {"text": text, "gram": np.arange(len(text)), "hash": grams.hashes}
+        with scratch.registered(incoming=pa.table(every)):
+            found = scratch.table("quality/decontaminate/matches")
+        yield pa.table(
+            {
+                "place": places[found["text"].to_numpy()],
+                "matches": found["matches"],
+                "number": found["number"],
+                "ngram": [grams.text(gram) for gram in found["gram"].to_pylist()],
+            },
+            _FOUND,
+        )
+        done += len(places)
+        work.tell(done, len(texts.keys))
 
 
 def _store(

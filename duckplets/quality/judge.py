@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
@@ -35,8 +36,7 @@ from duckplets.quality.judgement_log import STORED, measured_by, stored_metrics
 from duckplets.quality.measure import measured
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import (
-    digests_of,
-    hash_records,
+    hash_what_is_there,
     joined,
     texts_of,
     without_personal_data,
@@ -55,7 +55,7 @@ _ROWS = 65_536
 _TEXTS = 8_192  # rows whose texts are held at a time
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeReport(Reported):
     """What other thresholds change, or would change.
 
@@ -81,30 +81,6 @@ class JudgeReport(Reported):
     without_text: int = 0
     version: int = 0
     seconds: float = 0.0
-
-    def __str__(self) -> str:
-        """Say in plain lines what changes."""
-        would = "would become" if self.dry_run else "became"
-        lines = [
-            f"{counted(self.rows, 'row')} judged: {self.accepted:,} {would} records, "
-            f"{counted(self.rejected, 'record')} {'would be' if self.dry_run else 'were'} removed "
-            f"(version {self.version}, {self.seconds:g} s)"
-        ]
-        lines += [
-            f"  {shown(row['source'])}: {counted(row['rows'], 'row')} {shown(row['was'])} → "
-            f"{shown(row['now'])}"
-            for row in self.changes
-        ]
-        if self.measured:
-            lines.append(f"  measured from stored texts: {counted(self.measured, 'row')}")
-        if self.without_text:
-            lines.append(
-                f"  stay rejected, as their texts were not kept: "
-                f"{counted(self.without_text, 'row')}"
-            )
-        return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 class _DryRunError(Exception):
@@ -141,7 +117,8 @@ class _Judging:
 
     def run(self, started: float, *, dry_run: bool) -> JudgeReport:
         """Judge, apply the changes, and return the report."""
-        self._take_in_unjudged()
+        hash_what_is_there(self.database)
+        self.database.run("quality/judge/append_unjudged")
         for name, keys in self.database.run("quality/intake/measurings"):
             self.measurings[name] = json.loads(keys)
         rows = self._rows()
@@ -181,42 +158,21 @@ class _Judging:
 
     # -- what is judged ---------------------------------------------------------------------------
 
-    def _take_in_unjudged(self) -> None:
-        """Add rows for records that came without gates, with metrics."""
-        table = self.database.table("quality/judge/unjudged")
-        if not table.num_rows:
-            return
-        hash_records(self.database, table["record_key"].to_numpy())
-        known = table["record_key"].to_numpy()
-        found = (
-            (table.take(np.searchsorted(known, keys)), texts)
-            for keys, texts in texts_of(self.database, known)
-        )
-        measured_as = measured_by(self.database, self.keys)
-        for rows, texts, metrics in self._measured(found, is_unjudged=True):
-            columns = {n: rows[n] for n in ("record_key", "record_id", "source_id", "source")}
-            columns |= dict(zip(("digest", "bytes"), digests_of(texts), strict=True))
-            columns |= {"metrics": stored_metrics(metrics), "measured": [measured_as] * len(texts)}
-            with self.database.registered(judged=pa.table(columns)):
-                self.database.run("quality/judge/append_unjudged")
-
     def _measured(
-        self, found: Iterable[tuple[Any, pa.Array]], *, is_unjudged: bool = False
-    ) -> Iterator[tuple[Any, pa.Array, pa.Table]]:
-        """Yield rows, their texts and metrics."""
+        self, found: Iterable[tuple[Any, pa.Array, dict[str, pa.Array]]]
+    ) -> Iterator[tuple[Any, pa.Table]]:
+        """Yield places and the metrics of their texts."""
 
-        def part_of(item: tuple[Any, pa.Array]) -> Part:
-            with_texts, texts = item
+        def part_of(item: tuple[Any, pa.Array, dict[str, pa.Array]]) -> Part:
+            _, texts, fields = item
             self.measured += len(texts)
-            columns = {"row": pa.array(np.arange(len(texts))), "text": texts}
-            if is_unjudged:
-                columns |= fields_of(with_texts.combine_chunks().to_batches()[0])
-            return Part(f"gates: {counted(len(texts), 'text')}", pa.table(columns))
+            rows = pa.table({"row": np.arange(len(texts)), "text": texts} | fields)
+            return Part(f"gates: {counted(len(texts), 'text')}", rows)
 
         job = MeasureJob.of(self.quality, self.database)
         with closing(mapped(self.work.engine, measure_part, job, found, part_of)) as items:
-            for (with_texts, texts), metrics in items:
-                yield with_texts, texts, metrics
+            for (places, *_), metrics in items:
+                yield places, metrics
 
     def _rows(self) -> dict[str, Any]:
         """Return the rows without metrics, and their outcome by thresholds."""
@@ -321,13 +277,11 @@ class _Judging:
         """Yield rejected rows in original order, one source at a time."""
         with self.database.registered(wanted=pa.table({"number": numbers})):
             order = self.database.table("quality/judge/order_of_kept")
-        of = order["source_id"].to_numpy()
-        ordered = order["number"].to_numpy()
-        starts = np.flatnonzero(np.diff(of, prepend=of[0] - 1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(of)], strict=True):
+        order = order.append_column("place", [np.arange(order.num_rows)])
+        changes = np.flatnonzero(np.diff(order["source_id"].to_numpy())) + 1
+        for start, end in pairwise([0, *changes.tolist(), order.num_rows]):
             for low in range(start, end, _TEXTS):
-                part = pa.table({"number": ordered[low : min(low + _TEXTS, end)]})
-                with self.database.registered(wanted=part):
+                with self.database.registered(wanted=order.slice(low, min(_TEXTS, end - low))):
                     yield self.database.table("quality/judge/kept")
 
     def _note(self, numbers: Any, outcome: Any, gate: Any, rule: Any, keys: Any, at: Any) -> None:
@@ -362,7 +316,7 @@ class _Judging:
             for start in range(0, len(places), _TEXTS)
             for each in self._texts(batch, places[start : start + _TEXTS])
         )
-        for at, _, metrics in self._measured(found):
+        for at, metrics in self._measured(found):
             rows = batch.take(pa.array(at))
             merged, keys = self._merged(rows["metrics"], metrics, rows["measured"])
             columns = {"number": rows["number"], "metrics": merged, "measured": keys}
@@ -386,18 +340,23 @@ class _Judging:
         keys = [measured_by(self.database, there | self.keys) for there in known]
         return stored_metrics(pa.table(columns)), pa.array(keys).take(coded.indices)
 
-    def _texts(self, batch: pa.RecordBatch, places: Any) -> Iterator[tuple[Any, pa.Array]]:
-        """Yield places with texts, of records and of rejected rows."""
+    def _texts(
+        self, batch: pa.RecordBatch, places: Any
+    ) -> Iterator[tuple[Any, pa.Array, dict[str, pa.Array]]]:
+        """Yield places with texts, of records also with what gates need besides."""
         is_record = pc.equal(batch["outcome"], "accepted").to_numpy(zero_copy_only=False)[places]
         records = places[is_record]
         keys = batch["record_key"].fill_null(-1).to_numpy()
         ordered = records[np.argsort(keys[records])]
         for found, texts in texts_of(self.database, keys[ordered]):
-            yield ordered[np.searchsorted(keys[ordered], found)], texts
+            with self.database.registered(wanted=pa.table({"record_key": found})):
+                rows = self.database.table("quality/judge/fields").combine_chunks()
+            fields = fields_of(rows.to_batches()[0])
+            yield ordered[np.searchsorted(keys[ordered], found)], texts, fields
         others = places[~is_record]
         if len(others):
             numbers = batch["number"].to_numpy()
             with self.database.registered(wanted=pa.table({"number": numbers[others]})):
                 kept = self.database.table("quality/judge/kept_texts").combine_chunks()
             at = np.searchsorted(numbers, kept["number"].to_numpy())
-            yield at, joined(kept["sections"].combine_chunks())
+            yield at, joined(kept["sections"].combine_chunks()), {}

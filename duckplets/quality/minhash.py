@@ -49,7 +49,7 @@ _Some = Annotated[int, Bounds(1, _MOST)]
 class NearSettings:
     """How near-duplicates are found; see ``Corpus.deduplicate``."""
 
-    near: Annotated[float, Bounds(above=0, most=1)] | None
+    near: Annotated[float, Bounds(above=0, most=1)]
     ngram: _Some
     bands: _Some
     rows: _Some
@@ -61,7 +61,7 @@ class NearSettings:
 
     @classmethod
     def of(
-        cls, *, near: float | None, ngram: int, bands: int | None, rows: int | None, seed: int
+        cls, *, near: float, ngram: int, bands: int | None, rows: int | None, seed: int
     ) -> NearSettings:
         """Check settings, and choose missing bands and rows.
 
@@ -70,9 +70,8 @@ class NearSettings:
         """
         one = {"bands": 1 if bands is None else bands, "rows": 1 if rows is None else rows}
         given = cls(near=near, ngram=ngram, **one, seed=seed)
-        alike = given.near or 1.0
         for each in range(_MOST_ROWS, 0, -1) if rows is None else [given.rows]:
-            least = _least_bands(alike, each)
+            least = _least_bands(given.near, each)
             if (each * least <= _FUNCTIONS) if bands is None else (least <= given.bands):
                 break
         return replace(given, bands=least if bands is None else given.bands, rows=each)
@@ -80,7 +79,7 @@ class NearSettings:
     @property
     def recall(self) -> float:
         """Share of pairs with similarity exactly ``near`` that share a band."""
-        return float(1 - (1 - (self.near or 1.0) ** self.rows) ** self.bands)
+        return float(1 - (1 - self.near**self.rows) ** self.bands)
 
 
 def _least_bands(near: float, rows: int) -> int:

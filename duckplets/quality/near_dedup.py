@@ -22,16 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, Integers, Words
-from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted
 from duckplets.base.settings import checked
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.engine.protocol import Part, mapped
-from duckplets.engine.work import QUIET, Work
+from duckplets.engine.work import Work
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import current_version
 from duckplets.quality.minhash import ALGORITHM, NearSettings, bands_of, grams_of
-from duckplets.quality.texts import LiveTexts, digests_of, portions
+from duckplets.quality.texts import LiveTexts, portions
 from duckplets.quality.verdicts import scratch_of_worker
 
 Action = Literal["mark", "remove"]
@@ -41,14 +41,9 @@ _BYTES = 8 << 20  # bytes of the texts of pairs compared together
 _PAIRS = 8_192
 _MEMORY = "300MB"  # memory for bands; the rest waits on disk
 _EXAMPLES = 5
-_DONE = {
-    "none": ("would keep", "would remove"),
-    "mark": ("kept", "marked"),
-    "remove": ("kept", "removed"),
-}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NearReport(Reported):
     """What ``deduplicate`` found.
 
@@ -80,34 +75,6 @@ class NearReport(Reported):
     version: int
     seconds: float
 
-    def __str__(self) -> str:
-        """Say in plain lines what was found, and what became of it."""
-        done = {"none": "nothing is stored", "mark": "marked", "remove": "removed"}[self.action]
-        near = self.settings.near
-        what = "equal texts"
-        if near is not None:
-            what = f"Jaccard similarity from {near:g}, {self.recall:.1%} of the pairs just there"
-        lines = [
-            f"{counted(self.records, 'record')} compared ({what}): "
-            f"{counted(self.duplicates, 'duplicate')} in {counted(self.clusters, 'cluster')}, "
-            f"{done} (version {self.version}, {self.seconds:g} s)"
-        ]
-        for row in self.by_source:
-            place = shown(row["source"]) + (f", {row['split']}" if row["split"] else "")
-            lines.append(f"  {place}: {row['duplicates']:,} of {counted(row['records'], 'record')}")
-        if self.examples:
-            lines.append("  of each cluster what was ingested first stays, whatever its split:")
-        kept, gone = _DONE[self.action]
-        for example in self.examples:
-            others = ", ".join(
-                f"{shown(each['record_id'], 80)} (similarity {each['similarity']:.3f})"
-                for each in example["duplicates"]
-            )
-            lines.append(f"  {kept} {shown(example['survivor'], 80)}, {gone} {others}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
 
 def checked_action(action: Any) -> Action:
     """Check what to do with found records."""
@@ -120,19 +87,16 @@ def deduplicate(
     *,
     action: Action,
     dry_run: bool,
-    work: Work = QUIET,
+    work: Work,
 ) -> NearReport:
     """Find clusters of equal or nearly equal records; see ``Corpus.deduplicate``."""
     started = time.monotonic()
     version = current_version(database)
     texts = LiveTexts.of(database, version)
     links = _Links(texts, settings)
-    if settings.near is None:
-        links.join_equal()
-    else:
-        with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
-            _note_bands(scratch, texts, settings, work)
-            links.join_near(scratch)
+    with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
+        _note_bands(scratch, texts, settings, work)
+        links.join_near(scratch)
     found = links.clusters()
     if not dry_run:
         version = _store(texts, found, settings, action, version)
@@ -208,24 +172,11 @@ class _Links:
         self.other = self.first.copy()  # an earlier text it is near to, and how near
         self.similarity = np.ones(len(texts.keys))
 
-    def join_equal(self) -> None:
-        """Link records whose texts are equal."""
-        digests = np.zeros(len(self.first), "S32")
-        for places, texts in self.texts.blocks():
-            digests[places] = digests_of(texts)[0].to_numpy(zero_copy_only=False).astype("S32")
-        order = np.lexsort((self.first, digests))
-        same = digests[order[1:]] == digests[order[:-1]]
-        self._join(order[:-1][same], order[1:][same])
-
     def join_near(self, scratch: Database) -> None:
         """Link texts near enough to the first of a bucket, then to earlier neighbours."""
-        for batch in scratch.stream(query("quality/near_dedup/firsts"), rows=_ROWS):
-            self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
-        known = pa.table({"place": np.arange(len(self.first)), "first": self.first})
-        with scratch.registered(known=known):
-            scratch.run("quality/near_dedup/note_neighbours")
-        for batch in scratch.stream(query("quality/near_dedup/neighbours"), rows=_ROWS):
-            self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
+        for pairs in ("firsts", "neighbours"):
+            for batch in scratch.stream(query(f"quality/near_dedup/{pairs}"), rows=_ROWS):
+                self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
 
     def clusters(self) -> pa.Table:
         """Return all linked records by cluster, the survivor first."""
@@ -234,9 +185,8 @@ class _Links:
         places = places[np.lexsort((places, self.first[places]))]
         head = self.first[places]
         similarity = self.similarity[places]
-        if self.settings.near is not None:
-            others = np.flatnonzero(self.other[places] != head)
-            similarity[others] = self._similarities(head[others], places[others])
+        others = np.flatnonzero(self.other[places] != head)
+        similarity[others] = self._similarities(head[others], places[others])
         columns = {"place": places, "cluster": np.cumsum(np.diff(head, prepend=-1) != 0)}
         return pa.table(columns | {"survivor": places == head, "similarity": similarity})
 
@@ -250,7 +200,7 @@ class _Links:
             if len(first):
                 self.compared += len(first)
                 found = self._similarities(first, second)
-                near = found >= (self.settings.near or 1.0)
+                near = found >= self.settings.near
                 first, second = first[near], second[near]
                 self.other[second], self.similarity[second] = first, found[near]
                 self._join(first, second)
@@ -289,9 +239,7 @@ def _store(
 ) -> int:
     """Store clusters, and remove duplicates if asked to; return the version."""
     database = texts.database
-    said = {"near": None}
-    if settings.near is not None:
-        said = asdict(settings) | {"algorithm": ALGORITHM}
+    said = asdict(settings) | {"algorithm": ALGORITHM}
     places = found["place"].to_numpy()
     gone = places[~found["survivor"].to_numpy()]
     with database.transaction():

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 
-from duckplets.base.checks import checked_name
 from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Name, Named, checked
 from duckplets.errors import DuckpletsError, QualityError
 
 _CODE = 40  # longest language code
@@ -101,7 +101,7 @@ def register_detector(
     _check("detector", name, version)
     codes = frozenset([languages] if isinstance(languages, str) else languages)
     for code in codes or {""}:
-        checked_name(f"detector {name!r}: language {code!r}", code, QualityError, longest=_CODE)
+        checked("language", code, Annotated[str, Name(_CODE)], QualityError, f"detector {name!r}")
     DETECTORS.add(name, version, function)
     _LANGUAGES[name] = codes
     return name
@@ -109,7 +109,7 @@ def register_detector(
 
 def _check(what: str, name: str, version: str) -> None:
     for part, text in (("name", name), ("version", version)):
-        checked_name(f"{what} {part} {text!r}", text, QualityError)
+        checked(part, text, Named, QualityError, what)
 
 
 def names() -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duckplets.base.documents import DocumentLimits, Form, decoded, read_document
+from duckplets.base.documents import Form, read_document, read_text
 from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError
 
@@ -64,8 +64,7 @@ _WANTED = 'expected categories with lists of terms, such as {"anatomy": ["heart"
 
 def _text_of(file: str | Path) -> str:
     try:
-        with Path(file).open("rb") as stream:
-            return decoded(stream.read(DocumentLimits().max_bytes + 1))
+        return read_text(Path(file))
     except FileNotFoundError as error:
         raise QualityError(f"{shown(file)}: there is no such file") from error
     except OSError as error:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from duckplets.base.documents import DocumentLimits, Form, read_document
+from duckplets.base.documents import Form, read_document
 from duckplets.base.settings import checked, from_plain, to_plain
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.mined import Mined
@@ -39,17 +39,11 @@ __all__ = ["from_dict", "load_recipes", "to_dict"]
 _MADE = {"triplet": TripletRecipe, "text": TextRecipe}
 
 
-def load_recipes(
-    path: str | PathLike[str], *, limits: DocumentLimits | None = None
-) -> list[Recipe]:
+def load_recipes(path: str | PathLike[str]) -> list[Recipe]:
     """Read the recipes of a file: JSON if it ends in ``.json``, else TOML.
 
     Triplet recipes come first, then text recipes, each in the order of the file (a JSON list
     keeps its own order).
-
-    Args:
-        path: Of the file.
-        limits: How large it may be; by default as large as a file of recipes ever is.
 
     Raises:
         RecipeError: The file is missing, unreadable or wrong; the message names the file, the
@@ -57,7 +51,7 @@ def load_recipes(
     """
     file = Path(path)
     form: Form = "JSON" if file.suffix.lower() == ".json" else "TOML"
-    content = read_document(file, form, RecipeError, limits)
+    content = read_document(file, form, RecipeError)
     try:
         recipes = [from_dict(table) for table in _tables(content)]
         check_names(recipes)

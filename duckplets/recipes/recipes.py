@@ -12,9 +12,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
-from duckplets.base.checks import LONGEST_NAME
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import Bounds, Name, check, checked, from_plain
+from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked, from_plain
 from duckplets.errors import RecipeError
 from duckplets.recipes.mined import BM25, Mined, Scorer
 
@@ -155,7 +154,7 @@ class TripletRecipe:
         sources: Names of the sources it is limited to; None means all.
     """
 
-    name: Annotated[str, Name(LONGEST_NAME)]
+    name: Named
     anchor: Slot
     positive: Slot
     negative: Slot

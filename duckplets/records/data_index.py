@@ -143,7 +143,7 @@ class DataIndex:
         Raises:
             SamplerError: An argument is wrong, or entries are to be made of none.
         """
-        size = integer("size", size, 0, MOST, say_high=False)
+        size = integer("size", size, 0, MOST)
         checked("mode", mode, SizeMode, SamplerError)
         if size and not len(self):
             raise SamplerError(f"size={size}: the index has no rows to take; give 0")
@@ -272,7 +272,7 @@ class DataIndex:
 
 def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers]:
     """Return every row of every data set."""
-    checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST, say_high=False) for n in sizes}
+    checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST) for n in sizes}
     total = sum(checked.values())
     if total > MOST:
         raise SamplerError(f"{total} rows: an index holds at most {MOST}")
@@ -292,7 +292,7 @@ def _listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
     try:
         for name, row in entries:
             codes.append(places.setdefault(_name(name), len(places)))
-            rows.append(integer(f"row of {name!r}", row, 0, _LAST_ROW, say_high=False))
+            rows.append(integer(f"row of {name!r}", row, 0, _LAST_ROW))
     except (TypeError, ValueError) as error:
         if isinstance(error, SamplerError):
             raise

@@ -19,11 +19,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.checks import checked_name
-from duckplets.base.documents import DocumentLimits, Form, read_document
+from duckplets.base.documents import Form, read_document
 from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Named, checked
 from duckplets.errors import SourceError, nearest, several
 from duckplets.records.data_set_gates import JUDGED, judged, tried
 from duckplets.records.index_controls import IndexControls
@@ -105,9 +105,7 @@ class DataSet:
         return made if wanted == made.in_pieces else changed(made, in_pieces=wanted)
 
 
-def load_data_sets(
-    path: str | PathLike[str], *, limits: DocumentLimits | None = None
-) -> list[DataSet]:
+def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
     """Read a file of data sets, in its order: TOML if it ends in ``.toml``, else YAML.
 
     A data set has either ``file_name``, a file, folder or glob, relative to this file, or an
@@ -127,7 +125,6 @@ def load_data_sets(
 
     Args:
         path: Of the file.
-        limits: How large a file may be; by default as large as a file of data sets ever is.
 
     Raises:
         SourceError: The file cannot be read, or something in it is wrong: all of it, or the first
@@ -142,7 +139,7 @@ def load_data_sets(
         raise SourceError(f"path={str(path)!r}: {error}") from error
     problems: list[str] = []
     found = []
-    for name, table in _tables_of(file, limits).items():
+    for name, table in _tables_of(file).items():
         checks = _Checks(file.parent.absolute(), problems, f"{file}: data set {name!r}: ")
         found.append(checks.data_set(name, table))
     if problems:
@@ -153,10 +150,10 @@ def load_data_sets(
 # -- the file -----------------------------------------------------------------------------------
 
 
-def _tables_of(file: Path, limits: DocumentLimits | None) -> dict[Any, Any]:
+def _tables_of(file: Path) -> dict[Any, Any]:
     """Return the tables of a file by name: TOML by suffix, else YAML or JSON."""
     form: Form = "TOML" if file.suffix.lower() == ".toml" else "YAML"
-    content = read_document(file, form, SourceError, limits)
+    content = read_document(file, form, SourceError)
     if not isinstance(content, dict) or not content:
         raise SourceError(
             f"{file} lists no data sets; write the name of each, and below it its keys, such as "
@@ -179,7 +176,7 @@ class _Checks:
     def data_set(self, name: Any, table: Any) -> DataSet | None:
         """Return the data set of a table; None if it has mistakes."""
         before = len(self._problems)
-        tried(self._note, partial(checked_name, "name", name, SourceError))
+        tried(self._note, partial(checked, "name", name, Named, SourceError))
         if not isinstance(table, Mapping):
             self._note(f"its keys and values are wanted, such as file_name, not {table!r}")
             return None

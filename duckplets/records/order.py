@@ -120,7 +120,7 @@ class ShardOptions:
     drop_remainder: bool = False
 
     def __post_init__(self) -> None:
-        count = integer("shard_count", self.shard_count, 1, _POSITIONS, say_high=False)
+        count = integer("shard_count", self.shard_count, 1, _POSITIONS)
         index = integer("shard_index", self.shard_index, 0, count - 1)
         object.__setattr__(self, "shard_count", count)
         object.__setattr__(self, "shard_index", index)
@@ -179,7 +179,7 @@ class IndexSampler:
         num_epochs: int | None = None,
         seed: int | None = None,
     ) -> None:
-        self.num_records = integer("num_records", num_records, 1, _POSITIONS, say_high=False)
+        self.num_records = integer("num_records", num_records, 1, _POSITIONS)
         self.shard_options = _checked_shard(shard_options, self.num_records)
         self.shuffle = checked("shuffle", shuffle, bool, SamplerError)
         most = _POSITIONS // self.num_records

@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from itertools import pairwise
 from math import ceil, log2
 from operator import attrgetter
@@ -24,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.sanitize import aligned, counted, figure, html_table, listed, percent, shown
+from duckplets.base.sanitize import aligned, counted, figure, html_lines, listed, percent, shown
 from duckplets.mining import near
 from duckplets.pools import batch_keys
 
@@ -108,8 +107,9 @@ class Forecast:
         return int(self.table.num_rows)
 
     def __str__(self) -> str:
-        columns, rows = self._cells()
-        lines = [self.title, *(f"  {line}" for line in aligned([columns, *rows]))]
+        rows = self.table.slice(0, _ROWS).to_pylist()
+        cells = [[shown_as(row[of]) for of, shown_as in _CELLS.values()] for row in rows]
+        lines = [self.title, *(f"  {line}" for line in aligned([[*_CELLS], *cells]))]
         return "\n".join([*lines, *self._below()])
 
     def plot(self) -> Plot:
@@ -121,13 +121,7 @@ class Forecast:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        below = "".join(f"<p>{escape(line)}</p>" for line in self._below())
-        return html_table(self.title, *self._cells()) + below
-
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        rows = self.table.slice(0, _ROWS).to_pylist()
-        cells = [[shown_as(row[of]) for of, shown_as in _CELLS.values()] for row in rows]
-        return [*_CELLS], cells
+        return html_lines(str(self))
 
     def _below(self) -> Iterator[str]:
         if len(self) > _ROWS:

@@ -15,13 +15,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.dropped import forget, when_dropped
 from duckplets.base.prefetch import BlocksAhead, IsStopped, StoppedError, never
 from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
@@ -72,9 +70,6 @@ class FetchesSamples(Protocol):
     def close(self) -> None:
         """Close what is open."""
 
-    def drop(self) -> None:
-        """Close it even while in use: that use fails."""
-
 
 class BatchReader:
     """Read the batches of one rank, or of one of several workers of it."""
@@ -106,8 +101,6 @@ class BatchReader:
         if alone:
             maker._target = 1  # one batch
         self._blocks = BlocksAhead(maker, maker.follow, self._prefetch, alone=alone)
-        # dropping a reader ends its thread and connection, like closing it
-        self._dropped = when_dropped(self, partial(_let_go, self._blocks, self.fetcher))
 
     def _maker(self, end: int | None) -> BlockMaker:
         return BlockMaker(self.planner, self.fetcher, self.part, end, self._block_bytes)
@@ -157,7 +150,6 @@ class BatchReader:
         """Stop preparing; reads for blocks that nobody takes are counted."""
         self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
         self._blocks.stop()
-        forget(self._dropped)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -243,12 +235,6 @@ class BatchReader:
             for tranche in kept:
                 _leave(tranche)
             self.fetcher.close()
-
-
-def _let_go(blocks: BlocksAhead[Block], fetcher: FetchesSamples) -> None:
-    """Stop a dropped reader without waiting."""
-    blocks.stop()
-    fetcher.drop()
 
 
 def _leave(tranche: weakref.ref[Tranche]) -> None:

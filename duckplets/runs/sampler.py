@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
-from duckplets.base.sanitize import html_table, shown
+from duckplets.base.sanitize import html_lines
+from duckplets.base.settings import SlashedName, checked
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Event
 from duckplets.order.permute import ORDER_VERSION
@@ -206,7 +207,7 @@ class Sampler:
         With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
         begins in it.
         """
-        epoch = integer("epoch", epoch, 0, self._planner.epoch_at(MAX_POSITION), say_high=False)
+        epoch = integer("epoch", epoch, 0, self._planner.epoch_at(MAX_POSITION))
         position = self._planner.epoch_start(epoch)
         if self.settings.no_duplicates:
             position = -(-position // self._batch) * self._batch
@@ -214,7 +215,7 @@ class Sampler:
 
     def batch_at(self, step: int) -> Batch:
         """Return the batch of any step, past or future; the position stays."""
-        step = integer("step", step, 0, MAX_POSITION // self._batch, say_high=False)
+        step = integer("step", step, 0, MAX_POSITION // self._batch)
         start = step * self._batch
         if self._reader.stop_of(start) <= start:
             steps = -(-self._reader.bounded(MAX_POSITION) // self._batch)
@@ -224,14 +225,14 @@ class Sampler:
 
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
-        steps = integer("steps", steps, 0, MAX_POSITION, say_high=False)
+        steps = integer("steps", steps, 0, MAX_POSITION)
         stop = self._position + steps * self._reader.part.stride
         return self._reader.between(self._position, stop)
 
     @alone
     def move(self, position: int) -> None:
         """Go to a position, which is not beyond the end of a bounded run."""
-        position = integer("position", position, 0, MAX_POSITION, say_high=False)
+        position = integer("position", position, 0, MAX_POSITION)
         if position > self._reader.bounded(position):
             raise SamplerError(
                 f"position {position} lies beyond the end of this run ({self._reader.end}); "
@@ -248,7 +249,7 @@ class Sampler:
 
         A save keeps it with the run: ``served`` marks their samples, which count as taken else.
         """
-        steps = integer("steps", steps, 0, MAX_POSITION // self._batch, say_high=False)
+        steps = integer("steps", steps, 0, MAX_POSITION // self._batch)
         first = self.step
         self.move(min(self._position + steps * self._batch, self._reader.bounded(MAX_POSITION)))
         if passed := self._steps_taken - first:
@@ -280,8 +281,8 @@ class Sampler:
         ``record_id``; ``skipped``, where the run has skipped some.
         """
         last = self._reader.bounded(MAX_POSITION)
-        start = integer("start", start, -MAX_POSITION, MAX_POSITION, say_high=False)
-        stop = integer("stop", stop, -MAX_POSITION, MAX_POSITION, say_high=False)
+        start = integer("start", start, -MAX_POSITION, MAX_POSITION)
+        stop = integer("stop", stop, -MAX_POSITION, MAX_POSITION)
         if not 0 <= start <= stop <= last:
             end = "any" if self._reader.end is None else self._reader.end
             raise SamplerError(f"positions {start} to {stop}: give two in order, from 0 to {end}")
@@ -305,7 +306,7 @@ class Sampler:
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
-        steps = integer("steps", steps, 0, MAX_POSITION, say_high=False)
+        steps = integer("steps", steps, 0, MAX_POSITION)
         return self.served(
             self._position, self._reader.bounded(self._position + steps * self._batch)
         )
@@ -320,7 +321,7 @@ class Sampler:
                 or one nominal epoch from where the last phase begins, or the last version joins.
         """
         if steps is not None:
-            steps = integer("steps", steps, 0, MAX_POSITION // self._batch, say_high=False)
+            steps = integer("steps", steps, 0, MAX_POSITION // self._batch)
         return forecasts.forecast(self, steps)
 
     def describe(self) -> str:
@@ -331,8 +332,7 @@ class Sampler:
     def _repr_html_(self) -> str:
         s = self.settings
         caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
-        lines = ([line] for line in self.describe().splitlines())
-        return html_table(caption, ("what is drawn from here on",), lines)
+        return html_lines(f"{caption}\n{self.describe()}")
 
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source
@@ -537,7 +537,7 @@ class Sampler:
 
     def _as_saved(self, tag: str | None, step: int | None) -> state.Save:
         if tag is not None:
-            checked_name(f"tag={shown(repr(tag))}", tag, SamplerError, slash=True)
+            checked("tag", tag, SlashedName, SamplerError)
         at, settings = self._standing(step), self.settings
         position = at["position"]
         return state.Save(

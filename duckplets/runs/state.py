@@ -267,7 +267,7 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
         run: Name of the run.
         after: Keep what was saved up to this step.
     """
-    step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
+    step = -1 if after is None else integer("after", after, 0, MAX_POSITION)
     known = cursors(path)
     if all(one["run"] != run for one in known):
         raise _no_run(path, run, known)

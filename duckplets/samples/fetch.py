@@ -71,10 +71,6 @@ class Fetcher:
             with self._lock:
                 self._database.close()
 
-    def drop(self) -> None:
-        """Close the connection even while in use: that use fails."""
-        self._database.close()
-
     def sound(self) -> AbstractContextManager[None]:
         """Turn index errors into DamagedFileError if the snapshot is the cause."""
         return sound(self._folder)

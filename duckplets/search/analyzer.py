@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Integers32, stretches
-from duckplets.db import fts as extension
+from duckplets.db import extensions
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, RecipeError
 from duckplets.search.analyzer_settings import ENGLISH, LETTERS_AND_DIGITS, Terms
@@ -198,7 +198,7 @@ def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
 @cache
 def _instance(process: int, *, stems: bool) -> Database:
     """Return this process's instance for vocabularies: opening one takes longer than a search."""
-    opened = extension.stemming() if stems else Database.scratch()
+    opened = extensions.stemming() if stems else Database.scratch()
     try:
         opened.run("search/analyzer/shared")
         if stems:

@@ -9,7 +9,6 @@ in base 36.
 from __future__ import annotations
 
 import functools
-import unicodedata
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,6 @@ import pyarrow as pa
 from duckplets.base.arrays import Bytes, Integers
 
 LETTER, DIGIT, SPACE, PIPE = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
-MARK = np.uint8(16)
 NARROW_SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f "
 WIDE_SPACES = (
     "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -92,7 +90,7 @@ def classes(data: Bytes) -> Bytes:
 
     Returns:
         Flags, shape (n,), at a character's first byte, 0 at its others; ``SPACE`` at all bytes of
-        white space. ``PIPE`` is ``|``, ``MARK`` an accent or vowel sign.
+        white space. ``PIPE`` is ``|``.
     """
     found = np.frombuffer(data.tobytes().translate(_narrow()), np.uint8).copy()
     for start in range(0, len(data), _STEP):
@@ -146,7 +144,4 @@ def _table() -> Bytes:
             table[start:end] |= flag
     for characters, flag in ((NARROW_SPACES + WIDE_SPACES, SPACE), ("|", PIPE)):
         table[[ord(character) for character in characters]] = flag
-    # Python has these of Unicode 3.2 in every version; later ones are rare.
-    kind = unicodedata.ucd_3_2_0.category
-    table[[point for point in range(0x300, 0x10000) if kind(chr(point))[0] == "M"]] |= MARK
     return table

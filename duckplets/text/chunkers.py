@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Integers
-from duckplets.base.checks import checked_name
 from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import from_plain
+from duckplets.base.settings import SlashedName, check, from_plain
 from duckplets.errors import ChunkingError
 
 WINDOWS = "windows"  # the command line's name for no chunker
@@ -42,15 +41,14 @@ class Chunker:
         version: Of the function; what is cut by another version is cut otherwise.
     """
 
-    name: str
-    version: str = "1"
+    name: SlashedName
+    version: SlashedName = "1"
 
     def __post_init__(self) -> None:
         """Check both fields."""
         if self.name == WINDOWS:
             raise ChunkingError(f"chunker name {WINDOWS!r} is taken: it stands for chunker=None")
-        for what, text in (("name", self.name), ("version", self.version)):
-            checked_name(f"chunker {what} {text!r}", text, ChunkingError, slash=True)
+        check(self, ChunkingError, "chunker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +57,9 @@ class ChunkSpans:
 
     text: Integers  # index into the texts
     start: Integers  # first character (Unicode code point), from 0
-    stop: Integers  # the character after the last
+    solid: Integers  # first character that is not white space
     summary: Flags  # whether it is a summary rather than a window
-
-    def of(self, low: int, high: int) -> ChunkSpans:
-        """Return the spans of texts ``low … high-1``, renumbered from 0."""
-        first, last = np.searchsorted(self.text, [low, high])
-        part = slice(first, last)
-        return ChunkSpans(
-            self.text[part] - low, self.start[part], self.stop[part], self.summary[part]
-        )
+    parts: list[str]  # what is in it
 
 
 def register_chunker(name: str, function: Cutter, version: int | str = 1) -> Chunker:
@@ -122,33 +113,46 @@ def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> ChunkSpans:
     """Call a chunker on texts and check its spans; ``place`` names a text in errors."""
     function = REGISTRY.find(chunker.name, chunker.version)
     rows: list[tuple[int, int, int, bool]] = []
+    parts: list[str] = []
     for at, text in enumerate(texts.to_pylist()):
         if text and not text.isspace():
             try:
-                rows += _spans(function, text, at)
+                for start, stop, is_summary in _spans(function, text):
+                    part = text[start:stop]
+                    rows.append((at, start, start + len(part) - len(part.lstrip()), is_summary))
+                    parts.append(part)
             except ChunkingError as error:
                 raise ChunkingError(f"chunker {chunker.name!r}, {place(at)}: {error}") from error
     columns = np.array(rows, np.int64).reshape(-1, 4).T
-    return ChunkSpans(columns[0], columns[1], columns[2], columns[3] > 0)
+    return ChunkSpans(columns[0], columns[1], columns[2], columns[3] > 0, parts)
 
 
-def _spans(function: Cutter, text: str, at: int) -> list[tuple[int, int, int, bool]]:
-    windows: list[tuple[int, int, int, bool]] = []
-    summaries: list[tuple[int, int, int, bool]] = []
+def _spans(function: Cutter, text: str) -> list[tuple[int, int, bool]]:
+    """Return start, end and kind of the spans of a text: windows, then a summary."""
+    windows: list[tuple[int, int, bool]] = []
+    summaries: list[tuple[int, int, bool]] = []
     for span in _given(function, text):
-        if fault := _fault(span, len(text)):
+        if fault := _fault(span, text):
             raise ChunkingError(f"{shown(repr(span), 80)} {fault}")
         is_summary = tuple(span[2:]) == ("summary",)
         rows = summaries if is_summary else windows
-        row = (at, int(span[0]), int(span[1]), is_summary)
+        row = (int(span[0]), int(span[1]), is_summary)
         if rows and is_summary:
             raise ChunkingError(f"{shown(repr(span), 80)} is a second summary: one is expected")
         if rows and row <= rows[-1]:
             raise ChunkingError(
-                f"{shown(repr(span), 80)} comes after {rows[-1][1:3]}: expected ascending spans, "
+                f"{shown(repr(span), 80)} comes after {rows[-1][:2]}: expected ascending spans, "
                 f"each once"
             )
         rows.append(row)
+    reached = 0
+    for start, stop, _ in [*windows, (len(text), len(text), False)]:
+        if gap := text[reached:start].lstrip():
+            raise ChunkingError(
+                f"left out character {start - len(gap)}, {gap[0]!r}: what is not white space lies "
+                f"in a window"
+            )
+        reached = max(reached, stop)
     return windows + summaries
 
 
@@ -165,8 +169,9 @@ def _given(function: Cutter, text: str) -> list[Any]:
     )
 
 
-def _fault(span: Any, size: int) -> str:
-    """Return what is wrong with a span of a text of that size, if anything."""
+def _fault(span: Any, text: str) -> str:
+    """Return what is wrong with a span of a text, if anything."""
+    size = len(text)
     if not isinstance(span, tuple | list) or not 2 <= len(span) <= 4:
         return "is no span: expected (start, stop) or (start, stop, kind)"
     if len(span) == 4:
@@ -182,7 +187,7 @@ def _fault(span: Any, size: int) -> str:
         return f"is no span of a text of {size} characters: expected 0 <= start < stop <= {size}"
     if len(span) == 3 and span[2] not in ("window", "summary"):
         return f"has the kind {shown(repr(span[2]), 40)}: expected 'window' or 'summary'"
-    return ""
+    return "is white space alone: leave it out" if text[start:stop].isspace() else ""
 
 
 # ---- those that are built in

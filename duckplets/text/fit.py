@@ -40,18 +40,9 @@ def with_lines(
 
 
 def _cut(texts: pa.Array, chunking: Chunking) -> pa.Array:
-    """Cut texts after the last token that fits, again where a tokenizer then finds other tokens."""
-    single = replace(chunking, overlap=(0,), summary_tokens=0)
-    kept, rows = texts.to_pylist(), np.arange(len(texts))
-    for limit in range(single.max_tokens, -1, -1):
-        now = pa.array([kept[row] for row in rows.tolist()], pa.string())
-        rows = rows[windows(now, single)[0] > single.max_tokens]
-        if len(rows) == 0:
-            break
-        part = texts.take(pa.array(rows))
-        found = windows(part, replace(single, max_tokens=max(limit, 1)))[1]
-        first = np.searchsorted(found.section, np.arange(len(rows)))
-        ends = (found.start[first] + found.length[first]).tolist()
-        for row, text, end in zip(rows.tolist(), part.to_pylist(), ends, strict=True):
-            kept[row] = text[:end] if limit else ""
-    return pa.array(kept, texts.type)
+    """Cut texts, of which none begins with white space, at the end of their first window."""
+    found = windows(texts, replace(chunking, overlap=(0,), summary_tokens=0))[1]
+    first = np.searchsorted(found.section, np.arange(len(texts)))
+    ends = (found.start[first] + found.length[first]).tolist()
+    cut = [text[:end] for text, end in zip(texts.to_pylist(), ends, strict=True)]
+    return pa.array(cut, texts.type)

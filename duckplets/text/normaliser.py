@@ -13,16 +13,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Literal
 
 import pyarrow as pa
 
 from duckplets.base.settings import check
 from duckplets.errors import ChunkingError
-
-WhiteSpace = Literal["lines", "all"]
 
 # C0 and C1 but white space, and invisible characters; joiners of emoji, Indic and Persian stay.
 _CONTROLS = (
@@ -60,16 +57,15 @@ class Normaliser:
 
     In this order:
 
-    1. ``controls``: control characters but white space go, and what is invisible: soft hyphens,
-       marks of direction, zero-width spaces, byte-order marks. Zero-width joiners stay.
-    2. ``nfc``: Unicode's composed form.
-    3. ``quotes``: curly quotes and all dashes become ``'``, ``"`` and ``-``.
-    4. ``white_space``: within a line runs of white space become one space, none stays at its ends;
-       line ends become ``\n``, several blank lines one, and none stays at the ends of the text.
-       With ``"all"`` line ends are white space like any other; None leaves it as it is.
-    5. ``punctuation``: spaces before ``, ; . ! ?`` and within brackets go, before ``:`` after a
-       letter; a comma or semicolon between letters gets one. Nothing is changed beside or within a
-       token with ``://``, ``www.``, ``@``, ``/`` or a backslash.
+    1. Control characters but white space go, and what is invisible: soft hyphens, marks of
+       direction, zero-width spaces, byte-order marks. Zero-width joiners stay.
+    2. Characters are composed (Unicode's NFC).
+    3. Curly quotes and all dashes become ``'``, ``"`` and ``-``.
+    4. Within a line runs of white space become one space, none stays at its ends; line ends become
+       ``\n``, several blank lines one, and none stays at the ends of the text.
+    5. Spaces before ``, ; . ! ?`` and within brackets go, before ``:`` after a letter; a comma or
+       semicolon between letters gets one. Nothing is changed beside or within a token with
+       ``://``, ``www.``, ``@``, ``/`` or a backslash.
 
     For code, ``code=True`` does none of that: line ends become ``\n``, NULs and blank lines at the
     end go, and nothing else is touched.
@@ -79,34 +75,20 @@ class Normaliser:
     than it.
 
     Attributes:
-        nfc: Whether characters are composed.
-        white_space: ``"lines"``, ``"all"``, or None.
-        controls: Whether control characters go.
-        quotes: Whether quotes and dashes become ASCII.
-        punctuation: Whether spaces around punctuation are put right.
         code: Whether texts are code.
     """
 
-    nfc: bool = True
-    white_space: WhiteSpace | None = "lines"
-    controls: bool = True
-    quotes: bool = True
-    punctuation: bool = True
     code: bool = False
 
     def __post_init__(self) -> None:
-        """Check every field."""
+        """Check the field."""
         check(self, ChunkingError)
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if self.code and each.name != "code" and value != each.default:
-                raise ChunkingError(f"{each.name}={value!r}: with code=True leave it out")
 
     def __call__(self, text: str) -> str | None:
         """Return a text in normal form, or None if nothing is left of it."""
         if not isinstance(text, str):
             raise ChunkingError(f"a text to normalise is {type(text).__name__}: expected str")
-        text = _code(text) if self.code else self._prose(text)
+        text = _code(text) if self.code else _prose(text)
         return text if text and not text.isspace() else None
 
     def apply(self, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -121,22 +103,16 @@ class Normaliser:
         done = [None if text is None else self(text) for text in texts.to_pylist()]
         return pa.array(done, texts.type)
 
-    def _prose(self, text: str) -> str:
-        if self.controls:
-            text = _CONTROL.sub("", text)
-        if not text.isascii():
-            if self.nfc:
-                text = unicodedata.normalize("NFC", _ordered(text))
-            if self.quotes:
-                text = _QUOTE.sub(lambda found: _QUOTES[found[0]], text)
-        if self.white_space is not None:
-            text = _SPACES.sub(" " if self.white_space == "all" else _one_gap, text).strip()
-        while self.punctuation:
-            spaced = _SPACING.sub(partial(_moved, _addresses(text)), text)
-            if spaced == text:
-                break
-            text = spaced
-        return text
+
+def _prose(text: str) -> str:
+    text = _CONTROL.sub("", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _ordered(text))
+        text = _QUOTE.sub(lambda found: _QUOTES[found[0]], text)
+    text = _SPACES.sub(_one_gap, text).strip()
+    while (spaced := _SPACING.sub(partial(_moved, _addresses(text)), text)) != text:
+        text = spaced
+    return text
 
 
 def _code(text: str) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from duckplets.base.checks import checked_name
 from duckplets.base.registry import Registry
-from duckplets.base.settings import from_plain, to_plain
+from duckplets.base.settings import SlashedName, check, from_plain, to_plain
 from duckplets.errors import ChunkingError
 from duckplets.text.denoiser import Denoiser
 from duckplets.text.normaliser import Normaliser
@@ -36,8 +35,8 @@ class Preprocessor:
         version: Of the function; text is cleaned anew when it changes.
     """
 
-    name: str
-    version: str = "1"
+    name: SlashedName
+    version: SlashedName = "1"
 
     def __post_init__(self) -> None:
         """Check both fields."""
@@ -46,8 +45,7 @@ class Preprocessor:
                 raise ChunkingError(
                     f"preprocessor name {built_in!r} is taken: that is dp.{made.__name__}()"
                 )
-        for what, text in (("name", self.name), ("version", self.version)):
-            checked_name(f"preprocessor {what} {text!r}", text, ChunkingError, slash=True)
+        check(self, ChunkingError, "preprocessor")
 
 
 AnyPreprocessor = Denoiser | Normaliser | Preprocessor
@@ -86,8 +84,6 @@ def to_json(preprocessor: AnyPreprocessor) -> dict[str, Any]:
     if isinstance(preprocessor, Preprocessor):
         return dict(to_plain(preprocessor))
     name = NAMES[type(preprocessor)]
-    if isinstance(preprocessor, Normaliser) and preprocessor.code:
-        return {"name": name, "code": True}
     return {"name": name} | {f.name: getattr(preprocessor, f.name) for f in fields(preprocessor)}
 
 

@@ -34,7 +34,7 @@ from duckplets.text.chunking import MOST, open_tokenizer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duckplets.text.chunkers import ChunkSpans, Place
+    from duckplets.text.chunkers import ChunkSpans
     from duckplets.text.chunking import Chunking
 
 
@@ -69,15 +69,15 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Inte
         Tokens of every text, and the chunks of all of them.
     """
     return _joined(
-        (tokens.counts, _cut(tokens, base, chunking))
+        (tokens.counts, tokens.cut(base, chunking))
         for base, tokens in _tokens(texts, chunking, chunking.max_tokens)
     )
 
 
 def windows_of(
-    texts: pa.Array | pa.ChunkedArray, spans: ChunkSpans, chunking: Chunking, place: Place
+    texts: pa.Array | pa.ChunkedArray, spans: ChunkSpans, chunking: Chunking
 ) -> tuple[Integers32, Windows]:
-    """Count the tokens of every text, and make chunks of spans of them.
+    """Count the tokens of every text, and make chunks of spans of them, each cut as a text is.
 
     A span is stored as it is, up to ``max_tokens``. A longer window is cut as a longer text is; its
     windows count on from those before, of each overlap by itself. A longer summary ends at
@@ -87,10 +87,32 @@ def windows_of(
     Returns:
         As for ``windows``.
     """
-    return _joined(
-        (tokens.counts, _cut_spans(tokens, base, spans, chunking, place))
-        for base, tokens in _tokens(texts, chunking)
+    counts, firsts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for base, tokens in _tokens(texts, chunking):
+        low, high = np.searchsorted(spans.text, [base, base + len(tokens.counts)])
+        place = (spans.text[low:high] - base, spans.start[low:high], spans.solid[low:high])
+        counts.append(tokens.counts)
+        firsts.append(tokens.first_at(*place))
+    found = windows(pa.array(spans.parts, pa.large_string()), chunking)[1]
+    found = _rows(found, ~spans.summary[found.section] | (_index_within(found.section) == 0))
+    of, text, summary = found.section, spans.text[found.section], spans.summary[found.section]
+    start = spans.start[of] + found.start
+    pieces = np.zeros(len(spans.text), np.int64)
+    np.maximum.at(pieces, of[~summary], found.window_index[~summary] + 1)
+    before = np.cumsum(pieces) - pieces
+    before -= before[np.searchsorted(spans.text, spans.text)]  # of the same text
+    made = Windows(
+        section=text,
+        summary=summary,
+        window_index=np.where(summary, 0, found.window_index + before[of]).astype(np.int32),
+        overlap=np.where(summary, 0, found.overlap).astype(np.int32),
+        start=start.astype(np.int32),
+        length=found.length,
+        start_token=(np.concatenate(firsts)[of] + found.start_token).astype(np.int32),
+        token_count=found.token_count,
     )
+    kept = _rows(made, ~summary | ~_repeated(text, start, start + found.length, summary))
+    return np.concatenate(counts).astype(np.int32), kept
 
 
 def _tokens(
@@ -112,6 +134,10 @@ def _joined(blocks: Iterator[tuple[Integers, Windows]]) -> tuple[Integers32, Win
     names = [field.name for field in fields(Windows)]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return np.concatenate(counts).astype(np.int32), Windows(**columns)
+
+
+def _rows(found: Windows, kept: Flags) -> Windows:
+    return Windows(**{field.name: getattr(found, field.name)[kept] for field in fields(Windows)})
 
 
 class _TextBlock:
@@ -151,18 +177,14 @@ class _Words:
         ranks = self.bits.rank(block.bounds)
         self.first, self.counts = ranks[:-1], np.diff(ranks)
 
-    def ranges(self, text: Integers, first: Integers, count: Integers) -> tuple[Integers, Integers]:
-        """Return byte ranges of tokens, with at most white space around them."""
-        # up to the next word, even of a later text: only white space lies between
-        nth = self.first[text] + first
-        return self.bits.select(nth), self.bits.select(nth + count)
+    def cut(self, base: int, chunking: Chunking) -> Windows:
+        """Return the chunks of the block, whose first text is number ``base``."""
+        return _cut_words(self, base, chunking)
 
-    def within(
-        self, text: Integers, begin: Integers, solid: Integers, end: Integers
-    ) -> tuple[Integers, Integers]:
-        """Return the first token of byte ranges, and how many they touch; ``solid`` begins one."""
-        first = self.bits.rank(solid + 1) - 1
-        return first - self.first[text], self.bits.rank(end) - first
+    def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
+        """Return the first tokens of spans; ``solid`` is their first character with a token."""
+        first: Integers = self.bits.rank(self.block.byte_of(text, solid) + 1) - 1
+        return first - self.first[text]
 
 
 class _Pieces:
@@ -182,31 +204,25 @@ class _Pieces:
         # in characters of the original text: the Python binding converts from bytes
         self.offsets = [_ascending(encodings[text], self.strings[text]) for text in self.long]
 
+    def cut(self, base: int, chunking: Chunking) -> Windows:
+        """Return the chunks of the block, whose first text is number ``base``."""
+        return _cut_pieces(self, base, chunking)
+
     def encoded(self, texts: list[str]) -> list[Any]:
         """Return the encodings of texts, each by itself."""
         return list(self.encoder.encode_batch(texts, add_special_tokens=False))
 
-    def within(
-        self, text: Integers, begin: Integers, solid: Integers, end: Integers
-    ) -> tuple[Integers, Integers]:
-        """Return the first token of byte ranges, and how many they touch; ``solid`` is text."""
-        # In characters of the block, where starts ascend over all texts; the end of a
-        # text's last token is the start of the next text.
-        first_char = self.block.first_char
-        char, some, upto = (
-            self.block.char_of(text, byte) + first_char[text] for byte in (begin, solid, end)
-        )
-        sizes = np.where(self.counts > 0, self.counts + 1, 0)
-        spans = np.concatenate([np.zeros((0, 2), np.int64), *self.offsets])
-        before = np.repeat(first_char[:-1], sizes)
-        starts, ends = spans[:, 0] + before, spans[:, 1] + before
-        at = np.searchsorted(starts, char, side="right") - 1
-        # skipped white space belongs to what precedes it
-        at += ends[at] <= char
-        at = np.minimum(at, np.searchsorted(starts, some, side="right") - 1)
-        own = (np.cumsum(sizes) - sizes)[text]
-        first = np.maximum(np.searchsorted(starts, starts[at]), own)
-        return first - own, np.searchsorted(starts, upto) - first
+    def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
+        """Return the first tokens of spans; skipped white space belongs to what precedes it."""
+        offsets = dict(zip(self.long.tolist(), self.offsets, strict=True))
+        found = np.zeros(len(text), np.int64)
+        places = (column.tolist() for column in (text, begin, solid))
+        for span, (number, char, some) in enumerate(zip(*places, strict=True)):
+            starts, ends = offsets[number].T
+            at = np.searchsorted(starts, char, side="right") - 1
+            at = min(at + (ends[at] <= char), np.searchsorted(starts, some, side="right") - 1)
+            found[span] = np.searchsorted(starts, starts[at])  # several may share a character
+        return found
 
 
 def _ascending(encoding: Any, text: str) -> Integers:
@@ -271,185 +287,67 @@ def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> 
     return found
 
 
-def _pieces_of_texts(tokens: _Pieces, chunking: Chunking) -> tuple[Integers, ...]:
-    """Return how many chunks long texts have, as ``_cut`` counts them, and their columns."""
+def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:
+    """Return the chunks of one block by a tokenizer."""
     limits = [(chunking.max_tokens, overlap, False) for overlap in chunking.overlap]
     if chunking.summary_length:
         limits.append((chunking.summary_length, 0, True))
-    found = _walked(
-        tokens,
-        [
-            _walk(tokens.strings[text], offsets, *limit)
-            for text, offsets in zip(tokens.long, tokens.offsets, strict=True)
-            for limit in limits
-        ],
-    )
-    number = np.zeros((len(tokens.counts), len(chunking.overlap) + 1), np.int64)
-    number[tokens.long, : len(limits)] = np.reshape([*map(len, found)], (-1, len(limits)))
-    return number, *_columns(found)
+    offsets = dict(zip(tokens.long.tolist(), tokens.offsets, strict=True))
+    walks = [
+        _walk(tokens.strings[text], of, *limit) for text, of in offsets.items() for limit in limits
+    ]
+    found = iter(_walked(tokens, walks))
+    rows: list[tuple[int, ...]] = []
+    for text, count in enumerate(tokens.counts.tolist()):
+        if text in offsets:
+            for _, overlap, is_summary in limits:
+                for index, (start, stop, *numbers) in enumerate(next(found)):
+                    row = (base + text, is_summary, index, overlap, start, stop - start, *numbers)
+                    rows.append(row)
+        elif count:
+            rows.append((base + text, False, 0, 0, 0, len(tokens.strings[text]), 0, count))
+    section, summary, *columns = np.array(rows, np.int64).reshape(-1, 8).T
+    return Windows(section, summary > 0, *(column.astype(np.int32) for column in columns))
 
 
-def _pieces_of_spans(tokens: _Pieces, spans: ChunkSpans, chunking: Chunking) -> tuple[Any, ...]:
-    """Return which spans are too long when encoded alone, and their pieces.
-
-    Returns:
-        Whether each is too long; its chunks by overlap; its tokens; of the chunks of those too long
-        the starts and ends within the span, and their tokens.
-    """
-    places = zip(spans.text, spans.start, spans.stop, strict=True)
-    strings = [tokens.strings[text][start:stop] for text, start, stop in places]
-    encodings, most = tokens.encoded(strings), chunking.max_tokens
-    alone = np.array([len(each) for each in encodings], np.int64)
-    long = alone > most
-    walks, number = [], np.zeros((len(strings), len(chunking.overlap)), np.int64)
-    cells = []
-    for span in np.flatnonzero(long).tolist():
-        overlaps = chunking.overlap[: 1 if spans.summary[span] else None]
-        offsets = _ascending(encodings[span], strings[span])
-        once = bool(spans.summary[span])
-        walks += [_walk(strings[span], offsets, most, each, once) for each in overlaps]
-        cells += [(span, across) for across in range(len(overlaps))]
-    found = _walked(tokens, walks)
-    number[~long, 0] = 1
-    for cell, windows in zip(cells, found, strict=True):
-        number[cell] = len(windows)
-    start, stop, _, counts = _columns(found)
-    return long, number, alone, start, stop, counts
-
-
-def _columns(found: list[list[_Window]]) -> Integers:
-    rows = [window for windows in found for window in windows]
-    return np.array(rows, np.int64).reshape(-1, 4).T
-
-
-def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
-    """Return the chunks of one block, whose first text is number ``base``."""
+def _cut_words(tokens: _Words, base: int, chunking: Chunking) -> Windows:
+    """Return the chunks of one block by words."""
     block, counts, most = tokens.block, tokens.counts, chunking.max_tokens
     overlaps = np.array([*chunking.overlap, 0])
     long = counts > most
     # Chunks by text (down) and overlap, then summary (across); a short text has one, in front.
-    if isinstance(tokens, _Pieces):
-        number, *parts = _pieces_of_texts(tokens, chunking)
-    else:
-        strides = np.maximum(1, most - overlaps)
-        number = np.where(long[:, None], -((most - counts[:, None]) // strides) + 1, 0)
-        number[:, -1] = long & (chunking.summary_length > 0)
+    strides = np.maximum(1, most - overlaps)
+    number = np.where(long[:, None], -((most - counts[:, None]) // strides) + 1, 0)
+    number[:, -1] = long & (chunking.summary_length > 0)
     number[:, 0] += (counts > 0) & ~long
     cell = np.repeat(np.arange(number.size), number.ravel())
     section, across = np.divmod(cell, number.shape[1])
     summary, cut = across == len(chunking.overlap), long[section]
-    first, count = np.zeros(len(cell), np.int64), counts[section]
+    index = _index_within(cell)
+    first = index * strides[across]
+    most_of = np.where(summary, chunking.summary_length, most)
+    count = np.minimum(most_of, counts[section] - first)
     start, length = np.zeros(len(cell), np.int64), np.diff(block.first_char)[section]
-    if isinstance(tokens, _Pieces):
-        start[cut], length[cut], first[cut], count[cut] = parts
-        length[cut] -= start[cut]
-    else:
-        first = _index_within(cell) * strides[across]
-        count = np.minimum(np.where(summary, chunking.summary_length, most), count - first)
-        start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
-    # a tokenizer may have white-space tokens, and so windows without text
-    keep = length > 0
+    start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
     return Windows(
-        section=section[keep] + base,
-        summary=summary[keep],
-        window_index=_index_within(cell[keep]).astype(np.int32),
-        overlap=np.where(cut, overlaps[across], 0)[keep].astype(np.int32),
-        start=start[keep].astype(np.int32),
-        length=length[keep].astype(np.int32),
-        start_token=first[keep].astype(np.int32),
-        token_count=count[keep].astype(np.int32),
-    )
-
-
-def _cut_spans(
-    tokens: _Words | _Pieces, base: int, spans: ChunkSpans, chunking: Chunking, place: Place
-) -> Windows:
-    """Return the chunks of spans of one block, whose first text is number ``base``."""
-    block, most = tokens.block, chunking.max_tokens
-    spans, solid = spans.of(base, base + len(tokens.counts)), Bits(block.solid)
-    text = spans.text
-    begin, end = block.byte_of(text, spans.start), block.byte_of(text, spans.stop)
-    _refuse_gaps(block, solid, spans, begin, end, lambda at: place(base + at))
-    overlaps = np.array(chunking.overlap)
-    # Chunks by span (down) and overlap (across); a span that stays whole has one, in front.
-    if isinstance(tokens, _Pieces):
-        long, number, *parts = _pieces_of_spans(tokens, spans, chunking)
-    else:
-        first, counts = tokens.within(text, begin, solid.select(solid.rank(begin)), end)
-        strides, long = np.maximum(1, most - overlaps), counts > most
-        several = long & ~spans.summary
-        number = np.where(several[:, None], -((most - counts[:, None]) // strides) + 1, 0)
-        number[:, 0] += ~several
-    cell = np.repeat(np.arange(number.size), number.ravel())
-    of, across = np.divmod(cell, number.shape[1])
-    start, stop = spans.start[of], spans.stop[of]
-    cut = long[of]
-    if isinstance(tokens, _Pieces):
-        alone, *ends, tokens_cut = parts
-        start[cut], stop[cut] = (spans.start[of[cut]] + each for each in ends)
-        low, high = (block.byte_of(text[of], char) for char in (start, stop))
-        first = tokens.within(text[of], low, solid.select(solid.rank(low)), high)[0]
-        count = np.maximum(alone, 1)[of]
-        count[cut] = tokens_cut
-    else:
-        ahead = _index_within(cell) * strides[across]
-        first, count = first[of] + ahead, np.minimum(most, counts[of] - ahead)
-        inner, length = _spans(tokens, text[of[cut]], first[cut], count[cut])
-        # a span may begin or end within a token
-        start[cut] = np.maximum(start[cut], inner)
-        stop[cut] = np.minimum(stop[cut], inner + length)
-    summary = spans.summary[of]
-    overlap = np.where(cut & ~summary, overlaps[across], 0)
-    keep = (stop > start) & ~(summary & _repeated(text[of], start, stop, summary))
-    cell, of = cell[keep], of[keep]
-    windows = np.bincount(cell, minlength=number.size).reshape(number.shape).max(1, initial=0)
-    before = np.cumsum(windows) - windows
-    index = _index_within(cell) + (before - before[np.searchsorted(text, text)])[of]
-    return Windows(
-        section=text[of] + base,
-        summary=summary[keep],
-        window_index=np.where(summary[keep], 0, index).astype(np.int32),
-        overlap=overlap[keep].astype(np.int32),
-        start=start[keep].astype(np.int32),
-        length=(stop - start)[keep].astype(np.int32),
-        start_token=first[keep].astype(np.int32),
-        token_count=count[keep].astype(np.int32),
+        section=section + base,
+        summary=summary,
+        window_index=index.astype(np.int32),
+        overlap=np.where(cut, overlaps[across], 0).astype(np.int32),
+        start=start.astype(np.int32),
+        length=length.astype(np.int32),
+        start_token=first.astype(np.int32),
+        token_count=count.astype(np.int32),
     )
 
 
 def _repeated(text: Integers, start: Integers, stop: Integers, summary: Flags) -> Flags:
-    """Return which chunks belong to a text with a window equal to the summary."""
+    """Return which chunks are of a text with a window equal to the summary."""
     wanted = np.full((2, int(text.max(initial=-1)) + 1), -1)
     wanted[:, text[summary]] = start[summary], stop[summary]
     same = ~summary & (start == wanted[0, text]) & (stop == wanted[1, text])
     repeated: Flags = np.isin(text, text[same])
     return repeated
-
-
-def _refuse_gaps(
-    block: _TextBlock, solid: Bits, spans: ChunkSpans, begin: Integers, end: Integers, place: Place
-) -> None:
-    """Refuse spans of white space, and texts not wholly covered by windows."""
-    blank = np.flatnonzero(solid.rank(begin) == solid.rank(end))
-    if len(blank):
-        at = blank[0]
-        span = f"{place(int(spans.text[at]))}: ({spans.start[at]}, {spans.stop[at]})"
-        raise ChunkingError(f"{span} of the chunker is white space alone: leave it out")
-    text, begin, end = (column[~spans.summary] for column in (spans.text, begin, end))
-    last = block.bounds[:-1].copy()
-    np.maximum.at(last, text, end)
-    reached = np.maximum.accumulate(np.concatenate([[0], end]))[:-1]
-    low = np.concatenate([np.maximum(block.bounds[text], reached), last])
-    high = np.maximum(low, np.concatenate([begin, block.bounds[1:]]))
-    missed = solid.rank(low)[solid.rank(high) > solid.rank(low)]
-    if len(missed):
-        byte = solid.select(missed.min(keepdims=True))
-        at = np.searchsorted(block.bounds, byte, side="right") - 1
-        char = int(block.char_of(at, byte)[0])
-        raise ChunkingError(
-            f"{place(int(at[0]))}: the chunker left out character {char}, "
-            f"{block.texts[int(at[0])].as_py()[char]!r}: what is not white space lies in a window"
-        )
 
 
 def _index_within(cell: Integers) -> Integers:
@@ -463,11 +361,12 @@ def _spans(
     """Return start and length, in characters, of tokens without surrounding white space."""
     if not len(text):
         return text, text
-    solid = Bits(tokens.block.solid)
-    lower, upper = (solid.rank(at) for at in tokens.ranges(text, first, count))
+    solid, nth = Bits(tokens.block.solid), tokens.first[text] + first
+    # up to the next word, even of a later text: only white space lies between
+    lower, upper = (solid.rank(tokens.bits.select(at)) for at in (nth, nth + count))
     start = tokens.block.char_of(text, solid.select(lower))
-    stop = tokens.block.char_of(text, solid.select(np.maximum(upper - 1, 0)) + 1)
-    return start, np.where(upper > lower, stop - start, 0)
+    stop = tokens.block.char_of(text, solid.select(upper - 1) + 1)
+    return start, stop - start
 
 
 def _solid(data: Bytes, ascii_only: bool) -> Flags:

@@ -7,12 +7,12 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from duckplets.base.dropped import LiveSet
+from duckplets.base.live_set import LiveSet
 from duckplets.base.locks import alone
 from duckplets.base.object_store import is_address
 from duckplets.base.sanitize import counted, listed
@@ -58,8 +58,8 @@ class TokenShards:
     """A folder of token shards, opened to read.
 
     The first sampler decodes the shards into ``NAME.tokens`` beside the folder, 4 bytes a token,
-    which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
-    beside it.
+    which every process maps from then on; packed rows with another ``eos`` have a file of their
+    own. Runs are saved in ``NAME.state.duckdb`` beside it.
 
     Args:
         folder: With a ``manifest.json``, as ``Corpus.shard`` has made it. Of shards in a store,
@@ -84,12 +84,18 @@ class TokenShards:
         self.path = mirror(str(folder), cache) if is_address(folder) else Path(folder)
         self._cache = None if cache is None else Path(cache)
         self.manifest = ShardManifest.read(self.path)
+        self._files: dict[int | None, TokenFile] = {}
         self._samplers: LiveSet[TokenSampler] = LiveSet()
 
-    @cached_property
+    @property
     def file(self) -> TokenFile:
-        """The decoded tokens, created if missing."""
-        return TokenFile.of(self.path, self.manifest, self._cache)
+        """The decoded tokens, each text followed by the tokenizer's end; created if missing."""
+        return self._file(self.manifest.tokenizer.eos_id)
+
+    def _file(self, end: int | None) -> TokenFile:
+        if end not in self._files:
+            self._files[end] = TokenFile.of(self.path, self.manifest, end, self._cache)
+        return self._files[end]
 
     @property
     def _shards(self) -> dict[str, str]:
@@ -246,7 +252,7 @@ class TokenShards:
 
         fetcher = TokenFetcher(
             streams,
-            self.file,
+            streams[0].rows.of.file,
             self.path,
             self.manifest,
             padded_from=settings.padded_from(planner.epoch_start),
@@ -281,21 +287,26 @@ class TokenShards:
 
     def _rows(self, settings: RunSettings, source: str) -> dict[int | None, TokenRows]:
         """Return the rows of a source by bucket, or under None without buckets."""
-        how, found = rows_of(settings), dict[int | None, TokenRows]()
-        for bucket, texts in self._texts(settings.split, source, how["by_bucket"]).items():
-            width, tokenizer = how["seq_length"], self.manifest.tokenizer
-            pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0
+        how, tokenizer = rows_of(settings), self.manifest.tokenizer
+        pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0
+        end = tokenizer.eos_id
+        if how["pack"]:
+            end = None if how["eos"] is None else tokenizer.id_of(how["eos"], self.path)
+        found, file = dict[int | None, TokenRows](), self._file(end)
+        for bucket, texts in self._texts(file, settings.split, source, how["by_bucket"]).items():
+            width = how["seq_length"]
             if how["pack"]:
-                end = None if how["eos"] is None else tokenizer.id_of(how["eos"], self.path)
-                found[bucket] = PackedRows(texts, width, end, tokenizer.eos_id, pad)
+                found[bucket] = PackedRows(texts, width, pad)
             else:
                 if bucket is not None and bucket < len(self.manifest.buckets):
                     width = min(width, self.manifest.buckets[bucket])
                 found[bucket] = SingleRows(texts, width, pad)
         return found
 
-    def _texts(self, split: str, source: str, by_bucket: bool) -> dict[int | None, TextSpan]:
-        """Return the span of a source's texts in the token file, by bucket or as a whole."""
+    def _texts(
+        self, file: TokenFile, split: str, source: str, by_bucket: bool
+    ) -> dict[int | None, TextSpan]:
+        """Return the span of a source's texts in a token file, by bucket or as a whole."""
         found, first = dict[int | None, TextSpan](), 0
 
         def place(shard: Any) -> tuple[str, str, int | None]:
@@ -304,7 +315,7 @@ class TokenShards:
         for at, shards in groupby(self.manifest.shards, place):
             stop = first + sum(shard.records for shard in shards)
             if at[:2] == (split, source):
-                found[at[2]] = TextSpan(self.file, first, stop)
+                found[at[2]] = TextSpan(file, first, stop)
             first = stop
         return found
 
@@ -379,8 +390,7 @@ def token_sampler(
         working(None, None, "records") as work,
         corpus.database.frugal(MEMORY),
     ):
-        # a run verifies what it reads
-        shard_by(corpus, folder, file, ShardSettings(split=split), work, compare=False)
+        shard_by(corpus, folder, file, ShardSettings(split=split), work)
     return TokenShards(folder).sampler(split, **arguments)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ MANIFEST, MIXTURES, STATE, TOKENIZER = (
     "export_state.json",
     "tokenizer.json",
 )
+DOCUMENTS = (STATE, TOKENIZER, MIXTURES, MANIFEST)  # in the order they are written
 
 Longer = Literal["own", "cut", "drop"]
 Split = Literal["train", "validation", "test"]
@@ -47,7 +48,6 @@ _STATE = {
     "inputs": {str: object},
     "counters": {"records": Count, "buckets": Count, "shards": Count, "tokens": Count},
     "completed_shards": [object],
-    "checksums": {str: str},
     "last_updated": str,
 }
 
@@ -129,7 +129,7 @@ class ShardManifest:
         settings: All others that decide the bytes.
         seed: Of the order of rows.
         libraries: Versions of what made the bytes.
-        counts: ``records``, ``tokens``, ``left_out`` by reason, and ``by_bucket``.
+        counts: ``records``, ``tokens``, ``left_out`` by reason, and texts that were ``cut``.
         fingerprint: SHA-256 of everything that decides the bytes.
     """
 
@@ -165,26 +165,13 @@ class ShardManifest:
         content = {field.name: content[field.name] for field in fields(cls)}
         content["shards"] = _shards_of(content["shards"], path)
         content["tokenizer"] = _only(TokenizerEntry, content["tokenizer"])
-        manifest = cls(**content)
-        for problem in manifest._problems():
-            raise damaged(path, problem)
-        return manifest
+        if content["tokenizer"].path != TOKENIZER:
+            raise damaged(path, f"its tokenizer lies at {shown(content['tokenizer'].path)}")
+        return cls(**content)
 
     def write(self, folder: Path) -> None:
         """Replace the manifest of a folder."""
         write_document(folder / MANIFEST, KIND, asdict(self))
-
-    def _problems(self) -> list[str]:
-        """Return contradictions within it."""
-        found = []
-        if list(self.buckets) != sorted(set(self.buckets)) or not self.buckets:
-            found.append("boundaries of buckets do not ascend")
-        if self.tokenizer.path != TOKENIZER:
-            found.append(f"its tokenizer lies at {shown(self.tokenizer.path)}")
-        for shard in self.shards:
-            if shard.bucket > len(self.buckets) or shard.split not in self.splits:
-                found.append(f"shard {shown(shard.shard_id)} is of no bucket or split there is")
-        return found
 
 
 # -- places ---------------------------------------------------------------------------------------
@@ -207,30 +194,15 @@ def _where(shard: ShardEntry) -> tuple[str, str, str]:
     return shard_id(*of), path, f"{path.removesuffix('.parquet')}.tsv"
 
 
+def is_of_export(path: str) -> bool:
+    """Return whether a path is one that an export writes to."""
+    return path in DOCUMENTS or path.partition("/")[0] in get_args(Split)
+
+
 def buckets_of(lengths: npt.ArrayLike, buckets: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return the bucket of each length: i for lengths above boundary i-1 and up to boundary i."""
     found = np.searchsorted(np.asarray(buckets, np.int64), np.asarray(lengths), side="left")
     return np.asarray(found, np.int64)
-
-
-def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
-    """Return records and tokens of shards, in all and by split, source and bucket."""
-    groups: dict[tuple[str, str, int], dict[str, int]] = {}
-    for each in shards:
-        of = groups.setdefault(
-            (each.split, each.source, each.bucket), {"shards": 0, "records": 0, "tokens": 0}
-        )
-        of["shards"] += 1
-        of["records"] += each.records
-        of["tokens"] += each.tokens
-    return {
-        "records": sum(each.records for each in shards),
-        "tokens": sum(each.tokens for each in shards),
-        "by_bucket": [
-            {"split": split, "source": source, "bucket": bucket, **of}
-            for (split, source, bucket), of in groups.items()
-        ],
-    }
 
 
 # -- what is read ---------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ shards ─sha256, row groups→ NAME.tokens/: offsets, tokens with ends, and a m
 
 Parquet compresses tokens some thousand rows at a time, while the rows of a batch lie anywhere. So
 all tokens are laid end to end once, 4 bytes each, and gathering is arithmetic on offsets and one
-copy. The files lie in an ``ArtifactFolder``: complete or absent, written by one process while
+copy. What ends a text is part of the file: runs with another end, or none, have a file of their
+own. The files lie in an ``ArtifactFolder``: complete or absent, written by one process while
 others wait, rebuilt when the folder was exported anew, and safe to delete.
 """
 
@@ -48,31 +49,36 @@ class TokenFile:
 
     path: Path
     offsets: Integers  # start of each text's tokens, and the end of the last
-    tokens: Integers32  # in the manifest's order of shards, each text followed by an end token
+    tokens: Integers32  # in the manifest's order of shards, each text followed by its end
+    ends: int  # tokens that end a text: 1 or 0
     file: ArrayFile | None = None  # the mapped file
     begin: int = 0  # its first token byte
     reads: ReadAhead = field(default_factory=ReadAhead)
 
     @classmethod
-    def of(cls, folder: Path, manifest: ShardManifest, cache: Path | None = None) -> TokenFile:
+    def of(
+        cls, folder: Path, manifest: ShardManifest, end: int | None, cache: Path | None = None
+    ) -> TokenFile:
         """Return the token file of a folder of shards, created if missing.
 
-        It lies in ``cache``, by default beside the folder.
+        Texts are followed by the token ``end``, or by none. The file lies in ``cache``, by default
+        beside the folder.
         """
-        kept = ArtifactFolder(_place(folder, manifest, cache), "a token file", _MANIFEST, _FORMAT)
-        found = cls._opened(kept, manifest)
+        path, ends = _place(folder, manifest, end, cache), int(end is not None)
+        kept = ArtifactFolder(path, "a token file", _MANIFEST, _FORMAT)
+        found = cls._opened(kept, manifest, ends)
         if found is None:
             with _writable(kept.path, manifest), kept.locked():
-                found = cls._opened(kept, manifest)  # by the previous holder of the lock
+                found = cls._opened(kept, manifest, ends)  # by the previous holder of the lock
                 if found is None:
-                    _write(kept, folder, manifest)
-                    found = cls._opened(kept, manifest)
+                    _write(kept, folder, manifest, end)
+                    found = cls._opened(kept, manifest, ends)
         if found is None:
             raise damaged(kept.path / _MANIFEST, "it is another than was written just now")
         return found
 
     @classmethod
-    def _opened(cls, kept: ArtifactFolder, manifest: ShardManifest) -> TokenFile | None:
+    def _opened(cls, kept: ArtifactFolder, manifest: ShardManifest, ends: int) -> TokenFile | None:
         """Map the files if they exist and belong to the folder as it is."""
         stored = kept.read(_MANIFEST)
         if stored is None:
@@ -82,6 +88,7 @@ class TokenFile:
         if stored["fingerprint"] != manifest.fingerprint:
             return None
         texts, count = _sizes(manifest)
+        count += texts * ends
         entry = FileEntry(**stored["offsets"])
         offsets, tokens = (
             ArrayFile(kept.path, FileEntry(**stored[n])) for n in ("offsets", "tokens")
@@ -93,6 +100,7 @@ class TokenFile:
             tokens.path,
             offsets.array(["<i8", begin, texts + 1]),
             tokens.array(["<i4", begin, count]),
+            ends,
             tokens,
             begin,
         )
@@ -125,23 +133,24 @@ class TokenFile:
         return damaged(self.path, why)
 
 
-def _place(folder: Path, manifest: ShardManifest, cache: Path | None) -> Path:
+def _place(folder: Path, manifest: ShardManifest, end: int | None, cache: Path | None) -> Path:
     folder = Path(os.path.realpath(folder))
+    other = "" if end == manifest.tokenizer.eos_id else f"-{'bare' if end is None else end}"
     if cache is None:
-        return folder.with_name(f"{folder.name}.tokens")
-    return cache / f"{folder.name}-{manifest.fingerprint[:12]}.tokens"
+        return folder.with_name(f"{folder.name}.tokens{other}")
+    return cache / f"{folder.name}-{manifest.fingerprint[:12]}.tokens{other}"
 
 
 def _sizes(manifest: ShardManifest) -> tuple[int, int]:
-    """Return the number of texts, and of tokens with an end after each text."""
+    """Return the number of texts, and of tokens without ends."""
     texts = sum(shard.records for shard in manifest.shards)
-    return texts, texts + sum(shard.tokens for shard in manifest.shards)
+    return texts, sum(shard.tokens for shard in manifest.shards)
 
 
 def _need(manifest: ShardManifest) -> int:
-    """Return the bytes of the files."""
+    """Return the bytes of the files, with ends."""
     texts, tokens = _sizes(manifest)
-    return 8 * (texts + 1) + 4 * tokens
+    return 8 * (texts + 1) + 4 * (tokens + texts)
 
 
 @contextmanager
@@ -158,21 +167,27 @@ def _writable(path: Path, manifest: ShardManifest) -> Iterator[None]:
         ) from error
 
 
-def _write(kept: ArtifactFolder, folder: Path, manifest: ShardManifest) -> None:
+def _write(kept: ArtifactFolder, folder: Path, manifest: ShardManifest, end: int | None) -> None:
     """Write the files and the manifest, and remove those of other exports."""
     free = shutil.disk_usage(kept.path).free
     if _need(manifest) > free:
         raise OSError(errno.ENOSPC, f"there are {free / 1e6:,.1f} MB left")
     with ArrayWriter(kept.path, "offsets") as offsets, ArrayWriter(kept.path, "tokens") as tokens:
         begin = tokens.append(b"")
-        _fill(offsets, tokens, folder, manifest)
+        _fill(offsets, tokens, folder, manifest, end)
         files = {"offsets": asdict(offsets.finish()), "tokens": asdict(tokens.finish())}
     content: dict[str, Any] = {"fingerprint": manifest.fingerprint, "begin": begin}
     kept.write(_MANIFEST, content | files)
     kept.sweep()
 
 
-def _fill(offsets: ArrayWriter, tokens: ArrayWriter, folder: Path, manifest: ShardManifest) -> None:
+def _fill(
+    offsets: ArrayWriter,
+    tokens: ArrayWriter,
+    folder: Path,
+    manifest: ShardManifest,
+    end: int | None,
+) -> None:
     """Write offsets and tokens of all shards."""
     begin = 0  # start of the next text, in tokens
     offsets.append(bytes(8))
@@ -180,8 +195,8 @@ def _fill(offsets: ArrayWriter, tokens: ArrayWriter, folder: Path, manifest: Sha
         for number, shard in enumerate(manifest.shards):
             if progress is not None:
                 progress(number, len(manifest.shards))
-            for ids, ends in decoded(folder, shard, manifest):
-                offsets.append((begin + ends).astype("<i8"))
+            for ids, stops in _decoded(folder, shard, end):
+                offsets.append((begin + stops).astype("<i8"))
                 tokens.append(np.ascontiguousarray(ids, "<i4"))
                 begin += len(ids)
 
@@ -189,32 +204,20 @@ def _fill(offsets: ArrayWriter, tokens: ArrayWriter, folder: Path, manifest: Sha
 # -- the tokens of a shard ------------------------------------------------------------------------
 
 
-def decoded(
-    folder: Path, shard: ShardEntry, manifest: ShardManifest
+def _decoded(
+    folder: Path, shard: ShardEntry, end: int | None
 ) -> Iterator[tuple[Integers32, Integers]]:
     """Yield the tokens of a shard with an end after each text, and where each text stops."""
     import pyarrow.parquet as pq
 
-    rows = total = 0
     path = inside(folder, shard.path, DamagedFileError)
     _check(folder, path, shard)
     with reading(path), pq.ParquetFile(path) as parquet:
         for batch in parquet.iter_batches(_ROWS, columns=["tokens"]):
             column = batch.column("tokens")
-            if not pa.types.is_list(column.type):
-                raise DamagedFileError(f"{path}: its tokens are no lists of integers")
             ids = column.flatten().to_numpy(zero_copy_only=False)
             lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
-            least, most = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-            if column.null_count or least < 0 or most >= manifest.tokenizer.vocab_size:
-                raise DamagedFileError(f"{path} has tokens that the tokenizer has not")
-            rows, total = rows + len(lengths), total + len(ids)
-            yield _ended(ids, lengths, manifest.tokenizer.eos_id or 0)
-    if (rows, total) != (shard.records, shard.tokens):
-        raise DamagedFileError(
-            f"{path} has {rows:,} rows of {total:,} tokens instead of {shard.records:,} of "
-            f"{shard.tokens:,}"
-        )
+            yield (ids, np.cumsum(lengths)) if end is None else _ended(ids, lengths, end)
 
 
 def _check(folder: Path, path: Path, shard: ShardEntry) -> None:
@@ -223,9 +226,9 @@ def _check(folder: Path, path: Path, shard: ShardEntry) -> None:
         if path.stat().st_size == shard.bytes and digest_of(path) == shard.sha256:
             return
     raise DamagedFileError(
-        f"{path} is not as the manifest says: its bytes are others. The command that made the "
-        f"folder mends it: duckplets shard CORPUS {folder} … (of shards in a store delete this "
-        f"file of the cache, and it is brought again)"
+        f"{path} is not as the manifest says: its bytes are others. Delete it: the command that "
+        f"made the folder, duckplets shard CORPUS {folder} …, writes it again (and of shards in a "
+        f"store it is brought to the cache again)"
     )
 
 

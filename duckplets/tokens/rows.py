@@ -1,7 +1,7 @@
 """Cut the texts of a source into rows of tokens, gather any of them, and draw them in order.
 
 texts, laid end to end ─cut every ``seq_length`` tokens→ packed rows
-texts, one a row ─cut at ``seq_length``, padded→ single rows
+texts, one a row, without ends ─cut at ``seq_length``, padded→ single rows
 
 A row is a number: its tokens follow from the offsets of the texts, so rows need no storage, and all
 rows of a block are gathered by a few array operations.
@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32
 from duckplets.errors import DamagedFileError
 from duckplets.order.permute import key, ranks_at
 from duckplets.samples.stream import Draw
@@ -26,7 +26,7 @@ _AT_ONCE = 1 << 20  # texts whose lengths are read at a time
 
 @dataclass(frozen=True)
 class TextSpan:
-    """Adjacent texts of a token file, ``first … stop - 1``."""
+    """Adjacent texts of a token file, ``first … stop - 1``, with their ends."""
 
     file: TokenFile
     first: int
@@ -69,19 +69,17 @@ class Gathered:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of texts laid end to end, with or without an end token after each."""
+    """Rows of texts laid end to end, as they lie in the file."""
 
     of: TextSpan
     width: int  # tokens of a row
-    end: int | None  # token after each text
-    stored: int | None  # token after each text in the file
     pad: int
 
     @cached_property
     def tokens(self) -> int:
         """Tokens of all rows, without padding."""
         low, high = self.of.span
-        return high - low - (0 if self.end is not None else len(self.of))
+        return high - low
 
     def __len__(self) -> int:
         return -(-self.tokens // self.width)
@@ -92,77 +90,27 @@ class PackedRows:
 
     def take(self, rows: Integers) -> Gathered:
         """Return the tokens of some rows."""
-        begins, lengths = rows * self.width, self.lengths(rows)
-        before = self._before(begins, inclusive=True) - 1  # text in which each row begins
-        after = self._before(begins + lengths, inclusive=False)
+        begins, lengths = self.of.span[0] + rows * self.width, self.lengths(rows)
+        ids = self.of.file.take(begins, lengths, self.width, self.pad)
+        before, after = self._between(begins, lengths)
         owners, texts = _spread(before + 1, after)
-        columns = self._start(texts) - begins[owners]
+        columns = self.of.offsets[texts] - begins[owners]
         if ((columns < 0) | (columns >= self.width)).any():
             raise self.of.damage()
-        ids = self._ids(begins, lengths, before, (owners, columns))
-        if self.end is not None and self.end != self.stored:
-            ids[self._ends(begins, begins + lengths)] = self.end
-        fresh = np.ones(len(owners), bool)  # an empty text begins where the next one does
-        fresh[1:] = (owners[1:] != owners[:-1]) | (columns[1:] != columns[:-1])
-        return Gathered(ids, lengths, owners[fresh], columns[fresh])
+        return Gathered(ids, lengths, owners, columns)
 
     def texts(self, rows: Integers) -> tuple[Integers, Integers]:
         """Return the first text of each row in the token file, and the one after its last."""
-        begins = rows * self.width
-        first = self._before(begins, inclusive=True) - 1
-        last = self._before(begins + self.lengths(rows), inclusive=False)
+        begins = self.of.span[0] + rows * self.width
+        first, last = self._between(begins, self.lengths(rows))
         return first + self.of.first, last + self.of.first
 
-    def _ids(
-        self, begins: Integers, lengths: Integers, before: Integers, starts: tuple[Integers, ...]
-    ) -> Integers32:
-        low, tokens = self.of.span[0], self.of.file
-        if self.end is not None:
-            return tokens.take(low + begins, lengths, self.width, self.pad)
-        # Every text before a token accounts for a skipped end, as does one that begins
-        # within the row: the n-th lies n places further on in the file.
-        owners, columns = starts
-        skipped = np.bincount(owners, minlength=len(begins))
-        widest = self.width + int(skipped.max(initial=0))
-        found = tokens.take(low + begins + before, lengths + skipped, widest, self.pad)
-        kept = np.arange(widest) < (lengths + skipped)[:, None]
-        nth = np.arange(len(owners)) - np.searchsorted(owners, owners)
-        kept[owners, columns + nth] = False
-        if (kept.sum(axis=1) != lengths).any():
-            raise self.of.damage()
-        ids = np.full((len(begins), self.width), self.pad, np.int32)
-        ids[np.arange(self.width) < lengths[:, None]] = found[kept]
-        return ids
-
-    def _start(self, texts: Integers) -> Integers:
-        """Return the start of texts among all tokens of the rows."""
-        found: Integers = self.of.offsets[texts] - self.of.span[0]
-        return found if self.end is not None else found - texts
-
-    def _before(self, places: Integers, *, inclusive: bool) -> Integers:
-        """Return how many texts begin before places, or at them."""
-        offsets, low = self.of.offsets, self.of.span[0]
-        if self.end is not None:
-            found = np.searchsorted(offsets, places + low, "right" if inclusive else "left")
-            return np.minimum(found, len(self.of))
-        # Without ends the n-th text begins n tokens earlier; one search for all.
-        least, most = np.zeros_like(places), np.full_like(places, len(self.of))
-        while (open_ := least < most).any():
-            middle = (least + most) // 2
-            start = self._start(middle)
-            is_before = open_ & ((start <= places) if inclusive else (start < places))
-            least = np.where(is_before, middle + 1, least)
-            most = np.where(open_ & ~is_before, middle, most)
-        return least
-
-    def _ends(self, begins: Integers, stops: Integers) -> tuple[Integers, Integers]:
-        """Return row and column of every end within rows."""
-        first = self._before(begins, inclusive=True)
-        owners, texts = _spread(first, self._before(stops, inclusive=True) + 1)
-        columns = self.of.offsets[np.minimum(texts, len(self.of))] - self.of.span[0] - 1
-        columns = columns - begins[owners]
-        within: Flags = (columns >= 0) & (columns < (stops - begins)[owners])
-        return owners[within], columns[within]
+    def _between(self, begins: Integers, lengths: Integers) -> tuple[Integers, Integers]:
+        """Return the text in which each row begins, and the one after that in which it ends."""
+        offsets, most = self.of.offsets, len(self.of)
+        before = np.searchsorted(offsets, begins, "right") - 1
+        after = np.searchsorted(offsets, begins + lengths, "left")
+        return before, np.minimum(after, most)
 
 
 @dataclass(frozen=True)
@@ -178,7 +126,7 @@ class SingleRows:
         """Number of texts cut, and of tokens left."""
         offsets, cut, left = self.of.offsets, 0, 0
         for low in range(0, len(self.of), _AT_ONCE):
-            lengths = np.diff(offsets[low : low + _AT_ONCE + 1]) - 1
+            lengths = np.diff(offsets[low : low + _AT_ONCE + 1]) - self.of.file.ends
             cut += int((lengths > self.width).sum())
             left += int(np.minimum(lengths, self.width).sum())
         return cut, left
@@ -199,7 +147,7 @@ class SingleRows:
     def lengths(self, rows: Integers) -> Integers:
         """Return the number of tokens of some rows."""
         offsets = self.of.offsets
-        lengths: Integers = offsets[rows + 1] - offsets[rows] - 1
+        lengths: Integers = offsets[rows + 1] - offsets[rows] - self.of.file.ends
         return np.minimum(lengths, self.width)
 
     def take(self, rows: Integers) -> Gathered:

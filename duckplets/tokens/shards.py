@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ import numpy as np
 from duckplets.base.atomic import remove, written_aside
 from duckplets.base.locks import alone
 from duckplets.base.names import inside
-from duckplets.base.prefetch import Lookahead
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, shown
 from duckplets.base.stages import stage
@@ -32,13 +30,14 @@ from duckplets.db.writes import CorpusFile
 from duckplets.engine.inline import threaded
 from duckplets.engine.protocol import Part
 from duckplets.engine.work import Work, working
-from duckplets.errors import DamagedFileError, MixtureError, ShardError
+from duckplets.errors import DamagedFileError, ShardError
 from duckplets.ingest.splits import SPLITS
 from duckplets.quality.texts import portions
 from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
-from duckplets.tokens.locations import SPOOL, ShardFolder, target_of
+from duckplets.tokens.locations import ShardFolder, ShardStore, target_of
 from duckplets.tokens.manifest import (
+    DOCUMENTS,
     KIND,
     MANIFEST,
     MIXTURES,
@@ -47,14 +46,14 @@ from duckplets.tokens.manifest import (
     Longer,
     ShardEntry,
     ShardManifest,
-    counted,
+    is_of_export,
     read_state,
 )
-from duckplets.tokens.mixtures import load_mixture, write_mixtures
+from duckplets.tokens.mixtures import write_mixtures
 from duckplets.tokens.settings import Compression, ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import SplitTexts, TextBlock
-from duckplets.tokens.write import Shard, ShardJob, digest_of, plan, writable, write_shard
+from duckplets.tokens.write import Shard, ShardJob, plan, writable, write_shard
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -64,16 +63,15 @@ log = logging.getLogger("duckplets")
 
 STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 
-_LOCK = ".lock"
+_LOCK, SPOOL = ".lock", ".spool"
 # Temporary files of a killed export. The holder of the lock removes them even if a process of
 # that number lives: in a container the next one often has it.
 _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text, and records, of a part of the spool
 _SAVES = 1.0  # seconds between two saves of the state: at most this much is repeated
-_THREADS = 2  # threads that compare files, or write shards: each takes thrice a shard's memory
+_THREADS = 2  # threads that write shards: each takes thrice a shard's memory
 _LARGE = 32 << 20  # tokens; larger shards are written one at a time
 MEMORY = "300MB"  # for statements, which read each record once
-_MOST_TEXT = (1 << 31) - 1  # bytes: Arrow's string offsets are int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,6 @@ class ShardReport(Reported):
         left_out: Records that are in none, by reason.
         cut: Texts that were cut at the last boundary.
         made: Shards that this call has written; the others were there.
-        damaged: Of these, shards that were there, and not as they were written before.
         fingerprint: Of everything that decides the bytes.
         seconds: That it took.
     """
@@ -102,7 +99,6 @@ class ShardReport(Reported):
     left_out: dict[str, int] = field(default_factory=dict)
     cut: int = 0
     made: int = 0
-    damaged: int = 0
     fingerprint: str = ""
     seconds: float = 0.0
 
@@ -138,13 +134,13 @@ def shard(
     lists every file with its checksum, ``mixtures.json`` has the weights of sources by phases.
 
     The same corpus, tokenizer, settings and libraries give the same bytes. Interrupted or
-    killed, it goes on where it was when it is called again. Called again when it is finished,
-    it compares every file with its checksum (objects in a store with their ETags, without
-    reading them), and writes again what is damaged or missing: the report counts ``damaged``.
+    killed, it goes on where it was when it is called again. Called again when it is finished, it
+    writes again the shards that are missing or have another size; ``verify`` compares checksums.
 
     Args:
-        out: A folder, made if it is not there, or ``s3://bucket/prefix``: then each shard is
-            sent when it is whole, the manifest last. One of another run is refused.
+        out: A folder, made if it is not there, or ``s3://bucket/prefix``: then shards are made
+            beside the corpus and sent when all are there, the manifest last. One of another run
+            is refused.
         tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
         split: Name of a split, or several.
         sources: Names; None for all.
@@ -199,22 +195,18 @@ def shard_by(
     *,
     mixture: Mixture | None = None,
     overwrite: bool = False,
-    compare: bool = True,
 ) -> ShardReport:
-    """Write shards by settings; without ``compare``, finished files are trusted."""
+    """Write shards by settings."""
     begun, target = time.monotonic(), target_of(out, corpus.path)
-    folder, name = target.folder, corpus.path.stem
     encoder = TokenEncoder(tokenizer)
     texts = SplitTexts(corpus.database, settings.split, settings.sources, settings.code)
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
-    with writable(folder), _alone(folder):
-        export = _Export(target, texts, encoder, settings, inputs, name, work)
-        export.prepare(overwrite=overwrite, compare=compare)
-        made = export.run(mixture)
-        manifest = ShardManifest.read(folder)
-        target.finish()
+    with writable(target.folder), _alone(target.folder):
+        export = _Export(target, texts, encoder, settings, inputs, corpus.path.stem, work)
+        export.prepare(overwrite=overwrite)
+        manifest, made = export.run(mixture)
     return ShardReport(
         path=target.name,
         shards=len(manifest.shards),
@@ -224,7 +216,6 @@ def shard_by(
         left_out=dict(manifest.counts["left_out"]),
         cut=manifest.counts["cut"],
         made=made,
-        damaged=export.damaged,
         fingerprint=manifest.fingerprint,
         seconds=time.monotonic() - begun,
     )
@@ -236,21 +227,6 @@ def _alone(out: Path) -> Iterator[None]:
         if not free:
             raise ShardError(f"{out}: another process is writing shards there; wait for it")
         yield
-
-
-def _finished(manifest: ShardManifest) -> dict[str, Any]:
-    """Return the state of an export that has a manifest."""
-    counts = counted(manifest.shards)
-    counters = {"records": counts["records"], "tokens": counts["tokens"]}
-    counters |= {"buckets": len(counts["by_bucket"]), "shards": len(manifest.shards)}
-    return {
-        "stage": STAGES[-1],
-        "fingerprint": manifest.fingerprint,
-        "inputs": {},
-        "counters": counters,
-        "completed_shards": manifest.shards,
-        "checksums": {},
-    }
 
 
 class _Export:
@@ -272,79 +248,65 @@ class _Export:
         self.stage = STAGES[0]
         self.done: dict[str, ShardEntry] = {}
         self.counters = dict.fromkeys(("records", "buckets", "shards", "tokens"), 0)
-        self.checksums: dict[str, str] = {}  # manifest of a finished export
-        self.damaged = 0  # present shards
         self.saved = 0.0
 
     # -- what is there ----------------------------------------------------------------------------
 
-    def prepare(self, *, overwrite: bool, compare: bool) -> None:
+    def prepare(self, *, overwrite: bool) -> None:
         """Continue an export, or begin one."""
-        self.target.begin()
-        state = self._noted(overwrite=overwrite)
+        sizes = ShardFolder(self.out).sizes()
+        if isinstance(self.target, ShardStore):
+            if self._fingerprint_here() != self.fingerprint:
+                self._clear()  # of another run: only a copy
+            sizes |= self.target.sizes()
+            self.target.bring(*DOCUMENTS)
+        state = None if overwrite else read_state(self.out)
         if state is None:
-            names = (each.name for each in self.out.iterdir())
-            foreign = sorted(name for name in names if name != _LOCK and not _LEFT.search(name))
-            if foreign:
-                raise ShardError(
-                    f"{self.out} has {shown(foreign[0])} in it, which no export of shards has "
-                    f"written; give another folder"
-                )
-        elif overwrite or state.get("fingerprint") != self.fingerprint:
-            if not overwrite:
-                raise ShardError(
-                    f"{self.target.name} has shards of another run: "
-                    f"{differing(state['inputs'], self.inputs)}; "
-                    f"give another folder, or overwrite=True"
-                )
-            # The manifest first, the state last.
-            self.target.clear((MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE))
+            self._refuse_foreign(overwrite=overwrite)
+            if isinstance(self.target, ShardStore):
+                self.target.clear()
+            self._clear()
+        elif state["fingerprint"] != self.fingerprint:
+            raise ShardError(
+                f"{self.target.name} has shards of another run: "
+                f"{differing(state['inputs'], self.inputs)}; "
+                f"give another folder, or overwrite=True"
+            )
         else:
-            self._take_up(state, compare=compare)
+            self.stage, self.counters = state["stage"], dict(state["counters"])
+            for each in state["completed_shards"]:
+                if sizes.get(each.path) == each.bytes and each.tsv.path in sizes:
+                    self.done[each.shard_id] = each
         self._remove_left()
         self._save(at_once=True)
+
+    def _refuse_foreign(self, *, overwrite: bool) -> None:
+        """Refuse what is there; if it may be overwritten, what no export has written."""
+        there = [path for path in self.target.sizes() if not (overwrite and is_of_export(path))]
+        if there:
+            raise ShardError(
+                f"{self.target.name} has {shown(there[0])} in it, and no {STATE} that says what "
+                f"export has written it; give another folder"
+                + ("" if overwrite else ", or overwrite=True for one of shards")
+            )
+
+    def _clear(self) -> None:
+        """Remove what an export has written: the manifest first, the state last."""
+        for name in (MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE):
+            remove(self.out / name)
+
+    def _fingerprint_here(self) -> str:
+        """Return the run of the local state, or nothing."""
+        try:
+            return str((read_state(self.out) or {}).get("fingerprint"))
+        except (ShardError, DamagedFileError):
+            return ""
 
     def _remove_left(self) -> None:
         """Remove temporary files of killed processes, workers included."""
         for left in self.out.rglob(".*"):
             if _LEFT.search(left.name):
                 remove(left)
-
-    def _noted(self, *, overwrite: bool) -> Mapping[str, Any] | None:
-        """Return the state of the export, or its manifest's if the state is lost."""
-        try:
-            if (state := read_state(self.out)) is not None:
-                return state
-            lost = None
-        except DamagedFileError as error:
-            lost = error
-        try:
-            return _finished(ShardManifest.read(self.out))
-        except (ShardError, DamagedFileError):
-            if lost is None:
-                return None
-        if not overwrite:
-            raise DamagedFileError(f"{lost} Or give overwrite=True") from lost
-        return {"fingerprint": ""}
-
-    def _take_up(self, state: Mapping[str, Any], *, compare: bool) -> None:
-        """Accept noted work as done, except shards that are damaged."""
-        self.stage, self.counters = state["stage"], dict(state["counters"])
-        if self.stage == STAGES[-1]:
-            self.checksums = dict(state["checksums"])
-        else:
-            compare = False  # just written
-        shards = state["completed_shards"]
-        calls = (
-            partial(self.target.is_whole, each, self.checksums, compare=compare) for each in shards
-        )
-        with closing(
-            Lookahead(calls, "duckplets-shards", most=_THREADS, threads=_THREADS)
-        ) as found:
-            for each, is_whole in zip(shards, found, strict=True):
-                if is_whole:
-                    self.done[each.shard_id] = each
-                self.damaged += is_whole is False
 
     def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
         """Save the state, unless that was just done."""
@@ -358,25 +320,48 @@ class _Export:
             "inputs": self.inputs,
             "counters": self.counters,
             "completed_shards": [asdict(each) for each in self.done.values()],
-            "checksums": self.checksums,
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         write_document(self.out / STATE, KIND, values)
-        self.target.send(STATE)
         self.saved = now
 
     # -- stages -----------------------------------------------------------------------------------
 
-    def run(self, mixture: Mixture | None) -> int:
-        """Do the remaining work and return the number of shards written."""
-        if self.stage == STAGES[-1] and (whole := self._whole()) is not None:
-            remove(self.out / SPOOL)
-            self._mend(whole, mixture)
-            return 0
-        self.checksums = {}
+    def run(self, mixture: Mixture | None) -> tuple[ShardManifest, int]:
+        """Do the remaining work; return the manifest, and the number of shards written."""
+        manifest, made = self._whole(), 0
+        if is_new := manifest is None:
+            manifest, made = self._made()
+        with written_aside(self.out / TOKENIZER) as file:
+            file.write(self.encoder.content)
+        if is_new or mixture is not None or not (self.out / MIXTURES).is_file():
+            write_mixtures(self.out, manifest, mixture)
+        if is_new:
+            manifest.write(self.out)
+        remove(self.out / SPOOL)
+        if isinstance(self.target, ShardStore):
+            self._send(self.target, manifest)
+        else:
+            self._save("completed")
+        self._remove_left()
+        return manifest, made
+
+    def _whole(self) -> ShardManifest | None:
+        """Return the manifest if it is of this run and all its shards exist."""
+        try:
+            manifest = ShardManifest.read(self.out)
+        except (ShardError, DamagedFileError):
+            return None
+        is_whole = manifest.fingerprint == self.fingerprint and all(
+            self.done.get(each.shard_id) == each for each in manifest.shards
+        )
+        return manifest if is_whole else None
+
+    def _made(self) -> tuple[ShardManifest, int]:
+        """Write the missing shards; return what there is, and their number."""
+        remove(self.out / MANIFEST)
         parts = list(portions(self.texts.places.sizes, *_PART))
         spool = Spool(inside(self.out.absolute(), SPOOL, ShardError), parts)
-        self._check_sizes()
         self._tokenize(spool)
         self._save("bucketing")
         counts = spool.counts()
@@ -393,62 +378,18 @@ class _Export:
         self._save("sharding")
         made = self._write(spool, shards)
         self._save("manifest")
-        self._write_tokenizer()
-        manifest = self._manifest(shards, left_out, cut)
-        write_mixtures(self.out, manifest, mixture)
-        manifest.write(self.out)
-        self.target.send(TOKENIZER, MIXTURES, MANIFEST)
-        self.checksums = self.target.checksums()
+        return self._manifest(shards, left_out, cut), made
+
+    def _send(self, store: ShardStore, manifest: ShardManifest) -> None:
+        """Upload what the store does not have: the state first, the manifest last."""
+        files = [path for each in manifest.shards for path in (each.path, each.tsv.path)]
+        here, there = ShardFolder(self.out).sizes(), store.sizes()
+        missing = [path for path in files if path in here and here[path] != there.get(path)]
+        if missing or MANIFEST not in store.there:
+            store.send((STATE, *missing))
         self._save("completed")
-        remove(self.out / SPOOL)
-        self._remove_left()
-        return made
-
-    def _whole(self) -> ShardManifest | None:
-        """Return the manifest if it is of this run and all its shards exist."""
-        try:
-            manifest = ShardManifest.read(self.out)
-        except (ShardError, DamagedFileError):
-            return None
-        is_whole = manifest.fingerprint == self.fingerprint and all(
-            self.done.get(each.shard_id) == each for each in manifest.shards
-        )
-        return manifest if is_whole else None
-
-    def _mend(self, manifest: ShardManifest, mixture: Mixture | None) -> None:
-        """Rewrite damaged files beside the shards, and the mixture if it changed."""
-        tokenizer = self.out / TOKENIZER
-        if not tokenizer.is_file() or digest_of(tokenizer) != manifest.tokenizer.sha256:
-            log.warning("%s is missing or damaged, and is written again", tokenizer)
-            self._write_tokenizer()
-            self.target.send(TOKENIZER)
-        if mixture is None:
-            try:
-                load_mixture(self.out)
-                return
-            except (MixtureError, DamagedFileError):
-                log.warning(
-                    "%s is missing or damaged, and is written again: sources weigh as many as they "
-                    "have tokens, unless another mixture= is given",
-                    self.out / MIXTURES,
-                )
-        write_mixtures(self.out, manifest, mixture)
-        self.target.send(MIXTURES)
-
-    def _write_tokenizer(self) -> None:
-        with written_aside(self.out / TOKENIZER) as file:
-            file.write(self.encoder.content)
-
-    def _check_sizes(self) -> None:
-        """Refuse texts too long for a string column."""
-        places = self.texts.places
-        large = places.sources[places.sizes > _MOST_TEXT]
-        if len(large):
-            raise ShardError(
-                f"source {self.texts.names[int(large[0])]!r} has a text of more than "
-                f"{_MOST_TEXT:,} bytes, which Parquet files of texts cannot hold; cut such records "
-                f"before they are ingested, or give sources= without it"
-            )
+        store.send(DOCUMENTS)
+        remove(self.out)
 
     def _tokenize(self, spool: Spool) -> None:
         spool.folder.mkdir(exist_ok=True)
@@ -525,7 +466,6 @@ class _Export:
         engine = threaded(self.work.engine, _THREADS if largest <= _LARGE else 1)
         with closing(engine.map(write_shard, job, parts)) as entries:
             for entry in entries:
-                self.target.send(entry.path, entry.tsv.path)
                 self.done[entry.shard_id] = entry
                 self.counters["shards"] = len(self.done)
                 written += entry.records
@@ -549,6 +489,11 @@ class _Export:
             settings=settings,
             seed=self.settings.seed,
             libraries=self.inputs["libraries"],
-            counts=counted(entries) | {"left_out": left_out, "cut": cut},
+            counts={
+                "records": self.counters["records"],
+                "tokens": self.counters["tokens"],
+                "left_out": left_out,
+                "cut": cut,
+            },
             fingerprint=self.fingerprint,
         )

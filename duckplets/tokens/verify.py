@@ -5,27 +5,22 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duckplets.base.object_store import is_address
-from duckplets.base.prefetch import Lookahead
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
-from duckplets.errors import DamagedFileError, MixtureError, ShardError
+from duckplets.errors import DamagedFileError
 from duckplets.tokens.locations import ShardFolder, opened
-from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, ShardManifest, read_state
-from duckplets.tokens.mixtures import load_mixture
+from duckplets.tokens.manifest import MANIFEST, MIXTURES, ShardManifest, read_state
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
 
 
-_THREADS = 2
 _ENDINGS = (".parquet", ".tsv")
 
 
@@ -69,13 +64,15 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
 
     Raises:
         ShardError: There is no manifest.
-        DamagedFileError: The manifest itself is not as it was written.
+        DamagedFileError: The manifest itself, or the state, is not as it was written.
     """
     begun = time.monotonic()
     with opened(out) as place:
         manifest = ShardManifest.read(place.folder)
         total, problems = _compared(place, manifest, progress)
-        problems += _others(place.folder, manifest)
+        state = read_state(place.folder)
+        if state is None or state["fingerprint"] != manifest.fingerprint:
+            problems.append((MANIFEST, "of another run"))
     return VerifyReport(
         path=out if is_address(out) else Path(out),
         shards=len(manifest.shards),
@@ -90,31 +87,19 @@ def _compared(
 ) -> tuple[int, list[tuple[str, str]]]:
     """Return the bytes read, and what is wrong by file."""
     expected, there = dict(_expected(manifest)), place.sizes()
-    sizes = {path: there.get(path) for path in expected}
-    problems = [(path, "missing") for path, size in sizes.items() if size is None]
-    found = [path for path, size in sizes.items() if size is not None]
-    total, done = sum(size or 0 for size in sizes.values()), 0
+    problems = [(path, "missing") for path in (*expected, MIXTURES) if path not in there]
+    total, done = sum(there.get(path, 0) for path in expected), 0
     with bar(progress, sys.stderr, "bytes", rate=True) as advance:
-
-        def digest(path: str) -> tuple[str, str | None]:
+        for path in (path for path in expected if path in there):
             try:
-                return path, place.digest(path)
+                is_whole = place.digest(path) == expected[path]
             except (OSError, DamagedFileError):  # unreadable, or a link out of the folder
-                return path, None
-
-        reading = Lookahead(
-            (partial(digest, path) for path in found),
-            "duckplets-verify",
-            most=_THREADS,
-            threads=_THREADS,
-        )
-        with closing(reading):
-            for path, digest_now in reading:
-                done += sizes[path] or 0
-                if advance is not None:
-                    advance(done, total)
-                if digest_now != expected[path]:
-                    problems.append((path, "damaged"))
+                is_whole = False
+            if not is_whole:
+                problems.append((path, "damaged"))
+            done += there[path]
+            if advance is not None:
+                advance(done, total)
     unlisted = (path for path in there if path.endswith(_ENDINGS) and path not in expected)
     return total, [*problems, *((path, "unlisted") for path in unlisted)]
 
@@ -124,24 +109,3 @@ def _expected(manifest: ShardManifest) -> Iterator[tuple[str, str]]:
     for each in manifest.shards:
         yield each.path, each.sha256
         yield each.tsv.path, each.tsv.sha256
-
-
-def _others(folder: Path, manifest: ShardManifest) -> Iterator[tuple[str, str]]:
-    """Yield problems of files without a digest in the manifest."""
-    try:
-        state = read_state(folder)
-    except (ShardError, DamagedFileError):
-        yield STATE, "damaged"
-    else:
-        if state is None:
-            yield STATE, "missing"
-        elif state.get("fingerprint") != manifest.fingerprint:
-            yield MANIFEST, "of another run"
-        elif state.get("stage") != "completed":
-            yield STATE, "not completed"
-    try:
-        load_mixture(folder)
-    except MixtureError:
-        yield MIXTURES, "missing"
-    except DamagedFileError:
-        yield MIXTURES, "damaged"

@@ -10,14 +10,13 @@ threads and after any interruption, with the same bytes.
 from __future__ import annotations
 
 import hashlib
-import io
 import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -171,12 +170,13 @@ def write_shard(job: ShardJob, shard: Shard) -> ShardEntry:
             f"written to a folder that all workers share"
         )
     path, schema = inside(job.folder, shard.path, ShardError), job.schema()
+    lines = path.with_suffix(".tsv")
     path.parent.mkdir(parents=True, exist_ok=True)
     count = len(shard.places)
     most = _GROUP * count // shard.tokens + 1  # rows of a group are in memory three times
     group = min(job.row_group_size, most)
     step = max(most // group, 1) * group
-    with _written(path) as file, _written(path.with_suffix(".tsv")) as summary:
+    with written_aside(path) as file, written_aside(lines) as summary:
         summary.write(b"index\tlength\ttoken_sum\tsha256\n")
         with pq.ParquetWriter(
             file,
@@ -199,40 +199,14 @@ def write_shard(job: ShardJob, shard: Shard) -> ShardEntry:
         index=shard.index,
         records=len(shard.places),
         tokens=shard.tokens,
-        bytes=file.size,
-        sha256=file.digest.hexdigest(),
+        bytes=path.stat().st_size,
+        sha256=digest_of(path),
         seed=shard.seed,
-        tsv=TsvEntry(
-            path=f"{shard.path.removesuffix('.parquet')}.tsv", sha256=summary.digest.hexdigest()
-        ),
+        tsv=TsvEntry(path=f"{shard.path.removesuffix('.parquet')}.tsv", sha256=digest_of(lines)),
     )
 
 
-class _Hashed(io.RawIOBase):
-    """A file written sequentially, with its digest."""
-
-    def __init__(self, file: Any) -> None:
-        self.file, self.digest, self.size = file, hashlib.sha256(), 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        self.digest.update(view)
-        self.file.write(view)
-        self.size += view.nbytes
-        return view.nbytes
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[_Hashed]:
-    """Yield a file that gets its name once it is complete."""
-    with written_aside(path) as file:
-        yield _Hashed(file)
-
-
-def _summarise(rows: pa.Table, first: int, file: _Hashed) -> None:
+def _summarise(rows: pa.Table, first: int, file: BinaryIO) -> None:
     from pyarrow import csv
 
     table = rows.select(["token_count", "token_sum", "sha256"])

@@ -514,13 +514,11 @@ COMMENT ON COLUMN _internal.rejected_rows.label IS 'As in records';
 
 CREATE TABLE _internal.record_hashes (
     record_key BIGINT NOT NULL,
-    digest BLOB NOT NULL,
-    start UBIGINT NOT NULL
+    digest BLOB NOT NULL
 );
 COMMENT ON TABLE _internal.record_hashes IS 'The hashes of the texts of records, since there have been gates';
 COMMENT ON COLUMN _internal.record_hashes.record_key IS 'The record';
 COMMENT ON COLUMN _internal.record_hashes.digest IS 'SHA-256 of its sections but rejected ones, joined by a blank line';
-COMMENT ON COLUMN _internal.record_hashes.start IS 'The first 8 bytes of that, by which gates tell what is new';
 
 CREATE TABLE clusters (
     version BIGINT NOT NULL,
@@ -744,13 +742,6 @@ HAVING NOT bool_or(role = 'anchor');
 COMMENT ON VIEW _internal.leading_sections IS 'What equal texts are told by: the anchors of a record, or its first section if it has none';
 COMMENT ON COLUMN _internal.leading_sections.section_key IS 'The section';
 COMMENT ON COLUMN _internal.leading_sections.record_key IS 'Its record';
-
-CREATE VIEW _internal.unhashed_leading_sections AS
-SELECT section_key
-FROM _internal.leading_sections
-WHERE section_key NOT IN (SELECT section_key FROM _internal.text_hashes);
-COMMENT ON VIEW _internal.unhashed_leading_sections IS 'The leading sections whose normalised texts have no hash in text_hashes yet';
-COMMENT ON COLUMN _internal.unhashed_leading_sections.section_key IS 'The section';
 
 CREATE VIEW _internal.section_hashes AS
 SELECT section_key, text_hash AS normalised_hash

@@ -9,15 +9,6 @@ SELECT view_name
 FROM duckdb_views()
 WHERE database_name = current_database() AND NOT internal AND NOT temporary
 
--- name: of_earlier
--- Whether a file has the record of migrations of a duckplets before 0.1, which lay elsewhere.
-SELECT count(*) = 5
-FROM duckdb_columns()
-WHERE
-    database_name = current_database() AND schema_name = 'main'
-    AND table_name = 'schema_migrations'
-    AND column_name IN ('number', 'name', 'kind', 'checksum', 'applied_at')
-
 -- name: applied
 -- Applied migrations.
 -- Rows: by number.

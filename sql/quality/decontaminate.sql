@@ -9,26 +9,28 @@ SELECT hash, number
 FROM incoming
 
 -- name: sort
--- Put every n-gram once, with the first text that has it, in ascending order.
+-- Put every n-gram once, with the first text that has it.
 CREATE TABLE known AS
-SELECT row_number() OVER (ORDER BY hash) - 1 AS place, hash, min(number) AS number
+SELECT hash, min(number) AS number
 FROM grams
 GROUP BY hash
-ORDER BY hash
 
 -- name: count
 -- How many n-grams there are.
 SELECT count(*)
 FROM known
 
--- name: slice
--- Some of the n-grams.
--- Parameters: $low and $high, the first place and the one after the last.
--- Rows: by hash.
-SELECT hash, number
-FROM known
-WHERE place >= $low AND place < $high
-ORDER BY place
+-- name: matches
+-- How many n-grams of records (Arrow incoming: text, gram, hash) are known, and the first of them.
+-- Rows: one for each text that has any, in any order.
+SELECT
+    incoming.text,
+    count(*) AS matches,
+    min(incoming.gram) AS gram,
+    arg_min(known.number, incoming.gram) AS number
+FROM incoming
+JOIN known ON known.hash = incoming.hash
+GROUP BY incoming.text
 
 -- name: forget
 -- Forget what was marked at a version against an evaluation set, for what is found now.

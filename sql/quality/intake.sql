@@ -106,19 +106,14 @@ WHERE
     AND record_id IN (SELECT record_id FROM incoming)
 GROUP BY record_id
 
--- name: starts
--- How the hashes of texts begin.
-SELECT start
-FROM record_hashes
-
 -- name: known_digests
--- Of texts (Arrow incoming: digest, start) those of records that are there. Few are, so hashes are
+-- Of texts (Arrow incoming: digest) those of records that are there. Few are, so hashes are
 -- asked first, and then which of these are of records that are gone.
 -- Parameters: $unpublished, $source_id: of the intake, or NULL.
 WITH found AS MATERIALIZED (
     SELECT record_key, digest
     FROM record_hashes
-    WHERE start IN (SELECT start FROM incoming) AND digest IN (SELECT digest FROM incoming)
+    WHERE digest IN (SELECT digest FROM incoming)
 )
 
 SELECT DISTINCT digest
@@ -135,7 +130,7 @@ WHERE record_key NOT IN (
 -- name: append_hashes
 -- Append new_hashes (Arrow: record_key, digest).
 INSERT INTO record_hashes
-SELECT record_key, digest, ('0x' || left(hex(digest), 16))::UBIGINT
+SELECT record_key, digest
 FROM new_hashes
 
 -- name: append_judgements
@@ -187,12 +182,6 @@ RETURNING record_key
 UPDATE judgements
 SET outcome = 'rejected', gate = $gate, rule = $rule, record_key = NULL
 WHERE record_key IN (SELECT record_key FROM taken)
-
--- name: metrics
--- No row of the metrics that are stored: their names and types.
-SELECT metrics
-FROM judgements
-LIMIT 0
 
 -- name: measured
 -- Note by which settings metrics were taken, if that is not known.

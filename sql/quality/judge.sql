@@ -1,28 +1,41 @@
--- name: unjudged
--- The records of the newest version that no gate has seen.
+-- name: append_unjudged
+-- Note the records of the newest version that no gate has seen: accepted, and not measured yet.
+INSERT INTO judgements
+WITH unjudged AS MATERIALIZED (
+    SELECT record_key, record_id, source_id
+    FROM records
+    WHERE
+        removed_version IS NULL
+        AND record_key NOT IN (SELECT record_key FROM judgements WHERE record_key IS NOT NULL)
+),
+
+sizes AS (
+    SELECT sections.record_key, sum(strlen(sections.text) + 2)::BIGINT - 2 AS bytes
+    FROM sections
+    JOIN unjudged ON unjudged.record_key = sections.record_key
+    WHERE sections.role <> 'rejected'
+    GROUP BY sections.record_key
+)
+
+SELECT
+    (SELECT coalesce(max(judgement_key), 0) FROM judgements)
+    + row_number() OVER (ORDER BY unjudged.record_key),
+    NULL, unjudged.source_id, sources.name, NULL, -unjudged.record_key, NULL, unjudged.record_id,
+    unjudged.record_key, 'accepted', NULL, NULL, record_hashes.digest, sizes.bytes, NULL, NULL
+FROM unjudged
+JOIN sources ON sources.source_id = unjudged.source_id
+JOIN record_hashes ON record_hashes.record_key = unjudged.record_key
+JOIN sizes ON sizes.record_key = unjudged.record_key
+
+-- name: fields
+-- What gates need of records (Arrow wanted: record_key) besides their texts.
 -- Rows: by record_key.
 SELECT
-    records.record_key, records.record_id, records.source_id, sources.name AS source,
     records.date, records.group_key, records.taxonomy, records.meta, records.created_at,
     records.updated_at
 FROM records
-JOIN sources ON sources.source_id = records.source_id
-WHERE
-    records.removed_version IS NULL
-    AND records.record_key NOT IN (
-        SELECT record_key FROM judgements WHERE record_key IS NOT NULL
-    )
+JOIN wanted ON wanted.record_key = records.record_key
 ORDER BY records.record_key
-
--- name: append_unjudged
--- Note records (Arrow judged) that came without gates.
-INSERT INTO judgements
-SELECT
-    (SELECT coalesce(max(judgement_key), 0) FROM judgements)
-    + row_number() OVER (ORDER BY record_key),
-    NULL, source_id, source, NULL, -record_key, NULL, record_id, record_key, 'accepted', NULL,
-    NULL, digest, bytes, measured, metrics
-FROM judged
 
 -- name: rows
 -- The rows that other thresholds may end otherwise: those of sources that are there, accepted and
@@ -144,8 +157,8 @@ SELECT * EXCLUDE (number)
 FROM rejected
 
 -- name: kept
--- Rejected rows (Arrow wanted: number) of which records are to be made.
--- Rows: in the order in which they came.
+-- Rejected rows (Arrow wanted: number, place) of which records are to be made.
+-- Rows: by place.
 SELECT
     wanted.number, judgements.digest, rejected_rows.*, sources.trust AS source_trust
 FROM wanted
@@ -153,10 +166,7 @@ JOIN judgements ON judgements.judgement_key = wanted.number
 JOIN sources ON sources.source_id = judgements.source_id
 JOIN rejected_rows
     ON rejected_rows.source_id = judgements.source_id AND rejected_rows.row = judgements.row
-LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
-ORDER BY
-    coalesce(acquisitions.first_record_key, -judgements.row), judgements.acquisition_id NULLS FIRST,
-    judgements.row
+ORDER BY wanted.place
 
 -- name: forget_kept
 -- Delete rejected rows that are records now (Arrow wanted: number).

@@ -52,16 +52,14 @@ JOIN shared ON shared.bucket = buckets.bucket
 WHERE buckets.place > shared.one
 ORDER BY shared.one, buckets.place
 
--- name: note_neighbours
--- Note every text with the 16 before it in a bucket, where nothing links them (Arrow known: place,
--- first). Of two in a bucket one is the first, and they were compared.
-CREATE OR REPLACE TABLE neighbours AS
+-- name: neighbours
+-- Every text with the 16 before it in a bucket of more than two: of two one is the first.
+-- Rows: each pair once, by place.
 WITH crowded AS (
-    SELECT buckets.bucket
+    SELECT bucket
     FROM buckets
-    JOIN known ON known.place = buckets.place
-    GROUP BY buckets.bucket
-    HAVING count(*) > 2 AND min(known.first) < max(known.first)
+    GROUP BY bucket
+    HAVING count(*) > 2
 ),
 
 pairs AS (
@@ -75,17 +73,8 @@ pairs AS (
     JOIN crowded ON crowded.bucket = buckets.bucket
 )
 
-SELECT DISTINCT pairs.one, pairs.place
+SELECT DISTINCT one, place
 FROM pairs
-JOIN known AS a ON a.place = pairs.one
-JOIN known AS b ON b.place = pairs.place
-WHERE a.first <> b.first
-
--- name: neighbours
--- Those pairs.
--- Rows: by place.
-SELECT one, place
-FROM neighbours
 ORDER BY one, place
 
 -- name: forget

@@ -8,16 +8,15 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.base.documents import Unreadable, parse
-from duckplets.errors import SamplerError
 
 # Form, text, what is said, of files as small as they may be.
 TOO_MUCH = {
     "aliases": ("YAML", "a: &a [x, x]\nb: &b [*a, *a]", "has an alias: line 2"),
     "an alias within itself": ("YAML", "a: &a [1, *a]", "has an alias: line 1"),
     "lists": ("YAML", "[" * often(100_000, less=2_000), "nested too deeply"),
-    "a number of base 60": ("YAML", "a: 1" + ":1" * 50_000, "a number of 100,001 characters"),
-    "no int": ("YAML", "a:\n  b: !!int ''", "line 2: this is no int"),
-    "no day": ("YAML", "2001-99-99", "line 1: this is no timestamp: month must be in 1..12"),
+    "a number of base 60": ("YAML", "a: 1" + ":1" * 50_000, "a number of more than 100 digits"),
+    "no int": ("YAML", "a:\n  b: !!int ''", "is not YAML: a value is not what its tag says"),
+    "no day": ("YAML", "2001-99-99", "is not YAML: month must be in 1..12"),
     "a key twice": ("YAML", "a: 1\na: 2", "line 2: 'a' comes twice"),
     "half a pair": ("YAML", r'"\ud800"', "holds half of a pair of characters"),
     "a dotted key": ("TOML", "a." * 200 + "b = 1", "nested too deeply"),
@@ -53,19 +52,13 @@ FILES = {
 }
 
 
-def test_every_file_has_a_limit_that_can_be_set(tmp_path):
+def test_every_file_has_a_limit(tmp_path):
     for name, (load, content) in FILES.items():
         file = tmp_path / name
         file.write_text(content)
         with pytest.raises(dp.DuckpletsError, match=r"alias|nested too deeply") as caught:
             load(file)
         assert str(caught.value).startswith(f"{file}: it ")
-        file.write_text("# " + "x" * 100)
-        said = r"is longer than 100 bytes.*give limits=DocumentLimits\(max_bytes"
-        with pytest.raises(dp.DuckpletsError, match=said):
-            load(file, limits=dp.DocumentLimits(max_bytes=100))
-    with pytest.raises(SamplerError, match="max_bytes="):
-        dp.DocumentLimits(max_bytes=0)
     with pytest.raises(dp.MixtureError, match="is longer than"):  # without an end
         dp.Mixture.from_toml("/dev/zero")
     with pytest.raises(dp.SourceError, match="cannot be read"):
@@ -96,14 +89,14 @@ def test_one_law_of_names(tmp_path):
                 with pytest.raises(dp.DuckpletsError, match=r"give up to 20\d printable char"):
                     make(wrong)
     (tmp_path / "d.yaml").write_text('" ": {file_name: d.yaml, format: json, text: t}')
-    with pytest.raises(dp.SourceError, match="name: give up to 200 printable characters"):
+    with pytest.raises(dp.SourceError, match=r"name=.*give up to 200 printable characters"):
         dp.load_data_sets(tmp_path / "d.yaml")
     with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
         sampler = corpus.sampler(batch_size=2)
         for wrong in WRONG:
             rows = dp.MemorySource([{"t": "x"}], text="t")
             if wrong is not None:
-                with pytest.raises(dp.SourceError, match=r"source name .*give up to 200"):
+                with pytest.raises(dp.SourceError, match=r"source name=.*give up to 200"):
                     corpus.ingest(rows, name=wrong, progress=False)
                 with pytest.raises(dp.SamplerError, match=r"tag=.*give up to 200"):
                     sampler.save(tag=wrong)

@@ -1,69 +1,34 @@
-"""What is dropped: it ends, and Ctrl-C that comes meanwhile is not lost."""
+"""What is dropped ends, and lets go of what it holds; no code of ours runs at that moment."""
 
 import gc
-import signal
 import threading
 import time
-from pkgutil import resolve_name
+from functools import partial
 
 import pytest
 from prebuilt import toy_corpus
 from programs import PATIENCE
 
-from duckplets.base.prefetch import ahead
+import duckplets as dp
+from duckplets.base.prefetch import Lookahead
 
 
-def _reader(corpus):
-    return corpus.sampler()._reader
-
-
-def _items(corpus):
-    items = ahead(iter(range(9)))
-    next(items)
-    return items
-
-
-MADE = {
-    "a reader": (_reader, "duckplets.runs.reader", "_let_go"),
-    "what is made ahead": (_items, "duckplets.base.prefetch._PrefetchQueue", "stop"),
-}
-
-
-@pytest.fixture
-def no_callbacks():
-    """Have garbage collections call nobody: Hypothesis' own callback would take the Ctrl-C."""
-    callbacks = gc.callbacks[:]
-    gc.callbacks.clear()
-    yield
-    gc.callbacks[:] = callbacks
-
-
-@pytest.mark.usefixtures("no_callbacks")
-@pytest.mark.parametrize("made", MADE)
-def test_ctrl_c_is_not_lost_where_something_is_dropped(made, tmp_path, monkeypatch):
-    make, place, name = MADE[made]
-    ended = threading.Event()
-
-    owner = resolve_name(place.replace("._", ":_"))
-    end = getattr(owner, name)
-
-    def interrupted(*given):
-        monkeypatch.undo()
-        signal.raise_signal(signal.SIGINT)
-        end(*given)  # else its thread would wait through all the tests that come after
-        ended.set()
-
-    with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
-        monkeypatch.setattr(owner, name, interrupted)
-        things = [make(corpus)]
-        assert not ended.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            _drop(things)
-        assert ended.wait(PATIENCE)
-
-
-def _drop(things):
-    things.clear()
-    gc.collect()
-    for _ in range(100 * PATIENCE):  # the signal came to another thread, and ends no sleep
+def test_the_threads_of_what_is_dropped_end_and_its_file_may_be_written(tmp_path):
+    path = tmp_path / "c.duckdb"
+    toy_corpus(path, 200).close()
+    before = set(threading.enumerate())
+    with dp.Corpus(path) as corpus:
+        sampler = corpus.sampler(batch_size=4, prefetch=2)
+        next(sampler)
+        with pytest.raises(dp.CorpusLockedError, match="close them first"):
+            corpus.compact()
+        del sampler
+        gc.collect()
+        corpus.compact()  # which ends them at once; else they look once a second
+    items = Lookahead((partial(int, i) for i in range(9)), "of this test")
+    assert next(items) == 0
+    del items
+    deadline = time.monotonic() + PATIENCE
+    while left := set(threading.enumerate()) - before:
+        assert time.monotonic() < deadline, left
         time.sleep(0.01)

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -24,8 +23,6 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.cli.watch import RunStatus, page
-from duckplets.db.files import copied
-from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
 from duckplets.runs.settings import saved_settings, schedule_of
 
@@ -136,9 +133,7 @@ def test_what_cannot_be_watched_is_said(corpus, tmp_path, monkeypatch):
     assert "give --once" in usage("status", "--watch", corpus.path)
     path.write_bytes(path.read_bytes()[:5000])
     monkeypatch.undo()  # a process reads it first
-    told = error("status", "--watch", corpus.path, "--once")
-    assert "toy.state.duckdb" in told
-    assert "duckplets-" not in told  # the folder of the copy
+    assert "toy.state.duckdb" in error("status", "--watch", corpus.path, "--once")
     path.write_text("none")
     assert "is not a DuckDB file" in error("status", "--watch", corpus.path, "--once")
 
@@ -173,28 +168,6 @@ def test_runs_over_token_shards_are_watched_by_their_folder(tmp_path, corpus):
 
 
 # ---- beside a run
-
-
-def test_what_is_written_meanwhile_is_not_taken_for_a_copy(corpus, monkeypatch):
-    sampler = trained(corpus)
-    path, copyfile, writes = sampler.save(), shutil.copyfile, [2]
-
-    def torn(source, to):
-        copyfile(source, to)
-        if writes[0]:
-            writes[0] -= 1
-            next(sampler)
-            sampler.save()
-
-    monkeypatch.setattr(shutil, "copyfile", torn)
-    with pytest.raises(CorpusLockedError, match="being written"), copied(path):
-        pass
-    with copied(path, seconds=60) as copy:
-        assert state.load(copy, "default").step == sampler.step == 26
-    with pytest.raises(StateMismatchError) as caught, copied(path) as copy:
-        state.load(copy, "nobody")
-    assert str(path) in str(caught.value)
-    assert not copy.parent.exists()
 
 
 class Terminal:

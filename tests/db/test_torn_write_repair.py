@@ -144,9 +144,9 @@ def test_a_file_that_somebody_has_is_left_alone(commit, tmp_path, monkeypatch):
             dp.Corpus(path)
         assert path.read_bytes() == found
     looked = []
-    with dp.Corpus(path):
+    with dp.Corpus(path, read_only=True):
         monkeypatch.setattr(torn_write_repair, "mend", lambda *_: looked.append(1))
-        sessions.mend(path, "c")
+        dp.Corpus(path, read_only=True).close()
         assert not looked
-    sessions.mend(path, "c")
+    dp.Corpus(path, read_only=True).close()
     assert looked

@@ -38,7 +38,7 @@ def in_pieces(monkeypatch):
 
 
 def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(corpus, tmp_path):
-    corpus.normalise(dp.Normaliser(quotes=False))
+    corpus.normalise(dp.Normaliser())
     path = tmp_path / "out.jsonl"
     rows = [{"id": f"{i}{odd}", "text": LONG + odd, "license": "mit"} for i, odd in enumerate(ODD)]
     rows += [{"id": "x", "text": "short"}, {"id": "y", "text": f"{LONG * 9} me@example.org\n" * 2}]

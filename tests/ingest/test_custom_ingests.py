@@ -66,7 +66,6 @@ class Flaky:
 def _no_thread_is_left_over():
     before = set(threading.enumerate())
     yield
-    before |= {each for each in threading.enumerate() if each.name == "duckplets-dropped"}
     gc.collect()
     deadline = time.monotonic() + 20
     while left := set(threading.enumerate()) - before:

@@ -69,14 +69,14 @@ STORED = [
     ({"name": "mine", "strip_markdown": True}, "'mine': unknown key 'strip_markdown'"),
     ({"version": "1"}, "has no name; expected an object such as"),
     ("denoiser", "'denoiser' has no name"),
-    ({"name": ""}, "preprocessor name '': give up to 200 printable characters"),
-    ({"name": "mine", "version": 1}, "preprocessor version 1: give"),
+    ({"name": ""}, "preprocessor: name='': give up to 200 printable characters"),
+    ({"name": "mine", "version": 1}, "preprocessor: version=1: give"),
 ]
 REGISTERED = [
     (("denoiser", shout), r"'denoiser' is taken: that is dp\.Denoiser"),
     (("x", 3), "preprocessor 'x' is 3: expected a function"),
-    (("a\nb", shout), r"preprocessor name 'a\\nb'"),
-    (("x", shout, ""), "preprocessor version ''"),
+    (("a\nb", shout), r"preprocessor: name='a\\nb'"),
+    (("x", shout, ""), "preprocessor: version=''"),
 ]
 
 

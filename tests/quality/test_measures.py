@@ -176,7 +176,6 @@ def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch):
     sizes = [0, 1, 2, 3, 7, 30, 150]
     for limit in (300, 4 << 20):  # bytes of a block
         monkeypatch.setattr(tokens, "_BYTES", limit)
-        monkeypatch.setattr(tokens, "_SORTED", limit // 10)
         texts = [
             "".join(draw.choice(parts) + draw.choice(["", " "]) for _ in range(draw.choice(sizes)))
             for _ in range(often(600, less=80))

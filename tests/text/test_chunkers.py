@@ -39,7 +39,7 @@ def cut(texts, chunking):
     assert isinstance(chunking.chunker, Chunker)
     array = pa.array(texts, pa.string())
     given = chunkers.spans_of(array, chunking.chunker, named)
-    counts, found = windows_of(array, given, chunking, named)
+    counts, found = windows_of(array, given, chunking)
     assert counts.tolist() == windows(array, Chunking(tokenizer=chunking.tokenizer))[0].tolist()
     names = ("section", "summary", "window_index", "overlap", "start", "length")
     columns = [getattr(found, name).tolist() for name in (*names, "start_token", "token_count")]
@@ -81,7 +81,7 @@ WRONG = [
 UNREGISTERED = [
     (("sentences", list, 1), "'sentences' is taken: it is built in"),
     (("windows", list, 1), "stands for chunker=None"),
-    (("", list, 1), "chunker name '': give"),
+    (("", list, 1), "chunker: name='': give"),
     (("mine", "list", 1), "is 'list': expected a function"),
     (("mine", list, 1.5), "version 1.5: expected a number or a text"),
     (("mine", list, True), "version True: expected"),
@@ -114,7 +114,7 @@ NONSENSE = [
     ([], "left out character 0, 'O': what is not white space lies in a window"),
     ([(0, 13), (14, 28)], r"left out character 13, '\.'"),
     ([(0, 13), (14, 28), (0, 28, "summary")], r"left out character 13, '\.'"),
-    ([(0, 28), (14, 16)], r"\(14, 16\) of the chunker is white space alone"),
+    ([(0, 28), (14, 16)], r"\(14, 16\) is white space alone"),
 ]
 
 
@@ -311,7 +311,7 @@ def test_a_failure_changes_nothing(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
         corpus.ingest(source, name="own")
         before = chunks_of(corpus), corpus.status()
-        with pytest.raises(ChunkingError, match="record own/2, section 0: the chunker left out"):
+        with pytest.raises(ChunkingError, match="record own/2, section 0: left out"):
             corpus.chunk(dp.Chunking(chunker="mine"))
         assert (chunks_of(corpus), corpus.status()) == before
     with toy_corpus(tmp_path / "d.duckdb", 20) as corpus:

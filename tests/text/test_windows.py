@@ -214,7 +214,7 @@ def test_no_window_has_more_tokens_than_asked_for_when_it_stands_alone(tmp_path,
         else:
             assert isinstance(chunking.chunker, chunkers.Chunker)
             spans = chunkers.spans_of(array, chunking.chunker, str)
-            columns = windows_of(array, spans, chunking, str)[1]
+            columns = windows_of(array, spans, chunking)[1]
             found = list(zip(*(getattr(columns, name).tolist() for name in NAMES), strict=True))
         assert_covered(texts, found)
         for section, _, _, _, start, length, *_ in found:

@@ -19,30 +19,27 @@ from duckplets.tokens.buckets import BucketSchedule
 from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.rows import PackedRows, SingleRows, TextSpan
 
-END, OTHER, PAD = 1, 2, 0
+END, PAD = 1, 0
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
-def texts_of(lengths, first=0, stop=None):
+def texts_of(lengths, end=END, first=0, stop=None):
     """Return texts as a token file has them, whose tokens all differ and are none of the above."""
     parts, offsets = [], [0]
     for length in lengths:
-        parts += [*range(offsets[-1] + 10, offsets[-1] + 10 + length), END]
+        parts += range(offsets[-1] + 10, offsets[-1] + 10 + length)
+        parts += [end] * (end is not None)
         offsets.append(len(parts))
-    file = TokenFile(Path("x.tokens"), np.array(offsets), np.array(parts, np.int32))
+    ids = np.array(parts, np.int32)
+    file = TokenFile(Path("x.tokens"), np.array(offsets), ids, int(end is not None))
     return TextSpan(file, first, len(lengths) if stop is None else stop)
 
 
-def plain(texts, end):
+def plain(texts):
     """Return the tokens of each text with what follows it."""
     of = texts.file
-    return [
-        [
-            *of.tokens[of.offsets[n] : of.offsets[n + 1] - 1].tolist(),
-            *([] if end is None else [end]),
-        ]
-        for n in range(texts.first, texts.stop)
-    ]
+    spans = [of.offsets[n : n + 2] for n in range(texts.first, texts.stop)]
+    return [of.tokens[low:high].tolist() for low, high in spans]
 
 
 def begins(gathered):
@@ -50,13 +47,13 @@ def begins(gathered):
 
 
 @settings(max_examples=often(150, less=15), suppress_health_check=[HealthCheck.too_slow])
-@given(LENGTHS, st.integers(1, 50), st.sampled_from([None, END, OTHER]), st.data())
+@given(LENGTHS, st.integers(1, 50), st.sampled_from([None, END]), st.data())
 def test_packed_rows_are_the_texts_laid_end_to_end(lengths, width, end, data):
     first = data.draw(st.integers(0, len(lengths) - 1))
-    texts = texts_of(lengths, first, data.draw(st.integers(first + 1, len(lengths))))
-    rows = PackedRows(texts, width, end, END, PAD)
+    texts = texts_of(lengths, end, first, data.draw(st.integers(first + 1, len(lengths))))
+    rows = PackedRows(texts, width, PAD)
     all_of, starts = [], []
-    for tokens in plain(texts, end):
+    for tokens in plain(texts):
         starts.append(len(all_of))
         all_of += tokens
     assert rows.tokens == len(all_of)
@@ -79,12 +76,14 @@ def test_packed_rows_are_the_texts_laid_end_to_end(lengths, width, end, data):
 
 
 @settings(max_examples=often(100, less=10), suppress_health_check=[HealthCheck.too_slow])
-@given(LENGTHS, st.integers(1, 40))
-def test_single_rows_are_a_text_each(lengths, width):
-    texts = texts_of(lengths)
+@given(LENGTHS, st.integers(1, 40), st.sampled_from([None, END]))
+def test_single_rows_are_a_text_each(lengths, width, end):
+    texts = texts_of(lengths, end)
     rows = SingleRows(texts, width, PAD)
     gathered = rows.take(np.arange(len(rows)))
-    cut = [tokens[:width] for tokens in plain(texts, None)]
+    cut = [
+        tokens[: min(width, length)] for tokens, length in zip(plain(texts), lengths, strict=True)
+    ]
     assert gathered.ids.tolist() == [[*one, *[PAD] * (width - len(one))] for one in cut]
     assert gathered.lengths.tolist() == [len(one) for one in cut]
     assert (rows.cut, rows.tokens) == (sum(n > width for n in lengths), sum(map(len, cut)))
@@ -93,10 +92,10 @@ def test_single_rows_are_a_text_each(lengths, width):
 @pytest.mark.parametrize("end", [None, END])
 def test_offsets_that_lead_nowhere_are_damage(end):
     for broken in ([70, 20, 40, 60], [0, 20, 40, -1], [60, 40, 20, 0]):
-        texts = texts_of([19, 19, 19])
+        texts = texts_of([19, 19, 19], end)
         texts.file.offsets[:] = broken
         with pytest.raises(DamagedFileError, match="lead nowhere"):
-            PackedRows(texts, 7, end, END, PAD).take(np.arange(9))
+            PackedRows(texts, 7, PAD).take(np.arange(9))
         with pytest.raises(DamagedFileError, match="lead nowhere"):
             SingleRows(texts, 7, PAD).take(np.arange(3))
 

@@ -34,8 +34,8 @@ def folder(made, tmp_path):
     return shutil.copytree(made, tmp_path / "out")
 
 
-def opened(folder):
-    return TokenFile.of(folder, ShardManifest.read(folder), None)
+def opened(folder, end=EOS):
+    return TokenFile.of(folder, ShardManifest.read(folder), end)
 
 
 def files(folder):
@@ -50,6 +50,11 @@ def test_it_has_all_texts_in_their_order_and_is_made_once(folder):
     assert {path.name for path in folder.parent.iterdir()} == {"out", "out.tokens"}
     size = sum(part.stat().st_size for part in file.path.parent.iterdir())
     assert size < 4 * len(file.tokens) + 8 * len(file.offsets) + 1000
+    for end in (None, 7):  # files of their own
+        other = opened(folder, end)
+        ended = [[*of[:-1], *([end] * (end is not None))] for of in expected]
+        assert other.tokens.tolist() == list(chain(*ended))
+        assert np.diff(other.offsets).tolist() == [len(text) for text in ended]
     made = file.path.stat().st_mtime_ns
     shutil.rmtree(folder / "train")
     assert opened(folder).path.stat().st_mtime_ns == made

@@ -364,19 +364,17 @@ def test_verify_finds_what_is_wrong(copied):
 
 
 def _cut_short(path):
-    path.write_bytes(path.read_bytes()[:-9])
+    Path(path).write_bytes(Path(path).read_bytes()[:-9])
 
 
-# What is harmed, and how many shards are made again and were damaged.
+# What is harmed, and how many shards are made again.
 DAMAGES = {
-    "size": (_cut_short, "shard", (1, 1)),
-    "nothing left": (lambda path: path.write_bytes(b""), "shard", (1, 1)),
-    "summary": (_flip, "tsv", (1, 1)),
-    "no shard": (Path.unlink, "shard", (1, 0)),
-    "tokenizer": (_flip, "tokenizer.json", (0, 0)),
-    "manifest": (_cut_short, "manifest.json", (0, 0)),
-    "no mixtures": (Path.unlink, "mixtures.json", (0, 0)),
-    "state": (_cut_short, "export_state.json", (0, 0)),
+    "shard cut short": (_cut_short, "shard", 1),
+    "no shard": (Path.unlink, "shard", 1),
+    "no summary": (Path.unlink, "tsv", 1),
+    "tokenizer": (_flip, "tokenizer.json", 0),
+    "manifest": (_cut_short, "manifest.json", 0),
+    "no mixtures": (Path.unlink, "mixtures.json", 0),
 }
 
 
@@ -387,22 +385,36 @@ def small(corpus_file, tokenizer):
     return out
 
 
-@pytest.mark.parametrize("what", some(DAMAGES, less=4))
-def test_the_same_command_mends_what_verify_calls_wrong(small, corpus_file, tmp_path, what):
+@pytest.mark.parametrize("what", some(DAMAGES, less=3))
+def test_the_same_command_writes_again_what_is_missing(small, corpus_file, tmp_path, what):
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
-    harm, file, anew = DAMAGES[what]
+    harm, file, made = DAMAGES[what]
     shard = ShardManifest.read(out).shards[-1]
     harm(out / {"shard": shard.path, "tsv": shard.tsv.path}.get(file, file))
     try:
         assert not dp.verify(out).ok
-    except (dp.DamagedFileError, dp.ShardError):
-        assert "manifest" in what
-    report = shards(out, **how)
-    assert (report.made, report.damaged) == anew
+    except dp.DamagedFileError:
+        assert what == "manifest"
+    assert shards(out, **how).made == made
     assert dp.verify(out).ok
     assert digests(out) == digests(small)
     assert shards(out, **how).made == 0
+
+
+def test_a_folder_without_its_state_is_refused_or_made_anew(small, corpus_file, tmp_path):
+    out = Path(shutil.copytree(small, tmp_path / "out"))
+    how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
+    (out / "export_state.json").unlink()
+    assert dict(dp.verify(out).problems) == {"manifest.json": "of another run"}
+    with pytest.raises(dp.ShardError, match=r"no export_state\.json .* or overwrite=True"):
+        shards(out, **how)
+    _cut_short(shutil.copy(small / "export_state.json", out))
+    with pytest.raises(dp.DamagedFileError, match="damaged"):
+        shards(out, **how)
+    report = shards(out, **how, overwrite=True)
+    assert report.made == report.shards
+    assert digests(out) == digests(small)
 
 
 def test_a_mixture_is_written_and_read_back(copied, corpus_file):
@@ -440,13 +452,15 @@ def test_commands_make_tell_and_verify(corpus_file, tmp_path):
     refused = error("shard", corpus_file, out, *small, "--seed", "1")
     assert "give another folder, or overwrite=True" in refused
     assert cli("shard", corpus_file).exit_code == 2
-    _flip(out / ShardManifest.read(out).shards[0].path)
+    flipped = out / ShardManifest.read(out).shards[0].path
+    _flip(flipped)
     found = cli("verify", out)
     assert (found.exit_code, "damaged" in found.stdout) == (1, True)
     assert f"duckplets shard CORPUS {out}" in found.stderr
     with pytest.raises(dp.DamagedFileError, match="duckplets shard CORPUS"):
         dp.TokenShards(out).sampler(seq_length=8)
-    assert re.search("^damaged +1$", ok("shard", corpus_file, out, *small), re.MULTILINE)
+    flipped.unlink()
+    assert re.search("^made +1$", ok("shard", corpus_file, out, *small), re.MULTILINE)
     assert "as written" in ok("verify", out)
 
 

@@ -125,7 +125,7 @@ class RunStates:
             SamplerError: There is no such step.
         """
         most = MAX_POSITION // self.batch
-        step = integer("step", step, 0, most, say_high=False)
+        step = integer("step", step, 0, most)
         step = integer("step", step, 0, None if self.end is None else self.steps)
         begun = loaded or self.start
         # A run that was taken over with another batch size need not stand at a multiple of it.

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from duckplets.base.documents import DocumentLimits, Unreadable, decoded, from_json
+from duckplets.base.documents import Unreadable, decoded, from_json
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import misfit
 from duckplets.errors import PassingError, SourceError
@@ -150,7 +150,7 @@ class Hub:
 
         content, following = self._tried(ask)
         try:
-            found = from_json(decoded(content, DocumentLimits(max_bytes=_LARGEST_ANSWER)))
+            found = from_json(decoded(content, _LARGEST_ANSWER))
             query = urlsplit(following).query
         except Unreadable as error:
             raise self._odd(address, f"it {error}") from None

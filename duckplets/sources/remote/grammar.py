@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from duckplets.base.checks import checked_name
+from duckplets.base.settings import Named, SlashedName, checked
 from duckplets.errors import SourceError, nearest, several
 from duckplets.sources.mapping import check_trust
 
@@ -85,7 +85,7 @@ def parse_uri(text: str) -> HubUri:
             raise SourceError(f"{text!r}: {part!r} cannot be the name of a repository; {form}")
     more = [unquote(part) for part in parts[2:]]
     for part in more:
-        checked_name(f"{text!r}: {part!r}", part, SourceError, slash=True)
+        checked("part", part, SlashedName, SourceError, repr(text))
     if "." in more or ".." in more:
         raise SourceError(f"{text!r}: {form}")
     return HubUri(parts[0], parts[1], *more)
@@ -157,7 +157,7 @@ def _option(token: str) -> tuple[str, Value]:
 
 def check_name(name: object) -> None:
     """Refuse an invalid source name."""
-    checked_name(f"source_id={name!r}", name, SourceError)
+    checked("source_id", name, Named, SourceError)
 
 
 def _number(key: str, value: str) -> float:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duckplets.base.documents import DEFAULT, DocumentLimits
+from duckplets.base.documents import LARGEST
 from duckplets.errors import SourceError, several
 from duckplets.sources import row_batches
 from duckplets.sources.files import called, reader_of, used_of
@@ -60,9 +60,6 @@ class HubSource(Mapped):
     token: str | None = field(default=None, kw_only=True)
     """For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It is sent to
     the hub only, and neither stored nor shown."""
-
-    limits: DocumentLimits | None = field(default=None, kw_only=True)
-    """How large the card may be; by default as large as a card ever is."""
 
     in_pieces: bool = field(default=True, kw_only=True)
     """Whether records are stored in pieces as they come, so that an ingest goes on; see above."""
@@ -110,10 +107,9 @@ class HubSource(Mapped):
         revision = (place["of"] or {}).get("revision") or hub.revision()
         files = hub.files(revision)
         readme = next((file for file in files if file.path == "README.md"), None)
-        limits = self.limits or DEFAULT
-        text = hub.text(readme, revision, limits.max_bytes) if readme else ""
-        whole = readme is None or readme.size <= limits.max_bytes
-        card = parse_card(text, self.uri, limits, whole=whole)
+        text = hub.text(readme, revision, LARGEST) if readme else ""
+        whole = readme is None or readme.size <= LARGEST
+        card = parse_card(text, self.uri, whole=whole)
         layout = choose(self._uri, files, card)
         left, skip = self._left(layout.files, place["at"])
         classes = card.labels(layout.config)

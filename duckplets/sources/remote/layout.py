@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from duckplets.base.documents import DEFAULT, DocumentLimits, Unreadable, parse
+from duckplets.base.documents import LARGEST, Unreadable, parse
 from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SourceError, nearest
@@ -256,15 +256,12 @@ class Card:
         return self._facts.get(config, alone)
 
 
-def parse_card(
-    readme: str, where: str, limits: DocumentLimits = DEFAULT, *, whole: bool = True
-) -> Card:
+def parse_card(readme: str, where: str, *, whole: bool = True) -> Card:
     """Parse the card of a README; empty without one."""
     front = _FRONT.match(readme)
     if not front and not whole and _OPEN.match(readme):
         raise SourceError(
-            f"{where}: the card in its README.md does not end within {limits.max_bytes:,} bytes; "
-            f"to read it all the same give limits=DocumentLimits(max_bytes=…)"
+            f"{where}: the card in its README.md does not end within {LARGEST:,} bytes"
         )
     if not front:
         return Card()
