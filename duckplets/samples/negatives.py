@@ -103,10 +103,6 @@ class NegativeSampler(ABC):
     ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
 
-    @abstractmethod
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, once per text."""
-
 
 @dataclass(frozen=True)
 class RandomNegatives(NegativeSampler):
@@ -145,12 +141,6 @@ class RandomNegatives(NegativeSampler):
         """Return another negative for a slot of every sample, and whether it is legal."""
         at, legal = self._draw_once(requests, (_REDRAWS + attempts) * self.slots + slot)
         return FoundNegatives.at(self.pool, at, self.origin), legal
-
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, once per text."""
-        at = np.concatenate([np.zeros(0, np.int64), *self._legal(requests)])
-        firsts = np.unique(self.pool.hashes[at], return_index=True)[1]
-        return FoundNegatives.at(self.pool, at[np.sort(firsts)], self.origin)
 
     def _draw_once(
         self, requests: NegativeRequests, counter: int | Integers
@@ -318,10 +308,6 @@ class MinedNegatives(_InTurn):
     candidates: Candidates
     within_key: int  # hash key of chunks within a section
 
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, candidate or not, once per text."""
-        return self.others.options(requests)
-
     def _rotation(self, requests: NegativeRequests) -> Rotation:
         candidates, slots = self.candidates, self.slots
         row = candidates.rows[requests.anchor_at]
@@ -365,22 +351,6 @@ class OwnNegatives(_InTurn):
         some = pool.firsts[1:] > pool.firsts[:-1]
         firsts[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
         return firsts, pool.counts()
-
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, once per text."""
-        rotation, count = self._rotation(requests), self._lists[1][requests.classes[0]]
-        own = [rotation.beyond(np.array([offset]))[1] for offset in range(count)]
-        at = np.concatenate([np.zeros(0, np.int64), *own])
-        found = FoundNegatives.at(self.pool, at, OWN)
-        if self.others is None:
-            return found
-        more = self.others.options(requests)
-        more = more.part(~np.isin(more.hashes, found.hashes))
-        return FoundNegatives(
-            np.concatenate([found.chunks, more.chunks]),
-            np.concatenate([found.hashes, more.hashes]),
-            np.concatenate([found.origins, more.origins]),
-        )
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
         # One more after each common cycle, else some negatives never meet some texts of an anchor.
