@@ -287,18 +287,12 @@ READ = [
 ]  # fmt: skip
 
 
-def test_a_file_of_toml_or_json_gives_its_recipes(tmp_path):
+def test_a_file_gives_its_recipes(tmp_path):
     file = tmp_path / "recipes.toml"
     file.write_text(TOML, encoding="utf-8-sig")
     assert load_recipes(file) == load_recipes(str(file)) == READ
     file.write_text("", encoding="utf-8")
     assert load_recipes(file) == []
-    file = tmp_path / "recipes.JSON"
-    dicts = [to_dict(recipe) for recipe in READ]
-    file.write_text(json.dumps(dicts[::-1]), encoding="utf-8")
-    assert load_recipes(file) == READ[::-1]
-    file.write_text(json.dumps({"triplet": dicts[:2], "text": dicts[2:]}), encoding="utf-8")
-    assert load_recipes(file) == READ
 
 
 ONE = '[[text]]\nname = "a"\nselector = "any_section"\n'
@@ -309,14 +303,12 @@ ONE = '[[text]]\nname = "a"\nselector = "any_section"\n'
     [
         ("r.toml", ONE + ONE, "two recipes are named 'a'"),
         ("r.toml", "[[text]]\nname = \n", "not TOML: .*line 2"),
-        ("r.json", '{"text": [\n{"name": }]}', "not JSON: .*line 2"),
         ("r.toml", ONE + "wieght = 1\n", "recipe 'a': unknown key 'wieght'.*did you mean 'weight'"),
         ("r.toml", ONE.replace("any_section", "role:ancor"), "recipe 'a': selector: .*'ancor'"),
         ("r.toml", '[[text]]\nselector = "any_section"\n', "recipe None: name is missing"),
         ("r.toml", "[[triplets]]\n", "unknown key 'triplets'.*did you mean 'triplet'"),
         ("r.toml", "text = [1]\n", r"write \[\[text\]\]"),
         ("r.toml", ONE + 'kind = "triplet"\n', "kind 'triplet' in"),
-        ("r.json", "3", "tables are wanted, not 3"),
         ("r.toml", b"name = '\xff'", "not UTF-8: byte 8"),
     ],
 )
