@@ -132,7 +132,6 @@ def test_what_was_said_of_a_pair_holds_in_every_sample(tmp_path, name, share, se
         world = World(corpus, verdicts)
         assert (report.read, report.stored) == (len(verdicts), len(verdicts))
         sampler = corpus.sampler(**given, empty="skip")
-        assert any("as relabelled" in note for note in sampler.notes)
         steps = 12 * sampler.epoch_length // 16
         served = sampler.served(0, 16 * steps).to_pylist()
         came = defaultdict[str, Counter[str]](Counter)
