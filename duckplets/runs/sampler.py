@@ -349,7 +349,7 @@ class Sampler:
     ) -> None:
         """Report the losses of sources, or of samples, at a step, to be written with the next save.
 
-        They are kept in memory, 20 bytes each, until a save writes them into the table ``losses``
+        They are kept in memory, 24 bytes each, until a save writes them into the table ``losses``
         of the state file: one row a step and source, of which the last report counts. Where
         weights follow from them, every rank has to report the same.
 
