@@ -149,15 +149,13 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         stop = min(part.stop, end)
         if own := [step for step in part.schedule.changes if step * batch < stop]:
             tables.append(_table(planner, part, sampler._reader.fetcher, own, stop))
-    stretches = sum(step * batch < end for step in changes)
-    stretches -= sum(of.minings is not None and of.first < end for of in planner.parts)
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
     return Forecast(
         table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),
         warnings=[
             *warnings(sampler),
-            *_used_up(sampler, stretches, end),
+            *_used_up(sampler, end),
             *(_displaced(planner, end) if planner.displaces else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
@@ -367,16 +365,16 @@ def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
         )
 
 
-def _used_up(sampler: Sampler, stretches: int, end: int) -> Iterator[str]:
+def _used_up(sampler: Sampler, end: int) -> Iterator[str]:
     """Yield sources that start over before the end more often than asked for."""
     planner, schedule = sampler._planner, sampler._planner.schedule
     asked = float(sampler.settings.epochs or 1)
     if schedule.mixture.weights == "proportional":  # all start over, and evenly
         asked = max(asked, end / planner.epoch_length)
-    found = []
+    found, bound = [], (ceil(log2(len(schedule.sources))) + 1) * len(schedule.changes)
     for name, times in planner.epochs(end).items():
         length = planner.newest.length_of(name)
-        slack = max(0.1 * length, (ceil(log2(len(schedule.sources))) + 1) * stretches)
+        slack = max(0.1 * length, bound)  # how far shares may be off since each change
         if times * length > asked * length + slack:
             found.append(f"{name!r} ({figure(times)} times)")
     if found:

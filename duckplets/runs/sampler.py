@@ -19,7 +19,7 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
-from duckplets.base.sanitize import html_table, shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Event
 from duckplets.order.permute import ORDER_VERSION
@@ -327,12 +327,6 @@ class Sampler:
         """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
         notes = dict.fromkeys([*self.notes, *forecasts.warnings(self)])
         return "\n".join([*forecasts.described(self), *(f"note: {note}" for note in notes)])
-
-    def _repr_html_(self) -> str:
-        s = self.settings
-        caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
-        lines = ([line] for line in self.describe().splitlines())
-        return html_table(caption, ("what is drawn from here on",), lines)
 
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source

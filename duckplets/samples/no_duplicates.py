@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -288,6 +289,7 @@ class _Block:
 
     def _note(self, moving: Integers) -> None:
         """Note which batches have or keep away what moving samples are of."""
+        self._drawn.look_up(moving)
         hashes, stays = self._drawn.plan.hashes, self._order >= 0
         texts, (rows, kept) = hashes.reshape(-1), self._drawn.kept
         own, near = hashes[:, moving].reshape(-1), self._drawn.kept_from(moving)[1]
@@ -328,9 +330,9 @@ class _Block:
         """Return the batches, as bits, that a moving sample does not fit into."""
         found = 0
         for text in self._texts_of(sample):
-            found |= self._having[text] | self._keeping[text]
+            found |= self._having.get(text, 0) | self._keeping.get(text, 0)
         for text in self._drawn.kept_by(sample):
-            found |= self._having[text]
+            found |= self._having.get(text, 0)
         return found
 
     def _may_take(self, sample: int, place: int) -> bool:
@@ -340,14 +342,17 @@ class _Block:
         """Return the first place in a batch that a sample may take."""
         return next((at for at in self._holes[batch] if self._may_take(sample, at)), None)
 
-    def _open_batches(self, home: int) -> list[int]:
-        return sorted(self._holes, key=lambda batch: (batch < home, batch))
+    def _batches(self, home: int) -> Iterator[int]:
+        """Yield all batches, from a sample's own on."""
+        return chain(range(home, -(-len(self._order) // self._size)), range(home))
 
     def _placed(self, sample: int) -> bool:
         """Put a sample into the first hole that it fits into, from its own batch on."""
         blocked = self._blocked(sample)
-        for batch in self._open_batches(sample // self._size):
-            if not blocked >> batch & 1 and (place := self._hole(sample, batch)) is not None:
+        for batch in self._batches(sample // self._size):
+            if blocked >> batch & 1 or batch not in self._holes:
+                continue
+            if (place := self._hole(sample, batch)) is not None:
                 self._put(sample, place)
                 return True
         return False
@@ -378,11 +383,9 @@ class _Block:
 
     def _exchange(self, sample: int) -> None:
         """Put a sample where it fits, in the place of one that can fill a hole."""
-        home, blocked = sample // self._size, self._blocked(sample)
-        batches = range(-(-len(self._order) // self._size))
+        blocked, batches = self._blocked(sample), [*self._batches(sample // self._size)]
         fitting = [batch for batch in batches if not blocked >> batch & 1]
-        fitting.sort(key=lambda batch: (batch < home, batch))
-        for batch in self._open_batches(home) if fitting else ():
+        for batch in filter(self._holes.__contains__, batches if fitting else ()):
             for place in (place for of in fitting for place in self._of_batch(of)):
                 other = int(self._order[place])
                 if other < 0 or not self._may_take(sample, place):

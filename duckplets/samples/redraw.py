@@ -96,9 +96,18 @@ class Drawn:
 
     def kept_by(self, row: int) -> set[int]:
         """Return the texts that are kept from the batch of a sample."""
-        if self.plan.anchors is not None and row not in self._kept:
-            self._kept[row] = {*self.kept_from(np.array([row]))[1].tolist()}
-        return self._kept.get(row, _NOTHING)
+        if self.plan.anchors is None:
+            return _NOTHING
+        if row not in self._kept:
+            self.look_up(np.array([row]))
+        return self._kept[row]
+
+    def look_up(self, some: Integers) -> None:
+        """Look up for several samples together what ``kept_by`` returns."""
+        rows, words = self.kept_from(some)
+        self._kept.update((row, set()) for row in some.tolist())
+        for row, word in zip(rows.tolist(), words.tolist(), strict=True):
+            self._kept[row].add(word)
 
     def again(
         self, rows: Integers, columns: Integers, attempts: Integers
