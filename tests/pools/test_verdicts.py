@@ -198,7 +198,9 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
             None,
             "Ada",
         ]
-        assert "1 negative pairs" in "".join(corpus.status()["verdicts"])
+        (held,) = corpus.status()["verdicts"]
+        assert (held["verdict"], held["pairs"], held["gone"]) == ("negative", 1, 0)
+        assert "verdicts  " in str(corpus.status())
 
 
 def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
