@@ -313,8 +313,8 @@ def behind(run: str, fingerprint: Fingerprint, path: Path, position: int) -> lis
     return [
         BehindNote(
             f"run {run!r} was saved at step {latest[0]['step']:,}; this run begins at step "
-            f"{step:,}, and saving it replaces that save. To go on from there resume it: "
-            f"duckplets.resume(…), or duckplets sample … --resume"
+            f"{step:,}, and saving it replaces that save. To go on from there resume it, "
+            f"by duckplets.resume or --resume"
         )
     ]
 

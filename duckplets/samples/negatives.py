@@ -17,7 +17,6 @@ record, if the recipe allows. The origin of each negative is recorded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -126,8 +125,7 @@ class RandomNegatives(NegativeSampler):
             left = left[~legal]
         for row in left.tolist():  # rarely needed: the first legal one
             sample = requests.part(slice(row, row + 1))
-            found = next((some[0] for some in self._legal(sample) if len(some)), None)
-            if found is None:
+            if (found := self._first_legal(sample)) is None:
                 raise EmptyPoolError(
                     f"{self.what}: no legal negative is left for record key {sample.records[0]}; "
                     f"the corpus differs from the one the pool was made of"
@@ -173,8 +171,8 @@ class RandomNegatives(NegativeSampler):
         place = np.searchsorted(pool.sums, targets, side="right") - 1
         return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
 
-    def _legal(self, sample: NegativeRequests) -> Iterator[Integers]:
-        """Yield the legal chunks of one sample, once around its class from a hashed start."""
+    def _first_legal(self, sample: NegativeRequests) -> int | None:
+        """Return the first legal chunk of one sample around its class from a hashed start."""
         pool = self.pool
         base, size = (int(of[0]) for of in self._range(sample.classes))
         start = int(below(hashed(self.unit_key, sample.index), max(size, 1))[0])
@@ -184,7 +182,10 @@ class RandomNegatives(NegativeSampler):
             counts = pool.starts[units + 1] - pool.starts[units]
             at = ranges(pool.starts[units], counts)
             repeated = sample.part(np.zeros(len(at), dtype=np.int64))
-            yield at[self.pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
+            at = at[pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
+            if len(at):
+                return int(at[0])
+        return None
 
 
 class Rotation:
