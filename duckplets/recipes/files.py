@@ -4,7 +4,7 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
 
     [[triplet]]
     name = "title_body"
-    anchor = "role:anchor"                       # or a table, as below
+    anchor = { role = "anchor" }
     positive = { role = "context" }
     negative = { role = "context", where = "meta['lang'] = 'en'" }
     strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }  # or "other_record"
