@@ -371,10 +371,12 @@ def _used_up(sampler: Sampler, end: int) -> Iterator[str]:
     asked = float(sampler.settings.epochs or 1)
     if schedule.mixture.weights == "proportional":  # all start over, and evenly
         asked = max(asked, end / planner.epoch_length)
-    found, bound = [], (ceil(log2(len(schedule.sources))) + 1) * len(schedule.changes)
+    # how far shares may be off: so much since each change; minings that came change no shares
+    changes = len(schedule.changes) - sum(of.minings is not None for of in planner.parts)
+    found, bound = [], (ceil(log2(len(schedule.sources))) + 1) * changes
     for name, times in planner.epochs(end).items():
         length = planner.newest.length_of(name)
-        slack = max(0.1 * length, bound)  # how far shares may be off since each change
+        slack = max(0.1 * length, bound)
         if times * length > asked * length + slack:
             found.append(f"{name!r} ({figure(times)} times)")
     if found:
