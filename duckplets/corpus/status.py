@@ -85,7 +85,7 @@ def status(
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database, kept) if can_count else [],
         "uncounted": kept.uncounted,
-        "verdicts": [*verdicts.in_words(database, records.current_version(database))],
+        "verdicts": verdicts.held(database, records.current_version(database)),
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
         "vectors": _vectors(corpus.path),

@@ -257,8 +257,8 @@ def test_columns_and_rows_are_taken_as_they_are_typed():
 RECIPES = """
 [[triplet]]
 name = "mine"
-anchor = "role:anchor"
-positive = "role:context"
+anchor = { role = "anchor" }
+positive = { role = "context" }
 negative = { role = "context", where = "meta['topic'] = 'law'" }
 
 [[text]]
