@@ -39,8 +39,6 @@ class Fault:
         times: How many of them.
         status: Sent instead of the file; 0 to send the file and break off.
         after: Bytes of the body before the connection is dropped; None to send all.
-        garble: Change a byte of the body.
-        whole: Send all the file where a part was asked for.
         headers: Sent besides.
         body: Sent with a status.
     """
@@ -49,8 +47,6 @@ class Fault:
     times: int = 1
     status: int = 0
     after: int | None = None
-    garble: bool = False
-    whole: bool = False
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b"{}"
 
@@ -92,7 +88,6 @@ class Hub:
         self.uploads: dict[str, bytes] = {}  # by their SHA-256
         self.lose_answer = False  # of the next commit
         self.page = page
-        self.next_pages = ""  # a host that links to the next page of a listing lead to
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
         self._server.hub = self
@@ -373,7 +368,7 @@ class _Handler(BaseHTTPRequestHandler):
         start = int(query.get("cursor", ["0"])[0])
         more = {}
         if start + self.hub.page < len(entries):
-            at = f"{self.hub.next_pages or self.hub.url}/api/datasets/{name}/tree/{revision}"
+            at = f"{self.hub.url}/api/datasets/{name}/tree/{revision}"
             at += f"/{folder}" if folder else ""
             recursive = "true" if deep else "false"
             link = f"{at}?recursive={recursive}&cursor={start + self.hub.page}"
@@ -412,14 +407,12 @@ class _Handler(BaseHTTPRequestHandler):
         size = len_of(content)
         start, end = 0, size
         ranged = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if ranged and not (self._fault and self._fault.whole):
+        if ranged:
             start = int(ranged[1])
             end = min(int(ranged[2]) + 1, size) if ranged[2] else size
             if start >= size:
                 self._send(416, b"", **{"Content-Range": f"bytes */{size}"})
                 return
-        else:
-            ranged = None
         self.send_response(206 if ranged else 200)
         self.send_header("Content-Length", str(end - start))
         self.send_header("ETag", f'"{entry_of("", content)["oid"]}"')
@@ -435,8 +428,6 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self._fault
         stop = end if fault is None or fault.after is None else min(end, start + fault.after)
         for block in blocks(content, start, stop):
-            if fault and fault.garble:
-                block = bytes([block[0] ^ 255]) + block[1:]
             self.wfile.write(block)
         self.wfile.flush()
         if stop < end:

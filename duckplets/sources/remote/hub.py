@@ -16,16 +16,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duckplets.base.documents import DEFAULT, DocumentLimits
 from duckplets.errors import SourceError, several
 from duckplets.sources import row_batches
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import left_out_of
 from duckplets.sources.remote import grammar
-from duckplets.sources.remote.download import Hub, HubFile, Sleep, imported
-from duckplets.sources.remote.layout import choose, form_of, parse_card
-from duckplets.sources.remote.stores import arrivals
+from duckplets.sources.remote.download import Hub, Sleep, imported
+from duckplets.sources.remote.layout import MOST_READ, choose, form_of, parse_card
+from duckplets.sources.remote.stores import Remote, arrivals
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import Classes, blocks_of, classes_of_features, with_classes
@@ -60,9 +59,6 @@ class HubSource(Mapped):
     token: str | None = field(default=None, kw_only=True)
     """For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It is sent to
     the hub only, and neither stored nor shown."""
-
-    limits: DocumentLimits | None = field(default=None, kw_only=True)
-    """How large the card may be; by default as large as a card ever is."""
 
     in_pieces: bool = field(default=True, kw_only=True)
     """Whether records are stored in pieces as they come, so that an ingest goes on; see above."""
@@ -107,23 +103,25 @@ class HubSource(Mapped):
         """
         place = cursor_of(cursor, self.uri, _PLACE)
         hub = Hub(self._uri.repo, self.token, self._sleep)
-        revision = (place["of"] or {}).get("revision") or hub.revision()
+        revision = (place["of"] or {}).get("revision") or hub.info().sha
         files = hub.files(revision)
-        readme = next((file for file in files if file.path == "README.md"), None)
-        limits = self.limits or DEFAULT
-        text = hub.text(readme, revision, limits.max_bytes) if readme else ""
-        whole = readme is None or readme.size <= limits.max_bytes
-        card = parse_card(text, self.uri, limits, whole=whole)
+
+        def fetch(file: Remote, here: Path) -> None:
+            hub.fetch(file, revision, here)
+
+        readme = ""
+        cards = [file for file in files if file.path == "README.md"]
+        with closing(arrivals(cards, fetch)) as arriving:
+            for _, here in arriving:
+                with here.open(encoding="utf-8", errors="replace", newline="") as text:
+                    readme = text.read(MOST_READ)
+        card = parse_card(readme, self.uri)
         layout = choose(self._uri, files, card)
         left, skip = self._left(layout.files, place["at"])
         classes = card.labels(layout.config)
 
-        def fetch(file: HubFile, here: Path) -> None:
-            here.touch()
-            hub.fetch(file, revision, here)
-
         def blocks() -> Iterator[RowBlock]:
-            with closing(arrivals(left, fetch, hub.stop)) as arriving:
+            with closing(arrivals(left, fetch, hub.stop.set)) as arriving:
                 for number, (file, here) in enumerate(arriving):
                     done = 0 if number else skip
                     found = _shard_blocks(reader, file.path, here, self.uri, self, classes, done)
@@ -151,8 +149,8 @@ class HubSource(Mapped):
         return Stoppable.of(rows, hub.stop.set)
 
     def _left(
-        self, files: Sequence[HubFile], place: dict[str, Any] | None
-    ) -> tuple[Sequence[HubFile], int]:
+        self, files: Sequence[Remote], place: dict[str, Any] | None
+    ) -> tuple[Sequence[Remote], int]:
         """Return the remaining files, and how many rows of the first are done."""
         if place is None:
             return files, 0
