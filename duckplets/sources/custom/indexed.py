@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PLACE = {"done": range(1 << 63), "size": range(1 << 63)}
 _BLOCK = 4_096  # numbers ordered at a time
-_PORTION = 32  # records fetched by a call
+_PORTION = 64  # records fetched by a call
 _BYTES_WAITING = 16 << 20
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.errors import SourceError, several
-from duckplets.sources import row_batches
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import left_out_of
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 
 _PLACE = {"file": str, "row": range(1 << 63)}
-_SLICE = 1_024  # rows of a block; marks fall between blocks
 _ROWS = 1_000  # rows of a batch of datasets
 
 
@@ -122,18 +120,10 @@ class HubSource(Mapped):
 
         def blocks() -> Iterator[RowBlock]:
             with closing(arrivals(left, fetch, hub.stop.set)) as arriving:
-                for number, (file, here) in enumerate(arriving):
-                    done = 0 if number else skip
-                    found = _shard_blocks(reader, file.path, here, self.uri, self, classes, done)
-                    last = next(found, None)
-                    for block in found:
-                        if last is not None:
-                            yield last
-                        last = block
-                    if last is not None:  # the next file begins after it
-                        more = number + 1 < len(left)
-                        at = {"file": left[number + 1].path, "row": 0} if more else last.at
-                        yield last._replace(at=at)
+                done = skip
+                for file, here in arriving:
+                    yield from _shard_blocks(reader, file.path, here, self.uri, self, classes, done)
+                    done = 0
 
         rows = opened(
             reader,
@@ -182,15 +172,12 @@ def _shard_blocks(
         names, others = look.columns, left_out_of(mapping, look.columns or ())
         of_card = {n: c for n, c in classes.items() if n not in look.classes}
         for block in shard.blocks(here, look, used, reader):
-            while block.rows:
-                part = block._replace(rows=block.rows[: min(_SLICE, row_batches.MAX_ROWS)])
-                block = block.after(len(part.rows))
-                passed = min(skip, len(part.rows))
-                row, skip = row + len(part.rows), skip - passed
-                if passed < len(part.rows):
-                    rows = with_classes(part.rows, of_card)
-                    part = part._replace(rows=rows, columns=names, left_out=others)
-                    yield part.after(passed)._replace(file=file, at={"file": file, "row": row})
+            row += len(block.rows)
+            if row > skip:
+                rows = with_classes(block.rows, of_card)
+                left = block._replace(rows=rows, columns=names, left_out=others)
+                left = left.after(max(skip - (row - len(rows)), 0))
+                yield left._replace(file=file, at={"file": file, "row": row})
 
 
 class _ByDatasets:
