@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -202,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(self._fault.status, self._fault.body, **self._fault.headers)
             elif self._fault and self._fault.after is not None and "/api/" in path:
                 raise _Dropped
-            elif self.command in ("POST", "PUT") and not path.endswith("/paths-info"):
+            elif self.command in ("POST", "PUT"):
                 self._write(path)
             elif found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(/.*)?", path):
                 self._api(found[1], found[2] or "", parse_qs(split.query))
@@ -238,29 +238,14 @@ class _Handler(BaseHTTPRequestHandler):
         repo = self._repo(name)
         if repo is None:
             return
-        what, _, rest = rest.strip("/").partition("/")
-        revision, _, folder = rest.partition("/")
+        what, _, revision = rest.strip("/").partition("/")
         revision = repo.head if revision in ("", "main", "HEAD") else revision
         if revision not in repo.revisions:
             self._send(404, b"{}", **{"X-Error-Code": "RevisionNotFound"})
-        elif what in ("", "revision"):
-            self._json(
-                {
-                    "id": name,
-                    "sha": revision,
-                    "private": repo.private,
-                    "gated": repo.gated,
-                    "disabled": repo.disabled,
-                    "tags": [],
-                    "downloads": 0,
-                    "likes": 0,
-                    "siblings": [{"rfilename": path} for path in repo.revisions[revision]],
-                }
-            )
         elif what == "tree":
-            self._tree(name, repo.revisions[revision], revision, folder, query)
-        elif what == "paths-info":
-            self._paths(repo.revisions[revision])
+            self._tree(name, repo.revisions[revision], revision, query)
+        elif what in ("", "revision"):
+            self._json({"id": name, "sha": revision, "private": repo.private})
         else:
             self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound"})
 
@@ -328,50 +313,21 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Dropped
         self._json({"commitUrl": f"{self.hub.url}/datasets/{name}/commit/{oid}", "commitOid": oid})
 
-    def _paths(self, files: dict[str, Content]) -> None:
-        try:
-            wanted = json.loads(self._body)["paths"]
-        except ValueError:
-            wanted = parse_qs(self._body.decode())["paths"]
-        found = [entry_of(path, files[path]) for path in wanted if path in files]
-        for path in wanted:
-            if path not in files and any(file.startswith(f"{path}/") for file in files):
-                found.append({"type": "directory", "path": path, "oid": "0" * 40, "size": 0})
-        self._json(found)
-
     def _tree(
-        self,
-        name: str,
-        files: dict[str, Content],
-        revision: str,
-        folder: str,
-        query: dict[str, list[str]],
+        self, name: str, files: dict[str, Content], revision: str, query: dict[str, list[str]]
     ) -> None:
-        prefix = f"{folder}/" if folder else ""
-        deep = query.get("recursive", ["false"])[0].lower() == "true"
-        entries = []
-        folders: dict[str, None] = {}
-        for path, content in sorted(files.items()):
-            if path.startswith(prefix):
-                parts = path[len(prefix) :].split("/")
-                for depth in range(1, len(parts)):
-                    if deep or depth == 1:
-                        folders[prefix + "/".join(parts[:depth])] = None
-                if deep or len(parts) == 1:
-                    entries.append(entry_of(path, content))
+        """Answer with a page of all files and folders."""
+        entries = [entry_of(path, content) for path, content in sorted(files.items())]
+        folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
         entries += [
-            {"type": "directory", "path": path, "oid": "0" * 40, "size": 0} for path in folders
+            {"type": "directory", "path": path, "oid": "0" * 40, "size": 0}
+            for path in sorted(folders - {"."})
         ]
-        if not entries and folder:
-            self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound"})
-            return
         start = int(query.get("cursor", ["0"])[0])
         more = {}
         if start + self.hub.page < len(entries):
             at = f"{self.hub.url}/api/datasets/{name}/tree/{revision}"
-            at += f"/{folder}" if folder else ""
-            recursive = "true" if deep else "false"
-            link = f"{at}?recursive={recursive}&cursor={start + self.hub.page}"
+            link = f"{at}?recursive=true&cursor={start + self.hub.page}"
             more["Link"] = f'<{link}>; rel="next"'
         self._json(entries[start : start + self.hub.page], **more)
 
