@@ -109,24 +109,11 @@ class SplitReport(dict[str, int]):
         return f"asked {asked}, got {got}{largest * (self.largest_family > 1)}"
 
     def __repr__(self) -> str:
-        told = ("asked", "got", "largest_family", "anchors", "shared_anchors", "spanning")
-        fields = (f"{name}={getattr(self, name)}" for name in told)
-        return f"SplitReport({super().__repr__()}, {', '.join(fields)})"
+        told = (f"{name}={value}" for name, value in vars(self).items() if name != "settings")
+        return f"SplitReport({super().__repr__()}, {', '.join(told)})"
 
     def _repr_html_(self) -> str:
-        rows = [
-            {
-                "split": name,
-                "records": records,
-                "asked": self.asked[name],
-                "got": round(self.got[name], 4),
-                "anchors": self.anchors.get(name),
-                "of them in train": self.shared_anchors.get(name),
-            }
-            for name, records in self.items()
-        ]
-        facts = {"settings": asdict(self.settings), "largest_family": self.largest_family}
-        facts |= {"spanning": self.spanning, "splits": rows}
+        facts = {"records": dict(self), **vars(self), "settings": asdict(self.settings)}
         return html_report("SplitReport", facts)
 
     def __str__(self) -> str:

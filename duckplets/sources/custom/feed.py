@@ -22,7 +22,7 @@ import pyarrow as pa
 from duckplets.base.documents import Unreadable, from_json
 from duckplets.base.prefetch import StoppedError, ahead
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.mapping import PARTS, TEXTS, Mapped
+from duckplets.sources.mapping import PARTS, Mapped
 from duckplets.sources.memory import batches_of, row_of, table_blocks
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of
@@ -239,16 +239,13 @@ class RecordFeed:
         return SourceError(f"{self._where}: row {self._row + 1}: {message}")
 
 
-_KEYS = tuple(part for part in (*TEXTS, *(p for p in PARTS if p not in TEXTS)))
-
-
 def _required(record: Mapping[Any, Any]) -> list[str]:
     """Return the parts that must not be blank, after checking that they fit together."""
     for key in record:
-        if key not in _KEYS:
+        if key not in PARTS:
             raise RefusedError(
-                f"unknown key {key!r}{nearest(str(key), _KEYS)}; the keys of a record are "
-                f"{', '.join(_KEYS)}; to read others: dp.CustomSource(source, anchor=…)"
+                f"unknown key {key!r}{nearest(str(key), PARTS)}; the keys of a record are "
+                f"{', '.join(PARTS)}; to read others: dp.CustomSource(source, anchor=…)"
             )
     given = [part for part in _REQUIRED if part in record]
     if "text" in given and ("anchor" in given or "positive" in given):
