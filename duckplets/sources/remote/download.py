@@ -65,7 +65,7 @@ class Hub:
             found = self._hub.list_repo_tree(
                 self.repo, repo_type="dataset", revision=revision, recursive=True
             )
-            return [entry for entry in found if isinstance(entry, self._client.RepoFile)]
+            return [entry for entry in found if hasattr(entry, "size")]  # others are folders
 
         return sorted(self._tried(listed), key=lambda file: str(file.path))
 
