@@ -196,7 +196,12 @@ def moves(model: Model) -> str:
 
     return table(
         ["stage", "to workers", "back to the driver", "through shared storage"],
-        ["ingest with gates", f"{at(text)} and ids", f"{at(text)} and metrics", "–"],
+        [
+            "ingest",
+            "names of files and row groups",
+            "rows where they are few",
+            f"the rest, {at(text)} and ids",
+        ],
         ["judge, near-duplicates", at(text), "counts, or the bands of a text", "–"],
         ["index", at(text), f"words by text, at most {at(text)}", "–"],
         ["mining", "words of the anchors", at(mined), f"postings, {at(index)}, read by each"],
@@ -345,6 +350,11 @@ WORKS = {
     "duplicates": "`deduplicate`, a dry run",
     "shards": "`shard`",
 }
+INGESTS = {
+    "ingest_parquet": "`ingest` of Parquet",
+    "ingest_csv": "`ingest` of CSV",
+    "gates": "`ingest` through gates without language",
+}
 
 
 def verbs(model: Model) -> str:
@@ -368,13 +378,18 @@ def rates(model: Model) -> str:
 
     rows = [
         *(row(title, works["works"][name], works["records"]) for name, title in WORKS.items()),
-        row("`ingest` through gates without language", ingests["gates"], ingests["documents"]),
+        *(
+            row(title, ingests[name], ingests["documents" if name == "gates" else "rows"])
+            for name, title in INGESTS.items()
+        ),
     ]
     peak = max(works["works"]["worker_peak_mb"], ingests["worker_peak_mb"])
+    planning = ingests["planning"]
     head = ["", "records", "this process, two threads", "two workers", "ratio"]
     return (
         f"{table(head, *rows)}\n\nRecords a second, the better of two turns (engines.json, "
-        f"engine_ingest.json). The most memory that a worker had was {peak:,} MB."
+        f"engine_ingest.json). The most memory that a worker had was {peak:,} MB. To list "
+        f"{planning['files']:,} files and to cut them into parts took {planning['seconds']:.1f} s."
     )
 
 

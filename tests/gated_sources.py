@@ -17,12 +17,13 @@ import duckplets as dp
 READING = ("duckplets-source", "duckplets-ahead")
 
 
-def assert_nothing_is_left() -> None:
-    """Check that no thread reads any more."""
+def assert_nothing_is_left(folder: Path) -> None:
+    """Check that no thread reads any more, and no rows wait on disk."""
     deadline = time.monotonic() + 10
     while [t for t in threading.enumerate() if t.name.startswith(READING)]:
         assert time.monotonic() < deadline, threading.enumerate()
         time.sleep(0.01)
+    assert not list(folder.glob("**/.*.parts"))
 
 
 class Pages:

@@ -95,8 +95,8 @@ def ingest(
         in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
             are; the corpus has where each text is, and all else: some 65 bytes a record,
             however long its texts are, which the report's notes say.
-        engine: What cleans texts and measures them for gates, as for ``mine``; sources are read
-            and rows are stored here.
+        engine: What reads files, cleans and measures, as for ``mine``: workers see files, and
+            a folder beside the corpus, by the same paths. Other sources are read here.
         progress: Called with rows read and their number if known; True or False for a bar
             on stderr or none, by default a bar if stderr is a terminal.
         arguments: Of the source of a path or of data, such as ``anchor="question",
@@ -197,7 +197,8 @@ def acquire(
         retries: How often a source is read on after an error, without a further row.
         keep_going: Store the sources after one that failed, too. Of equal texts in both they
             then have theirs accepted.
-        engine: As for ``ingest``, of one source after the other.
+        engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
+            other. ``retries`` are of the others, read here.
         each: Called with the name and report of every source when it is stored, and with
             ``keep_going`` with the error of one that failed.
         progress: As for ``ingest``, of the source that is being stored.

@@ -9,11 +9,14 @@ report ``read == added + skipped + failed``.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
+from duckplets.base.atomic import aside_of, remove, sweep
 from duckplets.db.database import Database
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import DuckpletsError
@@ -61,12 +64,16 @@ def ingest_all(
 ) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
     """Store prepared sources in order while the following ones are being read.
 
-    Closing the iterator ends all threads.
+    Closing the iterator ends all threads and removes waiting files.
     """
     chunking = current_chunking(database)
+    beside = Path(f"{os.path.realpath(str(database.path))}.parts")
+    sweep(beside)
+    folder = aside_of(beside)
     beside_each_other = max(1, min(readers, len(several)))
     each = [
-        Reading(prepared, work.engine, chunking, retries, beside_each_other) for prepared in several
+        Reading(prepared, work.engine, chunking, folder / str(number), retries, beside_each_other)
+        for number, prepared in enumerate(several)
     ]
     try:  # no ``with``: Ctrl-C while they start must end them too
         for number, reading in enumerate(each):
@@ -84,6 +91,7 @@ def ingest_all(
             reading.items.stop()
         for reading in each:
             reading.close()
+        remove(folder)
 
 
 def _ingested(database: Database, reading: Reading, work: Work) -> IngestReport:

@@ -1,8 +1,8 @@
-"""Read sources ahead of storing, each in a thread; workers of an engine prepare the rows.
+"""Read sources ahead of storing: each in a thread, or by the workers of an engine.
 
-source ─thread→ rows and marks, waiting in memory ──────────────┐
-source ─thread→ rows ─engine→ cleaned and measured, and marks ──┼─in the order given→ store
-source   (waits until one of the others is stored) ─────────────┘
+source ─thread→ rows and marks, waiting in memory ─┐
+files ─engine→ parts, numbered on from each other ─┼─in the order given→ store
+source   (waits until one of the others is stored) ┘
 
 The decision that matters: however many read at the same time, rows are stored by one path in the
 order of the input, so nothing stored depends on timing. Waiting rows are not part of the corpus:
@@ -12,11 +12,12 @@ after a kill they are read again from the last mark.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from itertools import repeat
-from typing import Any, Union
+from itertools import chain, count, repeat
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,21 +27,35 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import DuckpletsError
+from duckplets.ingest.parts import (
+    Item,
+    Read,
+    ReadJob,
+    ReadPart,
+    Transform,
+    batches_of,
+    read_part,
+    transformed,
+)
 from duckplets.ingest.prepare import PreparedIngest
-from duckplets.ingest.transform import Transform, transformed
 from duckplets.sources import Mark, Rows
+from duckplets.sources.limits import FileReader
+from duckplets.sources.partitions import Cut, PartOf, cuts_of, file_source
 from duckplets.sources.retry import Rereading, is_local
+from duckplets.sources.rows import cursor_of
 from duckplets.text.chunking import Chunking
-
-Item = Union[pa.RecordBatch, Mark]  # noqa: UP007 - Arrow's types are none for a checker
 
 _MOST_WAITING = 256  # queued batches and marks of a source
 _BYTES_WAITING = 32 << 20  # queued bytes of all sources, shared equally
 _PATIENCE = 10.0  # seconds that a source's code has to end
 
 _IDLE = (
-    "the engine had nothing to do: without gates and preprocessors there is nothing to be done "
-    "with rows between reading and storing"
+    "the engine had nothing to do: only this process can read the source, and without gates and "
+    "preprocessors there is nothing to be done before its rows are stored"
+)
+_LATE = (
+    "read by this process, not by the engine's workers: not all keys that the mapping names are "
+    "among the first rows, so which are meant is known only to who reads all files in their order"
 )
 
 
@@ -52,15 +67,21 @@ class Reading:
         prepared: PreparedIngest,
         engine: Engine,
         chunking: Chunking,
+        folder: Path,
         retries: int,
         readers: int,
     ) -> None:
         self.prepared, self._engine = prepared, engine
         self._transform: Transform | None = None
+        self._parts: _Parts | None = None
+        self._rows: Rows | None = None  # the opened source, if workers read it
         self._notes: list[str] = []
         if engine is not INLINE:
             self._transform = Transform.of(chunking, prepared.gates)
-            self._notes += [_IDLE] if self._transform is None else []
+            if (source := file_source(prepared.source)) is not None:
+                self._parts = _Parts(prepared, source, self._transform, folder)
+            elif self._transform is None:
+                self._notes.append(_IDLE)
         self._again = Rereading(
             *(prepared.name, prepared.open, prepared.cursor, prepared.limits),
             retries=retries,
@@ -101,20 +122,33 @@ class Reading:
 
     def _told(self) -> list[str]:
         self.close()  # a limit may end a source that is still being read
-        rows = self._again.rows
+        rows = self._rows or self._again.rows
         return [*(rows.notes() if rows else ()), *self._again.notes, *self._notes]
 
     # -- in the thread ----------------------------------------------------------------------------
 
     def _read(self) -> Generator[Rows | Item, None, None]:
         """Yield the opened source, once, and then its rows and marks."""
-        with closing(self._again.items()) as items:
-            yield next(items)
-            rows: Iterator[Any] = items
-            yield from rows if self._transform is None else self._worked(rows, self._transform)
+        transform = self._transform
+        with ExitStack() as held:
+            if self._parts is not None:
+                reader = held.enter_context(closing(FileReader.within(self.prepared.limits)))
+                self._rows = self._parts.open(reader)
+                if self._rows is None:
+                    self._notes.append(_LATE)
+            if self._parts is None or self._rows is None:
+                items: Iterator[Any] = held.enter_context(closing(self._again.items()))
+                yield next(items)
+            else:
+                yield self._rows
+                items = self._parts.items(self._engine, self._notes)
+                transform = None if self._parts.is_new else transform
+            if transform is not None:
+                items = self._worked(items, transform)
+            yield from items
 
     def _worked(self, items: Iterator[Item], transform: Transform) -> Iterator[Item]:
-        """Yield rows and marks, with rows new to the gates prepared by workers."""
+        """Yield rows and marks, with rows new to the gates prepared."""
         name = shown(self.prepared.name)
 
         def part_of(item: tuple[list[Item], pa.RecordBatch | None]) -> Part:
@@ -129,8 +163,7 @@ class Reading:
             for (before, rows), found in results:
                 yield from before
                 if not isinstance(found, DuckpletsError):
-                    for table in found:
-                        yield from table.to_batches()
+                    yield from batches_of(found)
                 elif rows is not None:  # the storing code reports the row
                     yield rows
 
@@ -152,3 +185,104 @@ def _portions(
             yield before, new
             before = []
     yield before, None
+
+
+class _Parts:
+    """A source of files that workers read."""
+
+    def __init__(
+        self, prepared: PreparedIngest, source: Any, transform: Transform | None, folder: Path
+    ) -> None:
+        self._prepared, self._source, self._folder = prepared, source, folder
+        # Whether no row was read before: then workers prepare whatever they read.
+        self.is_new = prepared.found is None and prepared.gates.last_row == 0
+        self._transform = transform if self.is_new else None
+        self._part = PartOf(source, getattr(source, "uri", None) or "")  # the whole
+        self._passed = 0  # rows before the first part
+
+    def open(self, reader: FileReader) -> Rows | None:
+        """Open it, checking what can be checked first; None if only one process can read it."""
+        self._reader, reader.part = reader, self._part
+        rows: Rows = self._source.open(reader)
+        if self._source.kind == "json" and self._part.keys is None:
+            return None
+        return rows
+
+    def items(self, engine: Engine, notes: list[str]) -> Iterator[Item]:
+        """Yield its rows from the cursor on, with marks if it is resumable."""
+        prepared = self._prepared
+        can_go_on = prepared.settings is not None
+        start = 0
+        if can_go_on:
+            start = int(cursor_of(prepared.cursor, f"source {prepared.name!r}")["rows"])
+        cuts = self._cuts(start, notes)
+        row = self._passed
+        for batch in self._batches(cuts, engine, notes):
+            row += batch.num_rows
+            if not can_go_on:
+                yield batch
+            elif row > start:
+                fresh = min(row - start, batch.num_rows)
+                yield batch.slice(batch.num_rows - fresh)
+                yield Mark({"rows": row, "at": None, "of": None})
+
+    def _cuts(self, start: int, notes: list[str]) -> Iterator[Cut]:
+        """Return the parts, without those wholly before a row, where known."""
+        cuts = cuts_of(self._source, self._reader, notes, numbered=start > 0)
+        # Only after all parts is it known that no row has a path.
+        has_paths = start and any(
+            set(".[") & set(name) for name in getattr(self._source, "names", tuple)()
+        )
+        if has_paths:
+            return cuts
+        for cut in cuts:
+            if cut.rows is None or self._passed + cut.rows > start:
+                return chain([cut], cuts)
+            self._passed += cut.rows
+        return iter(())
+
+    def _batches(
+        self, cuts: Iterator[Cut], engine: Engine, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of parts, numbered continuously."""
+        job = ReadJob(self._source, self._part.keys, self._prepared.limits, self._transform)
+        files = (self._folder / f"{number}.arrow" for number in count())
+
+        def part_of(cut: Cut) -> Part:
+            return Part(cut.label, ReadPart(cut.absolute(), cut.told(), next(files)))
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._part.counts.clear()  # what opening looked at is read again
+        row = begun = self._passed
+        with closing(mapped(engine, read_part, job, cuts, part_of)) as results:
+            for cut, found in results:
+                if cut.span is None or not cut.span.start:
+                    begun = row
+                if isinstance(found, Read):
+                    part = found.part
+                    yield from _numbered(found, row)
+                    row += found.rows
+                    self._part.counts.update(part.counts)
+                else:
+                    part = replace(self._part, row=row + 1, before=row - begun, names=None)
+                    yield from self._read_here(cut, part)
+                    row = part.rows
+                    told = f"read by this process, as a worker could not: {cut.label}: {found}"
+                    notes.append(told)
+                if self._part.names is not None and part.names is not None:
+                    self._part.names.add(part.names)
+        if self._part.names is not None:
+            self._part.names.check()
+
+    def _read_here(self, cut: Cut, part: PartOf) -> Iterator[pa.RecordBatch]:
+        """Read a part here that a worker refused, or raise why."""
+        with closing(FileReader.within(self._prepared.limits)) as reader:
+            yield from cut.open(self._source, reader, part).batches
+
+
+def _numbered(read: Read, before: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part with their numbers in the whole."""
+    for batch in batches_of(read.batches):
+        at = batch.schema.get_field_index("row")
+        row = pc.add(batch.column(at), pa.scalar(before, pa.int64()))
+        yield batch.set_column(at, "row", row)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
+
+if TYPE_CHECKING:
+    from duckplets.sources.partitions import PartOf
+    from duckplets.sources.paths import Span
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
@@ -77,6 +81,7 @@ class FileReader(Database):
     """An in-memory instance that reads files, with its limits."""
 
     limits = Limits()
+    part: PartOf | None = None  # part of a larger input to read; None for all of it
 
     @classmethod
     def within(cls, limits: Limits) -> FileReader:
@@ -89,3 +94,14 @@ class FileReader(Database):
 def limits_of(reader: Database) -> Limits:
     """Return the limits of a reader, or the defaults."""
     return reader.limits if isinstance(reader, FileReader) else FileReader.limits
+
+
+def part_of(reader: Database) -> PartOf | None:
+    """Return the part of a larger input that a reader reads; None for all of it."""
+    return reader.part if isinstance(reader, FileReader) else None
+
+
+def span_of(reader: Database) -> Span | None:
+    """Return which lines of its one file a reader reads; None for all."""
+    part = part_of(reader)
+    return None if part is None else part.span

@@ -255,6 +255,13 @@ class Names:
                 if self.seen and name not in self.found and name not in self._met:
                     raise self._unknown(name)
 
+    def add(self, later: Names) -> None:
+        """Add what was matched in other rows of the input."""
+        self.found = later.found | self.found
+        self._met |= later._met
+        self.seen = list(dict.fromkeys([*self.seen, *later.seen]))
+        self._paths |= later._paths
+
     def known(self) -> dict[str, Any]:
         """Return the state as JSON values."""
         found = {name: [key, list(steps)] for name, (key, steps) in self.found.items()}

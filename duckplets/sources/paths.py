@@ -11,10 +11,11 @@ import glob
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, NamedTuple, TextIO, TypeVar, cast
 
 import pyarrow as pa
 
@@ -22,16 +23,29 @@ from duckplets.base.object_store import StoredObject, is_address
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.remote.stores import objects_at
+from duckplets.sources.rows import MAX_BYTES
 
 Given = str | os.PathLike[str] | StoredObject
 Paths = str | os.PathLike[str] | Sequence[Given]
+
+F = TypeVar("F", bound=Path | StoredObject)
 
 # Errors of Arrow on damaged files; a name that is not UTF-8 is a bare UnicodeError.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _CUT = "Truncated compressed stream"
+_MOST_FILES = 1_024  # files read together
+AT_ONCE = MAX_BYTES // 4  # bytes of files read together
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+
+
+class Span(NamedTuple):
+    """Whole lines of a file that is not compressed, by their bytes."""
+
+    start: int
+    stop: int | None  # None for the end of the file
+    line: int  # the number of lines before
 
 
 def files(paths: Paths) -> list[Path | StoredObject]:
@@ -107,6 +121,29 @@ def inner_suffix(path: PurePath) -> str:
     return inner.suffix.lower()
 
 
+def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
+    """Yield groups of files of bounded number and size, with their bytes.
+
+    Compressed files count several times.
+    """
+    number = weight = group = 0
+    sizes: dict[F, int] = {}
+
+    def place(file: F) -> int:
+        nonlocal number, weight, group
+        sizes[file] = _size_of(file)
+        suffix = PurePosixPath(file.path if isinstance(file, StoredObject) else file).suffix
+        own = sizes[file] * (8 if suffix.lower() in COMPRESSED else 1)
+        number, weight = number + 1, weight + own
+        if number > _MOST_FILES or weight > AT_ONCE:
+            number, weight, group = 1, own, group + 1
+        return group
+
+    for _, some in groupby(each, key=place):
+        found = list(some)
+        yield found, sum(map(sizes.__getitem__, found))
+
+
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file, decompressed by its suffix."""
     try:
@@ -118,15 +155,26 @@ def open_bytes(path: Path) -> BinaryIO:
         raise unreadable(path, error) from error
 
 
-def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
+def open_text(
+    path: Path, encoding: str | None = None, newline: str = "", span: Span | None = None
+) -> TextIO:
     """Open a text file, decompressed; undecodable bytes become lone surrogates."""
-    return as_text(open_bytes(path), encoding, newline)
+    stream = open_bytes(path)
+    if span is not None and span.start:
+        stream.seek(span.start)
+    if span is not None and span.stop is not None:
+        with stream:
+            stream = io.BytesIO(stream.read(span.stop - span.start))
+    return as_text(stream, encoding, newline, has_mark=span is None or not span.start)
 
 
-def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:
+def as_text(
+    stream: BinaryIO, encoding: str | None, newline: str = "", *, has_mark: bool = True
+) -> TextIO:
     """Return the text of a stream, without a byte order mark."""
     found = codec_of(encoding)
-    name, errors = ("utf-8-sig", "surrogateescape") if found is None else (found.name, "lost")
+    name, errors = ("utf-8", "surrogateescape") if found is None else (found.name, "lost")
+    name += "-sig" if found is None and has_mark else ""
     return io.TextIOWrapper(stream, name, errors, newline)
 
 
@@ -153,6 +201,15 @@ def codec_of(encoding: object) -> codecs.CodecInfo | None:
             f"as 'latin-1', 'cp1252', 'utf-16' or 'shift_jis'"
         )
     return None if found.name in ("utf-8", "utf-8-sig") else found
+
+
+def _size_of(file: Path | StoredObject) -> int:
+    if isinstance(file, StoredObject):
+        return file.size
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 @contextmanager

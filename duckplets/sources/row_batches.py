@@ -22,7 +22,7 @@ from duckplets.base.sanitize import shown
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
 from duckplets.sources.row_mapper import TOLD, RowMapper
@@ -69,11 +69,14 @@ def opened(
     ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and have
     places of their own; after ``sure`` rows, a text or id that none of them had is a typing error.
     """
-    place = cursor_of(cursor, where)
-    names = Names(mapping, where, limits_of(reader))
-    keys = place["of"] if place["of"] and "found" in place["of"] else None
+    place, part = cursor_of(cursor, where), part_of(reader)
+    names = Names(mapping, where if part is None else part.where, limits_of(reader))
+    keys = place["of"] if part is None else part.keys
+    keys = keys if keys and "found" in keys else None
     if keys:
         names.know(keys)
+    if part is not None:
+        part.names = names
     first = next(blocks, None)
     if first is not None and not keys:
         names.turn_to(first.columns)
@@ -86,8 +89,10 @@ def opened(
         rows = 0 if first is None else len(first.rows)
         if rows >= sure and (not place["rows"] or not known):
             names.check_texts()
+    if part is not None and names.are_met:
+        part.keys = names.known()
     if first is None:
-        if keys:
+        if keys and part is None:
             names.check()
         return Rows(iter(()), mapping.defaults(), total, notes=notes)
     reading = RowBatches(reader, names, where, place["rows"], known=known, of=of)
@@ -140,14 +145,17 @@ class RowBatches:
         known: bool,
         of: dict[str, Any] | None,
     ) -> None:
-        mapping = names.mapping
-        self._reader, self._where = reader, where
+        part, mapping = part_of(reader), names.mapping
+        self._reader, self._part = reader, part
+        self._where = where if part is None else part.where
         self._names, self._mapping = names, mapping
         most = MAX_ROWS, MAX_BYTES
         self._mapper = RowMapper(mapping, names, limits_of(reader), where, most)
-        self._judge = Judge(mapping, source_name(mapping, where))
+        self._judge = Judge(mapping, source_name(part.named(mapping) if part else mapping, where))
         self._start, self._known, self._of = start, known, of
         self.row = start if known else 0  # rows so far
+        if part is not None:
+            self.row, self._start = part.row - 1, 0
         self._marked = self.row, time.monotonic()
 
     def batches(self, blocks: Iterable[RowBlock]) -> Iterator[pa.RecordBatch | Mark]:
@@ -186,7 +194,10 @@ class RowBatches:
         yield from self.flushed()
         if not self._known or (place is not None and ends[0] == self.row):
             yield from self._mark(place)
-        names.check()
+        if self._part is None:
+            names.check()
+        else:
+            self._part.rows = self.row
 
     def _told(self, place: Any) -> Iterator[pa.RecordBatch | Mark]:
         yield from self.flushed()
@@ -198,9 +209,10 @@ class RowBatches:
         return many or time.monotonic() - then > _MARK_SECONDS
 
     def _mark(self, at: Any) -> Iterator[Mark]:
-        of = (self._of or {}) | (self._names.known() if self._known else {})
-        yield Mark({"rows": self.row, "at": at, "of": of or None})
-        self._marked = self.row, time.monotonic()
+        if self._part is None:
+            of = (self._of or {}) | (self._names.known() if self._known else {})
+            yield Mark({"rows": self.row, "at": at, "of": of or None})
+            self._marked = self.row, time.monotonic()
 
     def flushed(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows taken since the last time."""

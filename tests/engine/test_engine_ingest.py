@@ -3,7 +3,9 @@
 import gzip
 import json
 import random
+import re
 import sys
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +22,9 @@ from worker_processes import kill_one, workers_of
 
 import duckplets as dp
 from duckplets.engine.local import local
-from duckplets.sources import row_batches
+from duckplets.sources import paths, row_batches
+from duckplets.sources.limits import FileReader
+from duckplets.sources.partitions import cuts_of
 
 COLUMNS = {"id": "id", "anchor": "title", "positive": "body"}
 COUNT = often(120, less=30)  # rows of a source
@@ -28,8 +32,12 @@ COUNT = often(120, less=30)  # rows of a source
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Batches of a few rows, and a commit after each."""
+    """Parts of two files or two row groups, and rows that wait in files."""
+    monkeypatch.setattr(paths, "AT_ONCE", 6_000)
     monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr("duckplets.sources.partitions._GROUPS", 4_000)
+    monkeypatch.setattr("duckplets.sources.partitions._LINES", 2_500)
+    monkeypatch.setattr("duckplets.ingest.parts._SMALL", 3_000)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
@@ -172,7 +180,7 @@ def told(corpus, report):
     """Return all that is stored and said of an ingest, but times."""
     names = [name for name in report.__dataclass_fields__ if name != "seconds"]
     said = {name: getattr(report, name) for name in names}
-    said["notes"] = [n for n in said["notes"] if "the engine had" not in n]
+    said["notes"] = [n for n in said["notes"] if "this process" not in n]
     check(corpus)
     texts = corpus.sql("SELECT record_id, text FROM section_texts ORDER BY ALL").to_pylist()
     return contents(corpus) | {"report": said, "texts": texts}
@@ -213,8 +221,9 @@ def test_tables_are_the_same(case, clean, by, request, tmp_path):
         found = ingested(path, source, engine, clean=clean, **asked)
         for table in alone:
             assert found[table] == alone[table], (table, seed)
-        assert by != "parts" or bool(engine.labels) is (clean or "quality" in asked)
-    assert_nothing_is_left()
+        assert by != "parts" or engine.labels
+    assert_nothing_is_left(tmp_path)
+    assert not list(tmp_path.glob(".*.parts"))
 
 
 WRONG = {
@@ -259,6 +268,7 @@ def test_errors_are_the_same(case, tmp_path, monkeypatch):
     alone = ingested(tmp_path / "a.duckdb", source, None, **asked)
     assert "error" in alone
     assert ingested(tmp_path / "b.duckdb", source, Shuffled(1), **asked) == alone
+    assert not list(tmp_path.glob(".*.parts"))
 
 
 @thorough
@@ -278,7 +288,13 @@ def test_what_stopped_goes_on_where_it_was(form, tmp_path):
                 for stop in stops:
                     with pytest.raises(Stopped):
                         corpus.ingest(source, engine=engine, progress=_stop_at(stop), **given)
+                if engine:
+                    engine.labels.clear()
                 corpus.ingest(source, engine=engine, progress=False, **given)
+                if form == "parquet" and stops and stops[-1] > 60:
+                    with closing(FileReader.within(dp.Limits())) as reader:
+                        every = list(cuts_of(source, reader, [], numbered=True))
+                    assert 0 < len(engine.labels) < len(every)
                 files_of(tmp_path / "more", form, 32, count=20, several=1, first=1000)
                 (tmp_path / "more" / f"00.{form}").replace(tmp_path / "in" / f"99.{form}")
                 corpus.ingest(source, engine=engine, progress=False, **given)
@@ -324,27 +340,41 @@ def test_several_sources_are_as_by_one_process(tmp_path):
                 found.append(contents(corpus) | {"lines": lines_of(path.with_suffix(".jsonl"))})
         for table in found[0]:
             assert found[0][table] == found[1][table], (seed, table)
-    assert_nothing_is_left()
+    assert_nothing_is_left(tmp_path)
+    assert not list(tmp_path.glob(".*.parts"))
 
 
-def test_an_engine_that_had_nothing_to_do_is_told(tmp_path):
-    source = dp.CsvSource(files_of(tmp_path / "csv", "csv", 2), text="body")
-    with dp.Corpus(tmp_path / "n.duckdb") as corpus:
-        notes = corpus.ingest(source, engine=Shuffled(), progress=False).notes
-    assert "the engine had nothing to do" in notes[-1]
+def test_what_an_engine_did_not_do_is_said(tmp_path):
+    def changed(given):
+        for file in given.cut.files:
+            file.write_text(file.read_text().rstrip() + "\n\n")
+
+    memory = dp.MemorySource(rows_of(random.Random(1), 5), text="body")
+    keys = dp.JsonSource(late(tmp_path / "in"), text="body", meta="rare")
+    csv = dp.CsvSource(files_of(tmp_path / "csv", "csv", 2, several=1), text="body")
+    cases = [
+        (memory, Shuffled(), "the engine had nothing to do: only this process can read"),
+        (keys, Shuffled(), "read by this process, not by the engine's workers: not all keys"),
+        (csv, Shuffled(before=changed), r"as a worker could not: .*00\.csv changes while it is"),
+    ]
+    for number, (source, engine, said) in enumerate(cases):
+        with dp.Corpus(tmp_path / "n.duckdb") as corpus:
+            notes = corpus.ingest(source, name=f"{number}", engine=engine, progress=False).notes
+        assert re.search(said, "\n".join(notes), re.DOTALL), notes
+        assert number == 2 or not engine.labels
 
 
 DRIVER = """
 import sys
 sys.path[:0] = {path!r}
 import duckplets as dp
-from duckplets.ingest import ingest
+from duckplets.ingest import ingest, parts
 from duckplets.sources import row_batches
 from gated_rows import QUALITY
 from local_engine import Shuffled
 ingest._ROWS_A_COMMIT = 0
 ingest._TIMES_A_COMMIT = 0
-row_batches.MAX_ROWS = 30
+row_batches.MAX_ROWS = parts.MAX_ROWS = 30
 with dp.Corpus({corpus!r}) as corpus:
     source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")
     engine = "local:2" if {workers!r} else Shuffled()
@@ -369,6 +399,7 @@ def test_a_killed_driver_goes_on(tmp_path):
     found = ingested(there, source, Shuffled(), **GATED)
     del found["report"], alone["report"]
     assert found == alone
+    assert not list(tmp_path.glob(".*.parts"))
 
 
 @thorough

@@ -33,7 +33,7 @@ def no_waiting(monkeypatch):
 def corpus(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
-    assert_nothing_is_left()
+    assert_nothing_is_left(tmp_path)
 
 
 def test_side_by_side_leaves_what_one_after_the_other_leaves(tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(tmp_path, monkeypat
             named = {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}
             again = two.acquire(named, **given)
             assert sum(report.read for report in again.values()) == 0, seed
-    assert_nothing_is_left()
+    assert_nothing_is_left(tmp_path)
 
 
 def test_a_source_that_fails_now_and_then_gives_each_row_once(corpus, caplog):
@@ -318,7 +318,7 @@ def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path):
 
     assert_kills_change_nothing(__file__, "beside", path, fresh, stored)
     sound(path)
-    assert_nothing_is_left()
+    assert_nothing_is_left(tmp_path)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ import pyarrow.parquet
 import pytest
 from commands import cli, ok
 from effort import THOROUGH, often, some, thorough
+from local_engine import Shuffled
 from object_server import KEY, SECRET, client, point_to
+from prebuilt import empty_corpus
 from source_rows import rows_of
 
 import duckplets as dp
@@ -195,6 +197,39 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
     for secret in (SECRET, KEY):  # is stored, logged or shown nowhere
         assert not [file for file in files if secret.encode() in file.read_bytes()]
         assert secret not in caplog.text
+
+
+def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
+    proxy, tmp_path, monkeypatch
+):
+    key, left = "csv/deep/part-1.csv", [0]
+
+    def fault(request):
+        if key not in request.path or not left[0]:
+            return None
+        left[0] -= 1
+        return "403 AccessDenied"
+
+    def elsewhere(times):
+        def before(_):
+            left[0] = times
+            if not times:
+                other = objects()[key] + b"9,of,another\n"
+                client().put_object(Bucket=BUCKET, Key=key, Body=other)
+
+        return before
+
+    proxy.fault = fault
+    source = dp.CsvSource(f"s3://{BUCKET}/csv/**/*.csv", **COLUMNS)
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        for times, said in ((99, "have no right"), (0, "has changed since it was listed")):
+            with pytest.raises(dp.SourceError, match=rf"part-1\.csv: .*{said}"):
+                corpus.ingest(source, engine=Shuffled(before=elsewhere(times)))
+        client().put_object(Bucket=BUCKET, Key=key, Body=objects()[key])
+        left[0] = 0
+        report = corpus.ingest(source, engine=Shuffled(before=elsewhere(1)), restart=True)
+        assert report.added == 80
+        assert "read by this process, as a worker could not: s3://" in report.notes[-1]
 
 
 # -- what is refused ------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.rows import Look, RowBlock
 from duckplets.sources.typed import BLOCK_BYTES, blocks_of, classes_of_schema, names_of
 
@@ -63,12 +63,15 @@ class ParquetSource(Files):
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
-        """Yield the rows of a file with the columns used."""
-        limits = limits_of(reader)
-        largest, shares = _announced(reader, file, used)
-        batches = _parquet_batches(file, used, largest)
+        """Yield the rows of a file, or of some row groups, with the columns used."""
+        part, limits = part_of(reader), limits_of(reader)
+        with opened(file) as parquet:
+            groups = range(parquet.num_row_groups)
+        groups = groups if part is None or part.groups is None else part.groups
+        largest, shares = _announced(reader, file, groups, used)
+        batches = _parquet_batches(file, used, groups, largest)
         if largest > limits.size("memory") or shares:
-            batches = _apart("parquet", file, used, limits)
+            batches = _apart("parquet", file, used, limits, groups)
         with closing(batches):
             yield from blocks_of(batches, str(file), columns=used, classes=look.classes)
 
@@ -108,7 +111,9 @@ def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
         return pq.ParquetFile(file, pre_buffer=False, read_dictionary=list(encoded))
 
 
-def _announced(reader: Database, file: Path, used: Sequence[str]) -> tuple[int, bool]:
+def _announced(
+    reader: Database, file: Path, groups: Sequence[int], used: Sequence[str]
+) -> tuple[int, bool]:
     """Return the bytes a row group's columns announce, and whether texts are delta-encoded.
 
     Delta-encoded texts take more than announced. PyArrow (26.0) crashes on columns of a damaged
@@ -122,18 +127,18 @@ def _announced(reader: Database, file: Path, used: Sequence[str]) -> tuple[int, 
         raise paths.unreadable(file, error) from error
     sizes, shares = Counter[int](), False
     for group, path, size, encodings in found:
-        if f"{path.replace(', ', '.')}.".startswith(starts):
+        if group in groups and f"{path.replace(', ', '.')}.".startswith(starts):
             sizes[group] += size
             shares |= "DELTA_BYTE_ARRAY" in encodings
     return max(sizes.values(), default=0), shares
 
 
 def _parquet_batches(
-    file: Path, used: list[str], largest: int
+    file: Path, used: list[str], groups: Sequence[int], largest: int
 ) -> Generator[pa.RecordBatch, None, None]:
     names = list(dict.fromkeys(used))
     with opened(file) as parquet, paths.reading(file):
-        for group in range(parquet.num_row_groups):
+        for group in groups:
             count = parquet.metadata.row_group(group).num_rows
             rows = min(_ROWS, BLOCK_BYTES * count // max(largest, 1))
             rows = max(1, min(rows, _MOST_BYTES // _longest(file, names, group)))
@@ -226,10 +231,15 @@ def _codec(data: bytes, kind: str) -> int:
 
 
 def _apart(
-    form: str, file: Path, used: Sequence[str], limits: Limits
+    form: str, file: Path, used: Sequence[str], limits: Limits, groups: Sequence[int] = ()
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of a file read by a process with a limited address space."""
-    asked: dict[str, Any] = {"form": form, "file": str(file), "used": list(used)}
+    asked: dict[str, Any] = {
+        "form": form,
+        "file": str(file),
+        "used": list(used),
+        "groups": list(groups),
+    }
     asked["memory"] = limits.size("memory")
     command = [sys.executable, "-m", "duckplets.sources.formats.columnar", json.dumps(asked)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -272,7 +282,7 @@ def _main() -> None:
     file, used = Path(asked["file"]), asked["used"]
     batches = _arrow_batches(file, used)
     if asked["form"] == "parquet":
-        batches = _parquet_batches(file, used, asked["memory"])
+        batches = _parquet_batches(file, used, asked["groups"], asked["memory"])
     sink = None
     try:
         for batch in batches:

@@ -29,7 +29,7 @@ from duckplets.sources.formats.headings import (
     sections,
 )
 from duckplets.sources.formats.json_file import line_blocks
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.limits import Limits, limits_of, part_of, span_of
 from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows
@@ -70,12 +70,17 @@ class TextLinesSource(Files):
         """Return the one column."""
         return Look(["line"])
 
+    def signs(self, file: Path, reader: Database) -> bytes | None:
+        """Return nothing: every line is a row."""
+        return b""
+
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
         """Yield the lines of a file."""
-        with paths.open_text(file, self.encoding, "\n") as text:
-            for lines, first in line_blocks(text, str(file), limits_of(reader)):
+        span = span_of(reader)
+        with paths.open_text(file, self.encoding, "\n", span) as text:
+            for lines, first in line_blocks(text, str(file), limits_of(reader), span):
                 yield RowBlock([{"line": line.rstrip("\r\n")} for line in lines], line=first)
 
 
@@ -184,12 +189,15 @@ class TextFileSource:
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """List the files, then read them in turn."""
-        folder, found = self.uri, listed(self.folder, self.pattern)
+        folder, part = self.uri, part_of(reader)
+        given = None if part is None else part.listed
+        found = listed(self.folder, self.pattern) if given is None else given
         if not found.files and not found.unread:
             asked = " or ".join(map(repr, patterns(self.pattern)))
             more = f"; it has {found.told()}: say pattern=" if found.others else ""
             raise SourceError(f"{folder} has no file that matches {asked}{more}")
-        reading = _FolderReading(self, found.folder, limits_of(reader))
+        counts = Counter[str]() if part is None else part.counts
+        reading = _FolderReading(self, found.folder, limits_of(reader), counts)
         files = sorted([*found.files, *found.unread])
         rows = opened(
             reader,
@@ -207,13 +215,15 @@ class TextFileSource:
 class _FolderReading:
     """How the files of a folder are read, and what was found in them."""
 
-    def __init__(self, source: TextFileSource, folder: Path, limits: Limits) -> None:
+    def __init__(
+        self, source: TextFileSource, folder: Path, limits: Limits, counts: Counter[str]
+    ) -> None:
         self._source = source
         self._folder = folder
         self._most = min(limits.size("row"), limits.size("field"))
         self._trust = {name.casefold(): value for name, value in source.trust_by_folder.items()}
         # Counts: files by kind of title and by suffix; sections; headings without text.
-        self._counts = Counter[str]()
+        self._counts = counts
 
     def blocks(self, files: list[PurePosixPath]) -> Iterator[RowBlock]:
         """Yield the rows of each file."""
