@@ -8,10 +8,10 @@ Everything appears in one commit, or nothing does.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from hashlib import file_digest
+from hashlib import file_digest, sha1, sha256
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from duckplets.db.writes import CorpusFile
 from duckplets.errors import EmptyPoolError, SamplerError, SourceError
 from duckplets.export import export_negatives
 from duckplets.export.card import Contents, card, drawn_from, exported_from
-from duckplets.sources.remote.download import Hub, HubFile, Sleep, status_of
+from duckplets.sources.remote.download import Hub, Sleep, status_of
 from duckplets.sources.remote.grammar import HubUri, parse_uri
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Parent:
 
     commit: str
     private: bool
-    files: list[HubFile]
+    files: list[Any]  # each a ``RepoFile`` of the client
 
 
 class HubTarget(Hub):
@@ -199,7 +199,6 @@ class HubTarget(Hub):
                 f"{uri.repo}: writing to {self.endpoint} needs a token; give token= or HF_TOKEN, "
                 f"or log in with: hf auth login"
             )
-        self._hub = self._client.HfApi(endpoint=self.endpoint, token=self._token)
 
     def begin(self, *, private: bool, overwrite: bool) -> Parent:
         """Create the data set where it is not there, and return what it holds."""
@@ -208,23 +207,24 @@ class HubTarget(Hub):
                 self.repo, repo_type="dataset", private=private, exist_ok=True
             )
         )
-        found, _ = self._asked_for(self._api, {"sha": str, "private": bool})
-        if private and not found["private"]:
+        found = self.info()
+        if private and not found.private:
             raise SourceError(
                 f"{self.uri} is public; write there with private=False, or to another"
             )
-        files = [file for file in self.files(found["sha"]) if file.path != _OWN]
+        files = [file for file in self.files(found.sha) if file.path != _OWN]
         if files and not overwrite:
             raise SourceError(
                 f"{self.uri} has {counted(len(files), 'file')} already "
                 f"({listed((file.path for file in files), 3)}); give another name, or replace them "
                 f"with overwrite=True"
             )
-        return Parent(found["sha"], found["private"], files)
+        return Parent(found.sha, found.private, files)
 
     def commit(self, files: Mapping[str, Path], parent: Parent, title: str) -> str:
         """Replace what is there by local files, in one commit; return it."""
-        with self._quiet():
+        # Its own bars are shown on a terminal.
+        with nullcontext() if sys.stderr.isatty() else self._quiet():
             return self._tried(lambda: self._committed(files, parent, title))
 
     def _committed(self, files: Mapping[str, Path], parent: Parent, title: str) -> str:
@@ -238,34 +238,22 @@ class HubTarget(Hub):
                 repo_type="dataset",
                 parent_commit=parent.commit,
             )
-        except self._errors() as error:
+        except RuntimeError as error:  # what the client makes of a failed upload
+            raise error.__cause__ or ConnectionError() from None
+        except Exception as error:
+            if isinstance(error, ValueError) and not status_of(error):  # of the card
+                raise SourceError(f"{self.endpoint} refuses what is written: {error}") from None
             if status_of(error) in (401, 403, 429) or not (landed := self._landed(files)):
                 raise
             return landed  # only the answer was lost
-        except RuntimeError as error:  # what the client makes of a failed upload
-            raise error.__cause__ or ConnectionError() from None
-        except ValueError as error:  # the hub does not take the card
-            raise SourceError(f"{self.endpoint} refuses what is written: {error}") from None
         return str(made.oid)
-
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Show the client's bars on a terminal only."""
-        if sys.stderr.isatty() or self._utils.are_progress_bars_disabled():
-            yield
-            return
-        self._utils.disable_progress_bars()
-        try:
-            yield
-        finally:
-            self._utils.enable_progress_bars()
 
     def _landed(self, files: Mapping[str, Path]) -> str:
         """Return the newest commit if it has exactly these files."""
-        revision = self.revision()
+        revision = self.info().sha
         there = {file.path: file for file in self.files(revision) if file.path != _OWN}
         same = there.keys() == files.keys() and all(_is(files[n], there[n]) for n in files)
-        return revision if same else ""
+        return str(revision) if same else ""
 
     def _refusal(self, error: Exception, what: str) -> str:
         if status_of(error) in (409, 412):
@@ -273,8 +261,12 @@ class HubTarget(Hub):
         return super()._refusal(error, what)
 
 
-def _is(path: Path, file: HubFile) -> bool:
+def _is(path: Path, file: Any) -> bool:
+    """Return whether a file is what the hub lists, by its SHA-256 or git's SHA-1."""
+    if path.stat().st_size != file.size:
+        return False
+    expected, digest = file.blob_id, sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    if file.lfs is not None:
+        expected, digest = file.lfs.sha256, sha256()
     with path.open("rb") as stream:
-        return path.stat().st_size == file.size and (
-            file_digest(stream, file.digest).hexdigest() == file.checksum
-        )
+        return bool(file_digest(stream, lambda: digest).hexdigest() == expected)
