@@ -23,7 +23,6 @@ MOODS = ("neutral", "bullish", "bearish")
 def point_to(hub: Hub, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     """Make a hub the one that is asked, by nobody in particular."""
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setenv("DUCKPLETS_CACHE", str(cache))
     for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HUGGING_FACE_HUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     # The stand-in keeps large files as LFS does, not in the store of Xet.

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -39,8 +39,6 @@ class Fault:
         times: How many of them.
         status: Sent instead of the file; 0 to send the file and break off.
         after: Bytes of the body before the connection is dropped; None to send all.
-        garble: Change a byte of the body.
-        whole: Send all the file where a part was asked for.
         headers: Sent besides.
         body: Sent with a status.
     """
@@ -49,8 +47,6 @@ class Fault:
     times: int = 1
     status: int = 0
     after: int | None = None
-    garble: bool = False
-    whole: bool = False
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b"{}"
 
@@ -91,7 +87,6 @@ class Hub:
         self.tokens: set[str] = set()
         self.uploads: dict[str, bytes] = {}  # by their SHA-256
         self.page = page
-        self.next_pages = ""  # a host that links to the next page of a listing lead to
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
         self._server.hub = self
@@ -206,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(self._fault.status, self._fault.body, **self._fault.headers)
             elif self._fault and self._fault.after is not None and "/api/" in path:
                 raise _Dropped
-            elif self.command in ("POST", "PUT") and not path.endswith("/paths-info"):
+            elif self.command in ("POST", "PUT"):
                 self._write(path)
             elif found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(/.*)?", path):
                 self._api(found[1], found[2] or "", parse_qs(split.query))
@@ -242,29 +237,14 @@ class _Handler(BaseHTTPRequestHandler):
         repo = self._repo(name)
         if repo is None:
             return
-        what, _, rest = rest.strip("/").partition("/")
-        revision, _, folder = rest.partition("/")
+        what, _, revision = rest.strip("/").partition("/")
         revision = repo.head if revision in ("", "main", "HEAD") else revision
         if revision not in repo.revisions:
             self._send(404, b"{}", **{"X-Error-Code": "RevisionNotFound"})
-        elif what in ("", "revision"):
-            self._json(
-                {
-                    "id": name,
-                    "sha": revision,
-                    "private": repo.private,
-                    "gated": repo.gated,
-                    "disabled": repo.disabled,
-                    "tags": [],
-                    "downloads": 0,
-                    "likes": 0,
-                    "siblings": [{"rfilename": path} for path in repo.revisions[revision]],
-                }
-            )
         elif what == "tree":
-            self._tree(name, repo.revisions[revision], revision, folder, query)
-        elif what == "paths-info":
-            self._paths(repo.revisions[revision])
+            self._tree(name, repo.revisions[revision], revision, query)
+        elif what in ("", "revision"):
+            self._json({"id": name, "sha": revision, "private": repo.private})
         else:
             self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound"})
 
@@ -329,50 +309,21 @@ class _Handler(BaseHTTPRequestHandler):
         oid = repo.change(files)
         self._json({"commitUrl": f"{self.hub.url}/datasets/{name}/commit/{oid}", "commitOid": oid})
 
-    def _paths(self, files: dict[str, Content]) -> None:
-        try:
-            wanted = json.loads(self._body)["paths"]
-        except ValueError:
-            wanted = parse_qs(self._body.decode())["paths"]
-        found = [entry_of(path, files[path]) for path in wanted if path in files]
-        for path in wanted:
-            if path not in files and any(file.startswith(f"{path}/") for file in files):
-                found.append({"type": "directory", "path": path, "oid": "0" * 40, "size": 0})
-        self._json(found)
-
     def _tree(
-        self,
-        name: str,
-        files: dict[str, Content],
-        revision: str,
-        folder: str,
-        query: dict[str, list[str]],
+        self, name: str, files: dict[str, Content], revision: str, query: dict[str, list[str]]
     ) -> None:
-        prefix = f"{folder}/" if folder else ""
-        deep = query.get("recursive", ["false"])[0].lower() == "true"
-        entries = []
-        folders: dict[str, None] = {}
-        for path, content in sorted(files.items()):
-            if path.startswith(prefix):
-                parts = path[len(prefix) :].split("/")
-                for depth in range(1, len(parts)):
-                    if deep or depth == 1:
-                        folders[prefix + "/".join(parts[:depth])] = None
-                if deep or len(parts) == 1:
-                    entries.append(entry_of(path, content))
+        """Answer with a page of all files and folders."""
+        entries = [entry_of(path, content) for path, content in sorted(files.items())]
+        folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
         entries += [
-            {"type": "directory", "path": path, "oid": "0" * 40, "size": 0} for path in folders
+            {"type": "directory", "path": path, "oid": "0" * 40, "size": 0}
+            for path in sorted(folders - {"."})
         ]
-        if not entries and folder:
-            self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound"})
-            return
         start = int(query.get("cursor", ["0"])[0])
         more = {}
         if start + self.hub.page < len(entries):
-            at = f"{self.hub.next_pages or self.hub.url}/api/datasets/{name}/tree/{revision}"
-            at += f"/{folder}" if folder else ""
-            recursive = "true" if deep else "false"
-            link = f"{at}?recursive={recursive}&cursor={start + self.hub.page}"
+            at = f"{self.hub.url}/api/datasets/{name}/tree/{revision}"
+            link = f"{at}?recursive=true&cursor={start + self.hub.page}"
             more["Link"] = f'<{link}>; rel="next"'
         self._json(entries[start : start + self.hub.page], **more)
 
@@ -408,14 +359,12 @@ class _Handler(BaseHTTPRequestHandler):
         size = len_of(content)
         start, end = 0, size
         ranged = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if ranged and not (self._fault and self._fault.whole):
+        if ranged:
             start = int(ranged[1])
             end = min(int(ranged[2]) + 1, size) if ranged[2] else size
             if start >= size:
                 self._send(416, b"", **{"Content-Range": f"bytes */{size}"})
                 return
-        else:
-            ranged = None
         self.send_response(206 if ranged else 200)
         self.send_header("Content-Length", str(end - start))
         self.send_header("ETag", f'"{entry_of("", content)["oid"]}"')
@@ -431,8 +380,6 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self._fault
         stop = end if fault is None or fault.after is None else min(end, start + fault.after)
         for block in blocks(content, start, stop):
-            if fault and fault.garble:
-                block = bytes([block[0] ^ 255]) + block[1:]
             self.wfile.write(block)
         self.wfile.flush()
         if stop < end:

@@ -165,7 +165,7 @@ def store() -> Iterator[int]:
         server.stop()
 
 
-def point_to(monkeypatch: pytest.MonkeyPatch, port: int, home: Any) -> None:
+def point_to(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     """Have everything of this test find a store at a port, and nothing of whoever runs it."""
     for name in [each for each in os.environ if each.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -179,7 +179,6 @@ def point_to(monkeypatch: pytest.MonkeyPatch, port: int, home: Any) -> None:
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_MAX_ATTEMPTS": "1",
         "NO_PROXY": "127.0.0.1",
-        "DUCKPLETS_CACHE": str(home / "cache"),
     }.items():
         monkeypatch.setenv(name, value)
 

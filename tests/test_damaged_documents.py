@@ -66,7 +66,7 @@ MIXTURES = [
     "a.b.'c'.d = '''x'''\n",
 ]
 RECIPES = [
-    '[[triplet]]\nname = "t"\nanchor = "role:anchor"\npositive = { role = "context" }\n'
+    '[[triplet]]\nname = "t"\nanchor = { role = "anchor" }\npositive = { role = "context" }\n'
     "negative = { role = \"context\", where = \"meta['lang'] = 'en'\" }\n"
     "strategy = { sql = \"negative.meta['topic'] = anchor.meta['topic']\" }\n"
     'by = { bm25 = { range_max = 8 } }\nweight = 0.7\nsources = ["a"]\n',

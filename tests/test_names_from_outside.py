@@ -194,8 +194,7 @@ def test_nothing_of_a_store_is_written_outside_of_the_cache(
     shards, object_store, monkeypatch, tmp_path, field
 ):
     pytest.importorskip("boto3")
-    point_to_store(monkeypatch, object_store.behind, tmp_path)
-    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "hub"))
+    point_to_store(monkeypatch, object_store.behind)
     client().create_bucket(Bucket="evil")
     cache = tmp_path / "a" / "b" / "cache"
     cache.mkdir(parents=True)

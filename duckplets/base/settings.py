@@ -23,7 +23,7 @@ A kind is ``int``, ``float`` (finite), ``bool``, ``str``, ``Path``, ``None``, ``
 ``Literal``, a class, ``tuple[kind, ...]`` or ``Sequence[kind]``, ``Mapping[str, kind]``, a union
 of these, or ``Annotated[kind, …]`` with rules (``Bounds``, ``Name``) or a text that says in a
 message what is wanted. A class of settings is read from a table of its fields wherever it is a
-kind; one with a class method ``from_text`` also from a text. Kinds are looked up when the class is
+kind. Kinds are looked up when the class is
 first used, so their names must not be imported for type checkers only. What is checked comes back
 uniform: Python's own numbers, tuples, mappings that cannot change and have a hash.
 """
@@ -243,12 +243,11 @@ def _parts(kind: Any) -> list[Any]:
 
 
 def _read(made: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
-    """Build settings from a table, or from a text that stands for one; pass other values on."""
-    from_text = getattr(made, "from_text", None) if isinstance(value, str) else None
-    if from_text is None and not isinstance(value, Mapping):
+    """Build settings from a table; pass other values on."""
+    if not isinstance(value, Mapping):
         return value
     try:
-        return from_plain(made, value, error) if from_text is None else from_text(value)
+        return from_plain(made, value, error)
     except error as wrong:
         raise error(f"{what}: {wrong}") from None
 

@@ -184,11 +184,10 @@ def existing(corpus: Path) -> Path:
 
 
 def search_here() -> None:
-    """Let ``module:function`` be found in the working folder."""
-    from duckplets.sources.converters.registry import search_first
-
+    """Let ``module:function`` be found in the working folder, after all that is installed."""
     with suppress(OSError):  # it was deleted
-        search_first(os.getcwd())
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.append(here)
 
 
 def corpus_at(path: Path, *, read_only: bool = False) -> Corpus:

@@ -128,7 +128,7 @@ def _recipes(names: Sequence[str]) -> list[Recipe | str] | None:
 
     found: list[Recipe | str] = []
     for name in names:
-        is_file = name.lower().endswith((".toml", ".json"))
+        is_file = name.lower().endswith(".toml")
         found += load_recipes(name) if is_file else [name]
     return found or None
 

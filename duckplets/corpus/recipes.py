@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
-from duckplets.mining.store import named_pool, show
+from duckplets.mining.store import Minings, named_pool, show
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.mined import policy_of
 from duckplets.recipes.recipes import checked_preset
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.pools.arrays import Pool
+    from duckplets.recipes.mined import Mined
     from duckplets.recipes.recipes import Preset
 
 Recipe = recipe_store.Recipe
@@ -96,7 +99,7 @@ def pool(
 
     Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
     recipes, ``positives`` (chunks its positive is taken from). Anchors that a policy drops
-    (``when_short="drop"``) are still among them.
+    (``when_short="drop"``) are not among them.
 
     Args:
         name: Name of a recipe.
@@ -106,7 +109,39 @@ def pool(
     """
     compiled = _compiled(corpus, name, source, split, preset)
     with PoolReader(corpus.database, [compiled]) as reader:
-        return reader.list(compiled, "pool")
+        rows, policy = (
+            reader.list(compiled, "pool"),
+            policy_of(getattr(compiled.recipe, "by", None)),
+        )
+        if policy is None or policy.when_short != "drop":
+            return rows
+        read = reader.read(compiled)
+    return _without_short(corpus, rows, read, policy)
+
+
+def _without_short(corpus: CorpusFile, rows: pa.Table, pool: Pool, policy: Mined) -> pa.Table:
+    """Return the rows of a pool without the anchors that a policy leaves no candidate."""
+    import numpy as np
+    import pyarrow as pa
+
+    from duckplets.samples import candidates
+
+    compiled, database = pool.compiled, corpus.database
+    where = {name: compiled.parameters[name] for name in ("source", "split")}
+    mined = [
+        m
+        for m in Minings(database).found(compiled.recipe.name, **where)
+        if m.scorer == policy.scorer
+    ]
+    if not mined or pool.guarded is None:
+        return rows
+    found = candidates.read(database, pool, mined[-1], policy, scores=False)
+    short = np.isin(pool.guarded.sections, found.short(compiled.negatives))
+    gone = {*pool.anchors.chunks[short].tolist()}
+    left = [[key for key in keys if key not in gone] for keys in rows["anchors"].to_pylist()]
+    at = rows.schema.get_field_index("anchors")
+    rows = rows.set_column(at, rows.field(at), pa.array(left, rows.field(at).type))
+    return rows.filter(pa.array(map(bool, left), pa.bool_()))
 
 
 def _compiled(

@@ -73,7 +73,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database) if can_count and pools else [],
         "uncounted": ["shared_anchors", "pools"] if can_count and not pools else [],
-        "verdicts": [*verdicts.in_words(database, records.current_version(database))],
+        "verdicts": verdicts.held(database, records.current_version(database)),
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
         "vectors": _vectors(corpus.path),

@@ -83,9 +83,9 @@ def _changes(rows: Iterable[tuple[Any, ...]], corpus: Path) -> Iterator[tuple[st
 def _told(path: str, why: str, corpus: Path) -> str:
     return (
         f"{shown(path)} {why}, and texts of {shown(corpus.name)} were left in it. Put it back as "
-        f"it was, or read it anew: duckplets ingest {shown(corpus.name)} FILE … --in-place, as it "
-        f"was ingested; with --remap where records are gone from it. What was removed "
-        f"since is let go by: duckplets compact {shown(corpus.name)}"
+        f"it was, or read it anew: duckplets ingest {shown(corpus.name)} FILE … --in-place "
+        f"--remap, as it was ingested. What was removed since is let go by: duckplets compact "
+        f"{shown(corpus.name)}"
     )
 
 

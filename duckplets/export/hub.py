@@ -170,7 +170,6 @@ class HubTarget(Hub):
                 f"{uri.repo}: writing to {self.endpoint} needs a token; give token= or HF_TOKEN, "
                 f"or log in with: hf auth login"
             )
-        self._hub = self._client.HfApi(endpoint=self.endpoint, token=self._token)
 
     def begin(self, *, private: bool, overwrite: bool) -> Parent:
         """Create the data set where it is not there, and return what it holds."""
@@ -179,19 +178,19 @@ class HubTarget(Hub):
                 self.repo, repo_type="dataset", private=private, exist_ok=True
             )
         )
-        found, _ = self._asked_for(self._api, {"sha": str, "private": bool})
-        if private and not found["private"]:
+        found = self.info()
+        if private and not found.private:
             raise SourceError(
                 f"{self.uri} is public; write there with private=False, or to another"
             )
-        files = [file.path for file in self.files(found["sha"]) if file.path != _OWN]
+        files = [file.path for file in self.files(found.sha) if file.path != _OWN]
         if files and not overwrite:
             raise SourceError(
                 f"{self.uri} has {counted(len(files), 'file')} already "
                 f"({listed(files, 3)}); give another name, or replace them "
                 f"with overwrite=True"
             )
-        return Parent(found["sha"], found["private"], files)
+        return Parent(found.sha, found.private, files)
 
     def commit(self, files: Mapping[str, Path], parent: Parent, title: str) -> str:
         """Replace what is there by local files, in one commit; return it."""
@@ -210,7 +209,10 @@ class HubTarget(Hub):
             )
         except RuntimeError as error:  # what the client makes of a failed upload
             raise error.__cause__ or ConnectionError() from None
-        except ValueError as error:  # the hub does not take the card
+        except ValueError as error:
+            if status_of(error):
+                raise
+            # The hub does not take the card.
             raise SourceError(f"{self.endpoint} refuses what is written: {error}") from None
         return str(made.oid)
 

@@ -19,14 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.base.sanitize import counted, shown, size
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.external_files import FileState
 from duckplets.errors import ChangedFileError, QueryError, SourceError
-from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import current_chunking
 from duckplets.sources import Source
 from duckplets.sources.formats.columnar import ParquetSource, opened
@@ -166,24 +164,37 @@ class Placing:
         self._first = 0  # first key of new files
         self._gone: list[int] = []  # keys of changed files
 
-    def begin(self, source_id: int, *, is_judged: bool) -> None:
-        """Record the files of a source in a transaction; those with judged rows must not change."""
+    def begin(self, source_id: int, *, is_known: bool, remap: bool) -> None:
+        """Record the files of a source, in a transaction.
+
+        Raises:
+            ChangedFileError: A file that the source was left in has changed; ``remap`` reads what
+                there is now in place of it.
+            SourceError: The texts of the source are in the corpus.
+        """
         from duckplets.ingest.sections_view import refresh
 
         known: dict[PlacedFile, int] = {}
-        last = 0
+        last, has_files = 0, False
         for key, of_source, *row in self._database.run("ingest/external_text/files"):
             last, file = key, PlacedFile.noted(row)
-            if of_source == source_id and file in self._files:
+            if of_source != source_id:
+                continue
+            has_files = True
+            if file in self._files:
                 known[file] = key
-            elif of_source == source_id and self._has_changed(file):
-                self._gone.append(key)
-                if is_judged:
+            elif why := external_files.change(self._located(file), file.state):
+                if not remap:
                     raise ChangedFileError(
-                        f"{shown(file.path)} has changed since texts were left in it, and rows "
-                        f"that were judged are not judged again: remove the source, compact, and "
-                        f"read it anew"
+                        f"{shown(file.path)} {why}, and texts of this source were left in it: put "
+                        f"it back, or give remap=True (--remap), which reads all of it anew"
                     )
+                self._gone.append(key)
+        if is_known and not (has_files or remap):
+            raise SourceError(
+                "the texts of this source are in the corpus: give remap=True (--remap), which "
+                f"reads all of it anew, or {INSTEAD}"
+            )
         self._first = last + 1
         # Files with equal columns get adjacent keys: one branch of the view reads them.
         fresh = sorted(set(self._files) - known.keys(), key=lambda f: (f.columns, f.path))
@@ -196,12 +207,8 @@ class Placing:
         if fresh or self._gone:
             refresh(self._database, self._gone)
 
-    def _has_changed(self, file: PlacedFile) -> bool:
-        corpus = Path(str(self._database.path))
-        is_read = file.path in {other.path for other in self._files}  # in another state
-        return is_read or bool(
-            external_files.change(external_files.located(file.path, corpus), file.state)
-        )
+    def _located(self, file: PlacedFile) -> str:
+        return external_files.located(file.path, Path(str(self._database.path)))
 
     def places(self, rows: pa.Array) -> dict[str, Any]:
         """Return file and row of rows by number, from 1."""
@@ -209,25 +216,15 @@ class Placing:
         at = np.searchsorted(self._starts, numbers, "right") - 1
         return {"file_key": self._keys[at], "file_row": numbers - self._starts[at]}
 
-    def move(self, batch: pa.RecordBatch, ids: pa.Array) -> None:
-        """Record where texts of known records with equal content are."""
-        rows = self.places(batch["row"])
-        if not batch.num_rows or int(rows["file_key"].max()) < self._first:
-            return
-        counts = pc.list_value_length(batch["sections"]).to_numpy(zero_copy_only=False)
-        flat = batch["sections"].flatten()
-        columns = {name: np.repeat(values, counts) for name, values in rows.items()}
-        columns["position"] = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
-        columns |= {name: flat.field(name) for name in ("role", "heading")}
-        columns["record_id"] = ids.take(pc.list_parent_indices(batch["sections"]))
-        with self._database.registered(moved=pa.table(columns)):
-            asked = {"gone": self._gone, "unpublished": UNPUBLISHED}
-            self._database.run("ingest/external_text/move", asked)
-
     def finish(self) -> None:
-        """Release what changed files had, and read every text back."""
+        """Forget what changed files had, and read every text back."""
+        from duckplets.ingest.sections_view import refresh
+
         if self._gone:
-            self._let_go()
+            gone = {"gone": self._gone}
+            for step in ("mark_lost", "empty_lost", "forget_files"):
+                self._database.run(f"ingest/external_text/{step}", gone)
+            refresh(self._database)
         try:
             wrong = next(self._wrong(), None)
         except QueryError as error:
@@ -254,22 +251,6 @@ class Placing:
             f"corpus grew by {size(grown)}, {grown / added:,.0f} bytes a record, whatever the "
             f"length of its texts"
         ]
-
-    def _let_go(self) -> None:
-        from duckplets.ingest.sections_view import refresh
-
-        gone = {"gone": self._gone}
-        lost, record, path = self._database.run("ingest/external_text/lost", gone)[0]
-        if lost:
-            raise ChangedFileError(
-                f"{shown(path)} has changed or is gone, and {counted(lost, 'record')} that had "
-                f"texts in it did not come again with the same content, the first of them "
-                f"{shown(repr(record))}: put the file back, or give remap=True (--remap), which "
-                f"removes what is no more"
-            )
-        for step in ("mark_lost", "empty_lost", "forget_files"):
-            self._database.run(f"ingest/external_text/{step}", gone)
-        refresh(self._database)
 
     def _wrong(self) -> Iterator[str]:
         """Yield records whose texts read back differently."""

@@ -155,7 +155,7 @@ def _store_piece(under_way: Storing, took: float, work: Work) -> bool:
             if prepared.gates.is_full:
                 return False
         seconds, rows = time.monotonic() - started, counts.read - before
-        if not under_way.in_pieces:
+        if under_way.is_anew:
             continue
         if prepared.settings is None:
             if rows >= _ROWS_AT_ONCE:

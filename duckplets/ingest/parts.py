@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -24,19 +24,17 @@ import pyarrow as pa
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, EngineError, SourceError
-from duckplets.ingest.gates import METRICS, GateMeasures, Gates
-from duckplets.ingest.preprocess import is_cleaned, preprocess
+from duckplets.ingest.gates import GateMeasures, Gates
+from duckplets.ingest.preprocess import preprocess
 from duckplets.sources import Mark
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.partitions import Cut, PartOf
-from duckplets.sources.rows import MAX_BYTES, MAX_ROWS
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import REGISTRY, AnyPreprocessor, Cleaner, Preprocessor
 
 Tables = tuple[pa.Table, ...]  # rows of a batch
 Item = Union[pa.RecordBatch, Mark]  # noqa: UP007 - Arrow's types are none for a checker
 
-ROWS = 4_096  # rows prepared at a time
 _SMALL = 1 << 20  # bytes of rows returned with the result
 
 
@@ -56,14 +54,13 @@ class Transform(NamedTuple):
         return found if found.preprocessors or found.measuring is not None else None
 
     def done(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield cleaned and measured rows, in blocks."""
+        """Yield cleaned and measured rows."""
         for each, function in self.functions:
             REGISTRY.add(each.name, each.version, function)
         chunking = Chunking(preprocessors=self.preprocessors)
         for batch in batches:
-            for start in range(0, batch.num_rows, ROWS):
-                part, _ = preprocess(batch.slice(start, ROWS), chunking)
-                yield part if self.measuring is None else self.measuring.measured(part)
+            cleaned, _ = preprocess(batch, chunking)
+            yield cleaned if self.measuring is None else self.measuring.measured(cleaned)
 
 
 class ReadJob(NamedTuple):
@@ -203,37 +200,3 @@ def batches_of(kept: Tables | Path) -> Iterator[pa.RecordBatch]:
             kept.unlink()
         while file.tell() < file.size():
             yield from pa.ipc.open_stream(file)
-
-
-def in_full(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield rows in as few batches as possible, and marks in place."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for item in items:
-        if isinstance(item, Mark):
-            yield from _one(held)
-            held, rows, size = [], 0, 0
-            yield item
-            continue
-        rows, size = rows + item.num_rows, size + item.nbytes
-        if held and (rows > MAX_ROWS or size > MAX_BYTES or not _alike(held[0], item)):
-            yield from _one(held)
-            held, rows, size = [], item.num_rows, item.nbytes
-        held.append(item)
-    yield from _one(held)
-
-
-def _alike(batch: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-    """Return whether two batches went through the same steps."""
-    same = (METRICS in batch.schema.names) == (METRICS in other.schema.names)
-    return same and is_cleaned(batch) == is_cleaned(other)
-
-
-def _one(held: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches as one, if there are any."""
-    if len(held) < 2:
-        yield from held
-        return
-    tables = [pa.Table.from_batches([batch]) for batch in held]
-    whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
-    yield from whole.combine_chunks().to_batches()

@@ -28,14 +28,12 @@ from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import DuckpletsError
 from duckplets.ingest.parts import (
-    ROWS,
     Item,
     Read,
     ReadJob,
     ReadPart,
     Transform,
     batches_of,
-    in_full,
     read_part,
     transformed,
 )
@@ -109,7 +107,7 @@ class Reading:
         """
         opened: Any = next(self.items if self._is_begun else self._source)
         self.begin()
-        rows: Rows = replace(opened, batches=self.items, rejected=self._rejected, notes=self._told)
+        rows: Rows = replace(opened, batches=self.items, notes=self._told)
         return rows
 
     def begin(self) -> None:
@@ -122,13 +120,8 @@ class Reading:
         """End the reading."""
         self.items.close()
 
-    def _rejected(self) -> dict[str, int]:
-        self.close()  # a limit may end a source that is still being read
-        rows = self._rows or self._again.rows
-        return rows.rejected() if rows else {}
-
     def _told(self) -> list[str]:
-        self.close()
+        self.close()  # a limit may end a source that is still being read
         rows = self._rows or self._again.rows
         return [*(rows.notes() if rows else ()), *self._again.notes, *self._notes]
 
@@ -151,7 +144,7 @@ class Reading:
                 items = self._parts.items(self._engine, self._notes)
                 transform = None if self._parts.is_new else transform
             if transform is not None:
-                items = in_full(self._worked(items, transform))
+                items = self._worked(items, transform)
             yield from items
 
     def _worked(self, items: Iterator[Item], transform: Transform) -> Iterator[Item]:
@@ -178,7 +171,7 @@ class Reading:
 def _portions(
     items: Iterator[Item], last_row: int
 ) -> Iterator[tuple[list[Item], pa.RecordBatch | None]]:
-    """Yield the rows after the last one read before, in blocks."""
+    """Yield the rows after the last one read before, a batch at a time."""
     before: list[Item] = []
     for item in items:
         if isinstance(item, Mark):
@@ -188,8 +181,8 @@ def _portions(
         has_old = pc.any(is_old).as_py()
         before += [item.filter(is_old)] if has_old else []
         new = item.filter(pc.invert(is_old)) if has_old else item
-        for start in range(0, new.num_rows, ROWS):
-            yield before, new.slice(start, ROWS)
+        if new.num_rows:
+            yield before, new
             before = []
     yield before, None
 
@@ -224,8 +217,7 @@ class _Parts:
             start = int(cursor_of(prepared.cursor, f"source {prepared.name!r}")["rows"])
         cuts = self._cuts(start, notes)
         row = self._passed
-        batches: Iterator[Any] = in_full(self._batches(cuts, engine, notes))
-        for batch in batches:
+        for batch in self._batches(cuts, engine, notes):
             row += batch.num_rows
             if not can_go_on:
                 yield batch

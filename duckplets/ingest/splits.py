@@ -110,9 +110,8 @@ class SplitReport(dict[str, int]):
         return f"asked {asked}, got {got}{largest * (self.largest_family > 1)}"
 
     def __repr__(self) -> str:
-        told = ("asked", "got", "largest_family", "anchors", "shared_anchors", "spanning")
-        fields = (f"{name}={getattr(self, name)}" for name in told)
-        return f"SplitReport({super().__repr__()}, {', '.join(fields)})"
+        told = (f"{name}={value}" for name, value in vars(self).items() if name != "settings")
+        return f"SplitReport({super().__repr__()}, {', '.join(told)})"
 
     def _repr_html_(self) -> str:
         return html_lines(str(self))

@@ -62,10 +62,10 @@ class Storing:
         self.source_id, trust = self._source()
         if found is None:
             checkpoint.begin(database, prepared.name, self.source_id, prepared.settings)
+        # Texts in files that have changed are forgotten all at once, or none.
+        self.is_anew = prepared.placing is not None and prepared.remap
         if prepared.placing is not None:
-            prepared.placing.begin(self.source_id, is_judged=gates.judges)
-        # Texts of known records may move into the files: all at once, or none.
-        self.in_pieces = prepared.placing is None or not self._is_known
+            prepared.placing.begin(self.source_id, is_known=self._is_known, remap=prepared.remap)
         self.appending = Appending(
             database,
             *(self.source_id, UNPUBLISHED, UNPUBLISHED, trust),
@@ -170,9 +170,6 @@ class Storing:
                 f"record of that id before it; give ids that are unique, or choose "
                 f"on_conflict='replace' or 'skip'"
             )
-        if self.prepared.placing is not None:
-            same = pc.equal(verdicts, "same")
-            self.prepared.placing.move(batch.filter(same), ids.filter(same))
         is_new = pc.equal(verdicts, "add")
         others = pc.invert(is_new)
         names = [name for name in ("row", "file", "line") if name in batch.schema.names]
@@ -188,7 +185,7 @@ class Storing:
     def _verdicts(self, ids: pa.Array, batch: pa.RecordBatch) -> pa.Array | None:
         """Return the class of each row by ``classify``; None if all are new."""
         columns = {"row": batch["row"], "record_id": ids, "content_hash": batch["content_hash"]}
-        asked = {"unpublished": UNPUBLISHED}
+        asked = {"unpublished": UNPUBLISHED, "anew": self.is_anew}
         with self.database.registered(incoming=pa.table(columns)):
             # Usually there is none: finding that out is four times as fast as the
             # rest.
@@ -208,10 +205,7 @@ class Storing:
         raised after the commit.
         """
         counts, name = self.counts, self.prepared.name
-        rejected = self.rows.rejected()
-        failed = counts.failed() + sum(rejected.values())
-        counts.read += sum(rejected.values())
-        counts.reasons.update(rejected)
+        failed = counts.failed()
         self._refuse_nothing()
         version = current_version(self.database) + 1
         removed = spanning = 0

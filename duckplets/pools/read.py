@@ -9,7 +9,6 @@ those of small sources together, since a statement takes its milliseconds howeve
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -273,30 +272,21 @@ class PoolReader:
             )
 
     def why_empty(self, compiled: CompiledPool) -> str:
-        """Return what is empty, with counts by reason, and how many negatives there would be."""
+        """Return what is empty, with counts by reason."""
         reasons = {k: n for k, n in self.count(compiled).items() if k}
         grades = reasons.pop(_GRADES, 0)
         counts = [f"{n:,} {reason}" for reason, n in reasons.items()]
         if grades:
-            name, path = compiled.recipe.name, self._database.path
-            shown = shlex.join(["duckplets", "recipe", "show", str(path), name])
             counts.append(
                 f"{grades:,} pairs have grades; give the least grade that counts as positive, as "
-                f"in positive=role('context', where='label >= 0.5'); from the shell: {shown} > "
-                f'graded.toml, add where = "label >= 0.5" to positive there, and give '
-                f"--recipes graded.toml"
+                f"in positive=role('context', where='label >= 0.5'); in a file for --recipes, "
+                f'positive = {{ role = "context", where = "label >= 0.5" }}'
             )
         reason = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
-        asked = most = compiled.negatives
-        if "no negative" not in reasons or asked == 1:
-            return reason
-        least = 0  # some anchor can have so many, and none ``most``
-        while most - least > 1:
-            half = (least + most) // 2
-            fewer = replace(compiled, parameters=compiled.parameters | {"negatives": half})
-            least, most = (half, most) if self.count(fewer).get(None) else (least, half)
-        more = f"negatives={asked} are asked for, and no anchor has more than {least} legal"
-        return f"{reason} ({more})"
+        asked = compiled.negatives
+        if "no negative" in reasons and asked > 1:
+            reason += f" (negatives={asked} are asked for; give fewer)"
+        return reason
 
 
 def _place(compiled: CompiledPool) -> tuple[Any, ...]:

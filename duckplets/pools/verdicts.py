@@ -9,7 +9,6 @@ split it stands, if the recipe's selector takes it. What is positive or ambiguou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
 from duckplets.base.columns import column
-from duckplets.base.sanitize import Reported, counted, listed, shown
+from duckplets.base.sanitize import Reported, shown
 from duckplets.base.tables import one_of, table_of, typed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
@@ -90,8 +89,7 @@ def relabel(corpus: CorpusFile, /, table: Any, *, annotator: str | None = None) 
             with database.registered(new_verdicts=new):
                 asked = {"annotator": annotator, "version": version}
                 database.run("pools/verdicts/append", asked)
-        counts = database.table("pools/verdicts/counts", {"version": version})
-        of = {name: counts[name].to_pylist() for name in counts.column_names}
+        of = {each.pop("verdict"): each for each in held(database, version)}
         report = RelabelReport(
             version=version,
             read=len(rows),
@@ -99,9 +97,9 @@ def relabel(corpus: CorpusFile, /, table: Any, *, annotator: str | None = None) 
             unchanged=len(found) - len(new),
             repeated=len(rows) - len(found),
             changed=len(new) - new["before"].null_count,
-            verdicts=dict(zip(of["verdict"], of["pairs"], strict=True)),
-            gone=sum(of["gone"]),
-            across=dict(zip(of["verdict"], of["across"], strict=True)).get("positive", 0),
+            verdicts={kind: each["pairs"] for kind, each in of.items()},
+            gone=sum(each["gone"] for each in of.values()),
+            across=of["positive"]["across"] if "positive" in of else 0,
         )
         if len(new):
             records.commit_version(database, version, "relabel", None, asdict(report))
@@ -129,17 +127,9 @@ def relabelled_sections(database: Database, version: int) -> tuple[Integers, Int
     return anchors, negatives
 
 
-def in_words(database: Database, version: int) -> Iterator[str]:
-    """Yield what verdicts hold at a version, and which of them have no effect; nothing if none."""
-    rows = database.table("pools/verdicts/counts", {"version": version}).to_pylist()
-    if not rows:
-        return
-    kinds = listed(f"{row['pairs']:,} {row['verdict']}" for row in rows)
-    gone = sum(row["gone"] for row in rows)
-    across = sum(row["across"] for row in rows if row["verdict"] == "positive")
-    yield (
-        f"{kinds} pairs of texts, as relabelled; positive texts join the positives of their "
-        f"anchors, and what is positive or ambiguous is no negative"
-        + f"; {counted(gone, 'pair')} with a text that is gone" * bool(gone)
-        + f"; {counted(across, 'positive pair')} across splits, which join nothing" * bool(across)
-    )
+def held(database: Database, version: int) -> list[dict[str, Any]]:
+    """Return the verdicts that hold at a version, by kind: ``pairs``, ``gone`` and ``across``."""
+    found: list[dict[str, Any]] = database.table(
+        "pools/verdicts/counts", {"version": version}
+    ).to_pylist()
+    return found

@@ -283,17 +283,16 @@ def _of_sources(name: str, found: Sequence[Any]) -> _Evaluation:
 def _batches(found: Sequence[Any], skipped: dict[str, int]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of sources with text; count the others."""
     for source in found:
-        with closing(FileReader.within(Limits())) as reader:
-            opened = source.open(reader)
-            with closing(ahead(opened.batches)) as items:
-                for batch in items:
-                    if not isinstance(batch, Mark):
-                        for each in pc.value_counts(batch["skip"].drop_null()).to_pylist():
-                            reason = each["values"]
-                            skipped[reason] = skipped.get(reason, 0) + each["counts"]
-                        yield batch.filter(pc.is_null(batch["skip"]))
-            for reason, count in opened.rejected().items():
-                skipped[reason] = skipped.get(reason, 0) + count
+        with (
+            closing(FileReader.within(Limits())) as reader,
+            closing(ahead(source.open(reader).batches)) as items,
+        ):
+            for batch in items:
+                if not isinstance(batch, Mark):
+                    for each in pc.value_counts(batch["skip"].drop_null()).to_pylist():
+                        reason = each["values"]
+                        skipped[reason] = skipped.get(reason, 0) + each["counts"]
+                    yield batch.filter(pc.is_null(batch["skip"]))
 
 
 def _where(batch: pa.RecordBatch) -> pa.Table:

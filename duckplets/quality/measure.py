@@ -6,7 +6,7 @@ texts ─SQL→ matches, sentences, terms ─┐
 
 Everything that needs no extra is measured whatever the thresholds, so that others can be applied
 later without the texts. SQL and NumPy run in two threads over batches of any size; a large text is
-cut at line breaks for SQL, which has little memory.
+cut at line breaks for SQL, and before white space for NumPy.
 """
 
 from __future__ import annotations

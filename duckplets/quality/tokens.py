@@ -14,6 +14,7 @@ brackets, quotes and ``,:;!?#*&``. So tokens are those of spaCy's English rules 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,8 @@ DUPLICATE = (5, 6, 7, 8, 9, 10)
 SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
 
 _BYTES, _TEXTS = 1 << 20, 4096  # bytes of a block; a longer text is a block by itself
+_STEP = 1 << 16  # tokens of a long text processed together
+_SORTED = 1 << 20  # values that are sorted at once
 _GAP, _WORD, _MARK = 0, 1, 2
 
 # What every byte is: a symbol of code, a digit, a mark of which a run is one token, and its kind,
@@ -48,9 +51,29 @@ def counts(texts: pa.Array, sample: int) -> Columns:
     """Return counts of every text, by metric name; code is counted in ``sample`` characters."""
     blocks = []
     for low, high in portions(pc.binary_length(texts).to_numpy(), _BYTES, _TEXTS):
-        found, tokens = _read(texts.slice(low, high - low), sample)
+        read = [_read(window, sample) for window in _windows(texts.slice(low, high - low))]
+        found, tokens = read[0] if len(read) == 1 else _joined(read)
+        del read
         blocks.append(found | _repeated(tokens))
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _windows(texts: pa.Array) -> Iterator[pa.Array]:
+    """Yield long texts in windows that end before white space, others whole."""
+    data, bounds = bytes_of(texts)
+    start, end = int(bounds[0]), int(bounds[-1])
+    if len(texts) > 1 or end - start < 2 * _BYTES:
+        yield texts
+        return
+    while start < end:
+        stop, least = end, start + _BYTES
+        while least < end and stop == end:
+            part = data[least : least + _BYTES]
+            blank = np.flatnonzero((part == ord(" ")) | (part == ord("\n")))
+            stop = least + int(blank[0]) if len(blank) else end
+            least += _BYTES
+        yield pa.array([data[start:stop].tobytes().decode()], pa.large_string())
+        start = stop
 
 
 class _Tokens(NamedTuple):
@@ -58,7 +81,7 @@ class _Tokens(NamedTuple):
 
     number: Integers32
     ends: Integers32  # characters of tokens up to each, and up to the last
-    text: Integers32
+    text: Integers32  # of one text it takes no memory
     first: Integers
     kinds: pa.Array
 
@@ -75,8 +98,8 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     start, end, is_word = _tokens(data, flags, bounds)
     first = np.searchsorted(start, bounds)
     number, kinds = numbered(data, start, end)
-    length = begins.rank(end) - begins.rank(start)
-    has_letter = letters.rank(end) > letters.rank(start)
+    length = _within(begins, start, end)
+    has_letter = _within(letters, start, end) > 0
 
     def total(values: Integers | Flags) -> Integers:
         sums = np.zeros(len(values) + 1, np.int64)
@@ -87,10 +110,46 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     found["plain_tokens"] = total(is_word)
     found["plain_characters"] = total(np.where(is_word, length, 0))
     found["alphabetic_tokens"] = total(has_letter)
-    text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
+    text = _of_one(len(number))
+    if len(texts) > 1:
+        text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
     found["stop_words"] = _different(kinds, number, text, len(texts))
-    ends = np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
-    return found, _Tokens(number, ends, text, first, kinds)
+    return found, _Tokens(number, _ends(length), text, first, kinds)
+
+
+def _joined(read: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
+    """Return counts and tokens of one text from those of its windows."""
+    parts = [tokens for _, tokens in read]
+    coded = pa.concat_arrays([part.kinds for part in parts]).dictionary_encode()
+    ids = coded.indices.to_numpy().astype(np.int32)
+    offsets = np.cumsum([0, *(len(part.kinds) for part in parts)])
+    number = np.concatenate([ids[o:][part.number] for o, part in zip(offsets, parts, strict=False)])
+    text = _of_one(len(number))
+    found = {name: np.sum([columns[name] for columns, _ in read], axis=0) for name in read[0][0]}
+    found |= {name: of for name, of in read[0][0].items() if name.startswith("code_")}
+    found["stop_words"] = _different(coded.dictionary, number, text, 1)
+    ends = _ends(np.concatenate([np.diff(part.ends) for part in parts]))
+    return found, _Tokens(number, ends, text, np.array([0, len(number)]), coded.dictionary)
+
+
+def _ends(length: Integers32) -> Integers32:
+    ends = np.zeros(len(length) + 1, np.int32)
+    np.cumsum(length, out=ends[1:])
+    return ends
+
+
+def _of_one(tokens: int) -> Integers32:
+    """Return the text of each token, where there is but one."""
+    return np.broadcast_to(np.int32(0), tokens)
+
+
+def _within(flags: Bits, start: Integers, end: Integers) -> Integers32:
+    """Return the number of set flags from each start to its end."""
+    count = np.empty(len(start), np.int32)
+    for at in range(0, len(start), _STEP):  # computing ranks needs several arrays of that size
+        some = slice(at, at + _STEP)
+        count[some] = flags.rank(end[some]) - flags.rank(start[some])
+    return count
 
 
 def _samples(
@@ -223,9 +282,9 @@ def _repeated(tokens: _Tokens) -> Columns:
     for n in range(2, max(DUPLICATE) + 1):
         group *= len(tokens.kinds)
         group += tokens.number[place + (n - 1)]
-        numbers, heads, many = _several(group)
+        numbers, first, many = _several(group)
         del group
-        first = place[heads]
+        first = place[first]
         if n in TOP:
             best = _most_frequent(tokens.text[first], many, first)
             size = ends[first[best] + n] - ends[first[best]] + n - 1
@@ -246,20 +305,50 @@ def _repeated(tokens: _Tokens) -> Columns:
     return found
 
 
-def _several(values: Integers) -> tuple[Integers32, Integers, Integers]:
+def _several(values: Integers) -> tuple[Integers32, Integers32, Integers]:
     """Number the values that come several times; others are -1.
 
     Also return the first place of each number, and how often it comes.
     """
-    key, order = in_order(values)
-    fresh = np.ones(len(key), np.bool_)
-    fresh[1:] = key[1:] != key[:-1]
-    heads = np.flatnonzero(fresh)
-    often = np.diff(heads, append=len(order))
-    heads, often = heads[often > 1], often[often > 1]
-    numbers = np.full(len(values), -1, np.int32)
-    numbers[order[ranges(heads, often)]] = np.repeat(np.arange(len(often), dtype=np.int32), often)
-    return numbers, order[heads], often
+    count = len(values)
+    most = int(values.max()) + 1 if count else 0
+    if most <= count:  # few that differ are counted
+        often = np.bincount(values, minlength=most)
+        first = np.empty(most, np.int32)
+        first[values[::-1]] = np.arange(count - 1, -1, -1, dtype=np.int32)
+        several = np.flatnonzero(often > 1)
+        number = np.full(most, -1, np.int32)
+        number[several] = np.arange(len(several), dtype=np.int32)
+        return number[values], first[several], often[several]
+    numbers = np.full(count, -1, np.int32)
+    firsts, many, known = [], [], 0
+    for at in _parted(values):
+        key, order = in_order(values[at])
+        fresh = np.ones(len(key), np.bool_)
+        fresh[1:] = key[1:] != key[:-1]
+        del key
+        heads = np.flatnonzero(fresh)
+        often = np.diff(heads, append=len(order))
+        heads, often = heads[often > 1], often[often > 1]
+        ids = np.arange(known, known + len(often), dtype=np.int32)
+        numbers[at[order[ranges(heads, often)]]] = np.repeat(ids, often)
+        firsts.append(at[order[heads]])
+        many.append(often)
+        known += len(often)
+    return numbers, np.concatenate(firsts), np.concatenate(many)
+
+
+def _parted(values: Integers) -> Iterator[Integers32]:
+    """Yield the places of values, equal ones together, in parts that take little to sort."""
+    if len(values) <= _SORTED:
+        yield np.arange(len(values), dtype=np.int32)
+        return
+    part = np.empty(len(values), np.uint8)
+    for low in range(0, len(values), _STEP):
+        some = values[low : low + _STEP].view(np.uint64)
+        part[low : low + _STEP] = (some * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(60)
+    for number in range(16):
+        yield np.flatnonzero(part == number).astype(np.int32)
 
 
 def _most_frequent(text: Integers32, many: Integers, first: Integers32) -> Integers:
@@ -285,7 +374,7 @@ def _of_first(tokens: _Tokens, ends: Integers32, n: int) -> Integers:
 def _read_again(place: Integers32, group: Integers32, n: int) -> Integers32:
     """Return the places where a reader meets a repeated n-gram, continuing after it each time."""
     known = bytearray(int(group.max(initial=-1)) + 1)
-    groups, after = group.data, _after(place, n).data
+    groups, after = group.data, _after(place, n).data  # lists take four times the memory
     met, at, count = [], 0, len(place)
     while at < count:
         kind = groups[at]

@@ -238,10 +238,9 @@ _DISTANCES = {
 _REGEXES = frozenset(n for n in FUNCTIONS if "regex" in n) - {"regexp_escape"}
 _SEARCHES = SPLITS - _REGEXES | {"contains", "instr", "replace", "split_part", "strpos"}
 _CUTS = {"left": 1, "right": 1, "substr": 2, "substring": 2}  # and which argument says how short
-_PUT_IN = {"array_to_string": 1, "concat_ws": 0, "replace": 2, "regexp_replace": 2}  # and which
+_PUT_IN = ("replace", "regexp_replace")  # their third argument
 _SHORTENED = ("chr", "dayname", "md5", "monthname", "sha1", "sha256")
 _EITHER = ("coalesce", "concat", "greatest", "if", "ifnull", "least", "nullif")  # list or text
-_COMPUTED = {"format": r"\{[^{}]*\{", "printf": r"%[^a-zA-Z%]*\*"}  # widths in a format
 _STARS = {"Like": "%", "ILike": "%", "Glob": "*"}
 
 _ENDLESS = re.compile(r"(?<!\\)(?:\\\\)*[*+]|\{\d*,\}")
@@ -347,20 +346,15 @@ class Costs:
         elif name in ("strptime", "try_strptime"):
             fixed = all(part.is_string and "%z" not in part.name.lower() for part in args[1:])
             _check(fixed, "a format is quoted and without a time zone", node)
-        elif name == "strftime":
-            _check(not total.is_long, "a format is quoted text", node)
-            growth = _NUMBER // 2
         if name in _SHORTENED:
             return Size(_FIXED)
-        if name in _COMPUTED:
-            return _formatted(node, name, args[0].unnest(), total)
         if len(args) - 1 == _CUTS.get(name):
             return _cut(first, args[-1])
-        if len(args) > (which := _PUT_IN.get(name, len(args))):
-            _check_short(sizes[which], "what is put in", node)
-            growth += sizes[which].chars
+        if name in _PUT_IN and len(args) > 2:
+            _check_short(sizes[2], "what is put in", node)
+            growth += sizes[2].chars
             if name == "replace" and args[1].is_string:
-                growth = max(1, -(-sizes[which].chars // max(1, len(args[1].name))))
+                growth = max(1, -(-sizes[2].chars // max(1, len(args[1].name))))
         is_list = name in LISTS or (name in _EITHER and total.is_list)
         return Size(total.chars * growth, total.is_long, is_list)
 
@@ -396,17 +390,6 @@ def _check_stars(node: Any, kind: str) -> None:
     plain = kind == "Like" and "_" not in pattern.name and type(node.parent).__name__ != "Escape"
     why = f"a text is searched anew for each {star} before the last: write regexp_matches(text, …)"
     _check(plain or pattern.name.rstrip(star).count(star) < 2, why, node)
-
-
-def _formatted(node: Any, name: str, pattern: Any, given: Size) -> Size:
-    """Return the size of ``format`` and ``printf``, whose widths must be small literals."""
-    text = pattern.name if pattern.is_string else "{:9999}"
-    widths = [int(width) for width in re.findall(r"\d+", text)]
-    fixed = not re.search(_COMPUTED[name], text) and max(widths, default=0) < 1000
-    _check(fixed, "a format is quoted text, with widths written out and below 1000", node)
-    places = text.count("{" if name == "format" else "%")
-    # a double printed in full has 309 digits
-    return Size(len(text) + sum(widths) + places * (350 + given.chars), given.is_long)
 
 
 def _cut(size: Size, end: Any) -> Size:

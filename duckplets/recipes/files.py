@@ -1,10 +1,10 @@
-"""Turn recipes into plain dicts and back, and read files of them, in TOML or JSON.
+"""Turn recipes into plain dicts and back, and read TOML files of them.
 
 A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields of the recipes::
 
     [[triplet]]
     name = "title_body"
-    anchor = "role:anchor"                       # or a table, as below
+    anchor = { role = "anchor" }
     positive = { role = "context" }
     negative = { role = "context", where = "meta['lang'] = 'en'" }
     strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }  # or "other_record"
@@ -15,8 +15,6 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
     [[text]]
     name = "bodies"
     selector = { position = 1 }                  # role, position, any_section = true; or a list
-
-JSON may also be a list of what ``to_dict`` makes, each with its ``kind``.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from duckplets.base.documents import Form, read_document
+from duckplets.base.documents import read_document
 from duckplets.base.settings import checked, from_plain, to_plain
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.mined import Mined
@@ -40,18 +38,14 @@ _MADE = {"triplet": TripletRecipe, "text": TextRecipe}
 
 
 def load_recipes(path: str | PathLike[str]) -> list[Recipe]:
-    """Read the recipes of a file: JSON if it ends in ``.json``, else TOML.
-
-    Triplet recipes come first, then text recipes, each in the order of the file (a JSON list
-    keeps its own order).
+    """Read the recipes of a TOML file: triplet recipes, then text recipes, each in its order.
 
     Raises:
         RecipeError: The file is missing, unreadable or wrong; the message names the file, the
             recipe and the key.
     """
     file = Path(path)
-    form: Form = "JSON" if file.suffix.lower() == ".json" else "TOML"
-    content = read_document(file, form, RecipeError)
+    content = read_document(file, "TOML", RecipeError)
     try:
         recipes = [from_dict(table) for table in _tables(content)]
         check_names(recipes)
@@ -81,11 +75,7 @@ def from_dict(d: Mapping[str, Any]) -> Recipe:
     return from_plain(made, values, RecipeError, what)
 
 
-def _tables(content: Any) -> list[Any]:
-    if isinstance(content, list):
-        return content
-    if not isinstance(content, dict):
-        raise RecipeError(f"[[triplet]] and [[text]] tables are wanted, not {content!r}")
+def _tables(content: Mapping[str, Any]) -> list[Any]:
     if unknown := [key for key in content if key not in _MADE]:
         hint = nearest(unknown[0], _MADE)
         raise RecipeError(f"unknown key {unknown[0]!r}{hint}; tables: [[triplet]], [[text]]")

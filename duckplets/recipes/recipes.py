@@ -13,7 +13,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked, from_plain
+from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked
 from duckplets.errors import RecipeError
 from duckplets.recipes.mined import BM25, Mined, Scorer
 
@@ -66,14 +66,6 @@ class Selector:
         """Which of the four it is."""
         return next(name for name in _KINDS if getattr(self, name) is not None)
 
-    @classmethod
-    def from_text(cls, text: str) -> Selector:
-        """Read ``role:anchor``, ``position:1``, ``near_date:-3`` or ``any_section``."""
-        kind, colon, value = text.partition(":")
-        whole = value.removeprefix("-").isdecimal() and len(value) < 20
-        argument = (int(value) if whole else value) if colon else kind == "any_section"
-        return from_plain(cls, {kind: argument}, RecipeError, "selector")
-
 
 _KINDS: tuple[SelectorKind, ...] = ("role", "position", "near_date", "any_section")
 
@@ -102,7 +94,7 @@ def near_date(days: int, where: str | None = None) -> Selector:
     return Selector(near_date=days, where=where)
 
 
-Slot = Annotated[Selector, "a selector such as role('anchor')"]
+Slot = Annotated[Selector, "a selector such as role('anchor'), or in files { role = 'anchor' }"]
 
 
 @dataclass(frozen=True, slots=True)

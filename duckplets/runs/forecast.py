@@ -10,10 +10,8 @@ fit in no batch, so some blocks are planned.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from math import ceil, log2
 from operator import attrgetter
@@ -42,8 +40,7 @@ _ROWS = 60  # rows of a printed table
 _STREAMS = 20  # lines of a short description
 _APART = 10  # ratio of visits from which streams of a source are reported
 _MIXED = 0.25  # part of the samples in mixed batches from which a stream is reported
-_BLOCKS = 8  # blocks planned of a run without duplicates
-_PLANNED = 1 << 17  # samples in these, for a longer run
+_PLANNED = 1 << 17  # samples planned of a run without duplicates
 _LARGEST_BLOCK = 1 << 22  # samples above which nothing is planned
 
 SCHEMA = pa.schema(
@@ -146,15 +143,13 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         stop = min(part.stop, end)
         if own := [step for step in part.schedule.changes if step * batch < stop]:
             tables.append(_table(planner, part, sampler._reader.fetcher, own, stop))
-    stretches = sum(step * batch < end for step in changes)
-    stretches -= sum(of.minings is not None and of.first < end for of in planner.parts)
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
     return Forecast(
         table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),
         warnings=[
             *warnings(sampler),
-            *_used_up(sampler, stretches, end),
+            *_used_up(sampler, end),
             *(_displaced(planner, end) if planner.displaces else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
@@ -364,40 +359,33 @@ def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
         )
 
 
-def _used_up(sampler: Sampler, stretches: int, end: int) -> Iterator[str]:
+def _used_up(sampler: Sampler, end: int) -> Iterator[str]:
     """Yield sources that start over before the end more often than asked for."""
     planner, schedule = sampler._planner, sampler._planner.schedule
-    batch, asked = sampler.settings.global_batch, float(sampler.settings.epochs or 1)
+    asked = float(sampler.settings.epochs or 1)
     if schedule.mixture.weights == "proportional":  # all start over, and evenly
         asked = max(asked, end / planner.epoch_length)
-    found = []
+    # how far shares may be off: so much since each change; minings that came change no shares
+    changes = len(schedule.changes) - sum(of.minings is not None for of in planner.parts)
+    found, bound = [], (ceil(log2(len(schedule.sources))) + 1) * changes
     for name, times in planner.epochs(end).items():
         length = planner.newest.length_of(name)
-        slack = max(0.1 * length, (ceil(log2(len(schedule.sources))) + 1) * stretches)
+        slack = max(0.1 * length, bound)
         if times * length > asked * length + slack:
-            taken = partial(lambda name, at: schedule.samples(at)[name], name)
-            step = bisect_left(range(end), length, key=taken) // batch
-            found.append((step, f"{name!r} at about step {step:,} ({figure(times)} times)"))
+            found.append(f"{name!r} ({figure(times)} times)")
     if found:
-        yield (
-            f"used up before step {-(-end // batch):,}, and begun again: "
-            f"{listed((text for _, text in sorted(found)), NAMES)}"
-        )
+        step = -(-end // sampler.settings.global_batch)
+        yield f"used up before step {step:,}, and begun again: {listed(found, NAMES)}"
 
 
 def _displaced(planner: Planner, end: int) -> Iterator[str]:
-    """Yield sources with samples that fit in no batch of their block, from planned blocks."""
-    displaced, planned, spans = np.zeros(len(planner.schedule.sources)), 0, [(0, end)]
-    if end > _PLANNED:
-        spans = sorted({planner.block(number * end // _BLOCKS) for number in range(_BLOCKS)})
-    for low, high in spans:
-        if planned < _PLANNED and high - low <= _LARGEST_BLOCK:
-            gave = planner.plan(low, min(high, end)).displaced
-            planned += min(high, end) - low
-            if gave is not None:
-                found = planner.sources[gave[gave >= 0]]
-                displaced += np.bincount(found, minlength=len(displaced))
-    displaced *= end / max(planned, 1)
+    """Yield sources with samples that fit in no batch of their block, from the first blocks."""
+    if planner.block(0)[1] > _LARGEST_BLOCK:
+        return
+    planned, size = min(end, _PLANNED), len(planner.schedule.sources)
+    gave = planner.plan(0, planned).displaced
+    gave = np.zeros(0, np.int64) if gave is None else gave[gave >= 0]
+    displaced = np.bincount(planner.sources[gave], minlength=size) * (end / max(planned, 1))
     words = [
         f"{counted(round(several), 'sample')} of {name!r} ({percent(several / max(due, 1))})"
         for several, (name, due) in zip(

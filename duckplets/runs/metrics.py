@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -101,7 +102,7 @@ class SourceCounts:
 
 
 class Losses:
-    """The losses of a run, 20 bytes each; the file has those of steps before ``first``."""
+    """The losses of a run, 24 bytes each; the file has those of steps before ``first``."""
 
     def __init__(
         self, known: pa.Table | None = None, first: int = 0, samples: pa.Table | None = None
@@ -109,26 +110,23 @@ class Losses:
         self._known_samples = SAMPLES.empty_table() if samples is None else samples  # saved ones
         # by step, since the last save: positions, and their losses
         self._samples: dict[int, tuple[Integers, Floats]] = {}
-        self._steps, self._sources, self._values = array("q"), array("i"), array("d")
-        self._numbers: dict[str, int] = {}
+        self._steps, self._values = array("q"), array("d")
+        self._sources: list[str] = []
         self.first, self._is_unsaved = first, False
         if known is not None:
             self._extend(known)
 
     def _extend(self, more: pa.Table) -> None:
         self._steps.extend(more["step"].to_pylist())
-        self._sources.extend(map(self._number, more["source"].to_pylist()))
+        self._sources.extend(map(sys.intern, more["source"].to_pylist()))
         self._values.extend(more["loss"].to_pylist())
-
-    def _number(self, name: str) -> int:
-        return self._numbers.setdefault(name, len(self._numbers))
 
     def report(self, step: int, losses: Mapping[str, float]) -> None:
         """Record the losses of sources at a step."""
         self.first, self._is_unsaved = min(self.first, step), True
         for name, loss in losses.items():
             self._steps.append(step)
-            self._sources.append(self._number(name))
+            self._sources.append(sys.intern(str(name)))
             self._values.append(loss)
 
     def report_samples(self, step: int, position: int, losses: Floats) -> None:
@@ -164,11 +162,10 @@ class Losses:
     def table(self, start: int, stop: int) -> pa.Table:
         """Return losses by step and source; columns as in ``SCHEMA``."""
         steps = np.array(self._steps)
-        found = (start <= steps) & (steps < stop)
-        names = pa.array(self._numbers, pa.string())
-        sources = pa.DictionaryArray.from_arrays(np.array(self._sources), names)
-        rows = pa.table([steps, sources.cast(pa.string()), np.array(self._values)], SCHEMA.names)
-        each = rows.filter(found).group_by(SCHEMA.names[:2], use_threads=False)
+        found = np.flatnonzero((start <= steps) & (steps < stop))
+        sources = pa.array([self._sources[at] for at in found.tolist()], pa.string())
+        rows = pa.table([steps[found], sources, np.array(self._values)[found]], SCHEMA.names)
+        each = rows.group_by(SCHEMA.names[:2], use_threads=False)
         last = each.aggregate([("loss", "last")])  # the last report of a step and source counts
         return last.rename_columns(SCHEMA.names).sort_by(
             [("step", "ascending"), ("source", "ascending")]

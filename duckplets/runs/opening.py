@@ -26,7 +26,7 @@ from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import near
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
-from duckplets.pools import batch_keys, verdicts
+from duckplets.pools import batch_keys
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
@@ -327,13 +327,11 @@ def _opened(
         left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
         saved = []
         if state_path.exists():
-            saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
+            saved = behind(settings.run, settings.fingerprint(), state_path, position)
         sampler.notes += [*notes, *left, *saved, *told, *oddities(planner.newest)]
         if newest.apart:
             sampler.notes += near.unknown(planner.streams, newest.apart)
         sampler.notes += [] if vectors is None else vectors.notes
-        if planner.streams[0].pool.compiled.relabelled:
-            sampler.notes += verdicts.in_words(database, newest.corpus_version)
     return sampler
 
 

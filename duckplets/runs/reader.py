@@ -11,7 +11,6 @@ allows. What prepares them holds no reference to the sampler, so a dropped sampl
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -91,7 +90,6 @@ class BatchReader:
         self._waits, self._waited = 0, 0.0  # seconds spent waiting for blocks
         self._dropped_bytes = 0  # bytes read ahead
         self._tranche: Tranche | None = None  # tranche of the last batch taken
-        self._before: Tranche | None = None  # tranche of the batch before, if different
         self._is_closed = False
         self._begin()
 
@@ -136,14 +134,10 @@ class BatchReader:
         return self._batch(self._tranche_of(block, number), start, stop)
 
     def _tranche_of(self, block: Block, number: int) -> Tranche:
-        """Return the tranche of a batch; tranches are released one batch after their last."""
-        if self._before is not None:
-            before, self._before = weakref.ref(self._before), None
-            _leave(before)
+        """Return the tranche of a batch."""
         tranche, row = self._tranche, number * self.part.batch_size
         if tranche is None or not tranche.is_of(block, row):
-            self._before, self._tranche = tranche, block.tranche(row, self.part.batch_size)
-            return self._tranche
+            tranche = self._tranche = block.tranche(row, self.part.batch_size)
         return tranche
 
     def _stop(self) -> None:
@@ -224,23 +218,12 @@ class BatchReader:
 
     def close(self) -> None:
         """Stop preparing and close the connection."""
-        self._block = None
+        self._block = self._tranche = None
         if not self._is_closed:
             self._is_closed = True
             self._stop()
             self._blocks.close()
-            # kept batches hold no block, nor what it is read from
-            kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]
-            self._before = self._tranche = None
-            for tranche in kept:
-                _leave(tranche)
             self.fetcher.close()
-
-
-def _leave(tranche: weakref.ref[Tranche]) -> None:
-    """Detach a tranche from its block if batches of it are still held."""
-    if (held := tranche()) is not None:
-        held.leave_block()
 
 
 class BlockMaker:

@@ -19,7 +19,6 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
-from duckplets.base.sanitize import html_lines
 from duckplets.base.settings import SlashedName, checked
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Event
@@ -329,11 +328,6 @@ class Sampler:
         notes = dict.fromkeys([*self.notes, *forecasts.warnings(self)])
         return "\n".join([*forecasts.described(self), *(f"note: {note}" for note in notes)])
 
-    def _repr_html_(self) -> str:
-        s = self.settings
-        caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
-        return html_lines(f"{caption}\n{self.describe()}")
-
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source
     diagnostics = figures.diagnostics
@@ -349,7 +343,7 @@ class Sampler:
     ) -> None:
         """Report the losses of sources, or of samples, at a step, to be written with the next save.
 
-        They are kept in memory, 20 bytes each, until a save writes them into the table ``losses``
+        They are kept in memory, 24 bytes each, until a save writes them into the table ``losses``
         of the state file: one row a step and source, of which the last report counts. Where
         weights follow from them, every rank has to report the same.
 

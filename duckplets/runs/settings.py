@@ -184,10 +184,8 @@ class RunSettings:
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = self.declared_prefixes
-        for join in self.joins:
-            declared = declared or join["declared_prefixes"]
-        return self.prefixes and bool(declared) and self.kind != "messages"
+        declared = [self.declared_prefixes, *(join["declared_prefixes"] for join in self.joins)]
+        return self.prefixes and any(declared) and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:

@@ -255,16 +255,9 @@ def pins(
                 continue
             mined = minings.found(recipe.name, source=source, split=settings.split)
             there = {mining.scorer for mining in mined}
-            own = policy_of(recipe.by)
-            scorers: list[Any] = [own.scorer] if own else []
-            if own and isinstance(settings.by, Mined) and settings.by.scorer in there:
-                scorers = [settings.by.scorer]
-            if is_open(recipe) and recipe.minable and settings.by != "random":
-                scorers = [way for way in _ways(settings.by) if way in there]
-                if settings.by is None:
-                    scorers = [None] if there else []
-            if near is not None:
-                scorers = [near] if near in there else []
+            scorers: list[Any] = [near] if near in there else []
+            if near is None:
+                scorers = _scorers(recipe, settings.by, there)
             try:
                 mined = [take(recipe, source=source, scorer=scorer) for scorer in scorers]
             except StateMismatchError:
@@ -277,6 +270,15 @@ def pins(
                 pinned = {m.scorer: {"mining": m.key, "digest": m.digest} for m in mined}
                 found.setdefault(source, {})[recipe.name] = pinned
     return found
+
+
+def _scorers(recipe: TripletRecipe, by: Any, there: Collection[str]) -> list[str | None]:
+    """Return which scorers a recipe is drawn by, of those there are; None is the newest."""
+    if own := policy_of(recipe.by):
+        return [by.scorer if isinstance(by, Mined) and by.scorer in there else own.scorer]
+    if not (is_open(recipe) and recipe.minable) or by == "random" or not there:
+        return []
+    return [None] if by is None else [way for way in _ways(by) if way in there]
 
 
 def pinned_minings(

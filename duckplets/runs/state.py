@@ -322,9 +322,7 @@ def not_of_saving(notes: Iterable[str]) -> list[str]:
     return [note for note in notes if not isinstance(note, SavingNote)]
 
 
-def behind(
-    corpus: Path, run: str, fingerprint: Fingerprint, path: Path, position: int
-) -> list[str]:
+def behind(run: str, fingerprint: Fingerprint, path: Path, position: int) -> list[str]:
     """Return a note if a run begins before its latest save, which a save would replace."""
     try:
         saved = cursors(path, run, fingerprint=fingerprint)
@@ -333,21 +331,12 @@ def behind(
     latest = [one for one in saved if one["tag"] is None and one["position"] > position]
     if not latest:
         return []
-    of_run, options = [shown(repr(str(corpus)))], ["sample", str(corpus), "--resume"]
-    if run != "default":
-        of_run.append(shown(repr(run)))
-        options += ["--run", run]
-    if path != state_path(corpus):
-        of_run.append(f"state={shown(repr(str(path)))}")
-        options += ["--state", str(path)]
-    ways = f"duckplets.resume({', '.join(of_run)})"
-    if corpus.is_file():
-        ways += f", or run: {shlex.join(['duckplets', *options])}"
     step = position // fingerprint["batch_size"]
     return [
         BehindNote(
             f"run {run!r} was saved at step {latest[0]['step']:,}; this run begins at step "
-            f"{step:,}, and saving it replaces that save. To go on from there call {ways}"
+            f"{step:,}, and saving it replaces that save. To go on from there resume it, "
+            f"by duckplets.resume or --resume"
         )
     ]
 

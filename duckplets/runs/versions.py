@@ -299,7 +299,15 @@ def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> Non
         )
         sampler.notes += _left_out(newest, sampler._planner)
         if join["sources"]:
-            sampler.notes += _told_of_sources(database, newest, join)
+            weights = newest.mixture.declared(newest.sources)
+            weighed = listed(
+                f"{name!r} {float(weights[name]):g} ({listed(recipe.name for recipe in recipes)})"
+                for name, recipes in join["recipes"].items()
+            )
+            sampler.notes.append(
+                f"sources that came since, with their weights in the mixture and recipes: "
+                f"{weighed}; give other weights with mixture="
+            )
 
 
 def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
@@ -313,28 +321,6 @@ def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
                     f"source {source!r}, recipe {recipe.name!r} finds no anchor in corpus version "
                     f"{version.corpus_version}, and is left out of it"
                 )
-
-
-def _told_of_sources(
-    database: Database, newest: RunSettings, join: dict[str, Any]
-) -> Iterator[str]:
-    """Yield notes on the sources that came with a version."""
-    weights = newest.mixture.declared(newest.sources)
-    weighed = listed(
-        f"{name!r} {float(weights[name]):g} ({listed(recipe.name for recipe in recipes)})"
-        for name, recipes in join["recipes"].items()
-    )
-    yield (
-        f"sources that came since, with their weights in the mixture and recipes: {weighed}; give "
-        f"other weights with mixture="
-    )
-    version = newest.corpus_version
-    found = recipe_store.sources_of(database, version)
-    came = {name: found[name] for name in join["sources"]}
-    own = listed(f"{name} {of.weight:g}" for name, of in came.items() if of.weight is not None)
-    if own:
-        yield f"a saved run keeps its mixture, so weights declared with sources do not hold: {own}"
-    yield from shares(database, newest.mixture, came, split=newest.split, version=version).notes
 
 
 @alone

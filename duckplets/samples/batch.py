@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
@@ -19,7 +18,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.base.columns import matrix_of, packed, unpacked
 from duckplets.base.sanitize import counted, html_table, shown
-from duckplets.errors import DamagedFileError, DuckpletsError, ExtensionError
+from duckplets.errors import DamagedFileError, ExtensionError
 from duckplets.serving.texts import TextSpans
 
 _ROWS = 1024  # samples turned into dicts at a time
@@ -79,7 +78,7 @@ class Tranche:
 
     # threads may do the same work at the same time: any result will do
     __slots__ = (
-        *("__weakref__", "_block", "_columns", "_lists", "_table"),
+        *("_block", "_columns", "_lists", "_table"),
         *("high", "low", "names", "origin", "start"),
     )
 
@@ -88,7 +87,7 @@ class Tranche:
     ) -> None:
         self.start, self.low, self.high = start, low, high
         self.names, self.origin = list(columns), origin
-        self._block: Columns | None = columns  # until all columns are gathered
+        self._block = columns
         self._columns: dict[str, pa.Array | pa.ChunkedArray] = {}
         self._lists: dict[str, list[Any] | None] = {}
         self._table: pa.Table | None = None
@@ -109,9 +108,8 @@ class Tranche:
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """Return a column, gathered on first use; it shares no memory with the block."""
-        block = self._block  # read first: it is released after the last column
-        if name not in self._columns and block is not None:
-            of = block[name]
+        if name not in self._columns:
+            of = self._block[name]
             if isinstance(of, pa.Array):
                 self._columns[name] = pa.concat_arrays([of[self.low : self.high]])
             else:
@@ -131,13 +129,6 @@ class Tranche:
         if self._table is None:
             self._table = pa.table({name: self.column(name) for name in self.names})
         return self._table
-
-    def leave_block(self) -> None:
-        """Gather the remaining columns, so that kept batches hold no block."""
-        with suppress(DuckpletsError):  # reading that column raises the error
-            for name in self.names:
-                self.column(name)
-            self._block = None
 
 
 class Batch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -170,19 +170,10 @@ class Fetcher:
         with self._lock, self._database.registered(asked=asked):
             found = self._database.table(f"samples/fetch/{self._details}")
         if found.num_rows != len(request):
-            self._refuse(samples)
+            with self._lock:
+                if self._folder is not None and is_of(self._database, self._folder):
+                    raise damaged(self._folder / MANIFEST, "its chunks are not those of the corpus")
+            raise StateMismatchError(
+                "the corpus was chunked anew since this sampler was opened; open another one"
+            )
         return found.combine_chunks()
-
-    def _refuse(self, samples: Samples) -> NoReturn:
-        section = int(self._texts.columns(["section_key"], samples.keys[:1])["section_key"][0])
-        with self._lock:
-            found = self._database.run("samples/fetch/record_of", {"section_key": section})
-            if self._folder is not None and is_of(self._database, self._folder):
-                raise damaged(self._folder / MANIFEST, "its chunks are not those of the corpus")
-        record = f"record {found[0][0]!r}" if found else f"section key {section}, which is gone"
-        stream = self._streams[int(samples.plan.streams[0])]
-        raise StateMismatchError(
-            f"the corpus was chunked anew since this sampler was opened; open another one. "
-            f"Position {int(samples.plan.positions[0])}, source {stream.source!r}, recipe "
-            f"{stream.recipe.name!r}: the {self.slots[0]} of {record} is not what it was"
-        )

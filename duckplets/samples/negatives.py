@@ -17,7 +17,6 @@ record, if the recipe allows. The origin of each negative is recorded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -103,10 +102,6 @@ class NegativeSampler(ABC):
     ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
 
-    @abstractmethod
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, once per text."""
-
 
 @dataclass(frozen=True)
 class RandomNegatives(NegativeSampler):
@@ -130,8 +125,7 @@ class RandomNegatives(NegativeSampler):
             left = left[~legal]
         for row in left.tolist():  # rarely needed: the first legal one
             sample = requests.part(slice(row, row + 1))
-            found = next((some[0] for some in self._legal(sample) if len(some)), None)
-            if found is None:
+            if (found := self._first_legal(sample)) is None:
                 raise EmptyPoolError(
                     f"{self.what}: no legal negative is left for record key {sample.records[0]}; "
                     f"the corpus differs from the one the pool was made of"
@@ -145,12 +139,6 @@ class RandomNegatives(NegativeSampler):
         """Return another negative for a slot of every sample, and whether it is legal."""
         at, legal = self._draw_once(requests, (_REDRAWS + attempts) * self.slots + slot)
         return FoundNegatives.at(self.pool, at, self.origin), legal
-
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, once per text."""
-        at = np.concatenate([np.zeros(0, np.int64), *self._legal(requests)])
-        firsts = np.unique(self.pool.hashes[at], return_index=True)[1]
-        return FoundNegatives.at(self.pool, at[np.sort(firsts)], self.origin)
 
     def _draw_once(
         self, requests: NegativeRequests, counter: int | Integers
@@ -183,8 +171,8 @@ class RandomNegatives(NegativeSampler):
         place = np.searchsorted(pool.sums, targets, side="right") - 1
         return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
 
-    def _legal(self, sample: NegativeRequests) -> Iterator[Integers]:
-        """Yield the legal chunks of one sample, once around its class from a hashed start."""
+    def _first_legal(self, sample: NegativeRequests) -> int | None:
+        """Return the first legal chunk of one sample around its class from a hashed start."""
         pool = self.pool
         base, size = (int(of[0]) for of in self._range(sample.classes))
         start = int(below(hashed(self.unit_key, sample.index), max(size, 1))[0])
@@ -194,7 +182,10 @@ class RandomNegatives(NegativeSampler):
             counts = pool.starts[units + 1] - pool.starts[units]
             at = ranges(pool.starts[units], counts)
             repeated = sample.part(np.zeros(len(at), dtype=np.int64))
-            yield at[self.pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
+            at = at[pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
+            if len(at):
+                return int(at[0])
+        return None
 
 
 class Rotation:
@@ -318,10 +309,6 @@ class MinedNegatives(_InTurn):
     candidates: Candidates
     within_key: int  # hash key of chunks within a section
 
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, candidate or not, once per text."""
-        return self.others.options(requests)
-
     def _rotation(self, requests: NegativeRequests) -> Rotation:
         candidates, slots = self.candidates, self.slots
         row = candidates.rows[requests.anchor_at]
@@ -365,22 +352,6 @@ class OwnNegatives(_InTurn):
         some = pool.firsts[1:] > pool.firsts[:-1]
         firsts[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
         return firsts, pool.counts()
-
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, once per text."""
-        rotation, count = self._rotation(requests), self._lists[1][requests.classes[0]]
-        own = [rotation.beyond(np.array([offset]))[1] for offset in range(count)]
-        at = np.concatenate([np.zeros(0, np.int64), *own])
-        found = FoundNegatives.at(self.pool, at, OWN)
-        if self.others is None:
-            return found
-        more = self.others.options(requests)
-        more = more.part(~np.isin(more.hashes, found.hashes))
-        return FoundNegatives(
-            np.concatenate([found.chunks, more.chunks]),
-            np.concatenate([found.hashes, more.hashes]),
-            np.concatenate([found.origins, more.origins]),
-        )
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
         # One more after each common cycle, else some negatives never meet some texts of an anchor.

@@ -1,21 +1,21 @@
 """Let no text come twice in a batch: samples change places within blocks of batches.
 
-block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─_filled→ plan
+block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─filled→ plan
 
 Negatives that repeat a text of their batch are drawn again; ``no_duplicates="negatives"`` does no
 more; ``"group"`` treats the family of a sample's record as one more of its texts. A sample that
 still repeats a text moves to the first batch without its texts: into a place another such sample
 left, or into that of one which can move there instead. A sample that fits nowhere is displaced: its
 place goes to the next sample of the block that fits, and none is served a third time before all
-that fit were served twice. If no sample of the block fits, samples after the block are tried, and
-finally a batch known to hold no text twice replaces the whole batch. All is a pure function of the
-block (``Schedule.block``).
+that fit were served twice. If none fits, samples of a batch that is known to hold no text twice are
+tried, and that batch takes the place of the whole one. All is a pure function of the block
+(``Schedule.block``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -23,18 +23,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Sketch, Words, places
+from duckplets.base.arrays import Integers, Sketch, Words, places
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
 from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import NegativeRequests
 from duckplets.samples.plan import Dealt, PartPlanner, Plan, joined
-from duckplets.samples.redraw import Drawn, OneBatch, one_batch, redraw
+from duckplets.samples.redraw import MANY, Drawn, one_batch, redraw
 from duckplets.samples.stream import Draw, Stream
 
 NoDuplicates: TypeAlias = bool | str  # "negatives", "group" or a value of records
 
-BLOCK_BATCHES = 64  # at most 64: the batches with a text are the bits of one word
+BLOCK_BATCHES = 64
 
 _KNOWN = 1 << 17  # samples of a block that is cached
 _FURTHER = 8  # growth of the number of samples drawn if those did not suffice
@@ -88,28 +88,17 @@ class NegativesApartPlanner(_Redrawing):
         if self.end is not None and stop <= self.end:
             high = min(high, self.end)
         drawn = self._span(self.schedule, low, high)
-        batch = drawn.plan.positions // size
-        rows, columns = redraw(drawn, batch)
-        for number in np.unique(batch[rows[drawn.free[columns, rows]]]).tolist():
-            one, (rows,) = OneBatch(drawn), np.nonzero(batch == number)
-            for row in rows.tolist():
-                if not one.add(row):
-                    raise self._refused(drawn, row, rows, len(one.rows))
-            one.put_negatives(drawn, one.rows)
+        batch = np.arange(len(drawn)) // size
+        rows, columns = redraw(drawn, batch, MANY)
+        if len(rows := rows[drawn.free[columns, rows]]):
+            stream = self.streams[drawn.plan.streams[rows.min()]]
+            raise RecipeError(
+                f"no_duplicates='negatives' cannot be kept: of batch "
+                f"{self.schedule.begin + batch[rows.min()] + low // size} a sample of recipe "
+                f"{stream.recipe.name!r}, source {stream.source!r} finds no negative that is no "
+                f"text of the others; lower negatives, or batch_size"
+            )
         return drawn.plan.part(_places(positions, low))
-
-    def _refused(self, drawn: Drawn, row: int, rows: Integers, fitting: int) -> RecipeError:
-        """Return the error for the first sample of a batch that cannot be made to fit."""
-        stream = self.streams[drawn.plan.streams[row]]
-        free, fixed = drawn.free[:, rows].sum(), map(drawn.fixed, rows.tolist())
-        batch = self.schedule.begin + drawn.plan.positions[row] // self.schedule.batch
-        return RecipeError(
-            f"no_duplicates='negatives' cannot be kept: batch {batch} "
-            f"wants {free} different negatives that are none of the {len(set().union(*fixed))} "
-            f"texts of its anchors and positives, and one of them (recipe {stream.recipe.name!r}, "
-            f"source {stream.source!r}) has no text left to choose; lower negatives"
-            + (f", or batch_size to at most {fitting:,} for all ranks" if fitting else "")
-        )
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:
         """Return the first position whose sample differs from an earlier schedule's."""
@@ -149,12 +138,10 @@ class NoDuplicatesPlanner(_Redrawing):
             first = blocks[0][0]
             drawn = self._span(schedule, first, blocks[-1][1])  # in one call: each has a cost
         for low, high in blocks:
-            step, draws = schedule.begin + low // schedule.batch, -(-high // self.samples_per_draw)
             plan = arranged(
                 drawn.part(slice(low - first, high - first)),
                 schedule.batch,
-                self._further(schedule, step, draws),
-                partial(self._spare, schedule, step),
+                partial(self._spare, schedule, schedule.begin + low // schedule.batch),
                 Sharing(self.groups, self._several),
             )
             parts.append(plan)
@@ -162,22 +149,15 @@ class NoDuplicatesPlanner(_Redrawing):
             self._known = (schedule, blocks[-1], parts[-1]) if len(parts[-1]) <= _KNOWN else None
         return joined(parts).part(_places(positions, offset))
 
-    def _further(self, schedule: Schedule, step: int, draws: int) -> Iterator[Drawn]:
-        """Yield samples of the streams in force at a step, from after some draws."""
-        yield from self._turns(self._reached(schedule, step, draws), schedule.batch)
-
     def _spare(self, schedule: Schedule, step: int, room: int, group: int) -> Drawn:
         """Return samples for a batch without a text twice; refuse fewer than ``room``."""
-        reached = self._reached(schedule, step, schedule.first_draw(step))
-        reached = {number: at for number, at in reached.items() if self.groups[number] == group}
-        at = tuple(sorted(reached))
+        at = tuple(n for n in self._in_force(schedule, step) if self.groups[n] == group)
         if at not in self._spares:
-            turns = self._turns(dict.fromkeys(reached, 0), schedule.batch)
-            self._spares[at] = one_batch(turns, schedule.batch)
+            self._spares[at] = one_batch(self._turns(at, schedule.batch), schedule.batch)
         found = self._spares[at]
         if len(found) >= room:
             return found
-        among = dict.fromkeys(self.streams[number].source for number in reached)
+        among = dict.fromkeys(self.streams[number].source for number in at)
         names = listed(shown(repr(name)) for name in among)
         raise RecipeError(
             f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has {room:,} "
@@ -186,26 +166,23 @@ class NoDuplicatesPlanner(_Redrawing):
             f"at most {len(found):,}"
         )
 
-    def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
-        """Return how many of the first draws each stream in force at a step gets."""
-        dealt, found = schedule.dealt(draws), dict[int, int]()
-        for name in schedule.names_at(step):
-            indexes, recipes = self._recipes[schedule.numbers[name]]
-            found |= zip(indexes, recipes.counts(dealt[schedule.numbers[name]]), strict=True)
-        return found
+    def _in_force(self, schedule: Schedule, step: int) -> list[int]:
+        """Return the streams in force at a step."""
+        leaves = map(schedule.numbers.__getitem__, schedule.names_at(step))
+        return sorted(number for leaf in leaves for number in self._recipes[leaf][0])
 
-    def _turns(self, starts: Mapping[int, int], count: int) -> Iterator[Drawn]:
-        """Yield samples of streams from some draws on: ``count`` of each, then ever more."""
-        most = {number: self._visits(number) for number in starts}
+    def _turns(self, streams: Sequence[int], count: int) -> Iterator[Drawn]:
+        """Yield samples of streams from the first on: ``count`` of each, then ever more."""
+        most = [self._visits(number) for number in streams]
         while True:
-            turns = [np.arange(min(count, most[number])) for number in starts]
+            turns = [np.arange(min(count, visits)) for visits in most]
             place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
             dealt, at = list[Dealt](), 0
-            for (number, start), turn in zip(starts.items(), turns, strict=True):
-                dealt.append((number, place[at : at + len(turn)], start + turn))
+            for number, turn in zip(streams, turns, strict=True):
+                dealt.append((number, place[at : at + len(turn)], turn))
                 at += len(turn)
             yield self._drawn(np.arange(len(place)), dealt)
-            if count >= max(most.values()):
+            if count >= max(most):
                 break
             count *= _FURTHER
 
@@ -233,8 +210,8 @@ class NoDuplicatesPlanner(_Redrawing):
         names = {schedule.names_at(step): step for step in sorted(steps, reverse=True)}
         for step in sorted(names.values()):
             room = size if end is None else min(size, end - (step - schedule.begin) * size)
-            reached = self._reached(schedule, step, schedule.first_draw(step)) if room > 0 else ()
-            for group in {*self.groups[list(reached)].tolist()}:
+            streams = self._in_force(schedule, step) if room > 0 else []
+            for group in {*self.groups[streams].tolist()}:
                 self._spare(schedule, step, room, group)
 
 
@@ -270,211 +247,197 @@ class Sharing:
 
 
 def arranged(
-    drawn: Drawn,
-    batch_size: int,
-    further: Iterator[Drawn],
-    spare: Callable[[int, int], Drawn],
-    sharing: Sharing,
+    drawn: Drawn, batch_size: int, spare: Callable[[int, int], Drawn], sharing: Sharing
 ) -> Plan:
     """Return the plan of a block in which no batch has a text twice; the last may be short.
 
-    ``further`` yields ever more samples of its streams, ``spare`` some of a group that differ.
+    ``spare`` returns so many samples of a group that have no text in common.
     """
-    batch = np.arange(len(drawn)) // batch_size
-    repeating, _ = redraw(drawn, batch)
     plan, displaced = drawn.plan, np.full(len(drawn), -1)
+    repeating, _ = redraw(drawn, np.arange(len(drawn)) // batch_size)
     if len(repeating) == 0:
         return replace(plan, displaced=displaced)
-    own = _Block(drawn, batch, np.unique(repeating), sharing).order
-    made, own = _filled(drawn, batch, own, further, spare, sharing)
+    made, own = _Block(drawn, batch_size, np.unique(repeating), sharing).filled(spare)
     gave = np.ones(len(own), dtype=bool)
     gave[own[own >= 0]] = False
     displaced[own < 0] = plan.streams[gave]
-    return replace(made.plan, positions=plan.positions, displaced=displaced)
-
-
-def _filled(
-    drawn: Drawn,
-    batch: Integers,
-    own: Integers,
-    further: Iterator[Drawn],
-    spare: Callable[[int, int], Drawn],
-    sharing: Sharing,
-) -> tuple[Drawn, Integers]:
-    """Fill every hole with the next sample of another batch that fits, least served first."""
-    pool, order, own = drawn, own.copy(), own.copy()
-    served = (own >= 0).astype(np.int8)  # times the sample of a place is served; 0: a hole
-    beyond: list[int] = []
-    mended: list[tuple[OneBatch, list[int]]] = []  # with their places
-    (keys, groups), labels = sharing.of(drawn.plan), sharing.places(drawn.plan, batch)
-    for number in np.unique(batch[own < 0]).tolist():
-        (places,) = np.nonzero(batch == number)
-        places = places[np.argsort(own[places] < 0, kind="stable")]  # holes come last
-        there = own[places][own[places] >= 0]
-        ring = np.roll(np.arange(len(own)), -int(places.max()) - 1)[: len(own) - len(places)]
-        group = int(groups[places[0]])
-        ring = ring[(own[ring] >= 0) & (groups[own[ring]] == group)]
-        others = ~np.isin(keys[own[ring]], labels[places]) & (labels[places[0]] != group)
-        ring = ring[np.lexsort((served[ring], others))]
-        while True:
-            one, candidates = OneBatch(pool), map(int, np.concatenate([there, own[ring]]))
-            if one.take(chain(candidates, beyond), len(places)):
-                order[places] = one.rows
-                served[ring[np.isin(own[ring], one.rows)]] += 1
-                beyond = [row for row in beyond if row not in {*one.rows}]
-                mended.append((one, places.tolist()))
-                break
-            if (more := next(further, None)) is None:
-                order[places] = len(pool) + np.arange(len(places))
-                pool = pool.joined(spare(len(places), -1 - group).part(slice(0, len(places))))
-                own[places] = -1
-                break
-            some = np.flatnonzero(sharing.of(more.plan)[1] == group)
-            beyond += (len(drawn) + some[some >= len(pool) - len(drawn)]).tolist()
-            pool = drawn.joined(more)
-    made = pool.part(order)
-    for one, at in mended:
-        one.put_negatives(made, at)
-    return made, own
+    return replace(made, positions=plan.positions, displaced=displaced)
 
 
 class _Block:
     """A block in which ``moving`` samples go to batches without their texts."""
 
-    def __init__(self, drawn: Drawn, batch: Integers, moving: Integers, sharing: Sharing) -> None:
-        self._sharing = sharing.of(drawn.plan)  # labels of samples
+    def __init__(self, drawn: Drawn, size: int, moving: Integers, sharing: Sharing) -> None:
+        batch = np.arange(len(drawn)) // size
+        self._drawn, self._size = drawn, size
+        self._keys, self._groups = sharing.of(drawn.plan)
         self._labels = sharing.places(drawn.plan, batch)
-        self.order = np.arange(len(batch))  # the sample at every place, or -1
-        self.order[moving] = -1
-        self._drawn, self._batch, self._hashes = drawn, batch, drawn.plan.hashes
-        self._now = _bits(batch)  # the batch of every sample, as a bit; 0 while it moves
-        self._now[moving] = 0
-        self._ever = self._now.copy()  # and those that it has left
-        self._ables: dict[int, Flags] = {}  # which samples fit into a batch
-        # places by batch and label, the first one last
-        self._holes: dict[tuple[int, int], list[int]] = {}
-        self._free = defaultdict[int, int](int)  # batches with a hole of a label, as bits
-        for place in moving.tolist()[::-1]:
-            self._open(place)
-        for sample in self._left(moving):
-            blocked = int(self._blocked(np.array([sample]))[0])
-            if not self._fits(sample, blocked):
-                self._exchange(sample, blocked)
+        self._order = np.arange(len(drawn))  # the sample at every place; -1: a hole
+        self._holes: dict[int, list[int]] = {}  # their places by batch
+        for place in moving.tolist():
+            self._order[place] = -1
+            self._holes.setdefault(place // size, []).append(place)
+        # the batches, as bits, that have a text of moving samples, or that it is kept from
+        self._having, self._keeping = defaultdict[int, int](int), defaultdict[int, int](int)
+        self._note(moving)
+        # of some batches all texts, and those kept from them
+        self._contents: dict[int, tuple[set[int], set[int]]] = {}
+        left = [sample for sample in moving.tolist() if not self._placed(sample)]
+        for sample in left:
+            if not self._placed(sample):
+                self._exchange(sample)
 
-    def _left(self, moving: Integers) -> list[int]:
-        """Put samples into the first batch that they fit into; return those that fit nowhere."""
-        own = self._hashes[:, moving]
-        kept = {sample: list[int]() for sample in moving.tolist()}
-        rows, words = _among(self._drawn.kept_from(moving), own.reshape(-1))
-        for sample, text in zip(rows.tolist(), words.tolist(), strict=True):
-            kept[sample].append(text)
-        # the batches, as bits, that moving samples with each text went to, or that keep it
-        having, barred = defaultdict[int, int](int), defaultdict[int, int](int)
-        blocked_of, left = self._blocked(moving).tolist(), list[int]()
-        for sample, texts, blocked in zip(kept, own.T.tolist(), blocked_of, strict=True):
-            for text in texts:
-                blocked |= having[text] | barred[text]
-            for text in kept[sample]:
-                blocked |= having[text]
-            if not self._fits(sample, blocked):
-                left.append(sample)
-                continue
-            bit = int(self._now[sample])
-            for text in texts:
-                having[text] |= bit
-            for text in kept[sample]:
-                barred[text] |= bit
-        return left
+    def _note(self, moving: Integers) -> None:
+        """Note which batches have or keep away what moving samples are of."""
+        self._drawn.look_up(moving)
+        hashes, stays = self._drawn.plan.hashes, self._order >= 0
+        texts, (rows, kept) = hashes.reshape(-1), self._drawn.kept
+        own, near = hashes[:, moving].reshape(-1), self._drawn.kept_from(moving)[1]
+        at = _among(np.concatenate([own, near]), texts)
+        at = at[stays[at % len(stays)]]
+        batches = at % len(stays) // self._size
+        for text, batch in zip(texts[at].tolist(), batches.tolist(), strict=True):
+            self._having[text] |= 1 << batch
+        at = _among(own, kept)
+        at = at[stays[rows[at]]]
+        for text, row in zip(kept[at].tolist(), rows[at].tolist(), strict=True):
+            self._keeping[text] |= 1 << row // self._size
 
-    def _blocked(self, samples: Integers) -> Words:
-        """Return the batches, as bits, that ascending samples do not fit into."""
-        hashes, own = self._hashes.reshape(-1), self._hashes[:, samples].reshape(-1)
-        keeping, near = _among(self._drawn.kept_from(samples), hashes)
-        words = np.concatenate([own, near])
-        at = Sketch(words).among(hashes)
-        having = _joined(hashes[at], self._now[at % len(self._now)], words)
-        rows, barred = _among(self._drawn.kept, own)
-        having[: len(own)] |= _joined(barred, self._ever[rows], own)
-        found, each = np.zeros(len(samples), np.uint64), np.arange(len(samples))
-        np.bitwise_or.at(found, np.tile(each, len(self._hashes)), having[: len(own)])
-        np.bitwise_or.at(found, np.searchsorted(samples, keeping), having[len(own) :])
+    def _of_batch(self, batch: int) -> range:
+        return range(batch * self._size, min((batch + 1) * self._size, len(self._order)))
+
+    def _content(self, batch: int) -> tuple[set[int], set[int]]:
+        if batch not in self._contents:
+            samples = self._order[self._of_batch(batch)]
+            samples = samples[samples >= 0]
+            texts = self._drawn.plan.hashes[:, samples].reshape(-1)
+            kept = self._drawn.kept_from(samples)[1]
+            self._contents[batch] = {*texts.tolist()}, {*kept.tolist()}
+        return self._contents[batch]
+
+    def _texts_of(self, sample: int) -> list[int]:
+        found: list[int] = self._drawn.plan.hashes[:, sample].tolist()
         return found
 
-    def _fits(self, sample: int, blocked: int) -> bool:
-        """Put a sample into the first hole of a batch without its texts, its own batch first."""
-        free = sum(self._free[int(of[sample])] for of in self._sharing) & ~blocked
-        home = int(self._batch[sample])
-        first = free >> home << home or free
-        if first:
-            self._put(sample, (first & -first).bit_length() - 1)
-        return bool(first)
+    def _fits(self, sample: int, batch: int) -> bool:
+        texts, kept = self._content(batch)
+        own = self._texts_of(sample)
+        if not (texts.isdisjoint(own) and kept.isdisjoint(own)):
+            return False
+        return texts.isdisjoint(self._drawn.kept_by(sample))
 
-    def _open(self, place: int) -> None:
-        batch, label = int(self._batch[place]), int(self._labels[place])
-        self._holes.setdefault((batch, label), []).append(place)
-        self._free[label] |= 1 << batch
+    def _blocked(self, sample: int) -> int:
+        """Return the batches, as bits, that a moving sample does not fit into."""
+        found = 0
+        for text in self._texts_of(sample):
+            found |= self._having.get(text, 0) | self._keeping.get(text, 0)
+        for text in self._drawn.kept_by(sample):
+            found |= self._having.get(text, 0)
+        return found
 
-    def _put(self, sample: int, batch: int) -> None:
-        label = next(
-            int(of[sample]) for of in self._sharing if (batch, int(of[sample])) in self._holes
-        )
-        holes = self._holes[batch, label]
-        self.order[holes.pop()] = sample
-        if not holes:
-            del self._holes[batch, label]
-            self._free[label] ^= 1 << batch
-        self._ables.pop(batch, None)
-        self._now[sample] = 1 << batch
-        self._ever[sample] |= self._now[sample]
+    def _may_take(self, sample: int, place: int) -> bool:
+        return self._labels[place] in (self._keys[sample], self._groups[sample])
 
-    def _exchange(self, sample: int, blocked: int) -> None:
-        """Put a sample where it fits in place of one that can fill a hole."""
-        home, fits = int(self._batch[sample]), _bits(self._batch) & np.uint64(blocked) == 0
-        fits &= self.order >= 0
-        keys, groups = self._sharing
-        fits &= (self._labels == keys[sample]) | (self._labels == groups[sample])
-        if not fits.any():
-            return
-        for batch, label in sorted(self._holes, key=lambda hole: (hole[0] < home, hole)):
-            if batch not in self._ables:
-                self._ables[batch] = self._able(batch)
-            able = self._ables[batch] & ((keys == label) | (groups == label))
-            rows = np.flatnonzero(fits & able[self.order])
-            if len(rows):
-                start = int(np.searchsorted(self._batch[rows], home))
-                place = int(rows[start % len(rows)])
-                left = int(self._batch[place])
-                self._put(int(self.order[place]), batch)
-                self._open(place)
-                self._put(sample, left)
-                return
+    def _hole(self, sample: int, batch: int) -> int | None:
+        """Return the first place in a batch that a sample may take."""
+        return next((at for at in self._holes[batch] if self._may_take(sample, at)), None)
 
-    def _able(self, batch: int) -> Flags:
-        """Return which samples fit into a batch."""
-        hashes, able = self._hashes.reshape(-1), np.ones(len(self.order), dtype=bool)
-        inside = np.unique(self._hashes[:, self._now == _bits(batch)])
-        _, kept = self._drawn.kept_from(np.flatnonzero(self._ever & _bits(batch)))
-        barred = np.union1d(inside, kept)
-        at = Sketch(barred).among(hashes)
-        able[at[places(barred, hashes[at]) >= 0] % len(able)] = False
-        rows, words = _among(self._drawn.kept, inside)
-        able[rows[places(inside, words) >= 0]] = False
-        return able
+    def _batches(self, home: int) -> Iterator[int]:
+        """Yield all batches, from a sample's own on."""
+        return chain(range(home, -(-len(self._order) // self._size)), range(home))
+
+    def _placed(self, sample: int) -> bool:
+        """Put a sample into the first hole that it fits into, from its own batch on."""
+        blocked = self._blocked(sample)
+        for batch in self._batches(sample // self._size):
+            if blocked >> batch & 1 or batch not in self._holes:
+                continue
+            if (place := self._hole(sample, batch)) is not None:
+                self._put(sample, place)
+                return True
+        return False
+
+    def _put(self, sample: int, place: int) -> None:
+        batch = place // self._size
+        self._order[place] = sample
+        self._holes[batch].remove(place)
+        if not self._holes[batch]:
+            del self._holes[batch]
+        texts, kept = self._texts_of(sample), self._drawn.kept_by(sample)
+        for of, some in ((self._having, texts), (self._keeping, kept)):
+            for text in some:
+                of[text] |= 1 << batch
+        if batch in self._contents:
+            self._contents[batch][0].update(texts)
+            self._contents[batch][1].update(kept)
+
+    def _leave(self, place: int) -> None:
+        """Make a place a hole. What its sample kept from the batch is kept from it all the same."""
+        batch, texts = place // self._size, self._texts_of(int(self._order[place]))
+        for text in texts:
+            self._having[text] &= ~(1 << batch)
+        if batch in self._contents:
+            self._contents[batch][0].difference_update(texts)
+        self._order[place] = -1
+        self._holes.setdefault(batch, []).append(place)
+
+    def _exchange(self, sample: int) -> None:
+        """Put a sample where it fits, in the place of one that can fill a hole."""
+        blocked, batches = self._blocked(sample), [*self._batches(sample // self._size)]
+        fitting = [batch for batch in batches if not blocked >> batch & 1]
+        for batch in filter(self._holes.__contains__, batches if fitting else ()):
+            for place in (place for of in fitting for place in self._of_batch(of)):
+                other = int(self._order[place])
+                if other < 0 or not self._may_take(sample, place):
+                    continue
+                if (hole := self._hole(other, batch)) is not None and self._fits(other, batch):
+                    self._leave(place)
+                    self._put(other, hole)
+                    self._put(sample, place)
+                    return
+
+    def filled(self, spare: Callable[[int, int], Drawn]) -> tuple[Plan, Integers]:
+        """Fill every hole with the next sample that fits, least served first.
+
+        Returns the plan, and of every place the sample that is served there alone, or -1.
+        """
+        own, keys, groups = self._order.copy(), self._keys, self._groups
+        served = np.zeros(len(own), np.int64)  # times, but for the first
+        for batch in sorted(self._holes):
+            places = self._of_batch(batch)
+            group = groups[places[0]]
+            ring = np.roll(own, -places.stop)[: len(own) - len(places)]
+            ring = ring[(ring >= 0) & (groups[ring] == group)]
+            labels = self._labels[places]
+            others = ~np.isin(keys[ring], labels) & (labels[0] != group)
+            for sample in ring[np.lexsort((served[ring], others))].tolist():
+                if batch not in self._holes:
+                    break
+                if self._fits(sample, batch):
+                    self._put(sample, self._holes[batch][0])
+                    served[sample] += 1
+            if batch in self._holes and not self._filled_by(
+                spare(len(places), -1 - int(group)), batch
+            ):
+                own[places] = -1
+        return self._drawn.part(self._order).plan, own
+
+    def _filled_by(self, others: Drawn, batch: int) -> bool:
+        """Fill the holes of a batch with others that fit, or let them replace it as a whole."""
+        first = len(self._drawn)
+        self._drawn = self._drawn.joined(others)
+        for sample in range(first, len(self._drawn)):
+            if batch in self._holes and self._fits(sample, batch):
+                self._put(sample, self._holes[batch][0])
+        if not self._holes.pop(batch, None):
+            return True
+        places = self._of_batch(batch)
+        self._order[places] = first + np.arange(len(places))
+        return False
 
 
-def _among(kept: tuple[Integers, Words], words: Words) -> tuple[Integers, Words]:
-    """Return what of kept texts may be among words."""
-    at = Sketch(words).among(kept[1])
-    return kept[0][at], kept[1][at]
-
-
-def _joined(words: Words, bits: Words, wanted: Words) -> Words:
-    """Return for each wanted word the bits of all that are equal to it."""
-    distinct, which = np.unique(words, return_inverse=True)
-    found = np.zeros(len(distinct) + 1, np.uint64)
-    np.bitwise_or.at(found, which, bits)
-    return found[places(distinct, wanted)]  # the last is 0
-
-
-def _bits(batches: Integers | int) -> Words:
-    return np.left_shift(np.uint64(1), np.asarray(batches, np.uint64))
+def _among(words: Words, others: Words) -> Integers:
+    """Return the indexes of the others that are one of some words."""
+    words = np.unique(words)
+    at = Sketch(words).among(others)
+    return at[places(words, others[at]) >= 0]

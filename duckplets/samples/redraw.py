@@ -1,18 +1,18 @@
 """Draw negatives of planned samples again until no text comes twice in a batch.
 
-Drawn ─redraw→ negatives that differ, and what still repeats ─OneBatch→ all differ
+Drawn ─redraw→ negatives that differ, and what still repeats
+      └one_batch→ samples of which no two have a text in common, and none is drawn twice
 
-Negatives that repeat a text of their batch are replaced, by hashed draws and finally by the first
-free one of all the sample may have. All is a pure function of the samples.
+Negatives that repeat a text of their batch are replaced by further hashed draws. All is a pure
+function of the samples.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TypeAlias
+from functools import cached_property
 
 import numpy as np
 
@@ -24,12 +24,12 @@ from duckplets.samples.negatives import FoundNegatives, blank
 from duckplets.samples.plan import Plan, joined, without_negative
 from duckplets.samples.stream import Stream
 
-_Cell: TypeAlias = tuple[int, int]  # row and column of a text
+# Hashed attempts, some at once. If half of the options are taken, one in 2^24 fails of the few;
+# many are for samples that cannot move to another batch.
+FEW, MANY = np.split(np.arange(24), [1, 16]), np.split(np.arange(512), [1, 16, 128])
 
-# hashed attempts, some at once; if half of the options are taken, one in 2^24 fails
-_ATTEMPTS = np.split(np.arange(24), [1, 16])
-_SOME = 2  # attempts if all options are tried after that
-_REFUSED = 16  # samples of a stream without negatives after which a batch takes none of it
+_NOTHING: set[int] = set()
+_TIMES = 16  # times that samples without negatives are replaced by others of their stream
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Drawn:
     shifts: Integers  # column of a sample + this = number of the negative in its draw
     requests: Sequence[tuple[Stream, NegativeRequests]]  # the requests they were drawn for
     near: Sequence[NearTexts] = ()  # of each stream, where texts near anchors are kept apart
-    _fixed: dict[int, set[int]] = field(default_factory=dict, init=False)
     _kept: dict[int, set[int]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -76,10 +75,7 @@ class Drawn:
 
     def fixed(self, row: int) -> set[int]:
         """Return the texts of a sample that are not drawn again."""
-        if row not in self._fixed:
-            texts = self.plan.hashes[:, row][~self.free[:, row]]
-            self._fixed[row] = set(texts.tolist())
-        return self._fixed[row]
+        return {*self.plan.hashes[:, row][~self.free[:, row]].tolist()}
 
     @cached_property
     def kept(self) -> tuple[Integers, Words]:
@@ -100,9 +96,18 @@ class Drawn:
 
     def kept_by(self, row: int) -> set[int]:
         """Return the texts that are kept from the batch of a sample."""
+        if self.plan.anchors is None:
+            return _NOTHING
         if row not in self._kept:
-            self._kept[row] = {*self.kept_from(np.array([row]))[1].tolist()}
+            self.look_up(np.array([row]))
         return self._kept[row]
+
+    def look_up(self, some: Integers) -> None:
+        """Look up for several samples together what ``kept_by`` returns."""
+        rows, words = self.kept_from(some)
+        self._kept.update((row, set()) for row in some.tolist())
+        for row, word in zip(rows.tolist(), words.tolist(), strict=True):
+            self._kept[row].add(word)
 
     def again(
         self, rows: Integers, columns: Integers, attempts: Integers
@@ -118,11 +123,6 @@ class Drawn:
             found.put(mine, drawn)
         return found, legal
 
-    def options(self, row: int) -> FoundNegatives:
-        """Return all negatives that a sample may have, once per text."""
-        stream, requests = self.requests[int(self.owners[row])]
-        return stream.options(requests.part(self.places[row : row + 1]))
-
     def put(self, rows: Integers, columns: Integers, found: FoundNegatives) -> None:
         """Set other negatives."""
         plan = self.plan
@@ -133,7 +133,9 @@ class Drawn:
             plan.candidates[columns - first, rows] = found.origins
 
 
-def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
+def redraw(
+    drawn: Drawn, batch: Integers, attempts: Sequence[Integers] = FEW
+) -> tuple[Integers, Integers]:
     """Replace negatives that repeat a text of their batch, as far as possible.
 
     Returns rows and columns of the texts that still repeat another; ``batch`` ascends.
@@ -150,11 +152,11 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     columns, rows = np.divmod(some, len(drawn))
     todo = np.flatnonzero(free[some])
     repeats = np.ones(len(rows), dtype=bool)
-    for attempts in _ATTEMPTS:
+    for several in attempts:
         if len(todo) == 0:
             break
-        cells = np.tile(todo, len(attempts))
-        found, legal = drawn.again(rows[cells], columns[cells], np.repeat(attempts, len(todo)))
+        cells = np.tile(todo, len(several))
+        found, legal = drawn.again(rows[cells], columns[cells], np.repeat(several, len(todo)))
         found, cells = found.part(legal), cells[legal]
         took = taken.take(cells, batch[rows[cells]], found.hashes)
         drawn.put(rows[cells[took]], columns[cells[took]], found.part(took))
@@ -219,105 +221,51 @@ class _Taken:
         return self._keeping[at], mix(self._kept[at])
 
 
-class OneBatch:
-    """A batch without a text twice, composed sample by sample, the first that fits."""
-
-    def __init__(self, drawn: Drawn) -> None:
-        self._drawn = drawn
-        self.rows: list[int] = []  # rows of its samples
-        self.found: dict[_Cell, FoundNegatives] = {}  # negatives drawn again
-        self._fixed: set[int] = set()  # texts of anchors and positives
-        self._kept: dict[int, int] = {}  # texts kept from its anchors: by a row, or -1 by several
-        self._holder: dict[int, _Cell] = {}  # of each other text
-        self._options: dict[int, FoundNegatives] = {}
-        self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
-
-    def take(self, rows: Iterable[int], room: int) -> bool:
-        """Add samples that fit, few of a stream without negatives; return whether it is full."""
-        for row in rows:
-            if len(self.rows) >= room:
-                break
-            if self._fits(row):
-                stream = int(self._drawn.plan.streams[row])
-                if self._refused[stream] < _REFUSED and not self.add(row):
-                    self._refused[stream] += 1
-        return len(self.rows) >= room
-
-    def _fits(self, row: int) -> bool:
-        """Whether anchor and positive of a sample and of those there get along."""
-        texts, kept = self._drawn.fixed(row), self._drawn.kept_by(row)
-        return self._fixed.isdisjoint(texts | kept) and self._kept.keys().isdisjoint(texts)
-
-    def add(self, row: int) -> bool:
-        """Add a sample if its negatives, and those with its texts, can be replaced."""
-        texts, holder = self._drawn.fixed(row), self._holder
-        kept = self._drawn.kept_by(row)
-        held: dict[int, _Cell] = {}
-        found: dict[_Cell, FoundNegatives] = {}
-
-        def is_free(text: int, of: int = row) -> bool:
-            taken = text in texts or text in held or text in holder or text in self._fixed
-            barred = self._kept.get(text, of) != of or (of != row and text in kept)
-            return not (taken or barred)
-
-        again = [holder[text] for text in sorted(texts | kept) if text in holder]
-        for column in np.flatnonzero(self._drawn.free[:, row]).tolist():
-            if is_free(text := int(self._drawn.plan.hashes[column][row])):
-                held[text] = (row, column)
-            else:
-                again.append((row, column))
-        for cell in again:
-            if (negative := self._another(*cell, partial(is_free, of=cell[0]))) is None:
-                return False
-            held[int(negative.hashes[0])], found[cell] = cell, negative
-        self._fixed |= texts
-        self._kept |= {text: row if self._kept.get(text, row) == row else -1 for text in kept}
-        for text in (texts | kept) & holder.keys():
-            del holder[text]
-        holder |= held
-        self.found |= found
-        self.rows.append(row)
-        return True
-
-    def _another(
-        self, row: int, column: int, is_free: Callable[[int], bool]
-    ) -> FoundNegatives | None:
-        for attempt in range(_SOME):
-            cell = np.array([row]), np.array([column])
-            found, legal = self._drawn.again(*cell, np.array([attempt]))
-            if legal[0] and is_free(int(found.hashes[0])):
-                return found
-        if row not in self._options:
-            self._options[row] = self._drawn.options(row)
-        options = self._options[row]
-        free = (at for at, text in enumerate(options.hashes.tolist()) if is_free(text))
-        at = next(free, None)
-        return None if at is None else options.part(slice(at, at + 1))
-
-    def made(self) -> Drawn:
-        """Return the samples with their negatives."""
-        made = self._drawn.part(np.array(self.rows, np.int64))
-        self.put_negatives(made, range(len(self.rows)))
-        return made
-
-    def put_negatives(self, made: Drawn, places: Iterable[int]) -> None:
-        """Set the new negatives of its samples, by their places among others."""
-        at = dict(zip(self.rows, places, strict=True))
-        for (row, column), negative in self.found.items():
-            made.put(np.array([at[row]]), np.array([column]), negative)
-
-
 def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
-    """Return samples without a text twice, from ever more: ``room``, or what there is."""
+    """Return samples without a text twice, from ever more: ``room``, or as many as were found."""
     for pool in tiers:
-        batch = OneBatch(pool)
-        if batch.take(range(len(pool)), room):
-            return batch.made()
-    counts: defaultdict[int, int] = defaultdict(int)
-    for row in range(len(pool)):
-        for text in pool.fixed(row):
-            counts[text] += 1
-    often = [max(map(counts.__getitem__, pool.fixed(row)), default=0) for row in range(len(pool))]
-    rare = OneBatch(pool)
-    rare.take(np.argsort(often, kind="stable").tolist(), room)
-    return max(batch, rare, key=lambda one: len(one.rows)).made()
+        batch = _of_different_texts(pool, room)
+        if len(batch) >= room:
+            break
+    return batch
+
+
+def _of_different_texts(pool: Drawn, room: int) -> Drawn:
+    """Choose up to ``room`` samples by their anchors and positives, then draw their negatives.
+
+    Samples whose negatives find no text are replaced by others; after a few times there are fewer
+    of their stream.
+    """
+    refused, limits, times = set[int](), dict[int, int](), Counter[int]()
+    while True:
+        rows = _fitting(pool, room, refused, limits)
+        batch = pool.part(rows)
+        failing, _ = redraw(batch, np.zeros(len(batch), np.int64), MANY)
+        if len(failing) == 0:
+            return batch
+        failing, streams = np.unique(failing), batch.plan.streams
+        counts = np.bincount(streams)
+        stream = int(streams[failing[counts[streams[failing]].argmax()]])
+        failing = failing[streams[failing] == stream]
+        failing = failing[-max(1, len(failing) // 4) :]
+        refused.update(rows[failing].tolist())
+        times[stream] += 1
+        if times[stream] >= _TIMES:
+            limits[stream] = int(counts[stream]) - len(failing)
+
+
+def _fitting(drawn: Drawn, room: int, refused: set[int], limits: Mapping[int, int]) -> Integers:
+    """Return the first samples whose fixed texts differ, of some streams only so many."""
+    texts, kept, rows, counts = set[int](), set[int](), list[int](), Counter[int]()
+    for row, stream in enumerate(drawn.plan.streams.tolist()):
+        if len(rows) >= room:
+            break
+        if row in refused or counts[stream] >= limits.get(stream, room):
+            continue
+        own, near = drawn.fixed(row), drawn.kept_by(row)
+        if texts.isdisjoint(own | near) and kept.isdisjoint(own):
+            texts |= own
+            kept |= near
+            rows.append(row)
+            counts[stream] += 1
+    return np.array(rows, np.int64)

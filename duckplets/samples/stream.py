@@ -231,11 +231,6 @@ class Stream:
             column.put(rows, found)
         return column, legal
 
-    def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every possible negative of one sample, once per text."""
-        widest = -1 if self.pool.short is not None else int(requests.samplers[0])
-        return self._samplers[widest].options(requests)
-
     def _by_sampler(self, requests: NegativeRequests) -> Iterator[tuple[NegativeSampler, Integers]]:
         for number, sampler in enumerate(self._samplers):
             rows = np.flatnonzero(requests.samplers == number)

@@ -168,7 +168,7 @@ def brought(
         told = paths.uri(given)
         raise SourceError(f"{told}: give files of one bucket, or of this machine alone")
     store = store_of(objects[0].scheme, objects[0].bucket)
-    return arrivals(objects, store.fetch, store.stop), store.stop.set
+    return arrivals(objects, store.fetch, store.stop.set), store.stop.set
 
 
 @contextmanager

@@ -28,26 +28,12 @@ log = logging.getLogger("duckplets")
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds; doubled each time
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
-# System errors of a network, or of a disk on one, that may pass.
-_NOT_NOW = frozenset(
-    getattr(errno, name)
-    for name in (
-        *("EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN"),
-        *("EHOSTUNREACH", "EINTR", "EIO", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENOTCONN"),
-        *("EPIPE", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
-    )
-    if hasattr(errno, name)
-)
 _FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_OF_CONNECTIONS = (ConnectionError, TimeoutError, InterruptedError)
+_OF_SHARED_DISKS = (errno.EIO, errno.ESTALE)
 _STATUSES = (408, 425, 429, 500, 502, 503, 504)
-# Errors of optional packages that are no OSError.
-_OF_NETWORKS = frozenset(
-    {
-        *("httpx.TransportError", "httpcore.NetworkError", "httpcore.TimeoutException"),
-        *("aiohttp.client_exceptions.ClientError", "http.client.HTTPException"),
-        *("urllib3.exceptions.HTTPError", "httpx._exceptions.TransportError"),
-    }
-)
+# Optional packages whose errors are no OSError.
+_OF_NETWORKS = frozenset({"httpx", "httpx2", "httpcore", "aiohttp", "http", "urllib3"})
 
 
 class Rereading:
@@ -168,12 +154,10 @@ def may_pass(error: BaseException, *, is_local: bool) -> bool:
     status = getattr(response, "status_code", None) or getattr(first, "status", None)
     if isinstance(status := status or getattr(first, "code", None), int):
         return status in _STATUSES
-    if isinstance(first, ConnectionError | TimeoutError | InterruptedError):
-        return True
-    if isinstance(first, OSError) and not isinstance(first, _FOR_GOOD):
-        return first.errno in _NOT_NOW or (first.errno is None and not is_local)
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(first).__mro__}
-    return bool(names & _OF_NETWORKS)
+    if isinstance(first, OSError):
+        is_brief = isinstance(first, _OF_CONNECTIONS) or first.errno in _OF_SHARED_DISKS
+        return is_brief or not (is_local or isinstance(first, _FOR_GOOD))
+    return bool(_OF_NETWORKS.intersection(k.__module__.split(".")[0] for k in type(first).__mro__))
 
 
 def _reason(error: BaseException) -> str:

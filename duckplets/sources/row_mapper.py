@@ -12,7 +12,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
-from duckplets.sources.mapping import ROLES, Mapped, label_number, label_rules, null_words
+from duckplets.sources.mapping import PARTS, ROLES, Mapped, label_number, label_rules, null_words
 from duckplets.sources.names import Names, follow, known_fields
 from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import (
@@ -130,7 +130,7 @@ class RowMapper:
     def bind(self) -> None:
         """Look up the keys of the mapping's parts, as far as known."""
         own = self._mapping.are_own_keys
-        for part in (*ROLES, *_FEATURES):
+        for part in PARTS:
             self._get[part] = []
             for name in self._mapping.part(part):
                 key, steps = (name, ()) if own else self._names.found.get(name, (_NOWHERE, ()))
@@ -441,10 +441,6 @@ class RowMapper:
             self.faults[i] = Fault("invalid UTF-8", escaped(wrong))
 
 
-_FEATURES = (
-    *("sections", "id", "date", "group", "taxonomy", "meta", "trust", "prefix"),
-    *("created_at", "updated_at", "label"),
-)
 _TEXT_KEYS = frozenset({*ROLES, "sections", "label"} - {"negative"})
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from duckplets.base.settings import misfit
 from duckplets.errors import SourceError
 
-MAX_ROWS, MAX_BYTES = 40_000, 40 << 20
-"""What a batch of rows holds at most, wherever rows are put together."""
+MAX_BYTES = 40 << 20
+"""What files that are read together hold at most, and batches of data sets, about."""
 
 ROW_SCHEMA = pa.schema(
     [
@@ -144,9 +144,6 @@ class Rows:
     # (roles with ready negatives).
     defaults: str
     total: int | None = None  # number of rows, if cheap to know
-    # After the last batch: counts by reason of input that never became a row. Built-in
-    # sources turn every bad line or file into a row with a ``skip``, so theirs is empty.
-    rejected: Callable[[], dict[str, int]] = dict
     # After the last batch: sentences on what was found and which choices were made.
     notes: Callable[[], list[str]] = list
 

@@ -260,7 +260,7 @@ class TokenShards:
         )
         sampler = TokenSampler(settings, planner, fetcher, path, open_source)
         if not settings.rank:
-            saved = behind(self.path, settings.run, settings.fingerprint(), path, position)
+            saved = behind(settings.run, settings.fingerprint(), path, position)
             sampler.notes += [*notes, *saved, *_cut(streams)]
         self._samplers.add(sampler)
         return sampler

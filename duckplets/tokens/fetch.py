@@ -28,7 +28,7 @@ from duckplets.tokens.rows import Gathered, TokenStream
 _SHARDS = 16  # shards whose record ids are cached
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class TokenBlock:
     """Rows of consecutive batches, as a run wants a ``Block``."""
 
@@ -54,9 +54,6 @@ class TokenBlock:
     def is_of(self, block: TokenBlock, row: int) -> bool:
         """Return whether it contains a row of a block."""
         return self is block
-
-    def leave_block(self) -> None:
-        """Do nothing: batches have copies."""
 
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]

@@ -81,8 +81,7 @@ RETURNING source_id
 
 -- name: update_source
 -- Note what a known source was read from this time. Text-only rows
--- added to a source with anchors leave it its richer default recipes, and a folder of documents of
--- an earlier version keeps those that it had, unless it is mapped anew.
+-- added to a source with anchors leave it its richer default recipes, unless it is mapped anew.
 -- Parameters: $name, $kind, $uri, $trust, $weight (NULL keeps the old one), $defaults, $mapping
 -- (JSON), $recipes (JSON; NULL keeps the old ones, an empty list takes them away), $remap.
 UPDATE sources
@@ -95,7 +94,6 @@ SET
     defaults = CASE
         WHEN $remap THEN $defaults
         WHEN $defaults = 'text' THEN defaults
-        WHEN $defaults = 'documents' AND defaults = 'roles' THEN defaults
         ELSE $defaults
     END,
     recipes = nullif(coalesce($recipes, recipes::VARCHAR), '[]')::JSON
@@ -166,9 +164,9 @@ WHERE
 -- name: known_ids
 -- How many of the ids of incoming rows (Arrow: record_id) live records have, or some that the same
 -- ingest has stored.
--- Parameters: $unpublished (marks these).
+-- Parameters: $unpublished (marks these), $anew (whether live records are passed over).
 SELECT count(*)
 FROM records
 WHERE
-    (removed_version IS NULL OR removed_version = $unpublished)
+    (removed_version = $unpublished OR (removed_version IS NULL AND NOT $anew))
     AND record_id IN (SELECT record_id FROM incoming)

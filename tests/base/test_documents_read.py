@@ -48,7 +48,6 @@ FILES = {
     "sets.toml": (dp.load_data_sets, "a." * 120 + "b = 1"),
     "mixture.toml": (dp.Mixture.from_toml, "a." * 120 + "b = 1"),
     "recipes.toml": (dp.load_recipes, "a." * 120 + "b = 1"),
-    "recipes.json": (dp.load_recipes, "[" * 120 + "]" * 120),
 }
 
 

@@ -257,8 +257,8 @@ def test_columns_and_rows_are_taken_as_they_are_typed():
 RECIPES = """
 [[triplet]]
 name = "mine"
-anchor = "role:anchor"
-positive = "role:context"
+anchor = { role = "anchor" }
+positive = { role = "context" }
 negative = { role = "context", where = "meta['topic'] = 'law'" }
 
 [[text]]
@@ -456,7 +456,6 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
         row = {"question": "where?", "answer": "there"}
         hub.add("org/faq", {"train.jsonl": (json.dumps(row) + "\n").encode() * 2})
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
         for line in dict.fromkeys([*fill, *shown]):
             runs_example(line)
 

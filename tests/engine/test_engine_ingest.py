@@ -35,7 +35,6 @@ def small(monkeypatch):
     """Parts of two files or two row groups, and rows that wait in files."""
     monkeypatch.setattr(paths, "AT_ONCE", 6_000)
     monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
-    monkeypatch.setattr("duckplets.ingest.parts.MAX_ROWS", 30)
     monkeypatch.setattr("duckplets.sources.partitions._GROUPS", 4_000)
     monkeypatch.setattr("duckplets.sources.partitions._LINES", 2_500)
     monkeypatch.setattr("duckplets.ingest.parts._SMALL", 3_000)

@@ -254,59 +254,38 @@ def test_a_file_that_changed_is_named_and_status_still_tells(tmp_path, monkeypat
             assert corpus.count() == len(corpus.sql("FROM records"))
 
 
-def test_texts_that_were_inside_move_out_and_a_file_written_anew_is_read_again(tmp_path):
-    rows = rows_of(2, 30)
-    file = write(tmp_path / "a.parquet", rows)
-    source = dp.ParquetSource(file, **MAPPING)
-    with taken_in(tmp_path / "notes.duckdb", file, in_place=False) as corpus:
-        before, first = table(corpus, "sections"), drawn(corpus)
-        report = corpus.ingest(source, name="notes", in_place=True, progress=False)
-        assert report.added == 0
-        assert table(corpus, "sections") == before
-        assert corpus.sql("SELECT count(text) FROM stored_sections")[0][0].as_py() == 0
-        assert drawn(corpus) == first
-        write(file, [*rows_of(9, 3, 900), *rows[10:], *rows[:10]], group=11)
-        report = corpus.ingest(source, name="notes", in_place=True, progress=False)
-        assert report.skipped
-        assert drawn(corpus)
-        texts = table(corpus, "sections")
-        assert len(corpus.sql("FROM placed_files")) == 1
-    with taken_in(tmp_path / "inside.duckdb", file, in_place=False) as inside:
-        assert sorted(row["text"] for row in texts) == sorted(
-            row["text"] for row in table(inside, "sections")
-        )
-
-
-def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path):
+def test_remap_reads_all_anew_from_files_that_changed_or_into_files(tmp_path):
     rows = [{**row, "body": f"body {i}"} for i, row in enumerate(rows_of(2, 40))]
     file = write(tmp_path / "a.parquet", rows)
     source = dp.ParquetSource(file, **MAPPING)
-    with taken_in(tmp_path / "notes.duckdb", file, in_place=True) as corpus:
+    how = {"name": "notes", "in_place": True, "progress": False}
+    with taken_in(tmp_path / "notes.duckdb", file, in_place=False) as corpus:
+        with pytest.raises(dp.SourceError, match=r"are in the corpus: give remap=True"):
+            corpus.ingest(source, **how)
+        assert corpus.ingest(source, remap=True, **how).removed == 0
         with corpus.sampler(batch_size=4, steps=2, run="kept") as sampler:
             next(iter(sampler))
             sampler.save()
         live, before = corpus.count(), table(corpus, "chunks")
-        write(file, [*rows[:-2], {**rows[-2], "title": "other"}])
-        with pytest.raises(dp.SourceError, match="other content"):
-            corpus.ingest(source, name="notes", in_place=True, progress=False)
-        with pytest.raises(dp.ChangedFileError, match=r"1 record .*k39.*remap=True"):
-            corpus.ingest(
-                source, name="notes", in_place=True, on_conflict="replace", progress=False
-            )
-        assert table(corpus, "chunks") == before  # nothing of either was stored
-        report = corpus.ingest(source, name="notes", in_place=True, remap=True, progress=False)
-        assert corpus.count() == live - 1
-        assert report.removed == 1
-        assert {row["title"] for row in pq.read_table(file).to_pylist()} == {
-            row["text"]
-            for row in corpus.sql(
-                "SELECT text FROM section_texts WHERE role = 'anchor'"
-            ).to_pylist()
-        }
+        write(file, [*rows[5:-2], {**rows[-2], "title": "other"}, *rows[:5]], group=11)
+        with pytest.raises(dp.ChangedFileError, match=r"bytes now.*put it back, or give remap=Tr"):
+            corpus.ingest(source, **how)
+        write(file, [{**rows[0], "title": None}], group=11)
+        with pytest.raises(dp.SourceError, match="none of the 1 row"):
+            corpus.ingest(source, remap=True, **how)
+        assert len(corpus.database.rows("FROM stored_sections")) >= len(before)  # all is there
+        write(file, [*rows[5:-2], {**rows[-2], "title": "other"}, *rows[:5]], group=11)
+        report = corpus.ingest(source, remap=True, **how)
+        assert (report.added, report.removed, corpus.count()) == (live - 1, 1, live - 1)
+        texts = corpus.sql("SELECT role, text FROM section_texts ORDER BY ALL").to_pylist()
         drawn(corpus)
         # What an earlier version had is gone with the file, so its run is refused.
         with pytest.raises(dp.StateMismatchError):
             corpus.resume("kept")
+        assert len(corpus.sql("FROM placed_files")) == 1
+    with taken_in(tmp_path / "inside.duckdb", file, in_place=False) as inside:
+        told = inside.sql("SELECT role, text FROM section_texts ORDER BY ALL").to_pylist()
+        assert texts == told
     checks = [(check.ok, check.what) for check in doctor.corpus(tmp_path / "notes.duckdb")]
     assert [what for ok, what in checks if not ok] == []
 

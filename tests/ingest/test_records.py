@@ -128,15 +128,15 @@ class Wrapped:
     trust = None
     in_pieces = False
 
-    def __init__(self, source, batches=iter, rejected=None):
-        self.source, self.batches, self.rejected = source, batches, rejected or {}
+    def __init__(self, source, batches):
+        self.source, self.batches = source, batches
 
     def default_name(self):
         return "wrapped"
 
     def open(self, reader, cursor=None):
         rows = self.source.open(reader)
-        return Rows(self.batches(rows.batches), rows.defaults, rejected=lambda: self.rejected)
+        return Rows(self.batches(rows.batches), rows.defaults)
 
 
 def test_progress_rises_to_the_end(corpus, monkeypatch):
@@ -288,7 +288,6 @@ def test_a_source_without_records_is_refused(corpus):
         (texts(), "no rows"),
         (texts("", " \n"), "none of the 2 rows.*2 no text"),
         (plain([("", "x")]), "none of the 1 row of.*1 no id"),
-        (Wrapped(texts(), rejected={"torn page": 2}), "none of the 2 rows.*2 torn page"),
     ):
         with pytest.raises(dp.SourceError, match=message):
             corpus.ingest(source)

@@ -16,7 +16,6 @@ SETS = ROOT / "examples" / "data_sets.yaml"
 @pytest.fixture(autouse=True)
 def in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -82,6 +82,11 @@ def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path):
         assert sampler.epoch_length == len(rules.pool(1, dropped)) < len(whole)
         (source,) = {*sampler.forecast().table["fallback_anchors"].to_pylist()}
         assert source == 0
+        corpus.add_recipe(recipe)
+        listed = corpus.pool("r", source="s0")["anchors"].to_pylist()
+        kept = {a.key for of in rules.pool(1, dropped).values() for a in of}
+        assert {key for keys in listed for key in keys} == kept
+        assert len(listed) == sampler.epoch_length
         kept = corpus.sampler(**how, by=dp.bm25())
         assert kept.epoch_length == len(whole)
         with pytest.raises(dp.EmptyPoolError, match="the policy leaves no anchor a candidate"):

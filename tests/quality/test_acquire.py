@@ -120,7 +120,7 @@ def test_what_may_pass_is_told_from_what_does_not():
         wrapped = dp.SourceError("x")
         wrapped.__cause__ = error
         assert retry.may_pass(wrapped, is_local=False), error
-    lasting = [OSError(28, "no space"), PermissionError(), ValueError(), Answer(404)]
+    lasting = [FileNotFoundError(), PermissionError(), ValueError(), Answer(404)]
     lasting += [dp.SourceError("x"), pa.ArrowInvalid("x")]
     for error in lasting:
         assert not retry.may_pass(error, is_local=False), error

@@ -154,7 +154,7 @@ def test_a_text_of_many_megabytes_takes_some_hundred(tmp_path, case):
     numbers = (0,) if case == "repeated" else range(100_000)
     by = " " if case == "one line" else "\n"
     text = by.join(LINE.format(n) for n in draw.choices(numbers, k=size // len(LINE)))
-    assert grown(tmp_path, [[text]]) < 650
+    assert grown(tmp_path, [[text]]) < 330
 
 
 @thorough

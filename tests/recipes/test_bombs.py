@@ -98,9 +98,8 @@ ACCEPTED = [
     "levenshtein(text[:500], reverse(text)[:500]) > 3",
     "jaro_similarity(text[:500], reverse(text)[:500]) > 0.1",
     "contains(text, 'aaaaaaaaaaaaaaaab') or true",
-    "format('{:>999}{}', position, heading) <> 'x'",
     "try_cast(text as double) is null",
-    "length(url_encode(text)) > 3 and length(reverse(upper(text))) > 3",
+    "length(reverse(upper(text))) > 3",
     "len(list_reverse(string_split(text[:5000], ''))) > 3",
 ]
 

@@ -74,10 +74,8 @@ length(trim(replace(text, ' ', ''))) > 3
 levenshtein(text[:500], 'abd') <= 1
 lower(text) like '%a%b%c%' or text ilike '%QUEST%'
 regexp_replace(text, '\\s+', ' ', 'g') = regexp_replace(text[:500], '(a+|b)+', '', 'g')
-format('{:>5}/{:05d}', kind, position) = ' window/00002'
-printf('%5d%%', position) = '    2%'
 len(string_split(text, ' ')) > 3 and lower(string_split(text, ' ')[1]) = 'größe'
-concat_ws('/', source, split_part(record_id, '/', 2)) = record_id
+concat(source, '/', split_part(record_id, '/', 2)) = record_id
 case when position = 0 then true when heading is null then null else false end
 case kind when 'window' then token_count else 0 end > 2
 text = 'a' or text = 'abc' and position = 2

@@ -168,9 +168,8 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         assert first.notes == saved(first, 30) == saved(first, 30, "later") == []
         again = corpus.sampler(batch_size=4)
         assert again.notes == [
-            f"run 'default' was saved at step 30; this run begins at step 0, and saving it "
-            f"replaces that save. To go on from there call duckplets.resume('{path}'), or run: "
-            f"duckplets sample {path} --resume"
+            "run 'default' was saved at step 30; this run begins at step 0, and saving it "
+            "replaces that save. To go on from there resume it, by duckplets.resume or --resume"
         ]
         assert saved(again, 2, "earlier") == []  # replaces nothing
         went_back = f"run 'default' is saved at step 2 in {corpus.state_path()}, which "
@@ -185,10 +184,7 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         other = partial(corpus.sampler, batch_size=4, run="b c", state=state)
         saved(other(), 5)
         (note,) = other().notes
-        assert note.endswith(
-            f"call duckplets.resume('{path}', 'b c', state='{state}'), or run: duckplets sample "
-            f"{path} --resume --run 'b c' --state {state}"
-        )
+        assert "run 'b c' was saved at step 5" in note
         corpus.state_path().write_bytes(b"no database")
         (note,) = corpus.sampler(batch_size=4).notes
         assert note.startswith(f"this run cannot be saved in {corpus.state_path()}: ")

@@ -316,7 +316,7 @@ def test_negatives_differ_and_anchors_keep_their_order(repeating, case, seed):
 
 @thorough
 def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
-    """Every batch needs each text that is none of its own; a larger one is told of this one."""
+    """Every batch needs each text that is none of its own; a larger one is refused."""
     for source, batch, negatives in [("c", 3, 2), ("d", 4, 2), ("d", 6, 1)]:
         shared = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
         shared |= {"no_duplicates": "negatives", "mixture": {source: 1}}
@@ -325,9 +325,8 @@ def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
             drawn, others = negatives_of(found, negatives, "triplets")
             if len(set(others)) == 2 * batch:  # no anchor of two epochs
                 assert set(drawn) == {f"{source} answers {i}" for i in range(size)} - set(others)
-        with pytest.raises(dp.RecipeError, match="='negatives' cannot be kept: batch 0 wa") as e:
+        with pytest.raises(dp.RecipeError, match="='negatives' cannot be kept: of batch 0"):
             small.sampler(**shared, batch_size=batch + 3, run="more")
-        assert f"lower negatives, or batch_size to at most {batch} for all ranks" in str(e.value)
 
 
 def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(repeating, tmp_path):

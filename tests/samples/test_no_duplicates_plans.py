@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,14 +54,10 @@ def arrange(plan: Plan, size: int) -> Plan:
     def others(start: int, count: int) -> Drawn:
         return drawn(plan_of(10**6 + start + np.arange(count * slots).reshape(count, slots)))
 
-    def further() -> Iterator[Drawn]:
-        for tier in range(3):
-            yield others(0, 2 + 2 * tier)
-
     def spare(count: int, group: int) -> Drawn:
         return others(10**5, count)
 
-    return arranged(drawn(plan), size, further(), spare, Sharing(np.zeros(3, np.int64)))
+    return arranged(drawn(plan), size, spare, Sharing(np.zeros(3, np.int64)))
 
 
 def check(plan: Plan, size: int) -> None:

@@ -222,7 +222,6 @@ def folder(tmp_path, monkeypatch):
     }.items():
         (tmp_path / name).write_text(content)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_FOLDERS", [])
     monkeypatch.setattr(registry, "_WARNED", set())
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -270,8 +269,7 @@ def test_a_file_of_data_sets_may_name_one(folder, reader, caplog):
     assert done.exit_code == 1
     assert "data set 'other': converter='own_nowhere:rows': cannot import own_now" in done.stderr
     assert "No module named 'own_nowhere'" in done.stderr
-    assert str(folder) in done.stderr
-    registry.search_first(str(folder))
+    assert str(folder) in sys.path
     Path("sets.yaml").write_text(good)
     (found,) = dp.load_data_sets("sets.yaml")
     for row in read(found.source(), reader):
@@ -280,10 +278,10 @@ def test_a_file_of_data_sets_may_name_one(folder, reader, caplog):
 
 
 WRONG = {
-    "own_nowhere:rows": "cannot import own_nowhere .*ModuleNotFoundError: No module named",
-    "own_broken:rows": "cannot import own_broken .*No module named 'own_missing'",
-    "own_syntax:rows": "cannot import own_syntax .*SyntaxError",
-    "own_exit:rows": "cannot import own_exit .*SystemExit: 3",
+    "own_nowhere:rows": "cannot import own_nowhere: ModuleNotFoundError: No module named",
+    "own_broken:rows": "cannot import own_broken: .*No module named 'own_missing'",
+    "own_syntax:rows": "cannot import own_syntax: SyntaxError",
+    "own_exit:rows": "cannot import own_exit: SystemExit: 3",
     "own_package.convert:row": r"own_package.convert \(.*convert.py\) has no 'row' .*mean 'rows'",
     "own_package.convert:Kinds.x": r"has no 'Kinds.x'",
     "own_package.convert:number": "number of own_package.convert is 3, no function",
@@ -296,22 +294,13 @@ WRONG = {
 
 @_each("name", WRONG)
 def test_what_cannot_be_imported_is_named(name, folder):
-    registry.search_first(str(folder))
-    before = list(sys.path)
+    sys.path.append(str(folder))
     with pytest.raises(SourceError, match=WRONG[name]) as caught:
         dp.MemorySource(ROWS, converter=name)
     assert f"converter={name!r}" in str(caught.value)
-    assert sys.path in (before, [*before, str(folder)])
 
 
-def test_a_registered_name_comes_first_and_the_folder_last(folder, monkeypatch):
-    elsewhere = folder / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "own_late.py").write_text("rows = None\n")
-    monkeypatch.syspath_prepend(str(elsewhere))
-    registry.search_first(str(folder))
-    assert dp.MemorySource(ROWS, converter="own_late:rows").conversion() is not None
-    assert (sys.path[0], sys.path[-1]) == (str(elsewhere), str(folder))
+def test_a_registered_name_comes_first():
     register_converter("own:mine", faq)
     made = dp.MemorySource(ROWS, converter="own:mine").conversion()
     assert made is not None

@@ -274,7 +274,10 @@ NO_SOURCES = [
     (Paged([], mapping=["a"]), "source 'paged': mapping=['a']: give a dictionary"),
     (Paged([], mapping={"ankor": "a"}), "mapping has 'ankor' (did you mean 'anchor'?)"),
     (Paged([], mapping={"positive": "a"}), "positive= needs anchor="),
-    (Paged([], settings=lambda: {"a": {1, 2}}), "settings() holds {1, 2} (set), no plain JSON"),
+    (
+        Paged([], settings=lambda: {"a": {1, 2}}),
+        "settings() {'a': {1, 2}} (dict) is stored as JSON",
+    ),
     (Paged([], settings=lambda: 1 / 0), "'paged': settings(): ZeroDivisionError: division by zer"),
 ]
 

@@ -60,7 +60,6 @@ def google():
 def root(request, monkeypatch, tmp_path):
     """The address of a bucket with files that lie under the test's folder too."""
     scheme = {"memory": "abfs"}.get(request.param, request.param)
-    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     if request.param == "memory":
         kind = stores._KINDS["abfs"]._replace(module=__name__, name="Tagged")

@@ -14,6 +14,7 @@ from hub_data import MOODS, flat, items, jsonl, opened, parquet, read, rows
 from duckplets import ArrowSource, CsvSource, JsonSource, ParquetSource
 from duckplets.errors import SourceError
 from duckplets.sources import Mark, row_batches
+from duckplets.sources.formats import json_file
 from duckplets.sources.remote.hub import HubSource
 
 KEYS = "anchor=question positive=answer meta=key,tags"
@@ -24,6 +25,7 @@ LABELS = {"mood": MOODS}
 def small_tables(monkeypatch):
     """Marks every few rows, instead of every 40,000."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 17)
+    monkeypatch.setattr(json_file, "_ROWS", 17)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
 
 

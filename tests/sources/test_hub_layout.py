@@ -2,12 +2,12 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import pytest
 
 from duckplets.errors import SourceError
 from duckplets.sources.mapping import PARTS
-from duckplets.sources.remote.download import HubFile
 from duckplets.sources.remote.grammar import parse_uri
 from duckplets.sources.remote.hub import HubSource, read_hub_list
 from duckplets.sources.remote.layout import Card, choose, parse_card
@@ -44,7 +44,7 @@ PAPERS = [
 def files(names):
     mixed = [*names, *PAPERS]
     random.Random(len(names)).shuffle(mixed)
-    return [HubFile(name, 10, "0" * 40) for name in mixed]
+    return [SimpleNamespace(path=name) for name in mixed]
 
 
 def chosen(uri, names, card=None):

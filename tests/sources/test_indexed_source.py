@@ -158,9 +158,9 @@ def test_a_bounded_number_of_threads_fetches_a_bounded_number_ahead(reader):
         records, cursor = next(pairs)
         used += len(records)
         assert cursor["done"] == used
-        assert len(records) <= 6
+        assert len(records) <= 64
         time.sleep(0.02)
-        assert fetched - used <= 2 * 3 * 6
+        assert fetched - used <= 2 * 3 * 64
     assert most == 3
     pairs.close()
     assert threading.active_count() == before

@@ -7,7 +7,6 @@ import random
 import time
 from contextlib import closing
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -34,9 +33,9 @@ BUCKET = "texts"
 
 
 @pytest.fixture(scope="module")
-def filled(object_store, tmp_path_factory):
+def filled(object_store):
     with pytest.MonkeyPatch.context() as patch:
-        point_to(patch, object_store.behind, tmp_path_factory.mktemp("nobody"))
+        point_to(patch, object_store.behind)
         client().create_bucket(Bucket=BUCKET)
         for key, content in objects().items():
             client().put_object(Bucket=BUCKET, Key=key, Body=content)
@@ -46,7 +45,7 @@ def filled(object_store, tmp_path_factory):
 @pytest.fixture
 def proxy(filled, monkeypatch, tmp_path):
     """A store through a proxy, with what it holds."""
-    point_to(monkeypatch, filled.port, tmp_path)
+    point_to(monkeypatch, filled.port)
     filled.fault = lambda request: None
     filled.seen.clear()
     return filled
@@ -129,7 +128,6 @@ def test_objects_give_the_rows_of_files_though_every_other_request_fails(
     local = opened(SOURCES[number](str(tmp_path)))
     for seed in range(20 if THOROUGH else 1):
         proxy.fault = some_fault(number + seed)
-        monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / f"cache{seed}"))
         remote = opened(SOURCES[number](f"s3://{BUCKET}"))
         assert without_places(remote) == without_places(local)
         assert len(remote) == 80
@@ -179,7 +177,6 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
     with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
         corpus.ingest(source)
         whole = corpus.sql("SELECT * FROM sections ORDER BY ALL").to_pylist()
-    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "another"))
     fails = lambda request: "403 AccessDenied" if "part-1" in request.path else None  # noqa: E731
     with dp.Corpus(tmp_path / "broken.duckdb") as corpus:
         proxy.fault = fails
@@ -215,7 +212,6 @@ def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
 
     def elsewhere(times):
         def before(_):
-            monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / f"of a worker {times}"))
             left[0] = times
             if not times:
                 other = objects()[key] + b"9,of,another\n"
@@ -282,7 +278,7 @@ def test_a_host_that_is_not_there_and_no_credentials_are_said_at_once(proxy, mon
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "nowhere")
     with pytest.raises(dp.SourceError, match="no http"):
         opened(source)
-    point_to(monkeypatch, proxy.port, Path("/nonexistent"))
+    point_to(monkeypatch, proxy.port)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(dp.SourceError, match="there are no credentials for it: set AWS_ACCESS"):

@@ -37,7 +37,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def proxy(object_store, monkeypatch, tmp_path):
-    point_to(monkeypatch, object_store.port, tmp_path)
+    point_to(monkeypatch, object_store.port)
     object_store.fault = lambda request: None
     client().create_bucket(Bucket=BUCKET)
     empty()

@@ -143,9 +143,7 @@ def test_what_does_not_fit_is_refused_by_name(shards, folder, tmp_path):
     next(run)
     run.save()
     (note,) = shards.sampler(**COMMON, pack=True, state=path).notes[:1]
-    again = f"call duckplets.resume('{shards.path}', state='{path}')"
     assert "'default' was saved at step 1; this run begins at step 0" in note
-    assert note.endswith(again)
     wrong = shards.sampler(**{**COMMON, "seq_length": 25}, pack=True, state=path)
     with pytest.raises(dp.StateMismatchError, match="seq_length \\(saved: 24, now: 25\\)"):
         wrong.save()

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
@@ -69,14 +66,7 @@ def converter_of(name: str) -> Converter:
 
 # -- functions by their place ---------------------------------------------------------------------
 
-_FOLDERS: list[str] = []  # searched first for modules
 _WARNED: set[str] = set()
-
-
-def search_first(folder: str) -> None:
-    """Search a folder first for modules of converters, as ``python -m`` does its own."""
-    if folder not in _FOLDERS:
-        _FOLDERS.append(folder)
 
 
 def imported(
@@ -97,13 +87,12 @@ def imported(
             f"{what} {shown(name)}: the code of module {shown(module)} runs here: it is "
             f"imported, and its {shown(path)} is called for every {each}",
         )
+    importlib.invalidate_caches()
     try:
-        with _folders_first():
-            found = importlib.import_module(module)
+        found = importlib.import_module(module)
     except (Exception, SystemExit) as failed:
-        searched = f" (in {listed(_FOLDERS)} too)" if _FOLDERS else ""
         raise error(
-            f"{what}={name!r}: cannot import {module}{searched}: {type(failed).__name__}: {failed}"
+            f"{what}={name!r}: cannot import {module}: {type(failed).__name__}: {failed}"
         ) from failed
     try:
         function: Any = reduce(getattr, parts, found)
@@ -118,19 +107,3 @@ def imported(
             f"{what}={name!r}: {path} of {module} is {shown(repr(function), 80)}, no function"
         )
     return function  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _folders_first() -> Iterator[None]:
-    """Search the folders first while importing, and last afterwards.
-
-    Then nothing in them can replace a module that this package has yet to import, and later imports
-    of converters still work.
-    """
-    importlib.invalidate_caches()
-    sys.path[:0] = _FOLDERS
-    try:
-        yield
-    finally:
-        del sys.path[: len(_FOLDERS)]
-        sys.path += [folder for folder in _FOLDERS if folder not in sys.path]

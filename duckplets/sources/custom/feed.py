@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,12 +22,12 @@ import pyarrow as pa
 from duckplets.base.documents import Unreadable, from_json
 from duckplets.base.prefetch import StoppedError, ahead
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.mapping import PARTS, TEXTS, Mapped
+from duckplets.sources.mapping import PARTS, Mapped
 from duckplets.sources.memory import batches_of, row_of, table_blocks
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import blocks_of, names_of
-from duckplets.sources.values import Fault, is_utf8, json_text
+from duckplets.sources.values import Fault, json_text
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
@@ -171,14 +170,7 @@ class RecordFeed:
                 f"batches() gave {_shown(pair)}: yield pairs of the next records and a cursor"
             )
         records, cursor = pair
-        wrong = self._tried(not_plain, cursor)
-        if wrong:
-            raise self._error(
-                f"the cursor {_shown(cursor)} holds {wrong}: it is stored as JSON, so make it of "
-                f"texts, finite numbers, True, False, None, lists, and dictionaries with texts "
-                f"as keys"
-            )
-        return records, json.loads(json.dumps(cursor))
+        return records, self._tried(as_json, cursor, "the cursor")
 
     def _records(self, records: Any) -> Iterator[RowBlock]:
         """Yield the records of a batch in pieces."""
@@ -247,16 +239,13 @@ class RecordFeed:
         return SourceError(f"{self._where}: row {self._row + 1}: {message}")
 
 
-_KEYS = tuple(part for part in (*TEXTS, *(p for p in PARTS if p not in TEXTS)))
-
-
 def _required(record: Mapping[Any, Any]) -> list[str]:
     """Return the parts that must not be blank, after checking that they fit together."""
     for key in record:
-        if key not in _KEYS:
+        if key not in PARTS:
             raise RefusedError(
-                f"unknown key {key!r}{nearest(str(key), _KEYS)}; the keys of a record are "
-                f"{', '.join(_KEYS)}; to read others: dp.CustomSource(source, anchor=…)"
+                f"unknown key {key!r}{nearest(str(key), PARTS)}; the keys of a record are "
+                f"{', '.join(PARTS)}; to read others: dp.CustomSource(source, anchor=…)"
             )
     given = [part for part in _REQUIRED if part in record]
     if "text" in given and ("anchor" in given or "positive" in given):
@@ -292,17 +281,21 @@ def _definition(prefix: Any) -> str | None:
     return json_text(dict(prefix) if isinstance(prefix, Mapping) else found)
 
 
-def not_plain(value: Any) -> str | None:
-    """Return the part of a value that JSON would change, or None."""
-    kind = type(value)
-    parts = [*value, *value.values()] if kind is dict else value if kind is list else ()
-    if wrong := next(filter(None, map(not_plain, parts)), None):
-        return wrong
-    if isinstance(value, str):
-        return None if is_utf8(value) else "text that is not UTF-8"
-    is_plain = value is None or kind in (bool, int, list) or (kind is float and isfinite(value))
-    is_plain = is_plain or (kind is dict and all(type(key) is str for key in value))
-    return None if is_plain else _shown(value)
+def as_json(value: Any, what: str) -> Any:
+    """Return a value read back from its JSON, or refuse one that this changes."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+        found = json.loads(text)
+        why = "" if found == value else f"it would come back as {_shown(found)}"
+    except (TypeError, ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+    if why:
+        raise RefusedError(
+            f"{what} {_shown(value)} is stored as JSON, so make it of texts, finite numbers, True, "
+            f"False, None, lists, and dictionaries with texts as keys ({why})"
+        )
+    return found
 
 
 def _shown(value: Any) -> str:

@@ -5,7 +5,6 @@ ranks(seed) ─→ numbers in order ─Lookahead→ get(i), get(j), … ─in or
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
 
 _PLACE = {"done": range(1 << 63), "size": range(1 << 63)}
 _BLOCK = 4_096  # numbers ordered at a time
-# Each call fetches several numbers, as many as take about this time and memory.
-_MOST_NUMBERS = 256
-_SECONDS = 0.01
-_BYTES = 256 << 10
+_PORTION = 64  # records fetched by a call
+_BYTES_WAITING = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,16 +134,22 @@ class IndexedSource(Mapped):
 
         def batches(cursor: Any) -> Iterator[tuple[list[Any], Any]]:
             done = cursor["done"] if cursor else 0
-            portions = _Portions(getter, _numbers(stream, done, size))
-            most = 2 * self.threads - 1
-            fetched = Lookahead(portions, "duckplets-get", most=most, threads=self.threads)
+            numbers = _numbers(stream, done, size)
+            portions = iter(lambda: list(islice(numbers, _PORTION)), [])
+            fetched = Lookahead(
+                (partial(_fetch, getter, some) for some in portions),
+                "duckplets-get",
+                most=2 * self.threads - 1,
+                threads=self.threads,
+                most_bytes=_BYTES_WAITING,
+                weigh=lambda found: _size_of(found[0]),
+            )
             with closing(fetched):
-                for found in fetched:
-                    portions.learn(found)
-                    done += len(found.records)
-                    yield found.records, {"done": done, "size": size}
-                    if found.error is not None:
-                        raise found.error
+                for records, error in fetched:
+                    done += len(records)
+                    yield records, {"done": done, "size": size}
+                    if error is not None:
+                        raise error
 
         return batches
 
@@ -160,46 +163,17 @@ def _numbers(stream: int | None, start: int, size: int) -> Iterator[int]:
         yield from ranks(stream, size, first, min(first + _BLOCK, size))[0].tolist()
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    """Result of one call: records, an error, and the time it took."""
-
-    records: list[Any]
-    error: Exception | None
-    seconds: float
-
-
-class _Portions:
-    """Calls that fetch several records by number; iterate once."""
-
-    def __init__(self, get: Any, numbers: Iterator[int]) -> None:
-        self._get = get
-        self._numbers = numbers
-        self._size = 1
-
-    def __iter__(self) -> Iterator[Callable[[], _Fetched]]:
-        while some := list(islice(self._numbers, self._size)):
-            yield partial(_fetch, self._get, some)
-
-    def learn(self, found: _Fetched) -> None:
-        """Grow the next calls as far as time and memory of the last one allow."""
-        count = max(len(found.records), 1)
-        by_time = count * _SECONDS / max(found.seconds, 1e-6)
-        by_size = count * _BYTES / max(sum(map(_size_of, found.records)), 1)
-        self._size = max(1, int(min(2 * self._size, by_time, by_size, _MOST_NUMBERS)))
-
-
-def _fetch(get: Callable[[int], Any], numbers: Sequence[int]) -> _Fetched:
+def _fetch(get: Any, numbers: Sequence[int]) -> tuple[list[Any], Exception | None]:
+    """Return the records of some numbers, up to the first that fails, and its error."""
     records: list[Any] = []
-    started = time.monotonic()
     for number in numbers:
         try:
             records.append(get(number))
         except Exception as error:
             fault = RefusedError(f"get({number}): {type(error).__name__}: {error}")
             fault.__cause__ = error
-            return _Fetched(records, fault, 0.0)
-    return _Fetched(records, None, time.monotonic() - started)
+            return records, fault
+    return records, None
 
 
 def _size_of(value: Any) -> int:

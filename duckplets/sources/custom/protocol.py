@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.custom.feed import not_plain, read_batches
+from duckplets.sources.custom.feed import RefusedError, as_json, read_batches
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.rows import Rows
 
@@ -101,13 +101,12 @@ class CustomSource(Mapped):
         """Return the settings a cursor depends on."""
         given = getattr(self.source, "settings", None)
         try:
-            user = given() if callable(given) else given
+            user = as_json(given() if callable(given) else given, "settings()")
+        except RefusedError as error:
+            raise SourceError(f"source {self.name!r}: {error}") from None
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise SourceError(f"source {self.name!r}: settings(): {what}") from error
-        wrong = not_plain(user)
-        if wrong:
-            raise SourceError(f"source {self.name!r}: settings() holds {wrong}, no plain JSON")
         return settings_of(self, self.name) | {"settings": user}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:

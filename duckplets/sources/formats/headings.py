@@ -5,7 +5,7 @@ text ─front_matter→ title, text ─opening→ the heading that it begins wit
 
 Markdown is parsed by markdown-it-py, first blocks only and then the titles: 20 MB of READMEs take
 6 s. reStructuredText titles are found by their underlines, ``# Heading`` in any text. ``opening``
-looks at the first lines only, by rules: parsing would take longer than reading. Results do not
+looks at three lines only: parsing all would take longer than reading. Results do not
 depend on installed packages, so a folder gives the same records everywhere.
 """
 
@@ -149,20 +149,17 @@ def opening(text: str, markup: Markup = None) -> Heading | None:
     """
     for most in (_FEW, _START):
         found = _TextLines(text, most)
-        lines = found.lines[:_LINES]
-        place = _first(lines)
+        place = _first(found.lines[:_LINES])
         if len(text) <= most or (place is not None and place + 3 < len(found.lines)):
             break
     if place is None or (len(text) > most and place + 1 >= len(found.lines)):
         return None  # the line continues beyond what was read
-    if atx := _marked(lines[place]):
-        return found.heading(place, place + 1, *atx, markup)
-    if markup != "rst" and _FENCE.match(lines[place]):
+    start = found.at(place)
+    made = headings(text[start : min(found.at(place + 3), start + _START)], markup)
+    if not made or made[0].start:
         return None
-    title = next(_underlined(lines[place : place + 3], markup), None)
-    if title is None or title.first:
-        return None
-    return found.heading(place, place + title.end, 1, title.raw, markup)
+    first = made[0]
+    return first._replace(start=start + first.start, stop=start + first.stop)
 
 
 def _first(lines: Sequence[str]) -> int | None:

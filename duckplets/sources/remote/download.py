@@ -1,17 +1,12 @@
-"""List the files of a Hub repository and download them, complete and checked.
+"""Reach one repository of a hub by ``huggingface_hub``: its revision, its files, their content.
 
-Session, headers and errors are those of ``huggingface_hub``. Its ``hf_hub_download`` (2.4.0, tried
-on a file of 5 MB) deletes partial files on failure, checks sizes but not content, and sleeps for as
-long as a hub asks without a way to stop it. Its ``list_repo_tree`` sleeps likewise, and sends the
-token to any host the next page is on.
-
-Requests are retried with doubling waits, or as long as the hub asks. Errors of the client are never
-passed on: they hold requests, and those hold the token.
+The client asks, pages, resumes a broken download and takes what its own cache has. What it leaves
+to its callers is tried again here, with doubling waits, or as long as the hub asks. Its errors are
+never passed on: they hold requests, and those hold the token.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import re
@@ -19,63 +14,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
-from duckplets.base.documents import Unreadable, decoded, from_json
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import misfit
-from duckplets.errors import PassingError, SourceError
+from duckplets.errors import DuckpletsError, PassingError, SourceError
 
 T = TypeVar("T")
 Sleep = Callable[[float], Any]
 
 TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
-_TIMEOUT = 60.0  # seconds without data
-_PASSING = (408, 425, 429, 500, 502, 503, 504)
-
-_LARGEST_ANSWER = 16 << 20  # bytes; a page of a listing has a thousand files
-_TOLD = ("x-error-code", "x-error-message", "retry-after")  # headers with the reason of a failure
-_ENTRY = {"type": str, "path": str}
-_FILE = _ENTRY | {"size": range(1 << 63), "oid": str, "lfs?": (None, {"oid?": (str, None)})}
 _COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 _AGAIN = "running the same command again goes on where it stopped"
 _LOGIN = "log in with: hf auth login"
 _TOKEN = f"give another as token= or HF_TOKEN, or {_LOGIN}"
-
-
-@dataclass(frozen=True, slots=True)
-class HubFile:
-    """A file of a repository at a revision."""
-
-    path: str  # path in the repository
-    size: int  # in bytes
-    oid: str  # git's SHA-1 of the file, or of its pointer
-    sha256: str | None = None  # SHA-256 of the content, if the hub says so
-
-    @property
-    def checksum(self) -> str:
-        """The expected value of ``digest`` after the content."""
-        return self.sha256 or self.oid
-
-    def digest(self) -> Any:
-        """Return a hash object for the content."""
-        if self.sha256:
-            return hashlib.sha256()
-        return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
-
-
-class Stopped(Exception):  # noqa: N818 - it is no error: nobody wants the file any more
-    """A download was stopped because its consumer was closed."""
-
-
-class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
-    """The downloaded bytes are not the file."""
 
 
 class Hub:
@@ -92,131 +48,55 @@ class Hub:
         self.repo = repo
         self.stop = threading.Event()
         self._token = _checked(token)
+        self._hub = self._client.HfApi(endpoint=self.endpoint, token=self._token)
         self._sleep = sleep or self.stop.wait
 
-    def revision(self) -> str:
-        """Return the commit of the main branch."""
-        found, _ = self._asked_for(self._api, {"sha": str})
-        if not _COMMIT.fullmatch(found["sha"]):
-            raise self._odd(self._api, f"sha is {found['sha']!r}, no commit")
-        return str(found["sha"])
+    def info(self) -> Any:
+        """Return what the hub says of the newest commit, with its ``sha``."""
+        found = self._tried(lambda: self._hub.dataset_info(self.repo))
+        if not _COMMIT.fullmatch(str(found.sha)):
+            raise self._odd(self.repo, f"sha is {found.sha!r}, no commit")
+        return found
 
-    def files(self, revision: str) -> list[HubFile]:
-        """Return the files of a revision by path."""
-        found, page, seen = list[HubFile](), "recursive=true", set[str]()
-        while page:
-            seen.add(page)
-            address = f"{self._api}/tree/{revision}?{page}"
-            listed, page = self._asked_for(address, [_ENTRY])  # of this host
-            entries = [entry for entry in listed if entry["type"] == "file"]
-            if wrong := misfit(entries, [_FILE]):
-                raise self._odd(address, wrong)
-            if page in seen or (page and not listed):
-                raise self._odd(address, "its pages lead back to where they began, or nowhere")
-            for entry in entries:
-                sha256 = (entry.get("lfs") or {}).get("oid")
-                found.append(HubFile(entry["path"], entry["size"], entry["oid"], sha256))
-        return sorted(found, key=lambda file: file.path)
+    def files(self, revision: str) -> list[Any]:
+        """Return the files of a revision by path, each a ``RepoFile`` of the client."""
 
-    def text(self, file: HubFile, revision: str, most: int) -> str:
-        """Return the beginning of a text file, up to ``most`` bytes or its listed size."""
-        size = min(file.size, most)
+        def listed() -> list[Any]:
+            found = self._hub.list_repo_tree(
+                self.repo, repo_type="dataset", revision=revision, recursive=True
+            )
+            return [entry for entry in found if hasattr(entry, "size")]  # others are folders
 
-        def read() -> str:
-            with self._opened(file, revision) as response:
-                content = _beginning(response, size + 1)
-            if len(content) > size == file.size:
-                raise _Broken("more arrived than the hub lists")
-            return content[:size].decode("utf-8", "replace")
+        return sorted(self._tried(listed), key=lambda file: str(file.path))
 
-        return self._tried(read, file.path)
+    def fetch(self, file: Any, revision: str, here: Path) -> None:
+        """Download a file, or copy it from the client's cache."""
 
-    def fetch(self, file: HubFile, revision: str, part: Path) -> None:
-        """Download a file to ``part``, continuing what is there."""
-        self._tried(lambda: self._fetch(file, revision, part), file.path)
+        def brought() -> str:
+            return self._client.hf_hub_download(  # type: ignore[no-any-return]
+                self.repo,
+                file.path,
+                repo_type="dataset",
+                revision=revision,
+                endpoint=self.endpoint,
+                token=self._token,
+                local_dir=here.parent / "hub",
+            )
 
-    @property
-    def _api(self) -> str:
-        return f"{self.endpoint}/api/datasets/{self.repo}"
+        with self._quiet():
+            os.replace(self._tried(brought, file.path), here)
 
-    def _asked_for(self, address: str, shape: Any) -> tuple[Any, str]:
-        """Return the answer of an address, and the query for its next page."""
-
-        def ask() -> tuple[bytes, str]:
-            with self._stream(address, {}) as response:
-                content = _beginning(response, _LARGEST_ANSWER + 1)
-                following = response.links.get("next", {}).get("url", "")
-            return content, following
-
-        content, following = self._tried(ask)
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Let the client show no progress bars: ingest has its own."""
+        if self._utils.are_progress_bars_disabled():
+            yield
+            return
+        self._utils.disable_progress_bars()
         try:
-            found = from_json(decoded(content, _LARGEST_ANSWER))
-            query = urlsplit(following).query
-        except Unreadable as error:
-            raise self._odd(address, f"it {error}") from None
-        except ValueError as error:
-            raise self._odd(address, f"its link leads to {following!r}: {error}") from None
-        if wrong := misfit(found, shape):
-            raise self._odd(address, wrong)
-        return found, query
-
-    def _odd(self, address: str, why: str) -> SourceError:
-        """Return the error for an unexpected answer."""
-        return SourceError(
-            f"what answers at {self.endpoint} is no hub: its answer about {self.repo} makes no "
-            f"sense: {shown(why)} ({shown(address)})"
-        )
-
-    @contextmanager
-    def _stream(self, url: str, more: dict[str, str]) -> Iterator[Any]:
-        """Open the streamed body of a successful answer.
-
-        A failure is explained by status and headers: its body, of any length, is never read.
-        """
-        headers = self._headers() | {"Accept-Encoding": "identity"} | more
-        session = self._utils.get_session()
-        with session.stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
-            told = response
-            if response.status_code >= 400:
-                kept = {name: response.headers[name] for name in _TOLD if name in response.headers}
-                made = {"headers": kept, "request": response.request, "content": b"{}"}
-                told = type(response)(response.status_code, **made)
-            self._utils.hf_raise_for_status(told)
-            yield response
-
-    def _fetch(self, file: HubFile, revision: str, part: Path) -> None:
-        with part.open("r+b") as out:
-            digest = hashlib.file_digest(out, file.digest)
-            start = out.tell()
-            if start < file.size:
-                with self._opened(file, revision, start) as response:
-                    given = response.headers.get("Content-Range", "")
-                    if start and not given.startswith(f"bytes {start}-"):  # from 0 again
-                        digest = file.digest()
-                        out.seek(out.truncate(0))
-                    for block in response.iter_raw():
-                        left = file.size - out.tell()
-                        out.write(block[:left])
-                        digest.update(block)
-                        if self.stop.is_set():
-                            raise Stopped
-                        if len(block) > left:
-                            break
-            if out.tell() < file.size:
-                raise _Broken("it broke off")
-            if digest.hexdigest() != file.checksum:
-                out.truncate(0)
-                raise _Broken("what arrived is not what the hub lists")
-
-    @contextmanager
-    def _opened(self, file: HubFile, revision: str, start: int = 0) -> Iterator[Any]:
-        """Open the streamed body of a file from byte ``start`` on."""
-        url = self._client.hf_hub_url(
-            self.repo, file.path, repo_type="dataset", revision=revision, endpoint=self.endpoint
-        )
-        # Lengths and ranges are those of the file, since it comes uncompressed.
-        with self._stream(url, {"Range": f"bytes={start}-"} if start else {}) as response:
-            yield response
+            yield
+        finally:
+            self._utils.enable_progress_bars()
 
     def _headers(self) -> dict[str, str]:
         return dict(self._utils.build_hf_headers(token=self._token))
@@ -227,12 +107,15 @@ class Hub:
             raise SourceError(
                 f"{self.repo} is on the Hub and HF_HUB_OFFLINE is set; unset it to read data sets"
             )
+        what = f"{path} of {self.repo}" if path else self.repo
         tries, wait = 1, _FIRST_WAIT
         while True:
             try:
                 return act()
-            except self._errors() as error:
-                what = f"{path} of {self.repo}" if path else self.repo
+            except DuckpletsError:
+                raise
+            except Exception as error:
+                error = _cause(error)
                 if refusal := self._refusal(error, what):
                     raise SourceError(refusal) from None
                 if tries == TRIES:
@@ -241,22 +124,13 @@ class Hub:
                 asked = _asked(error)
             self._sleep(min(asked, _LONGEST_ASKED) or wait)
             if self.stop.is_set():
-                raise Stopped
+                raise PassingError(f"{what}: reading it was broken off")
             tries, wait = tries + 1, min(2 * wait, _LONGEST_WAIT)
-
-    def _errors(self) -> tuple[type[Exception], ...]:
-        """Return the errors of requests; those of the disk are not among them."""
-        # httpx, under the name that the installed client uses
-        http = imported(type(self._utils.get_session()).__module__.partition(".")[0])
-        own = (_Broken, ConnectionError, TimeoutError)
-        return (http.HTTPError, http.InvalidURL, http.StreamError, *own)
 
     def _refusal(self, error: Exception, what: str) -> str:
         """Return why retrying is pointless; empty if it may help."""
         repo, hub, has_token = self.repo, self.endpoint, "authorization" in self._headers()
         kind, status = type(error).__name__, status_of(error)
-        if kind == "OfflineModeIsEnabled":
-            return f"{what} is on the Hub and HF_HUB_OFFLINE is set"
         if kind in ("InvalidURL", "UnsupportedProtocol"):
             return f"HF_ENDPOINT={hub} is no http(s) address"
         if kind == "GatedRepoError":
@@ -276,7 +150,20 @@ class Hub:
         if status == 403:
             way = f"the token has no right to it: {_TOKEN}" if has_token else _LOGIN
             return f"{hub} denies access to {what}; {way}"
-        return self._failure(error, what) if status and status not in _PASSING else ""
+        if status:
+            return "" if status in _PASSING else self._failure(error, what)
+        if isinstance(error, OSError) and error.strerror and not _is_of_network(error):
+            return f"{what} cannot be kept here: {error.strerror}"
+        if _is_of_network(error) or isinstance(error, OSError):  # a size that does not fit
+            return ""
+        return str(self._odd(what, f"{kind}: {error}"))
+
+    def _odd(self, what: str, why: str) -> SourceError:
+        """Return the error for an answer that no hub gives."""
+        return SourceError(
+            f"what answers at {self.endpoint} is no hub: its answer about {what} makes no sense: "
+            f"{shown(why, 200)}"
+        )
 
     def _failure(self, error: Exception, what: str) -> str:
         """Return the error in words."""
@@ -284,7 +171,7 @@ class Hub:
         if kind in ("ConnectError", "ConnectTimeout", "ProxyError"):
             why = f"{_reason(error)}; check the network and HF_ENDPOINT"
             return f"cannot reach {self.endpoint}: {why}"
-        why = str(error) if isinstance(error, _Broken) else "the connection broke off"
+        why = "the connection broke off"
         if status:
             why = "too many requests" if status == 429 else f"the hub answers with status {status}"
         elif "Timeout" in kind:
@@ -310,14 +197,17 @@ def _checked(token: str | None) -> str | None:
     raise SourceError("token= is no token: give the text that begins with hf_")
 
 
-def _beginning(response: Any, most: int) -> bytes:
-    """Return the first bytes of an answer without waiting for the rest."""
-    content = bytearray()
-    for block in response.iter_raw():
-        content += block
-        if len(content) >= most:
-            break
-    return bytes(content[:most])
+def _cause(error: Exception) -> Exception:
+    """Return the error that the client reports as a file missing from its cache."""
+    inner = error.__cause__
+    is_wrapped = type(error).__name__ == "LocalEntryNotFoundError" and isinstance(inner, Exception)
+    return inner if is_wrapped else error  # type: ignore[return-value]
+
+
+def _is_of_network(error: Exception) -> bool:
+    """Return whether an error is of a connection, by the client's library or the system."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"RequestError", "StreamError", "ConnectionError", "TimeoutError"})
 
 
 def status_of(error: Any) -> int:

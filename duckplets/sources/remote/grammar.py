@@ -12,23 +12,20 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import unquote
 
 from duckplets.base.settings import Named, SlashedName, checked
 from duckplets.errors import SourceError, nearest, several
-from duckplets.sources.mapping import check_trust
+from duckplets.sources.mapping import Mapped, check_trust
 
+_MAPPING = {part.name: str(part.type) for part in fields(Mapped)}
 LISTS = (
-    *("anchor", "positive", "negative", "context", "text", "text_columns", "meta", "taxonomy"),
-    *("date_format", "null_values"),
+    *(name for name, kind in _MAPPING.items() if kind == "Columns"),
+    *("text_columns", "null_values"),
 )
-KEYS = (
-    *(*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error"),
-    *("on_bad_date", "weight", "sections", "text_of", "created_at", "updated_at"),
-    *("label", "labels"),
-)
+KEYS = (*_MAPPING, "text_columns", "source_id", "weight")
 _SAME = {"text_columns": "text"}  # as in lists for the triplets crate
 TEXTS = ("anchor", "positive", "context", "text", "converter", "sections")
 

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.base.documents import LARGEST
 from duckplets.errors import SourceError, several
-from duckplets.sources import row_batches
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import left_out_of
 from duckplets.sources.remote import grammar
-from duckplets.sources.remote.download import Hub, HubFile, Sleep, imported
+from duckplets.sources.remote.download import Hub, Sleep, imported
 from duckplets.sources.remote.layout import choose, form_of, parse_card
-from duckplets.sources.remote.stores import arrivals
+from duckplets.sources.remote.stores import Remote, arrivals
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import Classes, blocks_of, classes_of_features, with_classes
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 
 _PLACE = {"file": str, "row": range(1 << 63)}
-_SLICE = 1_024  # rows of a block; marks fall between blocks
 _ROWS = 1_000  # rows of a batch of datasets
 
 
@@ -104,34 +102,29 @@ class HubSource(Mapped):
         """
         place = cursor_of(cursor, self.uri, _PLACE)
         hub = Hub(self._uri.repo, self.token, self._sleep)
-        revision = (place["of"] or {}).get("revision") or hub.revision()
+        revision = (place["of"] or {}).get("revision") or hub.info().sha
         files = hub.files(revision)
-        readme = next((file for file in files if file.path == "README.md"), None)
-        text = hub.text(readme, revision, LARGEST) if readme else ""
-        whole = readme is None or readme.size <= LARGEST
-        card = parse_card(text, self.uri, whole=whole)
+
+        def fetch(file: Remote, here: Path) -> None:
+            hub.fetch(file, revision, here)
+
+        readme = ""
+        cards = [file for file in files if file.path == "README.md"]
+        with closing(arrivals(cards, fetch)) as arriving:
+            for _, here in arriving:
+                with here.open(encoding="utf-8", errors="replace", newline="") as text:
+                    readme = text.read(LARGEST)
+        card = parse_card(readme, self.uri)
         layout = choose(self._uri, files, card)
         left, skip = self._left(layout.files, place["at"])
         classes = card.labels(layout.config)
 
-        def fetch(file: HubFile, here: Path) -> None:
-            here.touch()
-            hub.fetch(file, revision, here)
-
         def blocks() -> Iterator[RowBlock]:
-            with closing(arrivals(left, fetch, hub.stop)) as arriving:
-                for number, (file, here) in enumerate(arriving):
-                    done = 0 if number else skip
-                    found = _shard_blocks(reader, file.path, here, self.uri, self, classes, done)
-                    last = next(found, None)
-                    for block in found:
-                        if last is not None:
-                            yield last
-                        last = block
-                    if last is not None:  # the next file begins after it
-                        more = number + 1 < len(left)
-                        at = {"file": left[number + 1].path, "row": 0} if more else last.at
-                        yield last._replace(at=at)
+            with closing(arrivals(left, fetch, hub.stop.set)) as arriving:
+                done = skip
+                for file, here in arriving:
+                    yield from _shard_blocks(reader, file.path, here, self.uri, self, classes, done)
+                    done = 0
 
         rows = opened(
             reader,
@@ -147,8 +140,8 @@ class HubSource(Mapped):
         return Stoppable.of(rows, hub.stop.set)
 
     def _left(
-        self, files: Sequence[HubFile], place: dict[str, Any] | None
-    ) -> tuple[Sequence[HubFile], int]:
+        self, files: Sequence[Remote], place: dict[str, Any] | None
+    ) -> tuple[Sequence[Remote], int]:
         """Return the remaining files, and how many rows of the first are done."""
         if place is None:
             return files, 0
@@ -180,15 +173,12 @@ def _shard_blocks(
         names, others = look.columns, left_out_of(mapping, look.columns or ())
         of_card = {n: c for n, c in classes.items() if n not in look.classes}
         for block in shard.blocks(here, look, used, reader):
-            while block.rows:
-                part = block._replace(rows=block.rows[: min(_SLICE, row_batches.MAX_ROWS)])
-                block = block.after(len(part.rows))
-                passed = min(skip, len(part.rows))
-                row, skip = row + len(part.rows), skip - passed
-                if passed < len(part.rows):
-                    rows = with_classes(part.rows, of_card)
-                    part = part._replace(rows=rows, columns=names, left_out=others)
-                    yield part.after(passed)._replace(file=file, at={"file": file, "row": row})
+            row += len(block.rows)
+            if row > skip:
+                rows = with_classes(block.rows, of_card)
+                left = block._replace(rows=rows, columns=names, left_out=others)
+                left = left.after(max(skip - (row - len(rows)), 0))
+                yield left._replace(file=file, at={"file": file, "row": row})
 
 
 class _ByDatasets:

@@ -22,9 +22,8 @@ from duckplets.base.documents import LARGEST, Unreadable, parse
 from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.remote.download import HubFile
 from duckplets.sources.remote.grammar import HubUri
-from duckplets.sources.remote.stores import matching
+from duckplets.sources.remote.stores import Remote, matching
 
 _NO_DATA = {
     *("dataset_info.json", "dataset_infos.json"),
@@ -45,7 +44,7 @@ class HubFiles:
     """The files of a data set, in reading order."""
 
     config: str  # name of the configuration
-    files: tuple[HubFile, ...]  # data files in reading order
+    files: tuple[Remote, ...]  # data files in reading order
 
 
 def suffix_of(path: str) -> str:
@@ -70,7 +69,7 @@ def stem_of(path: str) -> str:
     return name[: len(name) - len(suffix_of(path))]
 
 
-def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> HubFiles:
+def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> HubFiles:
     """Return the files that a URI refers to."""
     data = [file for file in files if _is_data(file.path)]
     if not data:
@@ -90,7 +89,7 @@ def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> HubFiles:
     return HubFiles(config.name, found)
 
 
-def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | None:
+def _card_config(uri: HubUri, card: Card, data: list[Remote]) -> CardConfig | None:
     """Return the card's configuration of that name; None if file names decide."""
     if not card.configs:
         return None
@@ -114,23 +113,23 @@ def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | N
     )
 
 
-def _of_patterns(uri: HubUri, config: CardConfig, files: list[HubFile]) -> tuple[HubFile, ...]:
+def _of_patterns(uri: HubUri, config: CardConfig, files: list[Remote]) -> tuple[Remote, ...]:
     wanted = [uri.split] if uri.split is not None else list(config.splits)
     if uri.split is not None and uri.split not in config.splits:
         table = [file for file in files if stem_of(file.path) == uri.split]
         if table:
             return _ordered(table)
         raise _unknown_split(uri, list(config.splits))
-    found: set[HubFile] = set()
+    found: dict[str, Remote] = {}
     for pattern in [pattern for split in wanted for pattern in config.splits[split]]:
         matched = _matching(uri, pattern, files)
         if not matched:
             raise SourceError(f"{uri}: its card lists {pattern!r}, and there is no such file")
-        found.update(matched)
-    return tuple(sorted(found, key=lambda file: file.path))
+        found |= {file.path: file for file in matched}
+    return tuple(found[path] for path in sorted(found))
 
 
-def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
+def _of_folder(uri: HubUri, files: list[Remote]) -> list[Remote]:
     """Return the files in a folder named after the configuration."""
     within = [file for file in files if uri.config in file.path.split("/")[:-1]]
     if within or uri.config == "default":
@@ -142,7 +141,7 @@ def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
     )
 
 
-def _of_split(uri: HubUri, files: list[HubFile], config: str) -> list[HubFile]:
+def _of_split(uri: HubUri, files: list[Remote], config: str) -> list[Remote]:
     """Return files whose stem is the split, else those with it in their path."""
     if uri.split is None:
         return files
@@ -173,7 +172,7 @@ def _split_name(path: str, config: str) -> str:
     return _COUNTED.sub("", stem) or stem
 
 
-def _ordered(files: Sequence[HubFile]) -> tuple[HubFile, ...]:
+def _ordered(files: Sequence[Remote]) -> tuple[Remote, ...]:
     """Return the files of the preferred format, by path.
 
     Without any readable format, those of the most frequent suffix.
@@ -192,7 +191,7 @@ def _is_data(path: str) -> bool:
     return not hidden and parts[-1] not in _NO_DATA and not parts[-1].lower().endswith(_PAPERS)
 
 
-def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
+def _no_data(uri: HubUri, files: Sequence[Remote]) -> str:
     script = f"{uri.name}.py"
     if any(file.path == script for file in files):
         return (
@@ -201,7 +200,7 @@ def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
     return f"{uri} has no data files"
 
 
-def _matching(uri: HubUri, glob: str, files: list[HubFile]) -> list[HubFile]:
+def _matching(uri: HubUri, glob: str, files: list[Remote]) -> list[Remote]:
     """Return the files that match a pattern, or lie in the folder it names."""
     folder = glob.rstrip("/") + "/"
     try:
@@ -256,12 +255,12 @@ class Card:
         return self._facts.get(config, alone)
 
 
-def parse_card(readme: str, where: str, *, whole: bool = True) -> Card:
+def parse_card(readme: str, where: str) -> Card:
     """Parse the card of a README; empty without one."""
     front = _FRONT.match(readme)
-    if not front and not whole and _OPEN.match(readme):
+    if not front and len(readme) >= LARGEST and _OPEN.match(readme):
         raise SourceError(
-            f"{where}: the card in its README.md does not end within {LARGEST:,} bytes"
+            f"{where}: the card in its README.md does not end within {LARGEST:,} characters"
         )
     if not front:
         return Card()

@@ -10,14 +10,13 @@ those that each store's own tools use.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -26,10 +25,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.object_store import CHANGED, Store, StoredObject, address_of
+from duckplets.base.prefetch import Lookahead
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, ExtensionError, PassingError, SourceError
 
 _RANGE = 64 << 20  # bytes of one request
+_PATIENCE = 1.0  # seconds that a download has to end
 _DENIED = (401, 403)
 _OF_NETWORKS = {"AzureError", "ClientError", "TransportError"}  # by name
 _GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
@@ -187,8 +188,8 @@ class _FsspecStore:
                         raise PassingError(f"{found}: reading it was broken off")
         except OSError as error:  # a local error; those of a store are translated
             raise SourceError(
-                f"{found}: it cannot be kept here: {error.strerror}; give a folder with room as "
-                f"DUCKPLETS_CACHE"
+                f"{found}: it cannot be kept here: {error.strerror}; give a folder with room "
+                f"as TMPDIR"
             ) from error
         with self._asking(found.path):
             now = self._object(self._info(found.path))
@@ -252,51 +253,41 @@ _SUFFIXES = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 
 def arrivals(
-    files: Sequence[F], fetch: Callable[[F, Path], None], stop: threading.Event
+    files: Sequence[F],
+    fetch: Callable[[F, Path], None],
+    stop: Callable[[], None] = lambda: None,
 ) -> Generator[tuple[F, Path], None, None]:
     """Yield downloaded files, each kept until the next is requested.
 
-    The next is downloaded while one is read. They lie in a temporary folder, in
-    ``DUCKPLETS_CACHE`` or the system's. At the end ``stop`` is set: ``fetch`` must then return or
-    raise.
+    The next is downloaded while one is read. They lie in a temporary folder. At
+    the end ``stop`` is called, and a download that does not end then is left alone.
     """
     folder = _folder()
+
+    def bring(number: int, file: F) -> Path:
+        suffixes = "".join(PurePosixPath(file.path).suffixes[-2:]).lower()
+        known = _SUFFIXES.fullmatch(suffixes)  # from outside, and part of a local name
+        here = folder / f"{number}{suffixes if known else ''}"
+        fetch(file, here)
+        return here
+
+    calls = (partial(bring, number, file) for number, file in enumerate(files))
+    coming = Lookahead(calls, "duckplets-arrivals", stop=stop, patience=_PATIENCE)
     try:
-        with ThreadPoolExecutor(1, "duckplets-arrivals") as thread:
-
-            def bring(number: int) -> Path:
-                suffixes = "".join(PurePosixPath(files[number].path).suffixes[-2:]).lower()
-                known = _SUFFIXES.fullmatch(suffixes)  # from outside, and part of a local name
-                here = folder / f"{number}{suffixes if known else ''}"
-                fetch(files[number], here)
-                return here
-
-            coming: Future[Path] | None = None
-            try:
-                for number, file in enumerate(files):
-                    coming = coming or thread.submit(bring, number)
-                    here, coming = coming.result(), None
-                    if number + 1 < len(files):
-                        coming = thread.submit(bring, number + 1)
-                    yield file, here
-                    with suppress(OSError):
-                        here.unlink()
-            finally:
-                stop.set()
+        for file, here in zip(files, coming, strict=True):
+            yield file, here
+            with suppress(OSError):
+                here.unlink()
     finally:
+        coming.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folder() -> Path:
-    given = os.environ.get("DUCKPLETS_CACHE")
     try:
-        base = Path(given).expanduser() if given else None
-        if base is not None:
-            base.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="duckplets-", dir=base))
+        return Path(tempfile.mkdtemp(prefix="duckplets-"))
     except OSError as error:
-        reason = error.strerror or str(error)
         raise SourceError(
-            f"no folder can be made for files that are brought here: {reason}; give one as "
-            f"DUCKPLETS_CACHE"
+            f"no folder can be made for files that are brought here: {error.strerror or error}; "
+            f"give one as TMPDIR"
         ) from error

@@ -1,7 +1,8 @@
 -- Compare incoming rows (row, record_id, content_hash) with each other and with the live
 -- records: add, same (content known already), conflict (other content under the same id) or,
 -- when the last of several wins, overtaken.
--- Parameters: $last_wins, $unpublished (marks records of the same ingest, not yet seen).
+-- Parameters: $last_wins, $unpublished (marks records of the same ingest, not yet seen), $anew
+-- (whether live records are passed over).
 -- Rows: in the order of row.
 WITH stored AS (
     SELECT
@@ -9,7 +10,7 @@ WITH stored AS (
         arg_max(records.content_hash, records.record_key) AS content_hash
     FROM records
     WHERE
-        (records.removed_version IS NULL OR records.removed_version = $unpublished)
+        (records.removed_version = $unpublished OR (records.removed_version IS NULL AND NOT $anew))
         AND records.record_id IN (SELECT record_id FROM incoming)
     GROUP BY records.record_id
 ),
