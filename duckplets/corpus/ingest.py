@@ -252,21 +252,24 @@ def acquire(
 def ingest_data_sets(
     corpus: CorpusFile,
     /,
-    path: str | PathLike[str],
+    path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
     **how: Any,
 ) -> dict[str, IngestReport]:
-    """Ingest every data set that a YAML or TOML file describes, one by one.
+    """Ingest every data set that a YAML or TOML file or a mapping describes, one by one.
 
     Their sizes and weights are kept for ``data_index``; ``acquire`` reads them side by side.
 
     Args:
-        path: The file; see ``load_data_sets``.
+        path: The file, or what would stand in one; see ``load_data_sets``.
         how: Other arguments of ``acquire``.
 
     Raises:
         SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
     """
-    return acquire(corpus, path, quality=None, readers=1, retries=0, **how)
+    from duckplets.records.data_sets import load_data_sets
+
+    sets = load_data_sets(path) if isinstance(path, Mapping) else path
+    return acquire(corpus, sets, quality=None, readers=1, retries=0, **how)
 
 
 def sources(corpus: CorpusFile, /) -> pa.Table:

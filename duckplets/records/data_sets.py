@@ -1,4 +1,4 @@
-"""Describe data sets in a YAML or TOML file: what to read, and how much of it.
+"""Describe data sets in a YAML or TOML file or a mapping: what to read, and how much of it.
 
     faq:                            # names a source
       file_name: faq.json           # beside this file; or hf_hub_url: org/name[/config]
@@ -12,8 +12,9 @@ All of it is checked, and all mistakes are reported at once, for every data set 
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -46,7 +47,11 @@ _SUFFIXES = {
 }
 _PLACES = ("file_name", "hf_hub_url")
 _READING = ("split", "streaming", "format")
-_WRITTEN = ("encoding", "delimiter", "quote")  # where the reader of the format has it
+_WRITTEN = {  # keys about text files, and the formats they apply to
+    "encoding": ("csv", "json", "text"),
+    "delimiter": ("csv",),
+    "quote": ("csv",),
+}
 _TABS = ("tab", "\\t")
 _CONTROLS = ("size", "size_mode", "weight", "seed")
 _MAPPING = (
@@ -100,12 +105,16 @@ class DataSet:
 
             made: Source = HubSource(self.hub, source_id=self.name, **self.mapping)
         else:
-            made = _reader(self.format)(list(self.files), **self.written, **self.mapping)
+            made = _reader(self.format or "")(list(self.files), **self.written, **self.mapping)
         wanted = made.in_pieces if self.streaming is None else self.streaming
         return made if wanted == made.in_pieces else changed(made, in_pieces=wanted)
 
 
-def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
+def load_data_sets(
+    path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
+    *,
+    folder: str | PathLike[str] | None = None,
+) -> list[DataSet]:
     """Read a file of data sets, in its order: TOML if it ends in ``.toml``, else YAML.
 
     A data set has either ``file_name``, a file, folder or glob, relative to this file, or an
@@ -124,23 +133,42 @@ def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
     or ``tab``, and ``quote`` a character or, where quotes are plain text, ``""``.
 
     Args:
-        path: Of the file.
+        path: Of the file; or what would stand in one, keys and values by name of the data set.
+        folder: What paths in a mapping are relative to; by default the working directory.
 
     Raises:
         SourceError: The file cannot be read, or something in it is wrong: all of it, or the first
             ten mistakes and how many more there are, a line each, as ``FILE: data set 'NAME':
-            what is wrong``, with key and value.
+            what is wrong`` (of a mapping without the file), with key and value.
     """
+    if isinstance(path, Mapping):
+        return _checked(path, _folder("folder", "." if folder is None else folder), "")
+    if folder is not None:
+        raise SourceError(
+            f"folder={str(folder)!r}: paths in a file are relative to that file; leave it out"
+        )
     if not isinstance(path, str | PathLike):
-        raise SourceError(f"path={path!r}: give the path of a file of data sets")
+        raise SourceError(f"path={path!r}: give the path of a file of data sets, or a mapping")
+    file = _folder("path", path)
+    return _checked(_tables_of(file), file.parent, f"{file}: ")
+
+
+def _folder(what: str, given: Any) -> Path:
+    """Return a given path with ``~`` expanded."""
     try:
-        file = Path(path).expanduser()
-    except RuntimeError as error:
-        raise SourceError(f"path={str(path)!r}: {error}") from error
+        return Path(given).expanduser()
+    except (RuntimeError, TypeError) as error:
+        raise SourceError(f"{what}={str(given)!r}: {error}") from error
+
+
+def _checked(tables: Mapping[Any, Any], folder: Path, where: str) -> list[DataSet]:
+    """Return the described data sets by name."""
+    if not tables:
+        raise SourceError(f"{where}no data sets are given; give keys such as file_name by name")
     problems: list[str] = []
     found = []
-    for name, table in _tables_of(file).items():
-        checks = _Checks(file.parent.absolute(), problems, f"{file}: data set {name!r}: ")
+    for name, table in tables.items():
+        checks = _Checks(folder.absolute(), problems, f"{where}data set {name!r}: ")
         found.append(checks.data_set(name, table))
     if problems:
         raise SourceError(several(problems))
@@ -234,33 +262,37 @@ class _Checks:
 
     def _written(self, values: dict[str, Any], hub: str | None, form: str | None) -> dict[str, Any]:
         """Return how text files are written, as arguments of the source."""
-        if not hub and form is None:  # wrong, and reported
+        what = "hub" if hub else form
+        if what is None:  # wrong, and reported
             return values
-        has = () if hub else {of.name for of in fields(_reader(form))}
-        for key in (key for key in values if key not in has):
-            these = "the Hub's data" if hub else f"{form} files"
-            self._note(f"{key}={shown(repr(values[key]))}: {these} have no {key} to be given")
-        known = {key: value for key, value in values.items() if key in has}
+        for key, value in values.items():
+            if what not in _WRITTEN[key]:
+                forms, these = " and ".join(_WRITTEN[key]), "the Hub's" if hub else what
+                self._note(
+                    f"{key}={shown(repr(value))}: is for {forms} files, and these are {these}"
+                )
+        known = {key: value for key, value in values.items() if what in _WRITTEN[key]}
         if known.get("delimiter") in _TABS:
             known["delimiter"] = "\t"
         if known.get("quote") == "":
             known["quote"] = None
+        mapping = {} if what == "text" else {"text": "x"}
         if known:
-            mapping = {} if form == TEXT else {"text": "x"}
-            self._each(partial(_reader(form), "x", **mapping), known, {})
+            self._each(lambda **given: _reader(what)("x", **mapping, **given), known, {})
         return known
 
     def _found(self, given: Any) -> Sequence[Path | str]:
-        if not isinstance(given, str) or not given:
+        name = os.fspath(given) if isinstance(given, PathLike) else given
+        if not isinstance(name, str) or not name:
             raise SourceError("give the path of a file, a folder or a glob")
-        if "://" in given and address_of(given, SourceError):
-            return [given]
-        place = self._folder / Path(given).expanduser()
+        if "://" in name and address_of(name, SourceError):
+            return [name]
+        place = self._folder / Path(name).expanduser()
         if not place.is_dir():
             # Only the value itself is a pattern, not the folder's name.
-            is_glob = glob.has_magic(given) and not place.exists()
+            is_glob = glob.has_magic(name) and not place.exists()
             return paths.local_files(
-                Path(glob.escape(str(self._folder)), given) if is_glob else place
+                Path(glob.escape(str(self._folder)), name) if is_glob else place
             )
         found = [file for file in sorted(place.iterdir()) if _is_data(file)]
         if not found:
@@ -315,9 +347,10 @@ class _Checks:
         return tried(self._note, partial(make, **values))
 
 
-def _reader(form: str | None) -> Any:
+def _reader(form: str) -> Callable[..., Source]:
     """Return the class that reads a format; here each line of text is a record."""
-    return TextLinesSource if form == TEXT else reader_of(form or "")
+    found: Callable[..., Source] = TextLinesSource if form == TEXT else reader_of(form)
+    return found
 
 
 def _reason(error: Exception) -> str:

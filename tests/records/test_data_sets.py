@@ -1,6 +1,7 @@
 """Files of data sets: what they are read from, and all that is wrong with them at once."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.feather
@@ -97,15 +98,15 @@ WRONG = [
     ({"hf_hub_url": "o/n", "file_name": None, "format": "csv"}, "format='csv' is for files"),
     ({"hf_hub_url": "o/n", "file_name": None, "split": 3}, "split=3: give the name"),
     ({"encoding": "klingon"}, "encoding='klingon': no text encoding that Python"),
-    ({"delimiter": ";"}, "delimiter=';': json files have no delimiter"),
+    ({"delimiter": ";"}, "delimiter=';': is for csv files, and these are json"),
     ({"file_name": "rows.csv", "quote": "ab"}, "quote='ab': give one character"),
     (
         {"file_name": "rows.parquet", "encoding": "latin-1"},
-        "encoding='latin-1': parquet files have no encoding",
+        "encoding='latin-1': is for csv and json and text files, and these are parquet",
     ),
     (
         {"hf_hub_url": "o/n", "file_name": None, "encoding": "latin-1"},
-        "encoding='latin-1': the Hub's data have no encoding",
+        "encoding='latin-1': is for csv and json and text files, and these are the Hub's",
     ),
     ({"file_name": "plain.txt", "text": "a"}, "text: lines of text have no columns"),
     ({"quality": "generel"}, "generel"),
@@ -187,12 +188,11 @@ def test_gates_of_a_data_set_hold_for_it_alone(tmp_path):
         for verb in (corpus.acquire, corpus.ingest_data_sets):
             with pytest.raises(SourceError, match=r"'c': clean='off': a corpus cleans .* normalis"):
                 verb(sets, progress=False)
-        for clean in ("on", "text", "code"):
-            sets.write_text(f"z: {{text: text, file_name: a.jsonl, limit: 0, clean: {clean}}}")
-            if clean != "code":
-                corpus.ingest_data_sets(sets, progress=False)
+        wants = {"text": "text", "file_name": str(tmp_path / "a.jsonl"), "limit": 0}
+        for clean in ("on", "text"):
+            corpus.ingest_data_sets({"z": wants | {"clean": clean}}, progress=False)
         with pytest.raises(SourceError, match=r"clean='code'.*Normaliser\(code=True\)"):
-            corpus.ingest_data_sets(sets, progress=False)
+            corpus.ingest_data_sets({"z": wants | {"clean": "code"}}, progress=False)
 
 
 def test_text_in_other_encodings_and_with_other_marks(folder):
@@ -212,3 +212,18 @@ p: {file_name: p.txt, encoding: cp1252}
         batch = next(iter(corpus.read(range(4), batch_size=4, columns=["source", "text"])))
     texts = dict(zip(batch["source"], batch["text"], strict=True))
     assert texts == {"l": "ü|ö", "q": '"a', "u": "é", "p": "é"}
+
+
+def test_a_mapping_says_the_same_as_a_file(folder, monkeypatch):
+    tables = {
+        "faq": {"file_name": "alpaca.json", "converter": "alpaca", "size": 10},
+        "titles": {"file_name": "lines.jsonl", "anchor": "title", "positive": ("body",)},
+        "chat": {"file_name": "chat.jsonl"},
+    }
+    (folder / "data.yaml").write_text(json.dumps(tables))  # which is YAML too
+    expected = load_data_sets(folder / "data.yaml")
+    tables["chat"]["file_name"] = Path("chat.jsonl")
+    tables["titles"]["positive"] = ["body"]
+    assert load_data_sets(tables, folder=folder) == expected
+    monkeypatch.chdir(folder)
+    assert load_data_sets(tables) == expected, "by default paths are those of the process"

@@ -1,7 +1,5 @@
 """``label=`` of every kind of source: what is a label, what fails, and what stays as it was."""
 
-import json
-
 import pyarrow as pa
 import pytest
 from commands import lines, ok
@@ -57,8 +55,7 @@ class Own:
 def test_labels_of_every_kind_of_source(tmp_path, reader):
     sources = every_source(tmp_path, ROWS, (*FILES, "dataset"), **MAPPED)
     sources["own"] = dp.CustomSource(Own())
-    (tmp_path / "s.yaml").write_text(json.dumps({"s": {"file_name": "r.parquet", **MAPPED}}))
-    (listed,) = load_data_sets(tmp_path / "s.yaml")
+    (listed,) = load_data_sets({"s": {"file_name": str(tmp_path / "r.parquet"), **MAPPED}})
     sources["data set"] = listed.source()
     (tmp_path / "nested").mkdir()
     nested = [{"a": r["a"], "p": r["p"], "how": [{"l": r["l"]}]} for r in ROWS]
