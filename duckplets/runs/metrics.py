@@ -153,6 +153,15 @@ class Losses:
         """Record that the run continues at another step."""
         self.first = min(self.first, step) if self._is_unsaved else step
 
+    def add(self, others: Losses) -> None:
+        """Add losses reported elsewhere."""
+        self._extend(others.table(0, 1 << 62))
+        self._samples |= others._samples
+        if not self._known_samples.num_rows:
+            self._known_samples = others._known_samples
+        if others._is_unsaved:
+            self.first, self._is_unsaved = min(self.first, others.first), True
+
     def written(self, stop: int) -> None:
         """Record that the file has all losses before a step; of samples keep the highest."""
         self.first, self._is_unsaved = stop, False

@@ -378,6 +378,10 @@ class Sampler:
         """
         return self._losses.table(0, self._steps_taken)
 
+    def take_losses(self, losses: Losses) -> None:
+        """Take losses that were reported in the place of this sampler, for it to save."""
+        self._losses.add(losses)
+
     def to_hf(self, start_step: int | None = None, *, dataset_name: bool = False) -> Any:
         """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
         return _trainers().to_hf(self, start_step, dataset_name=dataset_name)

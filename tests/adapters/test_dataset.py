@@ -231,3 +231,51 @@ def test_metrics_are_those_of_one_process(corpus_path, workers):
         with pytest.raises(dp.SamplerError, match="give the step"):
             dataset.metrics()
     pickle.loads(pickle.dumps(dataset))
+
+
+@pytest.mark.parametrize("workers", some([2, 0], less=1))
+def test_losses_are_saved_by_the_process_that_trains(corpus_path, tmp_path, workers):
+    state = tmp_path / "run.state.duckdb"
+    dataset = SamplerDataset(corpus_path, batch_size=16, seed=7, state=state)
+    told = []
+    for batch in islice(loader(dataset, workers), 8):
+        step, source = batch["step"], batch["source"][0]
+        losses = dataset.loss_by_source(batch, torch.full((16,), 2.0 / (step + 1)))
+        dataset.report_loss(losses, step=step)
+        told += [(step, name.removeprefix("loss/"), loss) for name, loss in losses.items()]
+        assert f"loss/{source}" in losses
+        if step in (3, 7):
+            dataset.save(step=step + 1)
+    with dp.resume(corpus_path, state=state) as sampler:
+        assert sampler.step == 8
+        assert [tuple(row.values()) for row in sampler.losses().to_pylist()] == sorted(told)
+    resumed = SamplerDataset.resume(corpus_path, state=state)
+    (name,) = {name for _, name, _ in told if name == told[-1][1]}
+    resumed.report_loss({name: 9.0}, step=8)
+    resumed.save(step=9)
+    with dp.resume(corpus_path, state=state) as sampler:
+        rows = [tuple(row.values()) for row in sampler.losses().to_pylist()]
+        assert rows == [*sorted(told), (8, name, 9.0)]
+
+
+def test_losses_of_samples_are_saved_with_those_of_their_rank(corpus_path, tmp_path):
+    given = {"batch_size": 8, "seed": 7, "steps": 6, "world_size": 2}
+    dataset = SamplerDataset(corpus_path, **given, rank=1, state=tmp_path / "run.state.duckdb")
+    for batch in loader(dataset):
+        losses = torch.arange(8.0) + 10 * batch["step"]
+        dataset.report_loss(step=batch["step"], per_sample=losses)
+        if batch["step"] in (2, 5):
+            dataset.save(step=batch["step"] + 1)
+    for wrong in ([1.0] * 16, [float("nan")] * 8, ["a"] * 8):
+        with pytest.raises(dp.SamplerError, match="per_sample"):
+            dataset.report_loss(step=1, per_sample=wrong)
+    with pytest.raises(dp.SamplerError, match="the 0 samples"):
+        dataset.report_loss(step=6, per_sample=[1.0] * 8)
+    with pytest.raises(dp.SamplerError, match="give the losses of sources, or per_sample="):
+        dataset.report_loss(step=1)
+    with dp.resume(corpus_path, state=tmp_path / "run.state.duckdb") as sampler:
+        worst = sampler.worst(48)
+    assert worst["loss"].to_pylist() == sorted(
+        (float(i + 10 * step) for i in range(8) for step in range(6)), reverse=True
+    )
+    assert worst["position"][0].as_py() == 5 * 16 + 15, "the last sample of rank 1"

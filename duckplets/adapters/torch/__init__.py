@@ -15,14 +15,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 from weakref import ReferenceType, ref
 
-from duckplets.base.checks import integer
+from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.corpus.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
 from duckplets.order.mixture import Mixture
+from duckplets.order.ranks import RankPart
 from duckplets.runs.forecast import Forecast
+from duckplets.runs.metrics import Losses, checked_losses, checked_samples, mean_by_source
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import check_overrides
 from duckplets.runs.state import folded, unfolded
@@ -100,6 +103,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._stands: State | None = None  # where this process's own iteration is
         self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
         self._counting: Sampler | None = None  # what metrics of steps are counted by
+        self._losses = Losses(first=MAX_POSITION)  # that were reported in this process
 
     @classmethod
     def resume(
@@ -254,7 +258,11 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 sampler.move(state["position"])
             else:
                 sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
-            return sampler.save(tag, path)
+            sampler.take_losses(self._losses)
+            saved = sampler.save(tag, path)
+            if path is None:
+                self._losses.written(sampler._steps_taken)
+            return saved
 
     # -- metrics ------------------------------------------------------------------------------
 
@@ -321,6 +329,56 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
     def lr_scale(self, step: int) -> float:
         """Return the factor for the learning rate at a step, ``batch["step"]``."""
         return Mixture.from_dict(self._known_run().mixture).lr_scale(step)
+
+    def loss_by_source(self, batch: Mapping[str, Any], losses: Any) -> dict[str, float]:
+        """Return ``loss/NAME``: the mean loss of the samples of every source in a batch.
+
+        Args:
+            batch: As it was yielded, with the column ``source``.
+            losses: One number a sample: a list, an array or a tensor of shape (samples,).
+
+        Raises:
+            SamplerError: There are more or fewer losses, or ``columns=`` left out ``source``.
+        """
+        if "source" not in batch:
+            raise SamplerError(
+                f"losses by source need the column 'source', which columns= left out; this batch "
+                f"has {', '.join(batch)}"
+            )
+        return mean_by_source(batch["source"], losses)
+
+    def report_loss(
+        self,
+        losses: Mapping[str, float] = MappingProxyType({}),
+        *,
+        step: int,
+        per_sample: Any = None,
+    ) -> None:
+        """Report losses at a step, ``batch["step"]``; see ``Sampler.report_loss``.
+
+        For the process that saves: workers, who have the samplers, know nothing of losses. Of
+        samples it has those of its own rank.
+
+        Args:
+            losses: As for ``Sampler.report_loss``.
+            step: The step of the batch they are of.
+            per_sample: As for ``Sampler.report_loss``.
+
+        Raises:
+            SamplerError: There is no such step, a name is no source, or a loss no number.
+        """
+        run = self._known_run()
+        start = run.at(step, self._start.loaded)["position"]  # refuses what is no step
+        if not losses and per_sample is None:
+            raise SamplerError("report_loss: give the losses of sources, or per_sample=")
+        if losses:
+            self._losses.report(step, checked_losses(losses, run.sources))
+        if per_sample is not None:
+            ranks = self._opening.resolved()
+            size = ranks.world_size or 1
+            stop = start + run.batch if run.end is None else min(start + run.batch, run.end)
+            low, high = RankPart(run.batch // size, ranks.rank or 0, size).slice(start, stop)
+            self._losses.report_samples(step, low, checked_samples(per_sample, high - low))
 
     def _known_run(self) -> RunStates:
         ranks = self._opening.resolved()  # others once torch.distributed has been started

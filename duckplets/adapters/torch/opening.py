@@ -96,6 +96,7 @@ class RunStates:
     batch: int
     end: int | None
     mixture: dict[str, Any]
+    sources: list[str]
     run_id: str
     world_size: int
 
@@ -104,8 +105,9 @@ class RunStates:
         """Return that of a sampler at its start."""
         settings, end = sampler.settings, sampler._reader.end
         start, mixture = standing(sampler, 0, 1), settings.mixture.to_dict()
+        names = settings.versions[-1].sources
         id_of, size = sampler.run_id, settings.world_size
-        return cls(start, settings.global_batch, end, mixture, id_of, size)
+        return cls(start, settings.global_batch, end, mixture, names, id_of, size)
 
     @property
     def steps(self) -> int:
