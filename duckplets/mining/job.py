@@ -6,6 +6,7 @@ recipe's pool ─Guards→ who may not be found ─Scorer→ the best of each an
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,22 +38,22 @@ _MANY_MEGABYTES = 1000  # from which a warning comes first
 Searched = Generator[tuple[slice, TopDocuments], None, None]  # of every block of anchors
 
 
-class Scorer:
+class Scorer(ABC):
     """What ranks candidates, under a name of its own."""
 
     name: str
 
+    @abstractmethod
     def settings(self, job: Job) -> dict[str, Any]:
         """Return what, besides records and recipe, its candidates follow from."""
-        raise NotImplementedError
 
     def order(self, job: Job) -> Integers | None:
         """Return the section keys of anchors in the order to go through them, or None for any."""
         return None
 
+    @abstractmethod
     def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
