@@ -136,10 +136,12 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
         say(f"no samples to write: {out} is left as it is")
         return 0
     tables = _shown(chain([first], tables))
+    was_there, is_lines = out.exists(), out.suffix.lower() == ".jsonl"
     with written_aside(out) as file:
-        if out.suffix.lower() == ".jsonl":
-            return _put_lines(tables, file)
-        return write_tables(tables, first.schema, file)
+        rows = _put_lines(tables, file) if is_lines else write_tables(tables, first.schema, file)
+    if was_there:
+        say(f"{out} was there, and is replaced")
+    return rows
 
 
 def _put_lines(tables: Iterable[pa.Table], stream: BinaryIO) -> int:

@@ -268,7 +268,9 @@ def test_remap_reads_all_anew_from_files_that_changed_or_into_files(tmp_path):
             sampler.save()
         live, before = corpus.count(), table(corpus, "chunks")
         write(file, [*rows[5:-2], {**rows[-2], "title": "other"}, *rows[:5]], group=11)
-        with pytest.raises(dp.ChangedFileError, match=r"has changed.*put it back, or give remap=Tr"):
+        with pytest.raises(
+            dp.ChangedFileError, match=r"has changed.*put it back, or give remap=Tr"
+        ):
             corpus.ingest(source, **how)
         write(file, [{**rows[0], "title": None}], group=11)
         with pytest.raises(dp.SourceError, match="none of the 1 row"):
