@@ -294,7 +294,8 @@ def test_what_stopped_goes_on_where_it_was(form, tmp_path):
                 if form == "parquet" and stops and stops[-1] > 60:
                     with closing(FileReader.within(dp.Limits())) as reader:
                         every = list(cuts_of(source, reader, [], numbered=True))
-                    assert 0 < len(engine.labels) < len(every)
+                    read = [label for label in engine.labels if ".parquet" in label]
+                    assert 0 < len(read) < len(every)
                 files_of(tmp_path / "more", form, 32, count=20, several=1, first=1000)
                 (tmp_path / "more" / f"00.{form}").replace(tmp_path / "in" / f"99.{form}")
                 corpus.ingest(source, engine=engine, progress=False, **given)
