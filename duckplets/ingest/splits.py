@@ -22,7 +22,6 @@ from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import html_lines
 from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
-from duckplets.db.queries import query
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SplitError
 
@@ -266,7 +265,7 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
 
 def hash_texts(
     database: Database,
-    of: Literal["leading_sections", "stored_sections"] = "leading_sections",
+    sections: Literal["leading_sections", "stored_sections"] = "leading_sections",
     *,
     first_record_key: int = 0,
 ) -> None:
@@ -275,12 +274,11 @@ def hash_texts(
     By ranges: texts left in place are joined with their files, and what is joined at once must
     fit into memory.
     """
-    names = ("ingest/splits/unhashed", "ingest/splits/hash")
-    unhashed, hashes = (query(name).replace("leading_sections", of) for name in names)
-    asked = {"first_record_key": first_record_key, "records": _RANGE}
-    for span in database.rows(unhashed, asked):
+    where = {"sections": sections}
+    asked = {**where, "first_record_key": first_record_key, "records": _RANGE}
+    for span in database.run("ingest/splits/unhashed", asked):
         ends = zip(("low", "high", "first", "last"), span, strict=True)
-        database.rows(hashes, dict(ends))
+        database.run("ingest/splits/hash", {**where, **dict(ends)})
 
 
 def _families(database: Database) -> pa.Table:

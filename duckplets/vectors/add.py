@@ -91,6 +91,7 @@ def add_vectors(
     They go into ``NAME.vectors.duckdb`` beside the corpus, which may itself be open to read
     only. A vector is that of one text, and all chunks with that text share it. A text that has a
     vector keeps it, and of rows of one text the first counts; the others are ``repeated``.
+    Who needs that file waits until the table is read to its end.
 
     Args:
         name: Of the set; all its vectors are of one dimension and from this verb.

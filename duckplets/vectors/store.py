@@ -4,7 +4,8 @@
 
 A set has one dimension, one type and one maker. What is added at once is a commit, with a number
 and a digest that follows from all before it, so a run can be pinned to what there was. The file is
-opened for writing only for the moment of a commit, as a state file is for that of a save.
+opened for writing only while a commit is written, as a state file is for a save; a table that is
+added is one commit, so until it is read to its end others wait.
 
 A vector is stored as its bytes: DuckDB takes and gives arrays of floats value by value, at a sixth
 of the speed, and compressed them to 0.9 of their size at best. The view ``vectors_N`` has floats.

@@ -49,13 +49,12 @@ FROM (
 WHERE record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
 
 -- name: unhashed
--- Where leading sections have no hash of their texts yet, by ranges of records. Here and in hash
--- stored_sections stands in the place of leading_sections where all are meant.
--- Parameters: $first_record_key (to look from), $records (of a range).
+-- Where sections have no hash of their texts yet, by ranges of records.
+-- Parameters: $sections (their view), $first_record_key (to look from), $records (of a range).
 -- Rows: one a range, in order: the first and last record that has such sections, and the first and
 -- last of these sections.
 SELECT min(record_key), max(record_key), min(section_key), max(section_key)
-FROM leading_sections
+FROM query_table($sections)
 WHERE
     record_key >= $first_record_key
     AND section_key NOT IN (
@@ -70,15 +69,16 @@ GROUP BY record_key // $records
 ORDER BY 1
 
 -- name: hash
--- Keep the hashes of the normalised texts of leading sections that have none yet, of a range.
--- Parameters: $low, $high (record keys), $first, $last (section keys, all included).
+-- Keep the hashes of the normalised texts of sections that have none yet, of a range.
+-- Parameters: $sections (their view), $low, $high (record keys), $first, $last (section keys, all
+-- included).
 INSERT INTO text_hashes
 SELECT section_key, normalised_hash(text)
 FROM sections
 WHERE
     section_key BETWEEN $first AND $last
     AND section_key IN (
-        SELECT section_key FROM leading_sections WHERE record_key BETWEEN $low AND $high
+        SELECT section_key FROM query_table($sections) WHERE record_key BETWEEN $low AND $high
     )
     AND section_key NOT IN (
         SELECT section_key FROM text_hashes WHERE section_key BETWEEN $first AND $last
