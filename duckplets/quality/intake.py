@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Words
 from duckplets.base.sanitize import counted, shown, without_secrets
 from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
@@ -79,6 +80,7 @@ class QualityGates(Gates):
         self._accepted = self._bytes = self._own_bytes = 0
         self._last_row = self._digest = self._passed = 0
         self._is_known = self._is_checked = False
+        self._texts: KnownTexts | None = None  # known texts, to find copies
         self._cursor: Any = None
 
     # -- what was there before ------------------------------------------------------------------
@@ -122,10 +124,6 @@ class QualityGates(Gates):
         return self._last_row
 
     @property
-    def _rejects_copies(self) -> bool:
-        return self.quality is not None and self.quality.duplicates
-
-    @property
     def measuring(self) -> MeasureJob | None:
         """What can be measured of texts beforehand, anywhere."""
         return None if self.quality is None else MeasureJob.of(self.quality)
@@ -158,8 +156,9 @@ class QualityGates(Gates):
     def begin(self, of: Intake) -> None:
         """Begin or continue an ingest."""
         self._of = of
-        if self._rejects_copies:
+        if self.quality is not None and self.quality.duplicates:
             hash_what_is_there(of.database)
+            self._texts = KnownTexts(of.database, of.source_id)
         if of.is_anew:
             self._number = judgement_log.begin(of, self._begun())
         else:
@@ -193,7 +192,11 @@ class QualityGates(Gates):
         """Return the rows of a batch that were not read before."""
         if self.is_full or not batch.num_rows:
             return batch.slice(0, 0)
-        passed = int(np.searchsorted(batch["row"].to_numpy(), self._last_row, side="right"))
+        rows = batch["row"].to_numpy()
+        if (np.diff(rows) < 0).any():  # the batch may be a table mapped by several threads
+            batch = batch.take(pa.array(np.argsort(rows)))
+            rows = batch["row"].to_numpy()
+        passed = int(np.searchsorted(rows, self._last_row, side="right"))
         if self._is_checked:
             self._passed = self._passed + digest_of(batch.slice(0, passed)) & _BITS
             if passed < batch.num_rows:
@@ -244,6 +247,8 @@ class QualityGates(Gates):
         keep = self.quality is not None and self.quality.keep_rejected
         noted = (batch, ids, digests, sizes[:end], found, record_key)
         judgement_log.note(of, self._number, *noted, keep=keep)
+        if self._texts is not None:
+            self._texts.add(digests.filter(pa.array(found.outcome == "accepted")))
         self._count(batch, found.outcome, sizes[:end])
         skip = pa.array(reasons(found.outcome, found.gate, found.rule), pa.string())
         return batch.set_column(batch.schema.names.index("skip"), "skip", skip)
@@ -258,13 +263,9 @@ class QualityGates(Gates):
             return
         database, places = self._of.database, pa.array(looked)
         ids_of, digests_of = ids.take(places), digests.take(places)
-        known_texts = digests_of.slice(0, 0)
-        of_intake = {"unpublished": UNPUBLISHED, "source_id": self._of.source_id}
-        with database.registered(incoming=pa.table({"record_id": ids_of, "digest": digests_of})):
+        with database.registered(incoming=pa.table({"record_id": ids_of})):
             known_ids = database.table("quality/intake/known_ids", {"unpublished": UNPUBLISHED})
-            if self._rejects_copies:
-                found = database.table("quality/intake/known_digests", of_intake)
-                known_texts = found["digest"].combine_chunks()
+        known_texts = self._texts.among(digests_of) if self._texts else digests_of.slice(0, 0)
         shared = _shared(ids_of, known_ids["record_id"].combine_chunks())
         shared |= _shared(digests_of, known_texts)
         at = looked[shared]
@@ -278,9 +279,9 @@ class QualityGates(Gates):
             strict=True,
         )
         held = zip(*(known_ids[name].to_pylist() for name in known_ids.column_names), strict=True)
-        candidates, texts = map(Candidate._make, rows), self._rejects_copies
-        copies = settle(candidates, dict(held), known_texts.to_pylist(), texts=texts)
-        for place, why in copies.items():
+        held_texts, texts = known_texts.to_pylist(), self._texts is not None
+        found = settle(map(Candidate._make, rows), dict(held), held_texts, texts=texts)
+        for place, why in found.items():
             # Another text under a known id is an error, raised by ingest, unless it
             # is to be skipped.
             if why != OTHER_TEXT or self._of.on_conflict == "skip":
@@ -322,8 +323,9 @@ class QualityGates(Gates):
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records had been added meanwhile."""
+        copies_go = self.quality is not None and self.quality.duplicates
         of_it = (self._of, self._number, version)
-        taken = judgement_log.came_meanwhile(*of_it) if self._rejects_copies else 0
+        taken = judgement_log.came_meanwhile(*of_it) if copies_go else 0
         self._counts["accepted"] -= taken
         self._counts["rejected"] += taken
         self._accepted -= taken
@@ -353,6 +355,47 @@ class QualityGates(Gates):
             "size_mb": self.size_mb,
             "row_limit": self.limit,
         }
+
+
+class KnownTexts:
+    """Find which texts a corpus has, asking it only for hashes with a known beginning.
+
+    The beginnings, 8 bytes a record, are held in sorted runs, each twice as long as the next.
+    """
+
+    def __init__(self, database: Database, source_id: int) -> None:
+        self._database = database
+        self._of_intake = {"unpublished": UNPUBLISHED, "source_id": source_id}
+        self._runs: list[Words] = [
+            np.sort(database.table("quality/intake/starts")["start"].to_numpy())
+        ]
+
+    def among(self, digests: pa.Array) -> pa.Array:
+        """Return the hashes that belong to stored texts."""
+        starts = _starts(digests)
+        is_like = np.zeros(len(starts), bool)
+        for run in filter(len, self._runs):
+            is_like |= run[np.minimum(np.searchsorted(run, starts), len(run) - 1)] == starts
+        if not is_like.any():
+            return digests.slice(0, 0)
+        asked = pa.table({"digest": digests, "start": starts}).filter(pa.array(is_like))
+        with self._database.registered(incoming=asked):
+            found = self._database.table("quality/intake/known_digests", self._of_intake)
+        return found["digest"].combine_chunks()
+
+    def add(self, digests: pa.Array) -> None:
+        """Add the hashes of stored texts."""
+        self._runs.append(np.sort(_starts(digests)))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
+
+
+def _starts(digests: pa.Array) -> Words:
+    """Return the beginnings of hashes, as in ``record_hashes``."""
+    whole = np.frombuffer(b"".join(digests.to_pylist()), ">u8")
+    starts: Words = whole[::4].astype(np.uint64)
+    return starts
 
 
 def _shared(values: pa.Array, known: pa.Array) -> Any:

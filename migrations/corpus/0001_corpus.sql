@@ -514,11 +514,13 @@ COMMENT ON COLUMN _internal.rejected_rows.label IS 'As in records';
 
 CREATE TABLE _internal.record_hashes (
     record_key BIGINT NOT NULL,
-    digest BLOB NOT NULL
+    digest BLOB NOT NULL,
+    start UBIGINT NOT NULL
 );
 COMMENT ON TABLE _internal.record_hashes IS 'The hashes of the texts of records, since there have been gates';
 COMMENT ON COLUMN _internal.record_hashes.record_key IS 'The record';
 COMMENT ON COLUMN _internal.record_hashes.digest IS 'SHA-256 of its sections but rejected ones, joined by a blank line';
+COMMENT ON COLUMN _internal.record_hashes.start IS 'The first 8 bytes of that, by which gates tell what is new';
 
 CREATE TABLE clusters (
     version BIGINT NOT NULL,

@@ -106,14 +106,19 @@ WHERE
     AND record_id IN (SELECT record_id FROM incoming)
 GROUP BY record_id
 
+-- name: starts
+-- How the hashes of texts begin.
+SELECT start
+FROM record_hashes
+
 -- name: known_digests
--- Of texts (Arrow incoming: digest) those of records that are there. Few are, so hashes are
+-- Of texts (Arrow incoming: digest, start) those of records that are there. Few are, so hashes are
 -- asked first, and then which of these are of records that are gone.
 -- Parameters: $unpublished, $source_id: of the intake, or NULL.
 WITH found AS MATERIALIZED (
     SELECT record_key, digest
     FROM record_hashes
-    WHERE digest IN (SELECT digest FROM incoming)
+    WHERE start IN (SELECT start FROM incoming) AND digest IN (SELECT digest FROM incoming)
 )
 
 SELECT DISTINCT digest
@@ -130,7 +135,7 @@ WHERE record_key NOT IN (
 -- name: append_hashes
 -- Append new_hashes (Arrow: record_key, digest).
 INSERT INTO record_hashes
-SELECT record_key, digest
+SELECT record_key, digest, ('0x' || left(hex(digest), 16))::UBIGINT
 FROM new_hashes
 
 -- name: append_judgements
