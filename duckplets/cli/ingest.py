@@ -15,6 +15,7 @@ from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say, tell
 from duckplets.cli.inputs import SOURCES, found_in, is_data_sets, row_options
 from duckplets.cli.verbs import command
+from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
@@ -59,6 +60,7 @@ def ingest(
     denoise: bool = False,
     normalise: Literal["text", "code"] | None = None,
     preview: int | None = None,
+    keep_going: bool = False,
     json: bool = False,
     **given: Any,
 ) -> None:
@@ -90,6 +92,7 @@ def ingest(
         denoise: Clean texts from now on, as chunk --denoise does.
         normalise: text: one form of white space, quotes and punctuation; code: of line ends only.
         preview: Only show the first N rows as records; nothing is stored.
+        keep_going: After a source that fails, or is not there, go on with the others.
 
     Example:
         duckplets ingest faq.duckdb faq.csv --anchor question --positive answer
@@ -118,11 +121,16 @@ def ingest(
         how["quality"] = Quality.of({**wanted.to_dict(), "licenses": licenses})
         if not any(map(is_data_sets, inputs or ())):
             rows["meta"] = list(dict.fromkeys([*rows.get("meta", ()), "license"]))
-    found = found_in(inputs or [], lists or [], format, given.get("name"), rows)
+    found, problems = found_in(
+        *(inputs or [], lists or [], format, given.get("name"), rows), keep_going=keep_going
+    )
+    say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:
         _preview(found, preview, how.get("on_error"), limits, json=json)
+        if problems:
+            raise typer.Exit(1)
         return
-    how = {"quality": None, "limits": limits, **how}
+    how = {"quality": None, "limits": limits, "keep_going": keep_going, **how}
     if not any(name in how and how[name] is not None for name in _GATES):
         how = {"readers": 1, "retries": 0, **how}
     is_new = not corpus.exists()
@@ -134,7 +142,7 @@ def ingest(
                 from duckplets.text.normaliser import Normaliser
 
                 opened.normalise(Normaliser(code=normalise == "code"))
-            _store(opened, found, how, json=json)
+            _store(opened, found, problems, how, json=json)
         finally:
             if is_new and opened.version == 0 and not opened.unfinished():
                 opened.path.unlink(missing_ok=True)  # while the lock is still held
@@ -157,14 +165,23 @@ def _preview(
 
 
 def _store(
-    corpus: Corpus, found: Mapping[str, Source | DataSet], how: Mapping[str, Any], *, json: bool
+    corpus: Corpus,
+    found: Mapping[str, Source | DataSet],
+    problems: list[str],
+    how: Mapping[str, Any],
+    *,
+    json: bool,
 ) -> None:
     """Store sources, and report each."""
     reports: dict[str, IngestReport] = {}
 
-    def each(name: str, report: IngestReport) -> None:
-        reports[name] = report
-        say(*f"{shown(name)}: {report}".splitlines())
+    def each(name: str, report: IngestReport | DuckpletsError) -> None:
+        if isinstance(report, DuckpletsError):
+            problems.append(str(report))
+            say(f"failed: {report}")
+        else:
+            reports[name] = report
+            say(*f"{shown(name)}: {report}".splitlines())
 
     try:
         corpus.acquire(found, each=each, **how)
@@ -175,8 +192,14 @@ def _store(
                 f"on from there, and --restart discards what is kept"
             )
         raise
+    except DuckpletsError:
+        if not how["keep_going"] or not problems:  # each was reported already
+            raise
     finally:
         output.show_ingested(reports, json=json)
+    if problems:
+        say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
+        raise typer.Exit(1)
 
 
 @command("ingest.splits:split")

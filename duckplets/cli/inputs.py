@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from duckplets.base.formats import DATA_SETS, FORMATS, HUB_MARK
+from duckplets.base.sanitize import without_secrets
 from duckplets.cli.app import search_here
-from duckplets.errors import SourceError, nearest
+from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
 if TYPE_CHECKING:
     from duckplets.records.data_sets import DataSet
@@ -55,8 +56,10 @@ def found_in(
     form: str | None,
     name: str | None,
     arguments: Mapping[str, Any],
-) -> dict[str, Source | DataSet]:
-    """Return the sources that arguments and lists name.
+    *,
+    keep_going: bool,
+) -> tuple[dict[str, Source | DataSet], list[str]]:
+    """Return the sources that arguments and lists name, and the problems of the others.
 
     Args:
         given: The SOURCE arguments as typed. ``key=value`` arguments after a Hub URI belong to it.
@@ -64,14 +67,15 @@ def found_in(
         form: Format of all files, or None to use their suffixes.
         name: Name of one source made of all, or None for a source each.
         arguments: Arguments of the sources.
+        keep_going: Whether to collect problems instead of raising.
 
     Raises:
         typer.BadParameter: There is no source, or an option contradicts a data-set file.
-        DuckpletsError: A source is wrong.
+        DuckpletsError: A source is wrong, and ``keep_going`` is off.
     """
     from duckplets.records.data_sets import load_data_sets
     from duckplets.sources.by_path import format_of, source_at
-    from duckplets.sources.remote.hub import read_hub_list
+    from duckplets.sources.remote.hub import read_hub_lines
 
     if form is not None and form not in FORMATS:
         known = f"{nearest(form, FORMATS)}: give one of {', '.join(FORMATS)}"
@@ -84,6 +88,17 @@ def found_in(
         raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
     search_here()
     found: dict[str, Source | DataSet] = {}
+    problems: list[str] = []
+
+    @contextmanager
+    def passed_over(where: str) -> Iterator[None]:
+        try:
+            yield
+        except DuckpletsError as error:
+            if not keep_going:
+                raise
+            where = without_secrets(where)
+            problems.append(str(error) if where in str(error) else f"{where}: {error}")
 
     def add(own: str, source: Source | DataSet) -> None:
         if own in found:
@@ -101,17 +116,25 @@ def found_in(
                 f"those of one at a time"
             )
         add(name, source_at(others if others[1:] else others[0], forms.pop(), dict(arguments)))
-        return found
+        return found, problems
     for each in others:
-        source = source_at(each, format_of(each, form), dict(arguments))
-        add(source.default_name(), source)
+        with passed_over(each):
+            source = source_at(each, format_of(each, form), dict(arguments))
+            add(source.default_name(), source)
+    wrong: list[str] = []
     for file in lists:
-        for listed in read_hub_list(Path(file)):
-            add(listed.default_name(), listed)
+        with passed_over(file):
+            sources, of_file = read_hub_lines(Path(file))
+            wrong += of_file
+            for _, source in sources:
+                add(source.default_name(), source)
+    if wrong and not keep_going:
+        raise SourceError(several(wrong))
     for file in files:
-        for data_set in load_data_sets(file):
-            add(data_set.name, data_set)
-    return found
+        with passed_over(file):
+            for data_set in load_data_sets(file):
+                add(data_set.name, data_set)
+    return found, problems + wrong
 
 
 def _with_keys(given: Sequence[str]) -> list[str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import shown
+from duckplets.base.sanitize import counted, shown
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
-from duckplets.errors import DuckpletsError, SourceError
+from duckplets.errors import DuckpletsError, SourceError, several
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,8 +161,9 @@ def acquire(
     in_place: bool = False,
     readers: int = 4,
     retries: int = 5,
+    keep_going: bool = False,
     engine: Any = None,
-    each: Callable[[str, IngestReport], None] | None = None,
+    each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
     progress: Progress | bool | None = None,
 ) -> dict[str, IngestReport]:
     """Take sources in through gates, reading several at the same time.
@@ -193,9 +194,12 @@ def acquire(
         in_place: As for ``ingest``, where there are no gates.
         readers: So many are read at the same time, the one that is being stored included.
         retries: How often a source is read on after an error, without a further row.
+        keep_going: Store the sources after one that failed, too. Of equal texts in both they
+            then have theirs accepted.
         engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
             other. ``retries`` are of the others, read here.
-        each: Called with the name and report of every source when it is stored.
+        each: Called with the name and report of every source when it is stored, and with
+            ``keep_going`` with the error of one that failed.
         progress: As for ``ingest``, of the source that is being stored.
 
     Returns:
@@ -223,29 +227,43 @@ def acquire(
     wanted = _wanted(sources)
     gates = {name: _gates(**judged | one.gates) for name, one in wanted.items()}
     reports: dict[str, IngestReport] = {}
+    failed: list[str] = []
+
+    def report_each(name: str, report: IngestReport | DuckpletsError) -> None:
+        if isinstance(report, DuckpletsError):
+            report = _naming(name, report)
+            if not keep_going:
+                raise report
+            failed.append(str(report))
+        else:
+            if (data_set := wanted[name].data_set) is not None:
+                keep_controls(corpus.database, name, data_set.controls)
+            reports[name] = report
+        if each is not None:
+            each(name, report)
+
     ready: list[PreparedIngest] = []
     with (
         working(engine, progress, note=_note([*gates.values()])) as work,
         exported_at_the_end(corpus.database, jsonl),
     ):
         for name, one in wanted.items():
-            with _naming(name):
+            try:
                 if one.data_set is not None:
                     clean = one.data_set.clean
                     check_cleaning(one.data_set.name, clean, current_chunking(corpus.database))
                 refuse_shuffled(one.source)
                 own: dict[str, Any] = {"name": name, "gates": gates[name], "in_place": in_place}
                 ready.append(prepare(corpus.database, one.source, **asked, **own))
+            except DuckpletsError as error:
+                report_each(name, error)
         how = {"readers": readers, "retries": retries}
         with closing(ingest_all(corpus.database, ready, work, **how)) as stored:
-            for name in wanted:
-                with _naming(name):
-                    report = next(stored)
-                if (data_set := wanted[name].data_set) is not None:
-                    keep_controls(corpus.database, name, data_set.controls)
-                reports[name] = report
-                if each is not None:
-                    each(name, report)
+            for prepared, report in stored:
+                report_each(prepared.name, report)
+    if failed:
+        said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
+        raise SourceError("\n".join([said, several(failed)]))
     return reports
 
 
@@ -316,15 +334,13 @@ def _wanted(sources: Any) -> dict[str, _Wanted]:
     return found
 
 
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Let errors name the source they are of."""
-    try:
-        yield
-    except DuckpletsError as error:
-        if name in str(error):
-            raise
-        raise type(error)(f"source {name!r}: {error}") from error
+def _naming(name: str, error: DuckpletsError) -> DuckpletsError:
+    """Return an error that names its source."""
+    if name in str(error):
+        return error
+    named = type(error)(f"source {name!r}: {error}")
+    named.__cause__ = error
+    return named
 
 
 def _gates(quality: Any, **others: Any) -> QualityGates | None:

@@ -48,7 +48,10 @@ def ingest(database: Database, source: Source, *, work: Work = QUIET, **asked: A
     """Read a prepared source to its end and store its records."""
     prepared = prepare(database, source, **asked)
     with closing(ingest_all(database, [prepared], work, readers=1, retries=0)) as each:
-        return next(each)
+        _, report = next(each)
+    if isinstance(report, DuckpletsError):
+        raise report
+    return report
 
 
 def ingest_all(
@@ -58,7 +61,7 @@ def ingest_all(
     *,
     readers: int,
     retries: int,
-) -> Generator[IngestReport, None, None]:
+) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
     """Store prepared sources in order while the following ones are being read.
 
     Closing the iterator ends all threads and removes waiting files.
@@ -76,9 +79,13 @@ def ingest_all(
         for number, reading in enumerate(each):
             for coming in each[number + 1 : number + readers]:
                 coming.begin()
-            report = _ingested(database, reading, work)
+            report: IngestReport | DuckpletsError
+            try:
+                report = _ingested(database, reading, work)
+            except DuckpletsError as error:
+                report = error
             reading.close()
-            yield report
+            yield reading.prepared, report
     finally:
         for reading in each:
             reading.items.stop()

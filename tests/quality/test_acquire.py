@@ -102,11 +102,23 @@ def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus):
     assert texts(corpus) == [row["text"] for row in rows]
 
 
-def test_what_does_not_pass_is_not_tried_again_and_names_its_source(corpus):
-    pages = Pages("a", [{"id": "1", "text": GOOD.format(1)}], fails=(0,), error=KeyError("no"))
-    with pytest.raises(dp.SourceError, match="source 'a': row 1: KeyError: 'no'"):
-        corpus.acquire({"a": pages}, quality=QUALITY, progress=False)
-    assert len(pages.calls) == 1
+def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus):
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
+    named = {
+        "a": Pages("a", rows, fails=(5,), error=KeyError("no")),
+        "b": Pages("b", rows),
+        "c": dp.JsonSource("/nowhere.jsonl", text="text"),
+    }
+    told = {}
+    with pytest.raises(dp.SourceError) as caught:
+        corpus.acquire(
+            named, quality=QUALITY, progress=False, keep_going=True, each=told.__setitem__
+        )
+    assert "2 sources of 3 failed" in str(caught.value)
+    assert "source 'a': row 6: KeyError: 'no'" in str(caught.value)
+    assert (told["b"].added, str(told["a"])[:10]) == (9, "source 'a'")
+    assert list(told) == ["c", "a", "b"]
+    assert len(named["a"].calls) == 1  # what does not pass is not tried again
 
 
 def test_what_may_pass_is_told_from_what_does_not():

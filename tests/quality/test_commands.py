@@ -52,7 +52,9 @@ def test_gates_read_by_the_options_of_ingest_and_data_sets_by_their_own(tmp_path
     given = ("--anchor", "ask", "--positive", "answer", "--date", "day", "--group", "of")
     given += ("--delimiter", ";", "--encoding", "latin-1", "--trust", "0.9")
     given += ("--quality", tmp_path / "q.toml")
-    assert json.loads(ok("ingest", corpus, table, *given, "--json"))["added"] == 3
+    went_on = cli("ingest", corpus, table, "/nowhere.csv", *given, "--json", "--keep-going")
+    assert (went_on.exit_code, json.loads(went_on.stdout)["added"]) == (1, 3)
+    assert "/nowhere.csv does not exist" in went_on.stderr
     written(tmp_path / "a.jsonl", [GOOD.format(f"a{i}") for i in range(5)])
     written(tmp_path / "b.jsonl", ["tiny", GOOD.format("a1")])
     sets.write_text(

@@ -244,7 +244,22 @@ def read_hub_list(
         SourceError: The list cannot be read, names nothing, or has lines that are wrong: all of
             them, each as ``FILE:LINE: what is wrong``.
     """
-    found: list[HubSource] = []
+    found, problems = read_hub_lines(path, token=token)
+    if problems:
+        raise SourceError(several(problems))
+    return [source for _, source in found]
+
+
+def read_hub_lines(
+    path: str | os.PathLike[str],
+    *,
+    token: str | None = None,
+) -> tuple[list[tuple[int, HubSource]], list[str]]:
+    """Return sources with their lines, and what is wrong with other lines.
+
+    Arguments are those of ``read_hub_list``.
+    """
+    found: list[tuple[int, HubSource]] = []
     lines: dict[str, int] = {}
     problems: list[str] = []
     for number, line in grammar.read_lines(path):
@@ -257,14 +272,12 @@ def read_hub_list(
                 raise SourceError(
                     f"the name {name!r} is taken by line {lines[name]}; give a source_id="
                 )
-            found.append(source)
+            found.append((number, source))
         except SourceError as error:
             problems += [f"{path}:{number}: {problem}" for problem in str(error).splitlines()]
-    if problems:
-        raise SourceError(several(problems))
-    if not found:
+    if not found and not problems:
         raise SourceError(f"{path} names no data set; a line of it is {grammar.EXAMPLE}")
-    return found
+    return found, problems
 
 
 def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
