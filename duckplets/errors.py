@@ -178,10 +178,24 @@ def several(problems: Sequence[str]) -> str:
     return "\n".join([*problems[:_SAID], *rest])
 
 
+# Names of the triplets crate, without underscores, and ours.
+_OF_THE_CRATE = {
+    "wrongarticle": "other_record",
+    "wrongpublicationdate": "other_date",
+    "questionanswermismatch": "question_answer_mismatch",
+    "paragraph": "position",
+    "random": "any_section",
+    "temporaloffset": "near_date",
+}
+
+
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the closest of ``right``, or nothing."""
     if len(wrong) > 200:
         return ""  # longer words are no typing error, and comparing is quadratic in length
     names = {name.casefold(): name for name in right}
+    ours = _OF_THE_CRATE.get(wrong.casefold().replace("_", ""), "")
+    if ours in names:
+        return f" (did you mean {names[ours]!r}, as the crate's {wrong} is called here?)"
     close = difflib.get_close_matches(wrong.casefold(), names, n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""

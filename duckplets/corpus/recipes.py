@@ -123,25 +123,25 @@ def _without_short(corpus: CorpusFile, rows: pa.Table, pool: Pool, policy: Mined
     """Return the rows of a pool without the anchors that a policy leaves no candidate."""
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from duckplets.samples import candidates
 
     compiled, database = pool.compiled, corpus.database
     where = {name: compiled.parameters[name] for name in ("source", "split")}
-    mined = [
-        m
-        for m in Minings(database).found(compiled.recipe.name, **where)
-        if m.scorer == policy.scorer
-    ]
-    if not mined or pool.guarded is None:
+    found = Minings(database).found(compiled.recipe.name, **where, scorer=policy.scorer)
+    if not found or pool.guarded is None:
         return rows
-    found = candidates.read(database, pool, mined[-1], policy, scores=False)
-    short = np.isin(pool.guarded.sections, found.short(compiled.negatives))
-    gone = {*pool.anchors.chunks[short].tolist()}
-    left = [[key for key in keys if key not in gone] for keys in rows["anchors"].to_pylist()]
+    left = candidates.read(database, pool, found[-1], policy, scores=False)
+    short = np.isin(pool.guarded.sections, left.short(compiled.negatives))
+    anchors = rows["anchors"].combine_chunks()
+    kept = np.isin(anchors.flatten(), pool.anchors.chunks[short], invert=True)
+    owners = pc.list_parent_indices(anchors).to_numpy()[kept]
+    counts = np.bincount(owners, minlength=len(anchors))
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(ends, anchors.flatten().filter(pa.array(kept)))
     at = rows.schema.get_field_index("anchors")
-    rows = rows.set_column(at, rows.field(at), pa.array(left, rows.field(at).type))
-    return rows.filter(pa.array(map(bool, left), pa.bool_()))
+    return rows.set_column(at, "anchors", lists).filter(pa.array(counts > 0))
 
 
 def _compiled(

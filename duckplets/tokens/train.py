@@ -22,7 +22,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.arrays import Flags
-from duckplets.base.atomic import aside_of, remove, sweep
+from duckplets.base.atomic import aside_of, remove, sweep, written_aside
 from duckplets.base.checks import integer
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import Reported
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _VOCAB, _MERGES = "tokenizer-vocab.json", "tokenizer-merges.txt"
+_TEXTS = {"train.txt": False, "val.txt": True}  # whether held-out texts
 _HELD_OUT = 10  # one text in so many is held out
 _ALPHABET = 256
 _AHEAD = 4  # queued batches of about a megabyte
@@ -89,6 +90,7 @@ def train_tokenizer(
     min_frequency: int = 2,
     special: Sequence[str] = SPECIAL,
     seed: int = 42,
+    texts: bool = False,
     progress: Progress | bool | None = None,
 ) -> TokenizerReport:
     """Train a byte-level BPE tokenizer on the text of one split of a corpus.
@@ -109,6 +111,8 @@ def train_tokenizer(
         min_frequency: How often a pair has to occur to become a token.
         special: Special tokens, which have the first ids.
         seed: Seed of what is held out.
+        texts: Also write ``train.txt``, the texts that it is trained on, and ``val.txt``, those
+            held out: a text a line, but for code, whose lines stay. They take the room of all text.
         progress: Called with texts read; True for a bar, None for one on a terminal.
 
     Raises:
@@ -134,9 +138,13 @@ def train_tokenizer(
     try:
         folder.mkdir(exist_ok=True, parents=True)
         known, why = _known(folder, inputs)
+        if texts:
+            _need_own(folder)
         if known is None:
             with bar(progress, sys.stderr, "texts") as advance:
                 known = _train(read, folder, inputs, why, advance)
+        if texts:
+            _write_texts(folder, read, _held_out(settings, read))
         return known
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
@@ -189,8 +197,9 @@ def _train(
     keys = texts.places.keys
     if not len(keys):
         raise ShardError(f"split={settings['split']!r} has no text to train on")
-    held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
-    held_out &= ~held_out.all()
+    held_out = _held_out(settings, texts)
+    for name in _noted_texts(folder):
+        remove(folder / name)  # of another training
     write_document(folder / STATE, KIND, {"stage": "training", "files": {}})
     tokenizer = _untrained()
     _learn(tokenizer, _trainer(settings), _read(texts, ~held_out, advance))
@@ -228,6 +237,46 @@ def _train(
     finally:
         remove(aside)
     return report
+
+
+def _held_out(settings: dict[str, Any], texts: SplitTexts) -> Flags:
+    """Return which texts are held out; none if that would be all."""
+    keys = texts.places.keys
+    held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
+    found: Flags = held_out & ~held_out.all()
+    return found
+
+
+def _noted_texts(folder: Path) -> dict[str, str]:
+    """Return the digests of the text files written to a folder."""
+    try:
+        return dict((made_by(folder) or {}).get("texts", {}))
+    except DamagedFileError:
+        return {}
+
+
+def _need_own(folder: Path) -> None:
+    """Refuse to replace text files of others."""
+    noted = _noted_texts(folder)
+    foreign = [name for name in _TEXTS if name not in noted and (folder / name).exists()]
+    if foreign:
+        raise ShardError(f"{folder} has another {foreign[0]} in it; give another folder")
+
+
+def _write_texts(folder: Path, texts: SplitTexts, held_out: Flags) -> None:
+    """Write training and held-out texts, unless the files are intact."""
+    note = made_by(folder) or {}
+    noted = note.get("texts", {})
+    if all((folder / n).is_file() and digest_of(folder / n) == noted.get(n) for n in _TEXTS):
+        return
+    for name, is_held_out in _TEXTS.items():
+        with written_aside(folder / name) as file:
+            for some in _read(texts, held_out == is_held_out, None):
+                file.write("".join(f"{text}\n" for text in some).encode())
+    note["texts"] = {name: digest_of(folder / name) for name in _TEXTS}
+    for extra in ("format", "kind"):
+        note.pop(extra)
+    write_document(folder / STATE, KIND, note)
 
 
 def _untrained() -> Tokenizer:

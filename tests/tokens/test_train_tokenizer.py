@@ -55,6 +55,20 @@ def test_it_encodes_any_text_and_its_files_have_their_fingerprint(report, corpus
     assert 1 < report.bytes_per_token < 10
 
 
+def test_texts_trained_on_and_held_out_are_written_where_asked_for(corpus_file, tmp_path):
+    report = trained(corpus_file, tmp_path, sources=["words"], texts=True)
+    read = [(tmp_path / f"{name}.txt").read_text("utf-8").splitlines() for name in ("train", "val")]
+    assert [*map(len, read)] == [report.texts, report.held_out]
+    with dp.Corpus(corpus_file, read_only=True) as corpus:
+        where = "split = 'train' AND source = 'words'"
+        texts = corpus.sql(f"SELECT text FROM section_texts WHERE {where}")["text"].to_pylist()
+    assert sorted(read[0] + read[1]) == sorted(" ".join(text.split()) for text in texts)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "val.txt").write_text("mine")
+    with pytest.raises(dp.ShardError, match=r"another val\.txt in it"):
+        trained(corpus_file, tmp_path / "other", sources=["words"], texts=True)
+
+
 def test_it_is_trained_again_only_where_something_changed(corpus_file, report):
     out = report.path.parent
     again = trained(corpus_file, out, sources=["words"])
