@@ -41,8 +41,8 @@ def status(
     are stale. Those of more than 500,000 records are counted if asked for, with --pools.
 
     With --watch it shows what a run has drawn, until Ctrl-C, as of its last save, and how fast it
-    goes, once there were two. The state file is copied to be read: the run waits for nobody. A run
-    that is not saved yet is waited for. CORPUS may then be a folder of token shards.
+    goes, once there were two. The state file is opened when it has changed, for some hundredths of
+    a second. A run that is not saved yet is waited for. CORPUS may then be a folder of token shards.
 
     The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
     mined negatives, the mixture over steps and what was served, gates with examples; each table
