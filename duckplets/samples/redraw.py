@@ -171,7 +171,9 @@ class _Taken:
     def __init__(self, drawn: Drawn, batch: Integers) -> None:
         self._batch, self._hashes = batch, drawn.plan.hashes
         self.words = pair_hashes(batch, self._hashes).reshape(-1)  # of batch and text
-        self._sorted = np.sort(self.words)
+        repeats_own = self._hashes == self._hashes[0]  # families are often their anchor's text
+        repeats_own[0] = False
+        self._sorted = np.sort(self.words[~repeats_own.reshape(-1)])
         self._new: set[int] = set()
         self._keeping, kept = drawn.kept
         self._kept = kept ^ mix(batch.astype(np.uint64))[self._keeping]
