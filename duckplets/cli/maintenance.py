@@ -42,7 +42,8 @@ def status(
 
     With --watch it shows what a run has drawn, until Ctrl-C, as of its last save, and how fast it
     goes, once there were two. The state file is opened when it has changed, for some hundredths of
-    a second. A run that is not saved yet is waited for. CORPUS may then be a folder of token shards.
+    a second. A run that is not saved yet is waited for. CORPUS may then be a folder of token
+    shards.
 
     The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
     mined negatives, the mixture over steps and what was served, gates with examples; each table

@@ -175,13 +175,13 @@ class _Taken:
         repeats_own[0] = False
         self._sorted = np.sort(self.words[~repeats_own.reshape(-1)])
         self._new: set[int] = set()
+        self._again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
         self._keeping, kept = drawn.kept
         self._kept = kept ^ mix(batch.astype(np.uint64))[self._keeping]
 
     def repeated(self) -> Integers:
         """Return the words that occur several times."""
-        again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
-        return self._at(again)
+        return self._at(self._again)
 
     def _at(self, words: Words) -> Integers:
         """Return which of the words are among some in ascending order."""
@@ -192,6 +192,10 @@ class _Taken:
         """Return whether samples other than its own keep each word from the batch."""
         owners, kept = self._kept_among(self._batch, self._hashes)
         found, samples = np.zeros(len(self.words), dtype=bool), len(self._batch)
+        # most are a sample's own positive, which no other sample has
+        is_own = (self.words.reshape(-1, samples)[:, owners] == kept).any(axis=0)
+        others = ~is_own | (places(self._again, kept) >= 0)
+        owners, kept = owners[others], kept[others]
         found[and_also] = True
         order = np.lexsort((owners, kept))
         kept, owners, at = kept[order], owners[order], self._at(kept[order])
