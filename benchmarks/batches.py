@@ -3,7 +3,8 @@
     python benchmarks/batches.py [--records 100000] [--rounds 5] > benchmarks/batches.json
 
 Records are pairs of a title and a body of about 40 words, every thousandth body that of its
-neighbour, of 200 topics. The runs take turns in one process, so that all of them meet the same
+neighbour, of 200 topics; for ``apart=`` each has four others, by chance, as near as its own, so
+about one sample in a hundred has to change places. The runs take turns in one process, so that all of them meet the same
 neighbours on the machine; rates are triplets a second of processor time, with their texts as lists,
 the median of all rounds and its least and most. What is printed is JSON.
 """
@@ -28,6 +29,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "batch_by=a topic, 4 a batch": {"batch_by": "meta['topic']", "keys_per_batch": 4},
     "no_duplicates=True": {"no_duplicates": True},
     "no_duplicates='group'": {"no_duplicates": "group"},
+    "apart=('near', 0.95)": {"apart": ("near", 0.95)},
     "no_duplicates=True, batch_by=a topic": {"no_duplicates": True, "batch_by": "meta['topic']"},
 }
 
@@ -50,10 +52,21 @@ def rows(records: int) -> list[dict[str, str]]:
     return made
 
 
+def add_near(corpus: Any, records: int) -> None:
+    """Give each anchor four candidates that score nearly as its positive."""
+    draw, table = random.Random(1), list[dict[str, Any]]()
+    for number in range(records):
+        near = [one for one in draw.sample(range(records), 4) if one != number]
+        ids = [f"made/{one}" for one in (number, *near)]
+        scores = [1.0] + [0.99] * len(near)
+        table.append({"query_id": ids[0], "document_ids": ids, "scores": scores})
+    corpus.add_negatives(table, name="anchor_context", scorer="near", progress=False)
+
+
 def measured(corpus: Any, steps: int, given: dict[str, Any]) -> tuple[float, float]:
     """Return the seconds that opening takes, and triplets a second of processor time."""
     begun = time.process_time()
-    with corpus.sampler("triplets", batch_size=BATCH, prefetch=0, **given) as sampler:
+    with corpus.sampler("triplets", batch_size=BATCH, by="random", prefetch=0, **given) as sampler:
         opened = time.process_time() - begun
         for _ in range(WARM):
             next(sampler)
@@ -83,6 +96,7 @@ def main() -> None:
         )
         corpus.ingest(source, name="made", progress=False)
         corpus.split(1, 0, 0)
+        add_near(corpus, asked.records)
         for _ in range(asked.rounds):
             for name, given in RUNS.items():
                 found[name].append(measured(corpus, asked.steps, given))

@@ -4,6 +4,7 @@ python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
 python benchmarks/dense.py > benchmarks/dense.json
 python benchmarks/dense_peer.py > benchmarks/dense_peer.json  # with PyTorch
+python benchmarks/batches.py > benchmarks/batches.json
 python benchmarks/text_in.py > benchmarks/text_in.json
 python benchmarks/in_place.py > benchmarks/in_place.json
 python benchmarks/serving.py > benchmarks/serving.json
@@ -41,6 +42,7 @@ RESULTS, MINING, TEXT_IN, QUALITY = (
     HERE / f"{name}.json" for name in ("results", "mining", "text_in", "quality")
 )
 SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
+BATCHES = HERE / "batches.json"
 DENSE, DENSE_PEER = HERE / "dense.json", HERE / "dense_peer.json"
 GATES, IN_PLACE = HERE / "quality_gates.json", HERE / "in_place.json"
 TOKENS, TOKEN_BATCHES = HERE / "tokens.json", HERE / "token_batches.json"
@@ -141,6 +143,30 @@ vectors at its peak.
 """
 
 
+BATCHES_TEXT = """
+## What may share a batch
+
+`benchmarks/batches.py`: triplets of {records:,} records in batches of {batch}, with their texts as
+lists, by one thread; the median of {rounds} rounds in turns. For `apart=` each anchor has four
+texts, by chance, that may not stand beside it. The aims were .9 of plain sampling for
+`no_duplicates="group"`, and half for `apart=`.
+
+| option | triplets a processor second | of plain | opening (s) |
+|---|---|---|---|
+{table}
+"""
+
+
+def batches_section(found: dict[str, Any]) -> str:
+    """Return the section for the output of ``batches.py``."""
+    rows = [
+        f"| {name if name == 'plain' else f'`{name}`'} | {run['triplets_per_second']:,} "
+        f"| {run['of_plain']:.2f} | {run['opening_seconds']:.2f} |"
+        for name, run in found["runs"].items()
+    ]
+    return BATCHES_TEXT.format(**found["settings"], table="\n".join(rows))
+
+
 def dense_section(dense: dict[str, Any], beside: list[dict[str, Any]]) -> str:
     """Return the section for the outputs of ``dense.py`` and ``dense_peer.py``."""
     rows = []
@@ -192,6 +218,7 @@ def page() -> str:
         + dense_section(
             *(json.loads(path.read_text(encoding="utf-8")) for path in (DENSE, DENSE_PEER))
         )
+        + batches_section(json.loads(BATCHES.read_text(encoding="utf-8")))
         + quality_section()
         + quality_report.gates_section(json.loads(GATES.read_text(encoding="utf-8")))
     )

@@ -19,7 +19,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Integers, Sketch, Words, places
 from duckplets.mining.near import NearTexts
 from duckplets.order.permute import mix
-from duckplets.pools.arrays import NegativeRequests, pair_hashes
+from duckplets.pools.arrays import NegativeRequests
 from duckplets.samples.negatives import FoundNegatives, blank
 from duckplets.samples.plan import Plan, joined, without_negative
 from duckplets.samples.stream import Stream
@@ -169,15 +169,15 @@ class _Taken:
     """The texts of batches, and those kept from them."""
 
     def __init__(self, drawn: Drawn, batch: Integers) -> None:
-        self._batch, self._hashes = batch, drawn.plan.hashes
-        self.words = pair_hashes(batch, self._hashes).reshape(-1)  # of batch and text
-        repeats_own = self._hashes == self._hashes[0]  # families are often their anchor's text
+        hashes, self._samples = drawn.plan.hashes, len(batch)
+        self.words = _words(batch, hashes).reshape(-1)
+        repeats_own = hashes == hashes[0]  # families are often their anchor's text
         repeats_own[0] = False
         self._sorted = np.sort(self.words[~repeats_own.reshape(-1)])
         self._new: set[int] = set()
         self._again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
         self._keeping, kept = drawn.kept
-        self._kept = kept ^ mix(batch.astype(np.uint64))[self._keeping]
+        self._kept = _words(batch[self._keeping], kept)
 
     def repeated(self) -> Integers:
         """Return the words that occur several times."""
@@ -190,27 +190,31 @@ class _Taken:
 
     def kept_from_others(self, and_also: Integers) -> Flags:
         """Return whether samples other than its own keep each word from the batch."""
-        owners, kept = self._kept_among(self._batch, self._hashes)
-        found, samples = np.zeros(len(self.words), dtype=bool), len(self._batch)
+        at = Sketch(self.words).among(self._kept)
+        owners, kept = self._keeping[at], self._kept[at]
         # most are a sample's own positive, which no other sample has
-        is_own = (self.words.reshape(-1, samples)[:, owners] == kept).any(axis=0)
-        others = ~is_own | (places(self._again, kept) >= 0)
-        owners, kept = owners[others], kept[others]
+        is_own = np.zeros(len(kept), dtype=bool)
+        for words in self.words.reshape(-1, self._samples):
+            is_own |= words[owners] == kept
+        is_own[Sketch(self._again).among(kept)] = False
+        owners, kept = owners[~is_own], kept[~is_own]
+        found = np.zeros(len(self.words), dtype=bool)
         found[and_also] = True
         order = np.lexsort((owners, kept))
         kept, owners, at = kept[order], owners[order], self._at(kept[order])
         # the first and the last that keep a word say whether another sample does
         low, high = (np.searchsorted(kept, self.words[at], side) for side in ("left", "right"))
-        rows = at % samples
+        rows = at % self._samples
         found[at[(owners[low] != rows) | (owners[high - 1] != rows)]] = True
         return found
 
     def take(self, cells: Integers, batch: Integers, hashes: Words) -> Flags:
         """Add texts that are missing, one after the other and one a cell; return which."""
-        words = pair_hashes(batch, hashes)
+        words = _words(batch, hashes)
         missing: Flags = places(self._sorted, words) < 0
         if len(self._kept):
-            missing &= places(np.sort(self._kept_among(batch, hashes)[1]), words) < 0
+            kept = self._kept[Sketch(words).among(self._kept)]
+            missing &= places(np.sort(kept), words) < 0
         served = set[int]()
         for at in np.flatnonzero(missing).tolist():
             word, cell = int(words[at]), int(cells[at])
@@ -220,11 +224,10 @@ class _Taken:
                 self._new.add(word)
         return missing
 
-    def _kept_among(self, batch: Integers, hashes: Words) -> tuple[Integers, Words]:
-        """Return what of batches and texts is kept, and more: samples and words."""
-        # words are those of ``pair_hashes`` before they are mixed, which costs more than a look
-        at = Sketch((hashes ^ mix(batch.astype(np.uint64))).reshape(-1)).among(self._kept)
-        return self._keeping[at], mix(self._kept[at])
+
+def _words(batch: Integers, hashes: Words) -> Words:
+    """Return one word per (batch, text)."""
+    return hashes ^ mix(batch.astype(np.uint64))
 
 
 def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
