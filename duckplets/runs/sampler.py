@@ -19,6 +19,7 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
+from duckplets.base.sanitize import html_lines
 from duckplets.base.settings import SlashedName, checked
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Event
@@ -583,6 +584,9 @@ class Sampler:
         s = self.settings
         who = f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
         return f"{who}\n{self.describe()}"
+
+    def _repr_html_(self) -> str:
+        return html_lines(repr(self))
 
 
 def _trainers() -> Any:

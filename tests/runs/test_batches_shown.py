@@ -78,6 +78,8 @@ def test_a_corpus_is_shown_with_its_counts_and_first_texts(tmp_path):
         told = f"<Corpus({str(path)!r}): version 2, records: <b> 1, toy 30>"
         assert repr(corpus) == told
         check_html(corpus._repr_html_(), "<b>", "30", "<script>", "version 2")
+        with corpus.sampler("texts", batch_size=2, run="<i>") as sampler:
+            check_html(sampler._repr_html_(), "<b>", "<i>", "position=0")
         corpus.remove("toy")
         for i in range(5):
             corpus.ingest(dp.MemorySource([{"text": "t"}], text="text"), name=f"s{i}")
