@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import index_order
+from first_batch import of_status
 
 SECONDS = 6.0  # of measuring, after a warm-up
 
@@ -161,7 +161,7 @@ def _mb(path: Path) -> float:
 
 def _one(name: str, folder: Path, records: int) -> None:
     found = MEASUREMENTS[name](folder, records)
-    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found["peak_mb"] = of_status("VmHWM")  # ru_maxrss has that of the process that started this
     print(json.dumps({key: round(value, 3) for key, value in found.items()}))
 
 
