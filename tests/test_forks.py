@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from contextlib import contextmanager
+from weakref import ref
 
 import pytest
 from effort import THOROUGH, often, some
@@ -12,6 +13,7 @@ from prebuilt import toy_corpus
 from programs import said
 
 import duckplets as dp
+from duckplets.base.prefetch import Lookahead
 
 # Python 3.12 warns of what is tried here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -155,6 +157,31 @@ METHODS = some(["fork", "forkserver", "spawn"], less=1)  # the last two begin an
 def _counted(path, answers):
     with dp.Corpus(path, read_only=True) as corpus, corpus.sampler(batch_size=4) as sampler:
         answers.put((corpus.count(), next(sampler)["anchor"]))
+
+
+class Slow:
+    """Takes a while to be let go of, as an instance of DuckDB does."""
+
+    gone = threading.Event()
+
+    def __del__(self):
+        time.sleep(0.3)
+        self.gone.set()
+
+
+@inside
+def test_a_fork_waits_for_the_thread_of_what_was_dropped():
+    """Else a worker of a DataLoader may find DuckDB's instance half closed, and wait for ever."""
+    items = Lookahead([int, Slow], "of this test")
+    assert next(items) == 0
+    while not items.made:
+        time.sleep(0.001)
+    work = ref(items._work)
+    del items
+    while work() is not None:  # until its thread finds that it is dropped
+        time.sleep(0.001)
+    assert not Slow.gone.is_set()
+    assert forked(Slow.gone.is_set) == "True"
 
 
 @inside

@@ -359,6 +359,8 @@ class _PrefetchQueue(Generic[T]):
         if is_last:
             with suppress(Exception):
                 self._finish()
+        _ENDING.difference_update([thread for thread in list(_ENDING) if not thread.is_alive()])
+        _ENDING.add(threading.current_thread())
 
     def _begun(self) -> _Item[T] | None:
         """Wait for a call to run; None if there are no more."""
@@ -371,10 +373,16 @@ class _PrefetchQueue(Generic[T]):
 
 
 _AT_WORK: LiveSet[_PrefetchQueue[Any]] = LiveSet()
+_ENDING: set[threading.Thread] = set()  # those that may be letting go of a queue, or have
+
+
+def _after_in_child() -> None:
+    _AT_WORK.clear()
+    _ENDING.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_AT_WORK.clear)
+    os.register_at_fork(after_in_child=_after_in_child)
 
 
 def settle() -> None:
@@ -383,6 +391,9 @@ def settle() -> None:
         if work.is_dropped:
             work.stop()
             work.join(_PATIENCE)
+    for thread in list(_ENDING):
+        if thread is not threading.current_thread():
+            thread.join(_PATIENCE)
 
 
 @atexit.register

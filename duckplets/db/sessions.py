@@ -372,3 +372,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_GATE.acquire, after_in_parent=_GATE.release, after_in_child=_after_in_child
     )
+    # Runs first. A file that the thread of a dropped run is closing has no session any more, and a
+    # worker that opens it would get DuckDB's instance without its threads, and wait for ever.
+    os.register_at_fork(before=settle)
