@@ -4,9 +4,9 @@
 
 Records are pairs of a title and a body of about 40 words, every thousandth body that of its
 neighbour, of 200 topics; for ``apart=`` each has four others, by chance, as near as its own, so
-about one sample in a hundred has to change places. The runs take turns in one process, so that all of them meet the same
-neighbours on the machine; rates are triplets a second of processor time, with their texts as lists,
-the median of all rounds and its least and most. What is printed is JSON.
+about one sample in a hundred has to change places. The runs take turns in one process, so that all
+of them meet the same neighbours on the machine; rates are triplets a second of processor time, with
+their texts as lists, the median of all rounds and its least and most. What is printed is JSON.
 """
 
 from __future__ import annotations
