@@ -323,9 +323,8 @@ class QualityGates(Gates):
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records had been added meanwhile."""
-        copies_go = self.quality is not None and self.quality.duplicates
         of_it = (self._of, self._number, version)
-        taken = judgement_log.came_meanwhile(*of_it) if copies_go else 0
+        taken = judgement_log.came_meanwhile(*of_it) if self._texts is not None else 0
         self._counts["accepted"] -= taken
         self._counts["rejected"] += taken
         self._accepted -= taken
