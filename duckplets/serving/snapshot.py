@@ -256,6 +256,7 @@ def prepare(
             with database.frugal(BUILDING):
                 stored = StoredTexts(database, contents, chunking)
                 _build(stored, version, path, before, progress, engine)
+                database.shed()  # pools, which are compiled next, take as much again
     found = opened(database, version, contents, path)
     if found is None:
         raise damaged(path / MANIFEST, "the corpus was changed meanwhile")
