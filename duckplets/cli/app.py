@@ -41,15 +41,12 @@ _HEADINGS = {
     ),
     "Gates": ("quality", "where", "size_mb", "limit", "license", "jsonl", "readers", "retries"),
     "A saved run": (*("run", "resume", "tag", "state", "version", "allow_drift", "save"),),
-    "What batches have": ("batch_by", "keys_per_batch"),
+    "What batches have": ("batch_by", "keys_per_batch", "vectors"),
     "Negatives, pairs and duplicates": (
         *("negatives", "by", "pairs", "swap", "allow_stale"),
         *("no_duplicates", "no_duplicates_of", "apart"),
     ),
     "Ranks and machine": ("rank", "world_size", "remainder", "memory_mb", "snapshot"),
-    "How candidates are looked for": (
-        *("vectors", "depth", "query_tokens", "scope", "shard_documents"),
-    ),
 }
 _HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
 _RANGE = re.compile(r" +\[x>=\d+\]|; x>=\d+")
