@@ -275,7 +275,8 @@ def warnings(sampler: Sampler) -> Iterator[str]:
     """Yield what is odd about a run, however long it is."""
     planner, schedule = sampler._planner, sampler._planner.schedule
     yield from oddities(planner.newest)
-    undrawn = [name for name in sampler.settings.sources if name not in schedule.drawn]
+    drawn = schedule.drawn
+    undrawn = [name for name in sampler.settings.sources if name not in drawn]
     yield from omitted(schedule.mixture, undrawn)
     yield from left_alone(sampler.unused)
     yield from unreached(planner)
