@@ -46,9 +46,8 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
             f"no source has conversations to draw messages from; there are {names}. Ingest "
             f"instruction data with a converter, as in converter='alpaca'"
         )
-    return [
-        SourceRecipes(name, (_RECIPE,)) for name, held, _ in rows if held or name in mixture.named
-    ]
+    named = mixture.named
+    return [SourceRecipes(name, (_RECIPE,)) for name, held, _ in rows if held or name in named]
 
 
 def shape_of(database: Database, version: int, part: str = "text") -> list[Any]:
