@@ -8,7 +8,7 @@ legal AS (
     SELECT record_key, (SELECT count(*) FROM texts) - count(*) AS texts FROM (
         SELECT record_key, text_hash FROM anchors UNION SELECT record_key, text_hash FROM positives
         UNION SELECT record_key, text_hash FROM relabelled WHERE NOT denied -- if relabelled
-        UNION SELECT first, text_hash FROM texts WHERE first = last
+        UNION SELECT first, texts.text_hash FROM texts JOIN anchors ON first = record_key WHERE first = last
     ) JOIN texts USING (text_hash) GROUP BY record_key
 ),
 pairs AS (

@@ -60,7 +60,8 @@ texts AS (
 legal AS (
     SELECT record_key, (SELECT count(*) FROM texts) - count(*) AS texts FROM (
         SELECT record_key, text_hash FROM anchors UNION SELECT record_key, text_hash FROM positives
-        UNION SELECT first, text_hash FROM texts WHERE first = last
+        UNION SELECT first, texts.text_hash
+        FROM texts JOIN anchors ON first = record_key WHERE first = last
     ) JOIN texts USING (text_hash) GROUP BY record_key
 ),
 -- The anchors, each with the reason why it is left out, if it is.
