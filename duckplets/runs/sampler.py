@@ -520,8 +520,7 @@ class Sampler:
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
         saved = self._as_saved(tag, step)
-        drifted, changed = self._drifted_from, self.changed_from
-        state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)
+        state.save(target, saved, self._losses)
         self._saves = None
         if path is None:
             self._losses.written(saved.steps)
@@ -530,9 +529,7 @@ class Sampler:
     def refuse_save(self, tag: str | None = None) -> None:
         """Refuse what ``save`` would refuse, before hours of work."""
         state.unsavable(self._state_path, asked=True)
-        drifted, changed = self._drifted_from, self.changed_from
-        saved = self._as_saved(tag, None)
-        state.refuse_save(self._state_path, saved, drifted_from=drifted, changed_from=changed)
+        state.refuse_save(self._state_path, self._as_saved(tag, None))
 
     def _as_saved(self, tag: str | None, step: int | None) -> state.Save:
         if tag is not None:
@@ -550,6 +547,8 @@ class Sampler:
             step=position // self._batch,
             epoch=self._planner.epoch_at(position),
             samples=self._planner.schedule.samples(position),
+            drifted_from=self._drifted_from,
+            changed_from=self.changed_from,
             **at,
         )
 
