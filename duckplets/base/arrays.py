@@ -7,8 +7,9 @@ constant time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,27 @@ Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
 _MOST = 24  # of a sketch: two to this power are its bytes
+
+
+class ArrayRecord:
+    """A dataclass whose arrays have the same samples along their last axis; other fields stay."""
+
+    __slots__ = ()
+
+    def each(self, change: Callable[[Array], Array]) -> Self:
+        """Return it with a function applied to every array."""
+        fields = ((name, getattr(self, name)) for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+        changed = {name: change(of) for name, of in fields if isinstance(of, np.ndarray)}
+        return replace(self, **changed)  # type: ignore[type-var]
+
+    def part(self, which: Integers | Flags | slice) -> Self:
+        """Return some of the samples, by index or by flags."""
+        if isinstance(which, slice) or which.dtype == np.bool_:
+            return self.each(lambda of: of[..., which])
+        return self.each(lambda of: of.take(which, axis=-1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Words, ranges
+from duckplets.base.arrays import ArrayRecord, Flags, Integers, Words, ranges
 from duckplets.errors import EmptyPoolError
 from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import NegativeRequests, Negatives
@@ -44,7 +44,7 @@ _NO_WORDS = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundNegatives:
+class FoundNegatives(ArrayRecord):
     """Negatives, one for every sample or several for one: chunks, texts and origins."""
 
     chunks: Integers
@@ -57,11 +57,7 @@ class FoundNegatives:
         where_from = np.broadcast_to(origins, at.shape).astype(np.int64)
         return cls(pool.chunks[at].astype(np.int64, copy=False), pool.hashes[at], where_from)
 
-    def part(self, rows: Integers | Flags | slice) -> FoundNegatives:
-        """Return some of them."""
-        return FoundNegatives(self.chunks[rows], self.hashes[rows], self.origins[rows])
-
-    def put(self, rows: Integers | Flags, others: FoundNegatives) -> None:
+    def put(self, rows: Integers | Flags | slice, others: FoundNegatives) -> None:
         """Replace some of them."""
         self.chunks[rows] = others.chunks
         self.hashes[rows] = others.hashes

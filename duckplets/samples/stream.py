@@ -135,14 +135,10 @@ class Stream:
             labels = None if pool.labels is None else [pool.labels[units]]
             return Draw(chunks, hashes + families, labels=labels, keys=keys)
         requests = self._requests(index, units, visits, anchor_at, hashes)
-        if self.shares is None and pool.short is None:
-            negatives = self._samplers[0].draw_all(requests)
-        else:
-            negatives = [blank(len(index)) for _ in range(self.negatives)]
-            for sampler, rows in self._by_sampler(requests):
-                drawn = sampler.draw_all(requests.part(rows))
-                for of_slot, found in zip(negatives, drawn, strict=True):
-                    of_slot.put(rows, found)
+        negatives = [blank(len(index)) for _ in range(self.negatives)]
+        for sampler, rows, asked in self._by_sampler(requests):
+            for of_slot, found in zip(negatives, sampler.draw_all(asked), strict=True):
+                of_slot.put(rows, found)
         return Draw(
             chunks + [found.chunks for found in negatives],
             hashes + [found.hashes for found in negatives] + families,
@@ -210,7 +206,7 @@ class Stream:
             anchors.records[units].astype(np.int64, copy=False),
             (anchors.records if guarded is None else guarded.families)[units],
             None if guarded is None else guarded.normalised_hashes[anchor_at],
-            tuple(hashes),
+            np.stack(hashes),
             anchor_at,
             visits,
             period,
@@ -226,16 +222,21 @@ class Stream:
             requests = replace(requests, samplers=samplers)
         size = len(requests.samplers)
         column, legal = blank(size), np.zeros(size, dtype=bool)
-        for sampler, rows in self._by_sampler(requests):
-            found, legal[rows] = sampler.again(requests.part(rows), slot, attempts[rows])
+        for sampler, rows, asked in self._by_sampler(requests):
+            found, legal[rows] = sampler.again(asked, slot, attempts[rows])
             column.put(rows, found)
         return column, legal
 
-    def _by_sampler(self, requests: NegativeRequests) -> Iterator[tuple[NegativeSampler, Integers]]:
+    def _by_sampler(
+        self, requests: NegativeRequests
+    ) -> Iterator[tuple[NegativeSampler, Integers | slice, NegativeRequests]]:
+        if len(self._samplers) == 1:
+            yield self._samplers[0], slice(None), requests
+            return
         for number, sampler in enumerate(self._samplers):
             rows = np.flatnonzero(requests.samplers == number)
             if len(rows):
-                yield sampler, rows
+                yield sampler, rows, requests.part(rows)
 
     @cached_property
     def _samplers(self) -> list[NegativeSampler]:
