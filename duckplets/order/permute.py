@@ -157,12 +157,12 @@ def _scramble_half(words: Halves) -> Halves:
     return words >> _H16
 
 
-def shuffled(stream: int, n: int, epoch: int = 0) -> Integers:
-    """Return one epoch of a stream over ``n`` items."""
+def shuffled(stream: int, n: int) -> Integers:
+    """Return the first epoch of a stream over ``n`` items."""
     items = np.empty(n, dtype=np.int64)
     for start in range(0, n, _SPAN):
         stop = min(start + _SPAN, n)
-        items[start:stop] = ranks(stream, n, epoch * n + start, epoch * n + stop)[0]
+        items[start:stop] = ranks_at(stream, n, np.arange(start, stop))[0]
     return items
 
 

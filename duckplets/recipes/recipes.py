@@ -57,7 +57,7 @@ class Selector:
             found = " and ".join(given) or "none"
             raise RecipeError(f"selector: give one of {', '.join(_KINDS)}, not {found} of them")
         if self.where is not None:
-            from duckplets.recipes.conditions import where_condition
+            from duckplets.conditions.parse import where_condition
 
             where_condition(self.where)
 
@@ -104,7 +104,7 @@ class SqlStrategy:
     sql: str
 
     def __post_init__(self) -> None:
-        from duckplets.recipes.conditions import pair_condition
+        from duckplets.conditions.parse import pair_condition
 
         check(self, RecipeError, "strategy")
         pair_condition(self.sql)

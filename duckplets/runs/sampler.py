@@ -31,7 +31,7 @@ from duckplets.runs import state, versions
 from duckplets.runs.metrics import Losses, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
-from duckplets.runs.state import BehindNote, Fingerprint, refuse_mismatch
+from duckplets.runs.state import Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
@@ -479,7 +479,7 @@ class Sampler:
         at, now = state.Standing.of_plain(state_dict), self.settings.fingerprint()
         refuse_mismatch(at.fingerprint, now, allow_drift=allow_drift)
         self.go_on(at)
-        self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
+        self.notes[:] = state.not_of_saving(self.notes)  # who keeps states saves elsewhere
 
     @alone
     def go_on(self, at: state.Standing) -> None:

@@ -318,10 +318,6 @@ class SavingNote(str):
     """A note that matters only if the run is saved."""
 
 
-class BehindNote(SavingNote):
-    """A note that a run begins before its latest save."""
-
-
 def not_of_saving(notes: Iterable[str]) -> list[str]:
     """Return the notes that matter even if the run is not saved."""
     return [note for note in notes if not isinstance(note, SavingNote)]
@@ -338,7 +334,7 @@ def behind(run: str, fingerprint: Fingerprint, path: Path, position: int) -> lis
         return []
     step = position // fingerprint["batch_size"]
     return [
-        BehindNote(
+        SavingNote(
             f"run {run!r} was saved at step {latest[0]['step']:,}; this run begins at step "
             f"{step:,}, and saving it replaces that save. To go on from there resume it, "
             f"by duckplets.resume or --resume"

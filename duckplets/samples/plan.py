@@ -244,6 +244,12 @@ class PartPlanner:
         )
         return plan if self.samples_per_draw == 1 else spread(plan, self.samples_per_draw)
 
+    def until(self, stop: int) -> PartPlanner:
+        """Return the planner of the part up to a position; others may be planning by this one."""
+        cut = copy(self)
+        cut.stop = stop
+        return cut
+
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes once."""
         return self._lengths.get(source, 0)
@@ -293,17 +299,15 @@ class Planner:
     """Plan the samples of a run by its parts; each part has streams of its own."""
 
     def __init__(self, parts: Sequence[PartPlanner], end_of: EndOf) -> None:
-        self.parts, self.newest = list(parts), parts[-1]
-        last = self.newest
+        last = parts[-1]
         self.needs_all, self.displaces, self.swaps = last.needs_all, last.displaces, last.swaps
         self.is_graded, self.samples_per_draw = last.is_graded, last.samples_per_draw
         self.epoch_length = last.epoch_length
-        for part, after in pairwise(self.parts):
-            part.stop = after.first
-            after.epoch = part.epoch - (part.origin - part.stop) // part.epoch_length
-        for part in self.parts if self.needs_all else ():  # others may end anywhere
+        for part, after in pairwise(parts):
+            after.epoch = part.epoch - (part.origin - after.first) // part.epoch_length
+        for part in parts if self.needs_all else ():  # others may end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
-        self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
+        self._divide(parts)
         self.streams: list[Stream] = []
         for part in self.parts:
             part.numbers = part.numbers[:0]
@@ -322,21 +326,20 @@ class Planner:
     def go_on_by(self, part: PartPlanner) -> None:
         """Plan by a part that goes on with the epochs of the one in force where it begins."""
         before = self.at(part.first)
-        part.stop, part.epoch, part.end = before.stop, before.epoch, before.end
+        part.epoch, part.end = before.epoch, before.end
         self._number(part, part.streams)
-        cut = copy(before)  # others may be planning by it
-        cut.stop = part.first
-        at = self.parts.index(before)
-        self.parts = [*self.parts[:at], cut, part, *self.parts[at + 1 :]]
-        self.newest = self.parts[-1]
-        self.deal_by(RunSchedule([*map(attrgetter("schedule"), self.parts)]))
+        at = self.parts.index(before) + 1
+        self._divide([*self.parts[:at], part, *self.parts[at:]])
 
     def without_later(self) -> None:
         """Forget the parts that go on with the epochs of others."""
-        self.parts = [part for part in self.parts if part.minings is None]
-        stops = [*map(attrgetter("first"), self.parts[1:]), MAX_POSITION + 1]
-        for part, stop in zip(self.parts, stops, strict=True):
-            part.stop = stop
+        self._divide([part for part in self.parts if part.minings is None])
+
+    def _divide(self, parts: Sequence[PartPlanner]) -> None:
+        """Plan by these parts, each up to where the next one begins."""
+        stops = [*map(attrgetter("first"), parts[1:]), MAX_POSITION + 1]
+        pairs = zip(parts, stops, strict=True)
+        self.parts = [part if part.stop == stop else part.until(stop) for part, stop in pairs]
         self.newest = self.parts[-1]
         self.deal_by(RunSchedule([*map(attrgetter("schedule"), self.parts)]))
 
