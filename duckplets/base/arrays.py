@@ -7,7 +7,7 @@ constant time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -32,17 +32,15 @@ class ArrayRecord:
 
     __slots__ = ()
 
-    def each(self, change: Callable[[Array], Array]) -> Self:
-        """Return it with a function applied to every array."""
-        fields = ((name, getattr(self, name)) for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
-        changed = {name: change(of) for name, of in fields if isinstance(of, np.ndarray)}
-        return replace(self, **changed)  # type: ignore[type-var]
-
     def part(self, which: Integers | Flags | slice) -> Self:
         """Return some of the samples, by index or by flags."""
-        if isinstance(which, slice) or which.dtype == np.bool_:
-            return self.each(lambda of: of[..., which])
-        return self.each(lambda of: of.take(which, axis=-1))
+        index: Any = None if isinstance(which, slice) or which.dtype == np.bool_ else which
+        found = dict[str, Any]()
+        for name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            of = getattr(self, name)
+            if isinstance(of, np.ndarray):
+                found[name] = of[..., which] if index is None else of.take(index, axis=-1)
+        return replace(self, **found)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, slots=True)

@@ -330,7 +330,7 @@ def metrics(sampler: Sampler, step: int | None = None) -> dict[str, float]:
         found[f"data/{name}/epochs"] = epochs[name]
         if name in telling:
             found[f"data/{name}/fallbacks"] = fallbacks
-        if planner.displaces:
+        if planner.newest.displaces:
             found[f"data/{name}/displaced"] = displaced
     return Metrics(found | reader.prefetched)
 

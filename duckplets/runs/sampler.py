@@ -172,7 +172,7 @@ class Sampler:
     @property
     def graded(self) -> bool:
         """Whether labels of pairs are floats: a source has others than 0 and 1."""
-        return self._planner.is_graded
+        return self._planner.newest.is_graded
 
     @property
     def message_shape(self) -> Sequence[Any]:

@@ -29,6 +29,7 @@ from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Event, Mixture, differences
 from duckplets.order.ranks import world_sizes
+from duckplets.order.schedule import Events
 from duckplets.runs.metrics import KNOWN, Losses
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("duckplets")
 
 Fingerprint = dict[str, Any]
-Events = Mapping[int, Event]
 Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 

@@ -46,10 +46,9 @@ class _Redrawing(PartPlanner):
 
     needs_all = True
 
-    def _drawn(self, numbers: Integers, drawings: Iterable[Drawing]) -> Drawn:
+    def _drawn(self, numbers: Integers, drawings: Sequence[Drawing]) -> Drawn:
         requests = list[tuple[Stream, NegativeRequests]]()
         owners, places = np.zeros((2, len(numbers)), np.int64)
-        drawings = [*drawings]
         for number, at, draw in drawings:
             if draw.requests is not None:
                 owners[at], places[at] = len(requests), np.arange(len(at))
@@ -65,7 +64,7 @@ class _Redrawing(PartPlanner):
         per_draw = self.samples_per_draw
         numbers = np.arange(low // per_draw, -(-high // per_draw))
         first = int(numbers[0]) * per_draw
-        drawn = self._drawn(numbers, self._draws(schedule, numbers))
+        drawn = self._drawn(numbers, [*self._draws(schedule, numbers)])
         return drawn.part(slice(low - first, high - first))
 
 

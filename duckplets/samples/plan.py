@@ -109,7 +109,7 @@ def scattered(drawings: Iterable[Drawing], size: int) -> dict[str, Array]:
 def spread(draws: Plan, per_draw: int) -> Plan:
     """Return every draw as its pairs: anchor and positive, then anchor and each negative."""
     within = np.tile(np.arange(per_draw), len(draws))
-    pairs = draws.each(lambda column: np.repeat(column, per_draw, axis=-1))
+    pairs = draws.part(np.repeat(np.arange(len(draws)), per_draw))
     candidates, slots = draws.candidates, len(draws.chunks)
     if candidates is not None:
         of_positives = np.full((1, len(draws)), AT_RANDOM)
@@ -207,10 +207,10 @@ class PartPlanner:
         """Plan ascending positions, with or without gaps, that span less than 2^34."""
         per_draw = self.samples_per_draw
         if per_draw == 1:
-            return self._planned(positions, self._draws(self.schedule, positions))
+            return self._planned(positions, [*self._draws(self.schedule, positions)])
         numbers = positions // per_draw
         numbers = numbers[np.diff(numbers, prepend=-1) > 0]
-        pairs = self._planned(numbers, self._draws(self.schedule, numbers))
+        pairs = self._planned(numbers, [*self._draws(self.schedule, numbers)])
         at = np.searchsorted(numbers, positions // per_draw) * per_draw + positions % per_draw
         return pairs.part(at)
 
@@ -222,12 +222,12 @@ class PartPlanner:
                 drawn = self.streams[number].draw_at(part.indexes)
                 yield number, share.offsets[part.offsets], drawn
 
-    def _planned(self, numbers: Integers, drawings: Iterable[Drawing]) -> Plan:
+    def _planned(self, numbers: Integers, drawings: Sequence[Drawing]) -> Plan:
         """Return the samples of some draws."""
         size, first = len(numbers), self.streams[0]
         streams = np.zeros(size, dtype=np.int64)
         nothing = streams[:0]
-        drawings = [*drawings] or [(0, nothing, first.draw_at(nothing))]
+        drawings = drawings or [(0, nothing, first.draw_at(nothing))]
         for number, at, _ in drawings:
             streams[at] = number
         columns = scattered(drawings, size)
@@ -243,12 +243,6 @@ class PartPlanner:
             numbers, streams, swapped=swapped, labels=labels, given=first.is_given, **columns
         )
         return plan if self.samples_per_draw == 1 else spread(plan, self.samples_per_draw)
-
-    def until(self, stop: int) -> PartPlanner:
-        """Return the planner of the part up to a position; others may be planning by this one."""
-        cut = copy(self)
-        cut.stop = stop
-        return cut
 
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes once."""
@@ -300,12 +294,10 @@ class Planner:
 
     def __init__(self, parts: Sequence[PartPlanner], end_of: EndOf) -> None:
         last = parts[-1]
-        self.needs_all, self.displaces, self.swaps = last.needs_all, last.displaces, last.swaps
-        self.is_graded, self.samples_per_draw = last.is_graded, last.samples_per_draw
-        self.epoch_length = last.epoch_length
+        self.samples_per_draw, self.epoch_length = last.samples_per_draw, last.epoch_length
         for part, after in pairwise(parts):
             after.epoch = part.epoch - (part.origin - after.first) // part.epoch_length
-        for part in parts if self.needs_all else ():  # others may end anywhere
+        for part in parts if last.needs_all else ():  # others may end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
         self._divide(parts)
         self.streams: list[Stream] = []
@@ -338,10 +330,13 @@ class Planner:
     def _divide(self, parts: Sequence[PartPlanner]) -> None:
         """Plan by these parts, each up to where the next one begins."""
         stops = [*map(attrgetter("first"), parts[1:]), MAX_POSITION + 1]
-        pairs = zip(parts, stops, strict=True)
-        self.parts = [part if part.stop == stop else part.until(stop) for part, stop in pairs]
+        self.parts = list(parts)
+        for number, (part, stop) in enumerate(zip(parts, stops, strict=True)):
+            if part.stop != stop:
+                self.parts[number] = cut = copy(part)  # others may be planning by it
+                cut.stop = stop
         self.newest = self.parts[-1]
-        self.deal_by(RunSchedule([*map(attrgetter("schedule"), self.parts)]))
+        self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
 
     def _number(self, part: PartPlanner, streams: Sequence[Any]) -> None:
         new = len(self.streams) + np.arange(len(streams))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,12 +31,14 @@ from duckplets.samples.negatives import (
     FILLED,
     FROM_SPLIT,
     FoundNegatives,
+    InTurn,
     MinedNegatives,
-    NegativeSampler,
     OwnNegatives,
     RandomNegatives,
     blank,
 )
+
+_Sampler: TypeAlias = RandomNegatives | InTurn
 
 _OF_SOURCE = 12  # attempts within the source before drawing from all sources
 
@@ -229,7 +232,7 @@ class Stream:
 
     def _by_sampler(
         self, requests: NegativeRequests
-    ) -> Iterator[tuple[NegativeSampler, Integers | slice, NegativeRequests]]:
+    ) -> Iterator[tuple[_Sampler, Integers | slice, NegativeRequests]]:
         if len(self._samplers) == 1:
             yield self._samplers[0], slice(None), requests
             return
@@ -239,7 +242,7 @@ class Stream:
                 yield sampler, rows, requests.part(rows)
 
     @cached_property
-    def _samplers(self) -> list[NegativeSampler]:
+    def _samplers(self) -> list[_Sampler]:
         """The ways to draw negatives, as requests number them: usually one."""
         pool = self.pool.negatives
         if pool is None:
@@ -250,7 +253,7 @@ class Stream:
             return [OwnNegatives(self.negatives, pool, others, self.purpose("own negative"))]
         if beyond is not None:
             return [random, self._random(beyond, FROM_SPLIT)]
-        ways: dict[str, NegativeSampler] = {"random": random}
+        ways: dict[str, _Sampler] = {"random": random}
         for candidates in self.candidates:
             others = self._random(pool, AT_RANDOM)
             start, within = self.purpose("candidate"), self.purpose("candidate window")
