@@ -1,4 +1,4 @@
-"""Array types and structures shared by the rooms: ragged lists, packed flags, ranges.
+"""Array types and structures shared by the rooms: records, ragged lists, packed flags, ranges.
 
 ``IntegerLists`` holds a list of integers for each of many owners in two flat arrays, looks them up
 and chains them without a loop. ``Bits`` packs flags 64 to a word and counts or finds them in

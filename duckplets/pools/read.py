@@ -306,8 +306,7 @@ def _portions(
     portion: list[CompiledPool] = []
     for pool in pools:
         own = chunks.get(pool.parameters["source"], 0)
-        # each draws from the whole split; a condition compares at most each pair of
-        # values
+        # each draws from the whole split; a condition compares each pair of values at most
         own = whole if pool.of_split else own * own if pool.pairs_values else own
         most = _MOST_PAIRS if pool.of_split or pool.pairs_values else _TOGETHER
         if portion and size + own > most:

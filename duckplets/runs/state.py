@@ -129,10 +129,8 @@ class Save(Standing):
     step: int
     epoch: int  # nominal epoch of the position
     samples: Mapping[str, int]  # before the position, by source
-    # For the checks of a save only: the fingerprint its run was resumed from, and the first
-    # position whose sample another mixture or version has changed since.
-    drifted_from: Fingerprint | None = None
-    changed_from: int | None = None
+    drifted_from: Fingerprint | None = None  # for checks only: of what its run was resumed from
+    changed_from: int | None = None  # likewise: first position of other samples since
 
     @property
     def batch(self) -> int:

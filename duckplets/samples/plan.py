@@ -54,9 +54,7 @@ class Plan(ArrayRecord):
     labels: Array | None = None
     # As in ``Draw``: shape (negatives, samples); drawn pairs have one row, positives too.
     candidates: Integers | None = None
-    # With no_duplicates: the stream of the sample that gave its position to this one; -1 for
-    # most.
-    displaced: Integers | None = None
+    displaced: Integers | None = None  # stream that gave its position to each; -1 for most
     anchors: Integers | None = None  # as in ``Draw``: shape (1, samples)
     keys: Integers | None = None  # as in ``Draw``: shape (1, samples)
     given: bool = False  # whether they are labelled pairs, with nothing drawn
@@ -330,12 +328,12 @@ class Planner:
     def _divide(self, parts: Sequence[PartPlanner]) -> None:
         """Plan by these parts, each up to where the next one begins."""
         stops = [*map(attrgetter("first"), parts[1:]), MAX_POSITION + 1]
-        self.parts = list(parts)
-        for number, (part, stop) in enumerate(zip(parts, stops, strict=True)):
-            if part.stop != stop:
-                self.parts[number] = cut = copy(part)  # others may be planning by it
-                cut.stop = stop
-        self.newest = self.parts[-1]
+        cut = list(parts)
+        for number, stop in enumerate(stops):
+            if parts[number].stop != stop:
+                cut[number] = copy(parts[number])  # others may be planning by it
+                cut[number].stop = stop
+        self.parts, self.newest = cut, cut[-1]
         self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
 
     def _number(self, part: PartPlanner, streams: Sequence[Any]) -> None:

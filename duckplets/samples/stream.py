@@ -171,8 +171,7 @@ class Stream:
             count = count - banned.counts[anchor_at]
         start = below(hashed(self._keys["positive"], anchors.records[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
-        # one more after each cycle: else pairs whose counts share a divisor would never
-        # meet
+        # one more after each cycle: else pairs whose counts share a divisor would never meet
         rank = (start + visits + visits // cycle) % count
         if banned is not None:
             rank += banned.skipped(anchor_at, rank)
