@@ -67,7 +67,7 @@ class Block:
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> Batch:
-        """Return samples ``low … high-1`` as a batch, cut from a tranche that the next ones share."""
+        """Return samples ``low … high-1``, cut from a tranche that later batches share."""
         tranche = self._tranche
         if tranche is None or not tranche.low <= low <= high <= tranche.high:
             each = self.nbytes // max(1, self.size) + self.vector_bytes
