@@ -73,6 +73,8 @@ class Sampler:
         fetcher: FetchesSamples,
         state_path: Path,
         open_source: Callable[[str], None],
+        # reads what a run goes on with from a step on; a run of tokens has none
+        read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None,
     ) -> None:
         self.settings, self._planner = settings, planner
         self._reader = BatchReader(
@@ -90,9 +92,7 @@ class Sampler:
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
         self._saves: list[dict[str, Any]] | None = None  # losses in the file, once read
-        self._open_source = open_source
-        # reads what a run goes on with from a step on; a run of tokens has none
-        self.read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None
+        self._open_source, self.read_minings = open_source, read_minings
         self.minings: tuple[tuple[int, Candidates], ...] = ()  # those taken on the way, by step
         self._skipped: tuple[tuple[int, int], ...] = ()  # steps, and how many from each on
         self.owned: Any = None  # closed with it, such as the corpus
