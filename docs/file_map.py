@@ -11,8 +11,8 @@ PAGE = ROOT / "docs" / "design.md"
 # In the order to read them in. A folder's line is the first of its docstring.
 USERS_MEET = "testing torch errors __init__"  # above all rooms
 ROOMS = (
-    "corpus sources ingest text quality recipes pools order samples runs serving search mining "
-    "vectors records export tokens report adapters cli engine artifacts db base"
+    "corpus sources ingest text quality conditions recipes pools order samples runs serving search "
+    "mining vectors records export tokens report adapters cli engine artifacts db base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",

@@ -120,7 +120,7 @@ def _commands(command: Any, path: list[str]) -> Iterator[list[str]]:
 
 def conditions() -> str:
     """Return what conditions may be made of."""
-    from duckplets.recipes import condition_rules
+    from duckplets.conditions import allowed
 
     return (
         "## Conditions\n\n"
@@ -128,8 +128,8 @@ def conditions() -> str:
         "columns of a record, one of its sections and its window; in `dp.sql()` each with "
         "`anchor.` or `negative.` before it. No subqueries, tables, settings, parameters, lambdas, "
         "aggregates or clocks.\n\n"
-        f"Columns: {_names(condition_rules.COLUMNS)}.\n\n"
-        f"Functions: {_names(sorted(condition_rules.FUNCTIONS))}.\n"
+        f"Columns: {_names(allowed.COLUMNS)}.\n\n"
+        f"Functions: {_names(sorted(allowed.FUNCTIONS))}.\n"
     )
 
 

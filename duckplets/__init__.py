@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import VectorError as VectorError
     from duckplets.export import ExportReport as ExportReport
     from duckplets.export.hub import PushReport as PushReport
+    from duckplets.ingest.batch_keys import BatchKeysReport as BatchKeysReport
     from duckplets.ingest.preview import Preview as Preview
     from duckplets.ingest.preview import preview as preview
     from duckplets.ingest.records import IngestReport as IngestReport
@@ -56,7 +57,6 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Anneal as Anneal
     from duckplets.order.mixture import Mixture as Mixture
     from duckplets.order.mixture import Phase as Phase
-    from duckplets.pools.batch_keys import BatchKeysReport as BatchKeysReport
     from duckplets.quality.decontaminate import DecontaminationReport as DecontaminationReport
     from duckplets.quality.explain import Shifts as Shifts
     from duckplets.quality.judge import JudgeReport as JudgeReport
@@ -156,7 +156,7 @@ _HOMES = {
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",
-    "pools.batch_keys": "BatchKeysReport",
+    "ingest.batch_keys": "BatchKeysReport",
     "quality.plugins": "register_detector register_gate",
     "quality.judge": "JudgeReport",
     "quality.settings": "Quality",

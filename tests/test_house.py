@@ -112,6 +112,7 @@ def needs(name, *, typed=False):
 FLOORS = [
     "base",
     "artifacts engine db text order",
+    "conditions",
     "sources recipes",
     "ingest",
     "pools quality",
@@ -164,7 +165,7 @@ def test_no_two_classes_have_one_name():
 PURE = [
     *("duckplets.base", "duckplets.text", "duckplets.order"),
     *("duckplets.recipes.recipes", "duckplets.recipes.mined", "duckplets.recipes.files"),
-    *("duckplets.recipes.conditions", "duckplets.recipes.condition_rules"),
+    "duckplets.conditions",
     *("duckplets.pools.compile", "duckplets.mining.bm25"),
     *("duckplets.records.data_index", "duckplets.records.order"),
     "duckplets.search.analyzer_settings",
@@ -400,7 +401,7 @@ def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path):
     }
     page = ("page.css", "page.html.jinja", "page.js", "plot.css", "plot.svg.jinja")
     expected |= {f"duckplets/report/{name}" for name in page}
-    data = ("py.typed", "quality/medical.toml", "recipes/condition_rules.toml")
+    data = ("py.typed", "quality/medical.toml", "conditions/allowed.toml")
     assert names == expected | {f"duckplets/{name}" for name in data}
     # What it depends on is taken from here: installing that anew would need the network.
     import numpy

@@ -1,4 +1,4 @@
-"""Array types and structures shared by the rooms: ragged lists, packed flags, ranges.
+"""Array types and structures shared by the rooms: records, ragged lists, packed flags, ranges.
 
 ``IntegerLists`` holds a list of integers for each of many owners in two flat arrays, looks them up
 and chains them without a loop. ``Bits`` packs flags 64 to a word and counts or finds them in
@@ -8,7 +8,8 @@ constant time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,25 @@ Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
 _MOST = 24  # of a sketch: two to this power are its bytes
+
+
+class ArrayRecord:
+    """A dataclass whose arrays have the same samples along their last axis; other fields stay."""
+
+    __slots__ = ()
+
+    def part(self, which: Integers | Flags | slice) -> Self:
+        """Return some of the samples, by index or by flags."""
+        index: Any = None if isinstance(which, slice) or which.dtype == np.bool_ else which
+        found = dict[str, Any]()
+        for name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            of = getattr(self, name)
+            if isinstance(of, np.ndarray):
+                found[name] = of[..., which] if index is None else of.take(index, axis=-1)
+        return replace(self, **found)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from duckplets.corpus import status as _status
     from duckplets.export import hub as _hub
     from duckplets.export import record_lines as _record_lines
+    from duckplets.ingest import batch_keys as _keys
     from duckplets.ingest import checkpoint as _checkpoint
     from duckplets.ingest import chunks as _chunks
     from duckplets.ingest import prefixes as _prefixes
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
     from duckplets.mining import external as _external
     from duckplets.mining import mine as _mine
     from duckplets.mining import policy as _policy
-    from duckplets.pools import batch_keys as _keys
-    from duckplets.pools import verdicts as _verdicts
+    from duckplets.mining import verdicts as _verdicts
     from duckplets.quality import explain as _explain
     from duckplets.records import index_controls as _controls
     from duckplets.records import read as _read
@@ -69,7 +69,7 @@ else:
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
-    _keys, _verdicts = map(Room, ("pools.batch_keys", "pools.verdicts"))
+    _keys, _verdicts = map(Room, ("ingest.batch_keys", "mining.verdicts"))
     _policy, _explain = map(Room, ("mining.policy", "quality.explain"))
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
     _index, _knn = map(Room, ("search.index", "vectors.knn"))

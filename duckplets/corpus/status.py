@@ -17,7 +17,7 @@ from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store as mining_store
-from duckplets.pools import verdicts
+from duckplets.mining import verdicts
 from duckplets.pools.compile import CompiledPool, compile_pool, set_apart_by
 from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store

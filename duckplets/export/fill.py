@@ -13,9 +13,9 @@ from duckplets.base.arrays import IntegerLists, Integers, merged, places
 from duckplets.db.database import Database
 from duckplets.export.subject import Subject
 from duckplets.mining.guards import Guards
+from duckplets.mining.verdicts import relabelled_sections
 from duckplets.order.permute import below, hashed, key
 from duckplets.pools.read import PoolReader
-from duckplets.pools.verdicts import relabelled_sections
 
 FIRST_RANK = 1 << 20
 """Rank of the first negative that is drawn for an anchor, behind all that were mined."""

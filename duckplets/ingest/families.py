@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Keys, Words
+from duckplets.conditions.costs import LONG_COLUMNS
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import DeadlineError, QueryError, RecipeError, SamplerError
 from duckplets.order.permute import mix
-from duckplets.recipes.condition_rules import LONG_COLUMNS
 
 _COLUMNS = (
     *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
@@ -87,7 +87,7 @@ def _value(text: str) -> str:
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
-    from duckplets.recipes.conditions import free_condition
+    from duckplets.conditions.parse import free_condition
 
     columns = {name: name in LONG_COLUMNS for name in _COLUMNS}
     tree = free_condition(f"({text}) IS NOT NULL", columns)

@@ -25,8 +25,8 @@ from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
 from duckplets.ingest import records
 from duckplets.mining.store import Mining, Minings, folder_of
+from duckplets.mining.verdicts import relabelled_sections
 from duckplets.pools.arrays import pair_hashes
-from duckplets.pools.verdicts import relabelled_sections
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import Mined, policy_of
 

@@ -13,14 +13,14 @@ anchor's class draw it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, Integers, Keys, Sketch, Words, places
+from duckplets.base.arrays import ArrayRecord, Flags, Floats, Integers, Keys, Sketch, Words, places
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
@@ -88,7 +88,7 @@ class Positives:
 
 
 @dataclass(frozen=True, slots=True)
-class NegativeRequests:
+class NegativeRequests(ArrayRecord):
     """Samples of a stream that need negatives: shape (samples,) each."""
 
     index: Integers  # number of the sample in its stream
@@ -96,25 +96,16 @@ class NegativeRequests:
     records: Integers  # record key of the anchor
     kins: Keys  # the anchor's record, or its family if negatives are mined
     normalised_hashes: Words | None  # hash of the text of the anchor's section, if they are mined
-    hashes: tuple[Words, ...]  # text hashes of the samples so far, a column per slot
+    hashes: Words  # text hashes of the samples so far: shape (slots, samples)
     anchor_at: Integers  # index of the anchor chunk in the pool
     # visits of the anchor before; for mined negatives, of that chunk's section
     visits: Integers
     period: Integers  # visits after which an anchor's chunks and positives repeat
     samplers: Integers  # number of the stream's negative sampler for each
 
-    def part(self, rows: Integers | slice) -> NegativeRequests:
-        """Return some of the samples."""
-        columns = ((name, getattr(self, name)) for name in _OF_REQUESTS)
-        part: dict[str, Any] = {name: of[rows] for name, of in columns if of is not None}
-        return replace(self, hashes=tuple(column[rows] for column in self.hashes), **part)
-
     def having(self, hashes: Words) -> NegativeRequests:
         """Return the samples with one more filled slot."""
-        return replace(self, hashes=(*self.hashes, hashes))
-
-
-_OF_REQUESTS = [field.name for field in fields(NegativeRequests) if field.name != "hashes"]
+        return replace(self, hashes=np.concatenate([self.hashes, hashes[None]]))
 
 
 @dataclass(frozen=True)

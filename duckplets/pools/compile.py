@@ -22,15 +22,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from duckplets.base.sanitize import shown
+from duckplets.conditions.allowed import COLUMNS
 from duckplets.errors import RecipeError
 from duckplets.pools.cte_steps import assembled, bound, literal, of_sources
-from duckplets.recipes.condition_rules import COLUMNS
 from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from duckplets.recipes.conditions import Fact
+    from duckplets.conditions.parse import Fact
 
 Labels = Literal["binary", "graded", "given"]
 Part = (
@@ -195,7 +195,7 @@ def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
 def _law_of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
     from sqlglot import exp
 
-    from duckplets.recipes.conditions import pair_condition
+    from duckplets.conditions.parse import pair_condition
 
     condition = pair_condition(strategy.sql)
     forbids = condition.inequality and not condition.equality
@@ -251,7 +251,7 @@ def _asks_label(selector: Selector) -> bool:
         return False
     from sqlglot import exp
 
-    from duckplets.recipes.conditions import where_condition
+    from duckplets.conditions.parse import where_condition
 
     columns = where_condition(selector.where).find_all(exp.Column)
     return any(column.name.lower() == "label" for column in columns)
@@ -318,7 +318,7 @@ def _condition(selector: Selector, *, staged: bool) -> str:
     slot = _slot(selector)
     if selector.where is None:
         return slot
-    from duckplets.recipes.conditions import where_condition
+    from duckplets.conditions.parse import where_condition
 
     return f"{slot} AND ({_sql(where_condition(selector.where), slot, staged=staged)})"
 
@@ -334,7 +334,7 @@ def _slot(selector: Selector) -> str:
 def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False) -> str:
     from sqlglot.dialects.duckdb import DuckDB
 
-    from duckplets.recipes.conditions import text_facts
+    from duckplets.conditions.parse import text_facts
 
     if staged:
         tree, facts = text_facts(tree, where)

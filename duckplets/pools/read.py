@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.columns import column
+from duckplets.conditions.costs import SHORT
 from duckplets.db.database import Database
 from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
 from duckplets.pools import arrays
@@ -31,7 +32,6 @@ from duckplets.pools.compile import (
     facts_statement,
     stage,
 )
-from duckplets.recipes.condition_rules import SHORT
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 # A strategy without an equality compares every class with every bin; beyond this it would
@@ -306,8 +306,7 @@ def _portions(
     portion: list[CompiledPool] = []
     for pool in pools:
         own = chunks.get(pool.parameters["source"], 0)
-        # each draws from the whole split; a condition compares at most each pair of
-        # values
+        # each draws from the whole split; a condition compares each pair of values at most
         own = whole if pool.of_split else own * own if pool.pairs_values else own
         most = _MOST_PAIRS if pool.of_split or pool.pairs_values else _TOGETHER
         if portion and size + own > most:

@@ -53,7 +53,7 @@ def condition(text: str) -> Condition:
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
-    from duckplets.recipes.conditions import free_condition
+    from duckplets.conditions.parse import free_condition
 
     text, gates = text.strip(), plugins.names()
     if taken := {"row", "text", *METRICS.names} & {*gates}:
@@ -128,7 +128,7 @@ def checked_where(where: Any) -> exp.Expression | None:
         return None
     from sqlglot import exp
 
-    from duckplets.recipes.conditions import where_condition
+    from duckplets.conditions.parse import where_condition
 
     if not isinstance(where, str) or not where.strip():
         raise SourceError(f'where={where!r}: give a condition in SQL, such as "trust > 0.5"')

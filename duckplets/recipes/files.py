@@ -19,7 +19,7 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +27,7 @@ from duckplets.base.documents import read_document
 from duckplets.base.settings import checked, from_plain, to_plain
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.mined import Mined
-from duckplets.recipes.recipes import Recipe, TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import Recipe, TextRecipe, TripletRecipe, check_names
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -89,12 +89,3 @@ def _tables(content: Mapping[str, Any]) -> list[Any]:
                 raise RecipeError(f"kind {entry['kind']!r} in [[{kind}]]: leave it out")
             tables.append({"kind": kind, **entry})
     return tables
-
-
-def check_names(recipes: Iterable[Recipe]) -> None:
-    """Refuse two recipes with one name."""
-    seen: set[str] = set()
-    for recipe in recipes:
-        if recipe.name in seen:
-            raise RecipeError(f"two recipes are named {recipe.name!r}; rename one of them")
-        seen.add(recipe.name)

@@ -7,7 +7,7 @@ when it is made, conditions included, and nothing here touches a database.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
@@ -57,7 +57,7 @@ class Selector:
             found = " and ".join(given) or "none"
             raise RecipeError(f"selector: give one of {', '.join(_KINDS)}, not {found} of them")
         if self.where is not None:
-            from duckplets.recipes.conditions import where_condition
+            from duckplets.conditions.parse import where_condition
 
             where_condition(self.where)
 
@@ -104,7 +104,7 @@ class SqlStrategy:
     sql: str
 
     def __post_init__(self) -> None:
-        from duckplets.recipes.conditions import pair_condition
+        from duckplets.conditions.parse import pair_condition
 
         check(self, RecipeError, "strategy")
         pair_condition(self.sql)
@@ -277,6 +277,15 @@ def _checked(recipe: Recipe) -> str:
                 f"so only a positive or a negative can be one"
             )
     return what
+
+
+def check_names(recipes: Iterable[Recipe]) -> None:
+    """Refuse two recipes with one name."""
+    seen: set[str] = set()
+    for recipe in recipes:
+        if recipe.name in seen:
+            raise RecipeError(f"two recipes are named {recipe.name!r}; rename one of them")
+        seen.add(recipe.name)
 
 
 # ``preset="crate"`` follows the triplets crate: a quarter of the samples has a negative from the

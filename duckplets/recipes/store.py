@@ -10,20 +10,21 @@ from __future__ import annotations
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
-from duckplets.recipes.files import check_names, from_dict, to_dict
+from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import (
     TEXTS,
     Preset,
     Role,
     TextRecipe,
     TripletRecipe,
+    check_names,
     default_recipes,
     derived_text_recipe,
     long_section_recipe,
@@ -181,7 +182,8 @@ def resolve(
     for place, recipe in enumerate(chosen):
         for name in recipe.sources or (None,):
             if name is not None and name not in sources:
-                raise RecipeError(f"recipe {recipe.name!r}: {_no_source(name, sources)}")
+                why = _unknown(name, sources, "source")
+                raise RecipeError(f"recipe {recipe.name!r}: {why}")
             places[name].append(place)
     resolved = []
     for source, offers in sources.items():
@@ -200,7 +202,7 @@ def _offered(
     extra = [] if long is None or offers.own else [long_section_recipe(long)]
     recipes = offers.of_kind([*offers.recipes(preset), *extra], kind)
     check_names(recipes)
-    return SourceRecipes(source, recipes, frozenset(recipe.name for recipe in extra))
+    return SourceRecipes(source, recipes, frozenset([LONG_SECTION] if extra else ()))
 
 
 def _named(given: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> list[Recipe]:
@@ -265,7 +267,7 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
 def check_source(database: Database, source: str, version: int) -> None:
     """Refuse a name that is no source of a version."""
     if source not in (sources := sources_of(database, version)):
-        raise RecipeError(_no_source(source, sources))
+        raise _unknown(source, sources, "source")
 
 
 def _defaults(sources: Mapping[str, SourceDefaults], preset: Preset | None) -> list[Recipe]:
@@ -275,12 +277,7 @@ def _defaults(sources: Mapping[str, SourceDefaults], preset: Preset | None) -> l
     return list(found.values())
 
 
-def _no_source(name: str, sources: Collection[str]) -> str:
-    return f"no source {name!r}{nearest(name, sources)}; there are: {listed(sources) or 'none'}"
-
-
-def _unknown(name: str, names: Iterable[str]) -> RecipeError:
-    names = list(dict.fromkeys(names))
-    return RecipeError(
-        f"no recipe {name!r}{nearest(name, names)}; there are: {listed(names) or 'none'}"
-    )
+def _unknown(name: str, known: Iterable[str], what: str = "recipe") -> RecipeError:
+    known = list(dict.fromkeys(known))
+    there = listed(known) or "none"
+    return RecipeError(f"no {what} {name!r}{nearest(name, known)}; there are: {there}")

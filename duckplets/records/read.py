@@ -197,15 +197,13 @@ def _batches(
     position = 0
     try:
         for table in blocks:
-            rows, tranche = table.num_rows, None
+            rows = table.num_rows
             pace.learn(rows, table.nbytes)
             made = {name: table[name].combine_chunks() for name in table.column_names}
             block = Block(position, position + rows, rows, made, table.nbytes)
             for low in range(0, rows, batch_size):
-                if tranche is None or not tranche.is_of(block, low):
-                    tranche = block.tranche(low, batch_size)
                 high, step = min(low + batch_size, rows), position // batch_size
-                yield tranche.batch(low, high, position=position, step=step, sources=())
+                yield block.batch(low, high, position=position, step=step, sources=())
                 position += high - low
     finally:
         blocks.close()

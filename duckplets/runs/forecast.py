@@ -107,7 +107,11 @@ class Forecast:
         rows = self.table.slice(0, _ROWS).to_pylist()
         cells = [[shown_as(row[of]) for of, shown_as in _CELLS.values()] for row in rows]
         lines = [self.title, *(f"  {line}" for line in aligned([[*_CELLS], *cells]))]
-        return "\n".join([*lines, *self._below()])
+        if len(self) > _ROWS:
+            lines.append(f"and {len(self) - _ROWS:,} more rows, in .table")
+        if rows and rows[0]["negatives"] is not None:
+            lines.append(swap_words(rows[0]["swap"]))
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     def plot(self) -> Plot:
         """Draw the share of each source over the steps, stacked, phases marked; for a notebook."""
@@ -119,14 +123,6 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         return html_lines(str(self))
-
-    def _below(self) -> Iterator[str]:
-        if len(self) > _ROWS:
-            yield f"and {len(self) - _ROWS:,} more rows, in .table"
-        swaps = self.table["swap"].to_pylist()
-        if swaps and self.table["negatives"][0].as_py() is not None:
-            yield swap_words(swaps[0])
-        yield from (f"warning: {warning}" for warning in self.warnings)
 
 
 def forecast(sampler: Sampler, steps: int | None) -> Forecast:
@@ -150,7 +146,7 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         warnings=[
             *warnings(sampler),
             *_used_up(sampler, end),
-            *(_displaced(planner, end) if planner.displaces else ()),
+            *(_displaced(planner, end) if planner.newest.displaces else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
         f"{counted(-(-end // batch), 'batch', 'batches')} of {batch:,}, {epochs} "
@@ -162,7 +158,7 @@ def _table(
     planner: Planner, part: PartPlanner, fetcher: FetchesSamples, changes: Sequence[int], stop: int
 ) -> pa.Table:
     """Return what every stream of a part gets between changes of shares, in closed form."""
-    streams, per_draw, swaps = part.streams, planner.samples_per_draw, planner.swaps
+    streams, per_draw, swaps = part.streams, planner.samples_per_draw, planner.newest.swaps
     size, rows, batch = len(streams), len(streams) * len(changes), planner.schedule.batch
     upto = [part.samples(at - part.origin) for at in (*(c * batch for c in changes), stop)]
     samples = np.diff(np.array(upto), axis=0).reshape(rows)
@@ -244,7 +240,7 @@ def described(sampler: Sampler) -> Iterator[str]:
     if later:
         yield f"other shares from step {listed(later, NAMES)} on"
     if part.streams[0].negatives_from is not None:
-        yield swap_words(planner.swaps)
+        yield swap_words(planner.newest.swaps)
 
 
 def _shares_words(schedule: RunSchedule, step: int) -> str:

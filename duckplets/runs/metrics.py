@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, Integers
+from duckplets.base.arrays import Array, Floats, Integers
 from duckplets.base.checks import integer
 from duckplets.base.fork_guard import alone
 from duckplets.base.sanitize import ShownDict, listed, shown
@@ -245,12 +245,7 @@ def source_skew(
 
 def checked_samples(losses: Any, count: int) -> Floats:
     """Return the losses of a batch's samples as floats."""
-    found = np.asarray(losses.tolist() if hasattr(losses, "tolist") else losses)
-    if found.dtype.kind not in "iuf" or found.shape != (count,):
-        raise SamplerError(
-            f"report_loss: per_sample has the shape {found.shape} of {found.dtype}; give one "
-            f"number for each of the {count} samples of this rank's batch (reduction='none')"
-        )
+    found = _by_sample("report_loss: per_sample", losses, count)
     if not np.isfinite(found).all():
         row = int(np.flatnonzero(~np.isfinite(found))[0])
         raise SamplerError(f"report_loss: per_sample[{row}]={found[row]} is no finite number")
@@ -259,18 +254,27 @@ def checked_samples(losses: Any, count: int) -> Floats:
 
 def mean_by_source(sources: Sequence[str], losses: Any) -> dict[str, float]:
     """Return ``loss/NAME``: the mean loss of the samples of every source."""
-    found = losses.tolist() if hasattr(losses, "tolist") else list(losses)
-    flat = isinstance(found, list) and not any(isinstance(loss, list) for loss in found)
-    if not flat or len(found) != len(sources):
-        shape = f"{len(found)}" if flat else "others than"
-        raise SamplerError(
-            f"losses: {shape} for a batch of {len(sources)} samples; give one number a sample "
-            f"(reduction='none')"
-        )
     by_source: dict[str, list[float]] = {}
+    found = _by_sample("losses", losses, len(sources)).tolist()
     for source, loss in zip(sources, found, strict=True):
         by_source.setdefault(source, []).append(float(loss))
     return {f"loss/{name}": sum(of) / len(of) for name, of in sorted(by_source.items())}
+
+
+def _by_sample(what: str, given: Any, count: int) -> Array:
+    """Return numbers of the samples of a batch, one each."""
+    rows = given if isinstance(given, list | tuple) else [given]
+    plain = [row.tolist() if hasattr(row, "tolist") else row for row in rows]
+    try:
+        found = np.array(plain if rows is given else plain[0])
+    except ValueError:  # lists of several lengths
+        found = np.array(None)
+    if found.dtype.kind not in "iuf" or found.shape != (count,):
+        raise SamplerError(
+            f"{what}: it has the shape {found.shape} of {found.dtype}, for a batch of {count} "
+            f"samples; give one number a sample (reduction='none')"
+        )
+    return found
 
 
 def lexical_similarity(one: str, other: str) -> float:
@@ -326,7 +330,7 @@ def metrics(sampler: Sampler, step: int | None = None) -> dict[str, float]:
         found[f"data/{name}/epochs"] = epochs[name]
         if name in telling:
             found[f"data/{name}/fallbacks"] = fallbacks
-        if planner.displaces:
+        if planner.newest.displaces:
             found[f"data/{name}/displaced"] = displaced
     return Metrics(found | reader.prefetched)
 

@@ -318,11 +318,11 @@ def _opened(
         prefixes=prefixes,
         vectors=vectors,
         parse=parse,
+        padded_from=settings.padded_from(planner.epoch_start),
     )
-    fetcher.padded_from = settings.padded_from(planner.epoch_start)
     open_source = partial(versions.add_source, settings, planner, read)
-    sampler = Sampler(settings, planner, fetcher, state_path, open_source)
-    sampler.read_minings = partial(versions.read_minings, database, read)
+    minings = partial(versions.read_minings, database, read)
+    sampler = Sampler(settings, planner, fetcher, state_path, open_source, minings)
     if not settings.rank:
         left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
         saved = []

@@ -29,7 +29,7 @@ from duckplets.samples.plan import Plan, Planner, joined
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.samples.batch import Batch, Block, Tranche
+    from duckplets.samples.batch import Batch, Block
 
 _FIRST_BLOCK = 256  # samples of the first block: reading a cold file touches few of its blocks
 _SAMPLE_BYTES = 8192  # of a sample's texts, until some were read: several blocks are named before
@@ -89,7 +89,6 @@ class BatchReader:
         self._prefetch, self._block_bytes = prefetch, block_bytes
         self._waits, self._waited = 0, 0.0  # seconds spent waiting for blocks
         self._dropped_bytes = 0  # bytes read ahead
-        self._tranche: Tranche | None = None  # tranche of the last batch taken
         self._is_closed = False
         self._begin()
 
@@ -130,15 +129,7 @@ class BatchReader:
         if block is None or block.stop < stop:
             with self._waiting():
                 block = self._maker(self.end)(start, stop)
-        number = (start - block.start) // self.part.stride
-        return self._batch(self._tranche_of(block, number), start, stop)
-
-    def _tranche_of(self, block: Block, number: int) -> Tranche:
-        """Return the tranche of a batch."""
-        tranche, row = self._tranche, number * self.part.batch_size
-        if tranche is None or not tranche.is_of(block, row):
-            tranche = self._tranche = block.tranche(row, self.part.batch_size)
-        return tranche
+        return self._batch(block, start, stop)
 
     def _stop(self) -> None:
         """Stop preparing; reads for blocks that nobody takes are counted."""
@@ -169,22 +160,18 @@ class BatchReader:
         self.check_open()
         maker = self._maker(self.bounded(stop))
         while span := maker.follow(start):
-            block, tranche = maker(*span), None
-            for number, begin in enumerate(self.part.batches(*span).tolist()):
-                row = number * self.part.batch_size
-                if tranche is None or not tranche.is_of(block, row):
-                    tranche = block.tranche(row, self.part.batch_size)
-                yield self._batch(tranche, begin, min(begin + self.part.batch, span[1]))
+            block = maker(*span)
+            for begin in self.part.batches(*span).tolist():
+                yield self._batch(block, begin, min(begin + self.part.batch, span[1]))
             start = span[1]
 
-    def _batch(self, tranche: Tranche, start: int, stop: int) -> Batch:
+    def _batch(self, block: Block, start: int, stop: int) -> Batch:
         position, after = self.part.slice(start, stop)
-        low = (start - tranche.start) // self.part.stride * self.part.batch_size
+        low = (start - block.start) // self.part.stride * self.part.batch_size
         step = start // self.part.batch
         sources = self.planner.schedule.at(step).names_at(step)
-        return tranche.batch(
-            low, low + after - position, position=position, step=step, sources=sources
-        )
+        high = low + after - position
+        return block.batch(low, high, position=position, step=step, sources=sources)
 
     def stop_of(self, start: int) -> int:
         """Return the end of the global batch that begins at a position."""
@@ -198,13 +185,12 @@ class BatchReader:
         """Take only every ``workers``-th batch from now on."""
         self.check_open()
         self.part = replace(self.part, workers=workers)
-        self._stop()
-        self._blocks.close()
+        self.forget()
         self._begin()
 
     def forget(self) -> None:
         """Drop prepared blocks: the position has jumped."""
-        self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
+        self._stop()
         self._blocks.close()
         self._block = None
 
@@ -218,11 +204,9 @@ class BatchReader:
 
     def close(self) -> None:
         """Stop preparing and close the connection."""
-        self._block = self._tranche = None
         if not self._is_closed:
             self._is_closed = True
-            self._stop()
-            self._blocks.close()
+            self.forget()
             self.fetcher.close()
 
 
@@ -251,7 +235,7 @@ class BlockMaker:
         if start != self._next:  # after a jump the batch should come soon
             self._target = min(self._target, _FIRST_BLOCK)
         samples = min(self._target, self._largest)
-        most = _LARGEST_SPAN if self._planner.needs_all else _FARTHEST
+        most = _LARGEST_SPAN if self._planner.newest.needs_all else _FARTHEST
         batches = min(samples // part.batch_size, most // part.stride)
         stop = start + max(1, batches) * part.stride
         self._next = stop if end is None else min(stop, end)

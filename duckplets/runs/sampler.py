@@ -31,7 +31,7 @@ from duckplets.runs import state, versions
 from duckplets.runs.metrics import Losses, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
-from duckplets.runs.state import BehindNote, Fingerprint, refuse_mismatch
+from duckplets.runs.state import Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Sampler:
         fetcher: FetchesSamples,
         state_path: Path,
         open_source: Callable[[str], None],
+        # reads what a run goes on with from a step on; a run of tokens has none
+        read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None,
     ) -> None:
         self.settings, self._planner = settings, planner
         self._reader = BatchReader(
@@ -90,9 +92,7 @@ class Sampler:
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
         self._saves: list[dict[str, Any]] | None = None  # losses in the file, once read
-        self._open_source = open_source
-        # reads what a run goes on with from a step on; a run of tokens has none
-        self.read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None
+        self._open_source, self.read_minings = open_source, read_minings
         self.minings: tuple[tuple[int, Candidates], ...] = ()  # those taken on the way, by step
         self._skipped: tuple[tuple[int, int], ...] = ()  # steps, and how many from each on
         self.owned: Any = None  # closed with it, such as the corpus
@@ -172,7 +172,7 @@ class Sampler:
     @property
     def graded(self) -> bool:
         """Whether labels of pairs are floats: a source has others than 0 and 1."""
-        return self._planner.is_graded
+        return self._planner.newest.is_graded
 
     @property
     def message_shape(self) -> Sequence[Any]:
@@ -479,7 +479,7 @@ class Sampler:
         at, now = state.Standing.of_plain(state_dict), self.settings.fingerprint()
         refuse_mismatch(at.fingerprint, now, allow_drift=allow_drift)
         self.go_on(at)
-        self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
+        self.notes[:] = state.not_of_saving(self.notes)  # who keeps states saves elsewhere
 
     @alone
     def go_on(self, at: state.Standing) -> None:
@@ -520,8 +520,7 @@ class Sampler:
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
         saved = self._as_saved(tag, step)
-        drifted, changed = self._drifted_from, self.changed_from
-        state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)
+        state.save(target, saved, self._losses)
         self._saves = None
         if path is None:
             self._losses.written(saved.steps)
@@ -530,9 +529,7 @@ class Sampler:
     def refuse_save(self, tag: str | None = None) -> None:
         """Refuse what ``save`` would refuse, before hours of work."""
         state.unsavable(self._state_path, asked=True)
-        drifted, changed = self._drifted_from, self.changed_from
-        saved = self._as_saved(tag, None)
-        state.refuse_save(self._state_path, saved, drifted_from=drifted, changed_from=changed)
+        state.refuse_save(self._state_path, self._as_saved(tag, None))
 
     def _as_saved(self, tag: str | None, step: int | None) -> state.Save:
         if tag is not None:
@@ -550,6 +547,8 @@ class Sampler:
             step=position // self._batch,
             epoch=self._planner.epoch_at(position),
             samples=self._planner.schedule.samples(position),
+            drifted_from=self._drifted_from,
+            changed_from=self.changed_from,
             **at,
         )
 

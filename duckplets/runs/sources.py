@@ -23,7 +23,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.mining import store as mining_store
 from duckplets.mining.near import refuse_unknown
-from duckplets.mining.store import Mining
+from duckplets.mining.store import Mining, as_drawn
 from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
 from duckplets.pools.read import labels_of
@@ -144,18 +144,14 @@ def is_open(recipe: Recipe) -> bool:
 
 def drawn_by(settings: RunSettings) -> Drawn:
     """Return the recipes that samples are drawn by: mined ones where the run uses minings."""
-    found: Drawn = {name: [r for r in of if r.weight] for name, of in settings.recipes.items()}
-    if not settings.candidates:
-        return found
-    scorers = {
-        (name, source): next(iter(taken))
-        for source, of in settings.candidates.items()
-        for name, taken in of.items()
-    }
-    policy = policy_of(settings.by)
-    return {
-        s: [mining_store.as_drawn(r, s, scorers, policy) for r in of] for s, of in found.items()
-    }
+    found = dict[str, Sequence[Recipe]]()
+    for source, recipes in settings.recipes.items():
+        found[source] = drawn = [recipe for recipe in recipes if recipe.weight]
+        if taken := settings.candidates.get(source):
+            scorers = {(name, source): next(iter(of)) for name, of in taken.items()}
+            policy = policy_of(settings.by)
+            found[source] = [as_drawn(recipe, source, scorers, policy) for recipe in drawn]
+    return found
 
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:

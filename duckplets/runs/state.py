@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any, Self
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed, shown
+from duckplets.base.settings import misfit
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Event, Mixture, differences
 from duckplets.order.ranks import world_sizes
+from duckplets.order.schedule import Events
 from duckplets.runs.metrics import KNOWN, Losses
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("duckplets")
 
 Fingerprint = dict[str, Any]
-Events = Mapping[int, Event]
 Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
@@ -44,12 +45,14 @@ _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step"
 _OF_RUN = ("settings", "fingerprint", "joins", "events", "minings", "skipped")
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
+_COUNTS = {"position": _COUNT, "sources": {str: [_COUNT]}}
+_MININGS = {str: {str: {str: {"mining": int, "digest": str}}}}  # by source, recipe and scorer
 _STATE: dict[Any, Any] = {
     "settings": {"batch_size": range(1, 1 << 23), "world_size": range(1, 1 << 23)},
     "fingerprint": {"batch_size": range(1, 1 << 23)},
-    "events": list,  # steps and weights are checked when they become events
+    "events": list,
     "samples": {str: _COUNT},
-    "counts": {"position": _COUNT, "sources": {str: [_COUNT]}},
+    "counts": _COUNTS,
 }
 
 
@@ -93,21 +96,19 @@ class Standing:
                 f"this is not a sampler's state, with position and fingerprint; it has "
                 f"{', '.join(map(str, given)) or 'nothing'}"
             )
+        counts = given.get("counts", {"position": 0, "sources": {}})
+        minings, skipped = given.get("minings", []), given.get("skipped", [])
         try:
-            counts = given.get("counts", {"position": 0, "sources": {}})
-            sources = {str(name): [*map(int, of)] for name, of in counts["sources"].items()}
-            found = int(counts["position"]), sources
-            numbers = [found[0], *chain.from_iterable(sources.values())]
-            is_whole = all(len(of) == 3 for of in sources.values())
-            if not is_whole or not all(n in _COUNT for n in numbers):
-                raise ValueError("counts are a position, and three numbers a source")
+            wrong = misfit([of for _, of in minings], [_MININGS]) or misfit(counts, _COUNTS)
+            if wrong or any(len(of) != 3 for of in counts["sources"].values()):
+                raise ValueError(wrong or "counts are three numbers a source")
             return cls(
                 position=given["position"],
                 fingerprint=dict(given["fingerprint"]),
                 events={int(step): Event(*values) for step, *values in given.get("events", [])},
-                counts=found,
-                minings=tuple((int(at), _checked(of)) for at, of in given.get("minings", [])),
-                skipped=tuple((int(step), int(steps)) for step, steps in given.get("skipped", [])),
+                counts=(counts["position"], counts["sources"]),
+                minings=tuple((int(step), of) for step, of in minings),
+                skipped=tuple((int(step), int(steps)) for step, steps in skipped),
                 **others,
             )
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
@@ -128,6 +129,8 @@ class Save(Standing):
     step: int
     epoch: int  # nominal epoch of the position
     samples: Mapping[str, int]  # before the position, by source
+    drifted_from: Fingerprint | None = None  # for checks only: of what its run was resumed from
+    changed_from: int | None = None  # likewise: first position of other samples since
 
     @property
     def batch(self) -> int:
@@ -150,21 +153,14 @@ def state_path(corpus: Path) -> Path:
     return files.beside(corpus, files.STATE)
 
 
-def save(
-    path: Path,
-    saved: Save,
-    losses: Losses,
-    *,
-    drifted_from: Fingerprint | None,
-    changed_from: int | None,
-) -> None:
+def save(path: Path, saved: Save, losses: Losses) -> None:
     """Write a save and the losses before its position in one transaction."""
     run = saved.run
     if not path.exists():
         files.make_folder(path)
         migrate.create(path, "state")
     with _writing(path) as database:
-        saves = _refuse_clash(database, path, saved, drifted_from, changed_from)
+        saves = _refuse_clash(database, path, saved)
         plain = saved.plain() | {"settings": saved.settings, "samples": dict(saved.samples)}
         before = [one["step"] for one in saves if one["tag"] == saved.tag]
         if saved.tag is None:
@@ -179,31 +175,38 @@ def save(
         )
 
 
-def refuse_save(
-    path: Path, saved: Save, *, drifted_from: Fingerprint | None, changed_from: int | None
-) -> None:
+def refuse_save(path: Path, saved: Save) -> None:
     """Refuse what ``save`` would refuse, as the file is now."""
     if path.exists():
         with _reading(path) as database:
-            _refuse_clash(database, path, saved, drifted_from, changed_from)
+            _refuse_clash(database, path, saved)
 
 
-def _refuse_clash(
-    database: Database,
-    path: Path,
-    saved: Save,
-    drifted_from: Fingerprint | None,
-    changed_from: int | None,
-) -> list[dict[str, Any]]:
+def _refuse_clash(database: Database, path: Path, saved: Save) -> list[dict[str, Any]]:
     """Refuse a save that contradicts earlier ones of its run; return these."""
     run, saves = saved.run, _cursors(database, saved.run)
-    if last := database.run("runs/state/last", {"run": run}):
-        known, plain = _content(path, run, last[0][-1])[0], saved.plain()
-        plain |= {"settings": saved.settings}
-        _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
-        if any(known.get(of) != plain.get(of) for of in ("events", "minings")):
-            _refuse_otherwise(_read(path, run, last[0]), saved, saves)
-    if saved.tag is not None and any(one["tag"] == saved.tag for one in saves):
+    tags = [one["tag"] for one in saves if one["tag"]]
+    if last := _last(database, run):
+        before, now = last.fingerprint, saved.fingerprint
+        edited = {name: now[name] for name in ("mixture", "versions") if name in now}
+        if saved.changed_from is not None and before | edited == now:
+            if before != now:
+                refuse_beyond(run, saves, saved.changed_from, saved.batch)
+        elif before != saved.drifted_from or tags:
+            try:
+                refuse_mismatch(before, now, described=differing(last.settings, saved.settings))
+            except StateMismatchError as error:
+                raise StateMismatchError(
+                    f"{path} has another run {run!r}: {error}. Save under another name (run=…) or "
+                    f"into another file (path=…), or forget that one: duckplets cursor reset … "
+                    f"--run {run}"
+                ) from None
+        for pair in zip_longest(_taken(last), _taken(saved)):
+            if pair[0] != pair[1]:  # weights or minings, which a checkpoint may lie beyond
+                step = min(of[0] for of in pair if of is not None)
+                refuse_beyond(run, saves, step * saved.batch, saved.batch)
+                break
+    if saved.tag in tags:
         raise StateMismatchError(
             f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another tag"
         )
@@ -313,10 +316,6 @@ class SavingNote(str):
     """A note that matters only if the run is saved."""
 
 
-class BehindNote(SavingNote):
-    """A note that a run begins before its latest save."""
-
-
 def not_of_saving(notes: Iterable[str]) -> list[str]:
     """Return the notes that matter even if the run is not saved."""
     return [note for note in notes if not isinstance(note, SavingNote)]
@@ -333,7 +332,7 @@ def behind(run: str, fingerprint: Fingerprint, path: Path, position: int) -> lis
         return []
     step = position // fingerprint["batch_size"]
     return [
-        BehindNote(
+        SavingNote(
             f"run {run!r} was saved at step {latest[0]['step']:,}; this run begins at step "
             f"{step:,}, and saving it replaces that save. To go on from there resume it, "
             f"by duckplets.resume or --resume"
@@ -372,20 +371,6 @@ def _damaged(error: Exception) -> StateMismatchError:
     )
 
 
-def _checked(given: Any) -> dict[str, Any]:
-    """Return minings by source, recipe and scorer, in their own types."""
-    return {
-        source: {
-            name: {
-                scorer: {"mining": int(of["mining"]), "digest": str(of["digest"])}
-                for scorer, of in taken.items()
-            }
-            for name, taken in recipes.items()
-        }
-        for source, recipes in given.items()
-    }
-
-
 def _last(database: Database, run: str) -> Save | None:
     """Return the last save of a run, or None."""
     rows = database.run("runs/state/last", {"run": run})
@@ -394,21 +379,14 @@ def _last(database: Database, run: str) -> Save | None:
 
 def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
     *columns, text = row
-    content, place = _content(path, run, text)
-    others = dict(zip(_COLUMNS, columns, strict=True), run=run)
-    others |= {name: content[name] for name in ("settings", "samples")}
-    with place.making("state"):
-        return Save.of_plain(content | {"position": others.pop("position")}, **others)
-
-
-def _content(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], StoredJson]:
-    """Return the JSON content of a save, and its place for errors."""
     forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
     place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
     content = place.read("state", text, _STATE)
+    others = dict(zip(_COLUMNS, columns, strict=True), run=run)
+    others |= {name: content[name] for name in ("settings", "samples")}
     with place.making("state"):
         Mixture.from_dict(content["settings"].get("mixture", {}))
-    return content, place
+        return Save.of_plain(content | {"position": others.pop("position")}, **others)
 
 
 def _cursors(database: Database, run: str | None = None) -> list[dict[str, Any]]:
@@ -426,45 +404,9 @@ def _no_run(path: Path, run: str, saves: Iterable[Mapping[str, Any]]) -> StateMi
     )
 
 
-def _refuse_other(
-    path: Path,
-    run: str,
-    known: Mapping[str, Any],
-    plain: Mapping[str, Any],
-    saves: Sequence[Mapping[str, Any]],
-    drifted_from: Fingerprint | None,
-    changed_from: int | None,
-) -> None:
-    """Refuse a save that contradicts earlier ones of its run."""
-    before, now = known["fingerprint"], plain["fingerprint"]
-    edited = {name: now[name] for name in ("mixture", "versions") if name in now}
-    if changed_from is not None and before | edited == now:
-        if before != now:
-            refuse_beyond(run, saves, changed_from, now["batch_size"])
-    elif before != drifted_from or any(one["tag"] for one in saves):
-        try:
-            described = differing(known["settings"], plain["settings"])
-            refuse_mismatch(before, now, described=described)
-        except StateMismatchError as error:
-            raise StateMismatchError(
-                f"{path} has another run {run!r}: {error}. Save under another name (run=…) or "
-                f"into another file (path=…), or forget that one: duckplets cursor reset … "
-                f"--run {run}"
-            ) from None
-
-
 def _taken(saved: Save) -> list[tuple[int, Any]]:
     """Return weights and minings that were taken on the way, by step."""
     return sorted([*saved.events.items(), *saved.minings], key=itemgetter(0))
-
-
-def _refuse_otherwise(last: Save, saved: Save, saves: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse weights or minings that differ from the last save's before a checkpoint."""
-    for one, other in zip_longest(_taken(last), _taken(saved)):
-        if one != other:
-            step = min(event[0] for event in (one, other) if event is not None)
-            refuse_beyond(saved.run, saves, step * saved.batch, saved.batch)
-            break
 
 
 def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: bool) -> None:

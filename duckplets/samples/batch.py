@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
@@ -45,7 +45,7 @@ class SlotTexts:
         return self.texts.take(self.places[low:high])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Block:
     """Samples of consecutive batches of one reader."""
 
@@ -57,20 +57,25 @@ class Block:
     vector_bytes: int = 0  # bytes of the vectors of a sample
     origin: Path | None = None  # snapshot folder of the texts
     read_bytes: int = 0  # bytes read from disk
+    _tranche: Tranche | None = field(default=None, init=False)  # of the last batch
 
     @property
     def is_held(self) -> bool:
         """Return whether its texts occupy memory of their own."""
         return self.read_bytes > 0
 
-    def tranche(self, row: int, batch_size: int) -> Tranche:
-        """Return the tranche of a sample; tranches do not cut batches."""
-        each = self.nbytes // max(1, self.size) + self.vector_bytes
-        most = _TRANCHE_BYTES // max(1, each)
-        rows = max(1, min(_TRANCHE, most) // batch_size) * batch_size
-        low = row // rows * rows
-        high = min(low + rows, self.size)
-        return Tranche(self.columns, low, high, self.start, self.origin)
+    def batch(
+        self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
+    ) -> Batch:
+        """Return samples ``low … high-1``, cut from a tranche that later batches share."""
+        tranche = self._tranche
+        if tranche is None or not tranche.low <= low <= high <= tranche.high:
+            each = self.nbytes // max(1, self.size) + self.vector_bytes
+            most = min(_TRANCHE, _TRANCHE_BYTES // max(1, each))
+            rows = max(1, high - low)
+            end = min(low + max(1, most // rows) * rows, self.size)
+            tranche = self._tranche = Tranche(self.columns, low, end, self.origin)
+        return tranche.batch(low, high, position=position, step=step, sources=sources)
 
 
 class Tranche:
@@ -79,22 +84,16 @@ class Tranche:
     # threads may do the same work at the same time: any result will do
     __slots__ = (
         *("_block", "_columns", "_lists", "_table"),
-        *("high", "low", "names", "origin", "start"),
+        *("high", "low", "names", "origin"),
     )
 
-    def __init__(
-        self, columns: Columns, low: int, high: int, start: int = 0, origin: Path | None = None
-    ) -> None:
-        self.start, self.low, self.high = start, low, high
+    def __init__(self, columns: Columns, low: int, high: int, origin: Path | None = None) -> None:
+        self.low, self.high = low, high
         self.names, self.origin = list(columns), origin
         self._block = columns
         self._columns: dict[str, pa.Array | pa.ChunkedArray] = {}
         self._lists: dict[str, list[Any] | None] = {}
         self._table: pa.Table | None = None
-
-    def is_of(self, block: Block, row: int) -> bool:
-        """Return whether it has a sample of a block."""
-        return self._block is block.columns and self.low <= row < self.high
 
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]

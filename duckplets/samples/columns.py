@@ -234,7 +234,9 @@ def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
 
 def needs_scores(columns: Collection[str]) -> bool:
     """Return whether a column is a score."""
-    return any(name.startswith(_SCORED) and name.endswith("_score") for name in columns)
+    return any(
+        name.startswith(("negative_", "positive_")) and name.endswith("_score") for name in columns
+    )
 
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
@@ -282,7 +284,6 @@ def _rank(slot: int, of: Samples) -> pa.Array:
     return pa.array(ranks, pa.int64(), mask=ranks == 0)
 
 
-_SCORED = ("negative_", "positive_")
 _OF_NEGATIVES = {"by": _by, "score": _score, "rank": _rank}
 
 

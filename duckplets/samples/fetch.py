@@ -51,6 +51,7 @@ class Fetcher:
         prefixes: Prefixes | None = None,
         vectors: RunVectors | None = None,
         parse: Parse | None = None,  # parses conversations
+        padded_from: int | None = None,  # first position of samples that only fill a batch
     ) -> None:
         self._database = database.cursor()
         self._lock = HomeLock("what reads for this run", "open a run in each process")
@@ -62,7 +63,7 @@ class Fetcher:
         self._texts, self._folder = texts, folder
         self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
         self._shows_meta = any(name.endswith("_prefix_meta") for name in columns)
-        self.padded_from: int | None = None  # first position of samples that only fill a batch
+        self._padded_from = np.inf if padded_from is None else padded_from
         self.reads = ReadAhead()
 
     def close(self) -> None:
@@ -110,9 +111,8 @@ class Fetcher:
         )
 
     def _samples(self, plan: Plan) -> Samples:
-        padded_from = np.inf if self.padded_from is None else self.padded_from
         of = self._streams, self.slots, self._texts, self._look_up
-        return Samples(plan, *of, padded_from=padded_from)
+        return Samples(plan, *of, padded_from=self._padded_from)
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""

@@ -19,11 +19,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Words, ranges
+from duckplets.base.arrays import ArrayRecord, Flags, Integers, Words, ranges
 from duckplets.errors import EmptyPoolError
 from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import NegativeRequests, Negatives
@@ -44,7 +43,7 @@ _NO_WORDS = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundNegatives:
+class FoundNegatives(ArrayRecord):
     """Negatives, one for every sample or several for one: chunks, texts and origins."""
 
     chunks: Integers
@@ -57,11 +56,7 @@ class FoundNegatives:
         where_from = np.broadcast_to(origins, at.shape).astype(np.int64)
         return cls(pool.chunks[at].astype(np.int64, copy=False), pool.hashes[at], where_from)
 
-    def part(self, rows: Integers | Flags | slice) -> FoundNegatives:
-        """Return some of them."""
-        return FoundNegatives(self.chunks[rows], self.hashes[rows], self.origins[rows])
-
-    def put(self, rows: Integers | Flags, others: FoundNegatives) -> None:
+    def put(self, rows: Integers | Flags | slice, others: FoundNegatives) -> None:
         """Replace some of them."""
         self.chunks[rows] = others.chunks
         self.hashes[rows] = others.hashes
@@ -76,44 +71,25 @@ def blank(size: int) -> FoundNegatives:
 
 
 @dataclass(frozen=True)
-class NegativeSampler(ABC):
-    """A way to draw negatives of a stream."""
-
-    slots: int  # negatives per sample
-
-    def draw_all(self, requests: NegativeRequests) -> list[FoundNegatives]:
-        """Return legal negatives for every slot and sample, of different texts in a sample."""
-        rotation, found = self._rotation(requests), list[FoundNegatives]()
-        for slot in range(self.slots):
-            found.append(self.draw(requests, slot, rotation))
-            requests = requests.having(found[-1].hashes)
-        return found
-
-    def _rotation(self, requests: NegativeRequests) -> Any:
-        return None
-
-    @abstractmethod
-    def draw(self, requests: NegativeRequests, slot: int, rotation: Any = None) -> FoundNegatives:
-        """Return one legal negative for every sample."""
-
-    @abstractmethod
-    def again(
-        self, requests: NegativeRequests, slot: int, attempts: Integers
-    ) -> tuple[FoundNegatives, Flags]:
-        """Return another negative for a slot of every sample, and whether it is legal."""
-
-
-@dataclass(frozen=True)
-class RandomNegatives(NegativeSampler):
+class RandomNegatives:
     """Draw at random."""
 
+    slots: int  # negatives per sample
     pool: Negatives
     unit_key: int  # hash key of units: the chunks of one record in one bin
     within_key: int  # hash key of chunks within a unit
     what: str  # recipe and source, for messages
     origin: int = BY_CHANCE
 
-    def draw(self, requests: NegativeRequests, slot: int, rotation: Any = None) -> FoundNegatives:
+    def draw_all(self, requests: NegativeRequests) -> list[FoundNegatives]:
+        """Return legal negatives for every slot and sample, of different texts in a sample."""
+        found = list[FoundNegatives]()
+        for slot in range(self.slots):
+            found.append(self.draw(requests, slot))
+            requests = requests.having(found[-1].hashes)
+        return found
+
+    def draw(self, requests: NegativeRequests, slot: int) -> FoundNegatives:
         """Return one legal negative for every sample."""
         at, legal = self._draw_once(requests, slot)
         left = np.flatnonzero(~legal)
@@ -249,12 +225,17 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class _InTurn(NegativeSampler):
+class InTurn(ABC):
     """Draw listed negatives of an anchor in turn, and at random for want of more."""
 
+    slots: int  # negatives per sample
     pool: Negatives  # the listed negatives
     others: RandomNegatives | None  # None if there are always enough
     start_key: int  # hash key of where a rotation begins
+
+    @abstractmethod
+    def _rotation(self, requests: NegativeRequests) -> Rotation:
+        """Return the options of every sample."""
 
     @abstractmethod
     def _chunks(
@@ -262,7 +243,15 @@ class _InTurn(NegativeSampler):
     ) -> tuple[Integers, Integers, Flags]:
         """Return chunk, code and legality of options of some samples."""
 
-    def draw(self, requests: NegativeRequests, slot: int, rotation: Any = None) -> FoundNegatives:
+    def draw_all(self, requests: NegativeRequests) -> list[FoundNegatives]:
+        """Return negatives for every slot and sample, of different texts in a sample."""
+        rotation, found = self._rotation(requests), list[FoundNegatives]()
+        for slot in range(self.slots):
+            found.append(self._draw(requests, slot, rotation))
+            requests = requests.having(found[-1].hashes)
+        return found
+
+    def _draw(self, requests: NegativeRequests, slot: int, rotation: Rotation) -> FoundNegatives:
         """Return the option in turn for every sample, or a random negative."""
         size = len(requests.index)
         found, left = blank(size), np.arange(size)
@@ -302,7 +291,7 @@ class _InTurn(NegativeSampler):
 
 
 @dataclass(frozen=True)
-class MinedNegatives(_InTurn):
+class MinedNegatives(InTurn):
     """Draw the candidates mined for anchors."""
 
     others: RandomNegatives  # of the same pool
@@ -341,7 +330,7 @@ class MinedNegatives(_InTurn):
 
 
 @dataclass(frozen=True)
-class OwnNegatives(_InTurn):
+class OwnNegatives(InTurn):
     """Draw from the anchor's record, of which the pool has legal chunks of different texts."""
 
     @cached_property

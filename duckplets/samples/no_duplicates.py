@@ -28,9 +28,9 @@ from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
 from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import NegativeRequests
-from duckplets.samples.plan import Dealt, PartPlanner, Plan, joined
+from duckplets.samples.plan import Drawing, PartPlanner, Plan, joined
 from duckplets.samples.redraw import MANY, Drawn, one_batch, redraw
-from duckplets.samples.stream import Draw, Stream
+from duckplets.samples.stream import Stream
 
 NoDuplicates: TypeAlias = bool | str  # "negatives", "group" or a value of records
 
@@ -46,16 +46,14 @@ class _Redrawing(PartPlanner):
 
     needs_all = True
 
-    def _drawn(self, numbers: Integers, dealt: Iterable[Dealt]) -> Drawn:
+    def _drawn(self, numbers: Integers, drawings: Sequence[Drawing]) -> Drawn:
         requests = list[tuple[Stream, NegativeRequests]]()
         owners, places = np.zeros((2, len(numbers)), np.int64)
-
-        def note(number: int, at: Integers, draw: Draw) -> None:
+        for number, at, draw in drawings:
             if draw.requests is not None:
                 owners[at], places[at] = len(requests), np.arange(len(at))
                 requests.append((self.streams[number], draw.requests))
-
-        plan, per_draw = self._draws(numbers, dealt, note), self.samples_per_draw
+        plan, per_draw = self._planned(numbers, drawings), self.samples_per_draw
         draws, within = np.divmod(plan.positions, per_draw)
         draws -= numbers[:1]
         near = [stream.near for stream in self.streams if stream.near is not None]
@@ -66,7 +64,7 @@ class _Redrawing(PartPlanner):
         per_draw = self.samples_per_draw
         numbers = np.arange(low // per_draw, -(-high // per_draw))
         first = int(numbers[0]) * per_draw
-        drawn = self._drawn(numbers, self._dealt(schedule, numbers))
+        drawn = self._drawn(numbers, [*self._draws(schedule, numbers)])
         return drawn.part(slice(low - first, high - first))
 
 
@@ -177,11 +175,12 @@ class NoDuplicatesPlanner(_Redrawing):
         while True:
             turns = [np.arange(min(count, visits)) for visits in most]
             place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
-            dealt, at = list[Dealt](), 0
-            for number, turn in zip(streams, turns, strict=True):
-                dealt.append((number, place[at : at + len(turn)], turn))
-                at += len(turn)
-            yield self._drawn(np.arange(len(place)), dealt)
+            ends = np.cumsum([len(turn) for turn in turns])
+            each = zip(streams, np.split(place, ends[:-1]), turns, strict=True)
+            drawings = [
+                (number, at, self.streams[number].draw_at(turn)) for number, at, turn in each
+            ]
+            yield self._drawn(np.arange(len(place)), drawings)
             if count >= max(most):
                 break
             count *= _FURTHER

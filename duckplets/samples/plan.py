@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Array, ArrayRecord, Flags, Floats, Integers, Words
 from duckplets.base.checks import MAX_POSITION
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import InBlocks
@@ -35,15 +35,14 @@ from duckplets.samples.stream import Draw, Stream
 
 SINGLE = ("texts", "messages")  # kinds with one slot: no positive, no negatives
 
-# What a stream gets of some draws: its number, which draws, and their numbers in the stream.
-Dealt: TypeAlias = tuple[int, Integers, Integers]
+# What a stream gets of some draws: its number, which draws, and what it draws for them.
+Drawing: TypeAlias = tuple[int, Integers, Draw]
 # Returns where a run ends, given where nominal epochs begin.
 EndOf: TypeAlias = Callable[[Callable[[int], int]], int | None]
-_Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(ArrayRecord):
     """The samples at some positions, in order: the last axis of every array."""
 
     positions: Integers
@@ -52,30 +51,16 @@ class Plan:
     hashes: Words  # shape (slots, samples), and a row of families where these are kept apart
     swapped: Flags  # whether anchor and positive are swapped
     # Labels of pairs: 1 for anchor and positive, 0 for anchor and negative, or as given.
-    labels: _Array | None = None
+    labels: Array | None = None
     # As in ``Draw``: shape (negatives, samples); drawn pairs have one row, positives too.
     candidates: Integers | None = None
-    # With no_duplicates: the stream of the sample that gave its position to this one; -1 for
-    # most.
-    displaced: Integers | None = None
+    displaced: Integers | None = None  # stream that gave its position to each; -1 for most
     anchors: Integers | None = None  # as in ``Draw``: shape (1, samples)
     keys: Integers | None = None  # as in ``Draw``: shape (1, samples)
     given: bool = False  # whether they are labelled pairs, with nothing drawn
 
     def __len__(self) -> int:
         return len(self.streams)
-
-    def part(self, which: slice | Integers) -> Plan:
-        """Return some of the samples, by index."""
-        if isinstance(which, slice):
-            return self.each(lambda column: column[..., which])
-        return self.each(lambda column: column.take(which, axis=-1))
-
-    def each(self, change: Callable[[_Array], _Array]) -> Plan:
-        """Return the plan with a function applied to every array."""
-        arrays = ((name, getattr(self, name)) for name in _ARRAYS)
-        changed: dict[str, Any] = {n: change(of) for n, of in arrays if of is not None}
-        return replace(self, **changed)
 
 
 _ARRAYS = [field.name for field in fields(Plan) if field.name != "given"]
@@ -103,10 +88,10 @@ def joined(parts: Sequence[Plan]) -> Plan:
     return replace(parts[0], **found)
 
 
-def scattered(draws: Iterable[tuple[Integers, Draw]], size: int) -> dict[str, _Array]:
+def scattered(drawings: Iterable[Drawing], size: int) -> dict[str, Array]:
     """Return the arrays of a plan from draws, each of some of its rows."""
-    found: dict[str, _Array] = {}
-    for rows, draw in draws:
+    found: dict[str, Array] = {}
+    for _, rows, draw in drawings:
         for name, dtype in _OF_DRAWS.items():
             columns = getattr(draw, name)
             if columns is not None and len(rows) == size:  # all belong to one stream
@@ -122,7 +107,7 @@ def scattered(draws: Iterable[tuple[Integers, Draw]], size: int) -> dict[str, _A
 def spread(draws: Plan, per_draw: int) -> Plan:
     """Return every draw as its pairs: anchor and positive, then anchor and each negative."""
     within = np.tile(np.arange(per_draw), len(draws))
-    pairs = draws.each(lambda column: np.repeat(column, per_draw, axis=-1))
+    pairs = draws.part(np.repeat(np.arange(len(draws)), per_draw))
     candidates, slots = draws.candidates, len(draws.chunks)
     if candidates is not None:
         of_positives = np.full((1, len(draws)), AT_RANDOM)
@@ -220,36 +205,30 @@ class PartPlanner:
         """Plan ascending positions, with or without gaps, that span less than 2^34."""
         per_draw = self.samples_per_draw
         if per_draw == 1:
-            return self._draws(positions, self._dealt(self.schedule, positions))
+            return self._planned(positions, [*self._draws(self.schedule, positions)])
         numbers = positions // per_draw
         numbers = numbers[np.diff(numbers, prepend=-1) > 0]
-        pairs = self._draws(numbers, self._dealt(self.schedule, numbers))
+        pairs = self._planned(numbers, [*self._draws(self.schedule, numbers)])
         at = np.searchsorted(numbers, positions // per_draw) * per_draw + positions % per_draw
         return pairs.part(at)
 
-    def _dealt(self, schedule: Schedule, numbers: Integers) -> Iterator[Dealt]:
+    def _draws(self, schedule: Schedule, numbers: Integers) -> Iterator[Drawing]:
         for share in schedule.deal(numbers):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.deal(share.indexes):
-                yield indexes[part.leaf], share.offsets[part.offsets], part.indexes
+                number = indexes[part.leaf]
+                drawn = self.streams[number].draw_at(part.indexes)
+                yield number, share.offsets[part.offsets], drawn
 
-    def _draws(
-        self,
-        numbers: Integers,
-        dealt: Iterable[Dealt],
-        note: Callable[[int, Integers, Draw], None] | None = None,
-    ) -> Plan:
-        """Draw the samples of some draws; ``note`` gets every stream, its share and samples."""
+    def _planned(self, numbers: Integers, drawings: Sequence[Drawing]) -> Plan:
+        """Return the samples of some draws."""
         size, first = len(numbers), self.streams[0]
         streams = np.zeros(size, dtype=np.int64)
-        draws = []
-        for number, at, index in dealt:
-            streams[at] = number
-            draws.append((at, self.streams[number].draw_at(index)))
-            if note is not None:
-                note(number, *draws[-1])
         nothing = streams[:0]
-        columns = scattered(draws or [(nothing, first.draw_at(nothing))], size)
+        drawings = drawings or [(0, nothing, first.draw_at(nothing))]
+        for number, at, _ in drawings:
+            streams[at] = number
+        columns = scattered(drawings, size)
         labels = columns.pop("labels", None)
         if labels is not None:
             labels = labels[0] if self.is_graded else labels[0].astype(np.int64)
@@ -312,17 +291,13 @@ class Planner:
     """Plan the samples of a run by its parts; each part has streams of its own."""
 
     def __init__(self, parts: Sequence[PartPlanner], end_of: EndOf) -> None:
-        self.parts, self.newest = list(parts), parts[-1]
-        last = self.newest
-        self.needs_all, self.displaces, self.swaps = last.needs_all, last.displaces, last.swaps
-        self.is_graded, self.samples_per_draw = last.is_graded, last.samples_per_draw
-        self.epoch_length = last.epoch_length
-        for part, after in pairwise(self.parts):
-            part.stop = after.first
-            after.epoch = part.epoch - (part.origin - part.stop) // part.epoch_length
-        for part in self.parts if self.needs_all else ():  # others may end anywhere
+        last = parts[-1]
+        self.samples_per_draw, self.epoch_length = last.samples_per_draw, last.epoch_length
+        for part, after in pairwise(parts):
+            after.epoch = part.epoch - (part.origin - after.first) // part.epoch_length
+        for part in parts if last.needs_all else ():  # others may end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
-        self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
+        self._divide(parts)
         self.streams: list[Stream] = []
         for part in self.parts:
             part.numbers = part.numbers[:0]
@@ -341,23 +316,25 @@ class Planner:
     def go_on_by(self, part: PartPlanner) -> None:
         """Plan by a part that goes on with the epochs of the one in force where it begins."""
         before = self.at(part.first)
-        part.stop, part.epoch, part.end = before.stop, before.epoch, before.end
+        part.epoch, part.end = before.epoch, before.end
         self._number(part, part.streams)
-        cut = copy(before)  # others may be planning by it
-        cut.stop = part.first
-        at = self.parts.index(before)
-        self.parts = [*self.parts[:at], cut, part, *self.parts[at + 1 :]]
-        self.newest = self.parts[-1]
-        self.deal_by(RunSchedule([*map(attrgetter("schedule"), self.parts)]))
+        at = self.parts.index(before) + 1
+        self._divide([*self.parts[:at], part, *self.parts[at:]])
 
     def without_later(self) -> None:
         """Forget the parts that go on with the epochs of others."""
-        self.parts = [part for part in self.parts if part.minings is None]
-        stops = [*map(attrgetter("first"), self.parts[1:]), MAX_POSITION + 1]
-        for part, stop in zip(self.parts, stops, strict=True):
-            part.stop = stop
-        self.newest = self.parts[-1]
-        self.deal_by(RunSchedule([*map(attrgetter("schedule"), self.parts)]))
+        self._divide([part for part in self.parts if part.minings is None])
+
+    def _divide(self, parts: Sequence[PartPlanner]) -> None:
+        """Plan by these parts, each up to where the next one begins."""
+        stops = [*map(attrgetter("first"), parts[1:]), MAX_POSITION + 1]
+        cut = list(parts)
+        for number, stop in enumerate(stops):
+            if parts[number].stop != stop:
+                cut[number] = copy(parts[number])  # others may be planning by it
+                cut[number].stop = stop
+        self.parts, self.newest = cut, cut[-1]
+        self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
 
     def _number(self, part: PartPlanner, streams: Sequence[Any]) -> None:
         new = len(self.streams) + np.arange(len(streams))

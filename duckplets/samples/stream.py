@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,12 +31,14 @@ from duckplets.samples.negatives import (
     FILLED,
     FROM_SPLIT,
     FoundNegatives,
+    InTurn,
     MinedNegatives,
-    NegativeSampler,
     OwnNegatives,
     RandomNegatives,
     blank,
 )
+
+_Sampler: TypeAlias = RandomNegatives | InTurn
 
 _OF_SOURCE = 12  # attempts within the source before drawing from all sources
 
@@ -135,14 +138,10 @@ class Stream:
             labels = None if pool.labels is None else [pool.labels[units]]
             return Draw(chunks, hashes + families, labels=labels, keys=keys)
         requests = self._requests(index, units, visits, anchor_at, hashes)
-        if self.shares is None and pool.short is None:
-            negatives = self._samplers[0].draw_all(requests)
-        else:
-            negatives = [blank(len(index)) for _ in range(self.negatives)]
-            for sampler, rows in self._by_sampler(requests):
-                drawn = sampler.draw_all(requests.part(rows))
-                for of_slot, found in zip(negatives, drawn, strict=True):
-                    of_slot.put(rows, found)
+        negatives = [blank(len(index)) for _ in range(self.negatives)]
+        for sampler, rows, asked in self._by_sampler(requests):
+            for of_slot, found in zip(negatives, sampler.draw_all(asked), strict=True):
+                of_slot.put(rows, found)
         return Draw(
             chunks + [found.chunks for found in negatives],
             hashes + [found.hashes for found in negatives] + families,
@@ -172,8 +171,7 @@ class Stream:
             count = count - banned.counts[anchor_at]
         start = below(hashed(self._keys["positive"], anchors.records[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
-        # one more after each cycle: else pairs whose counts share a divisor would never
-        # meet
+        # one more after each cycle: else pairs whose counts share a divisor would never meet
         rank = (start + visits + visits // cycle) % count
         if banned is not None:
             rank += banned.skipped(anchor_at, rank)
@@ -210,7 +208,7 @@ class Stream:
             anchors.records[units].astype(np.int64, copy=False),
             (anchors.records if guarded is None else guarded.families)[units],
             None if guarded is None else guarded.normalised_hashes[anchor_at],
-            tuple(hashes),
+            np.stack(hashes),
             anchor_at,
             visits,
             period,
@@ -226,19 +224,24 @@ class Stream:
             requests = replace(requests, samplers=samplers)
         size = len(requests.samplers)
         column, legal = blank(size), np.zeros(size, dtype=bool)
-        for sampler, rows in self._by_sampler(requests):
-            found, legal[rows] = sampler.again(requests.part(rows), slot, attempts[rows])
+        for sampler, rows, asked in self._by_sampler(requests):
+            found, legal[rows] = sampler.again(asked, slot, attempts[rows])
             column.put(rows, found)
         return column, legal
 
-    def _by_sampler(self, requests: NegativeRequests) -> Iterator[tuple[NegativeSampler, Integers]]:
+    def _by_sampler(
+        self, requests: NegativeRequests
+    ) -> Iterator[tuple[_Sampler, Integers | slice, NegativeRequests]]:
+        if len(self._samplers) == 1:
+            yield self._samplers[0], slice(None), requests
+            return
         for number, sampler in enumerate(self._samplers):
             rows = np.flatnonzero(requests.samplers == number)
             if len(rows):
-                yield sampler, rows
+                yield sampler, rows, requests.part(rows)
 
     @cached_property
-    def _samplers(self) -> list[NegativeSampler]:
+    def _samplers(self) -> list[_Sampler]:
         """The ways to draw negatives, as requests number them: usually one."""
         pool = self.pool.negatives
         if pool is None:
@@ -249,7 +252,7 @@ class Stream:
             return [OwnNegatives(self.negatives, pool, others, self.purpose("own negative"))]
         if beyond is not None:
             return [random, self._random(beyond, FROM_SPLIT)]
-        ways: dict[str, NegativeSampler] = {"random": random}
+        ways: dict[str, _Sampler] = {"random": random}
         for candidates in self.candidates:
             others = self._random(pool, AT_RANDOM)
             start, within = self.purpose("candidate"), self.purpose("candidate window")

@@ -149,14 +149,11 @@ class ChunkTexts:
 
     def columns(self, names: Sequence[str], keys: Keys) -> dict[str, np.ndarray[Any, Any]]:
         """Return columns of some chunks: shape (keys,) each."""
-        if not self._segments:
-            return {name: np.zeros(0, np.int64) for name in names}
-        numbers = self._numbers(keys)
-        if numbers is None:
+        kinds = _COLUMNS["chunks"]
+        if len(self._segments) == 1:
             of, rows = self._segments[0].columns, self._segments[0].rows(keys)
-            kinds = _COLUMNS["chunks"]
             return {name: of[name][rows].astype(kinds[name], copy=False) for name in names}
-        found = {name: np.empty(len(keys), _COLUMNS["chunks"][name]) for name in names}
+        numbers, found = self._numbers(keys), {n: np.empty(len(keys), kinds[n]) for n in names}
         for number, segment in enumerate(self._segments):
             at = np.flatnonzero(numbers == number)
             if len(at):

@@ -47,14 +47,6 @@ class TokenBlock:
     read_bytes = 0  # what was read ahead is gathered already
     is_held = True
 
-    def tranche(self, row: int, batch_size: int) -> TokenBlock:
-        """Return what batches are cut from: the block itself."""
-        return self
-
-    def is_of(self, block: TokenBlock, row: int) -> bool:
-        """Return whether it contains a row of a block."""
-        return self is block
-
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> TokenBatch:

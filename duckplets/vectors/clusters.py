@@ -15,7 +15,7 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import integer
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import ExtensionError, VectorError
-from duckplets.pools.batch_keys import BatchKeysReport, set_batch_keys
+from duckplets.ingest.batch_keys import BatchKeysReport, set_batch_keys
 from duckplets.vectors.knn import Singles
 from duckplets.vectors.opened import OpenedVectors, opened
 

@@ -268,7 +268,7 @@ def test_losses_of_samples_are_saved_with_those_of_their_rank(corpus_path, tmp_p
     for wrong in ([1.0] * 16, [float("nan")] * 8, ["a"] * 8):
         with pytest.raises(dp.SamplerError, match="per_sample"):
             dataset.report_loss(step=1, per_sample=wrong)
-    with pytest.raises(dp.SamplerError, match="the 0 samples"):
+    with pytest.raises(dp.SamplerError, match="a batch of 0 samples"):
         dataset.report_loss(step=6, per_sample=[1.0] * 8)
     with pytest.raises(dp.SamplerError, match="give the losses of sources, or per_sample="):
         dataset.report_loss(step=1)

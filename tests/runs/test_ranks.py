@@ -131,13 +131,13 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_pat
 @pytest.mark.parametrize("more", some([{"kind": "pairs", "negatives": 4}, {}], less=1))
 def test_a_rank_plans_its_own_positions_only(corpus, monkeypatch, more):
     planned = []
-    draws = PartPlanner._draws
+    planned_by = PartPlanner._planned
 
     def recorded(self, numbers, *more):
         planned.append(len(numbers))
-        return draws(self, numbers, *more)
+        return planned_by(self, numbers, *more)
 
-    monkeypatch.setattr(PartPlanner, "_draws", recorded)
+    monkeypatch.setattr(PartPlanner, "_planned", recorded)
     how = {"recipes": [PAIR], "mixture": PHASED, **more}
     (rank,) = opened(corpus, 12, **how)[5:6]
     planned.clear()

@@ -82,13 +82,13 @@ def relabel(corpus: CorpusFile, /, table: Any, *, annotator: str | None = None) 
     version = records.current_version(database)
     with database.transaction():
         with database.registered(new_verdicts=rows):
-            found = database.table("pools/verdicts/pairs", {"version": version})
+            found = database.table("mining/verdicts/pairs", {"version": version})
         new = found.filter(pc.fill_null(pc.not_equal(found["verdict"], found["before"]), True))
         if len(new):
             version += 1
             with database.registered(new_verdicts=new):
                 asked = {"annotator": annotator, "version": version}
-                database.run("pools/verdicts/append", asked)
+                database.run("mining/verdicts/append", asked)
         of = {each.pop("verdict"): each for each in held(database, version)}
         report = RelabelReport(
             version=version,
@@ -122,7 +122,7 @@ def _checked(table: pa.Table) -> pa.Table:
 
 def relabelled_sections(database: Database, version: int) -> tuple[Integers, Integers]:
     """Return sections of anchors, and of what verdicts forbid as their negatives, by both."""
-    rows = database.table("pools/verdicts/sections", {"version": version})
+    rows = database.table("mining/verdicts/sections", {"version": version})
     anchors, negatives = (rows[name].to_numpy() for name in rows.column_names)
     return anchors, negatives
 
@@ -130,6 +130,6 @@ def relabelled_sections(database: Database, version: int) -> tuple[Integers, Int
 def held(database: Database, version: int) -> list[dict[str, Any]]:
     """Return the verdicts that hold at a version, by kind: ``pairs``, ``gone`` and ``across``."""
     found: list[dict[str, Any]] = database.table(
-        "pools/verdicts/counts", {"version": version}
+        "mining/verdicts/counts", {"version": version}
     ).to_pylist()
     return found

@@ -9,7 +9,7 @@ from prebuilt import copied, prebuilt
 from programs import ran
 
 import duckplets as dp
-from duckplets.recipes.conditions import pair_condition, where_condition
+from duckplets.conditions.parse import pair_condition, where_condition
 
 GROWN = "replace(" * 9 + "text" + ", 'a', 'aaaaaaaaaa')" * 9
 DEEP_REGEX = "((a{30}){30}){30}"

@@ -1,7 +1,9 @@
-"""Parse and check the conditions in recipes, and return sqlglot trees.
+"""Parse and check the conditions of users, and return sqlglot trees.
+
+text ─DuckDB's parser→ allowed ─sqlglot→ the same again ─→ bounded (costs) ─→ tree
 
 A condition is one boolean expression over the columns of a record and one of its sections. DuckDB's
-parser reads it, and only listed things may occur (``condition_rules``). sqlglot reads it too, for
+parser reads it, and only listed things may occur (``allowed``). sqlglot reads it too, for
 composing pools: its tree counts only if DuckDB reads it back as the same, with and without
 parentheses around every part.
 
@@ -22,10 +24,10 @@ from typing import Any
 from sqlglot import errors, exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from duckplets.conditions.allowed import COLUMNS, check_reading, check_text, form, short
+from duckplets.conditions.costs import LONG_COLUMNS, PIECES, Costs, check_costs, sql_of
 from duckplets.db.parser import reading
 from duckplets.errors import RecipeError
-from duckplets.recipes import condition_rules as rules
-from duckplets.recipes.condition_rules import COLUMNS, LONG_COLUMNS, PIECES
 
 _SPAN = re.compile(r"\b(interval\s*)'\s*([+-]?\d+)\s*([a-z]+)\s*'", re.IGNORECASE)
 _KEYWORDS = ("interval", "null")  # types to sqlglot
@@ -86,25 +88,21 @@ def _parse(
     if not text.strip():
         raise RecipeError(f"a condition is SQL text such as \"role = 'anchor'\", not {text!r}")
     try:
-        rules.check_text(text)
+        check_text(text)
         # sqlglot reads INTERVAL '3 days' as this, DuckDB as a cast
         said = _SPAN.sub(r"\1'\2' \3", text)
-        (frame, meant), named = rules.check_reading(
-            reading(said), reading("TRUE"), sides, columns, said
-        )
+        (frame, meant), named = check_reading(reading(said), reading("TRUE"), sides, columns, said)
         dialect, parser = _grammar()
         tokens = dialect.tokenize(said)
         _read_as_columns(tokens, parser.TYPE_TOKENS)
         tree: exp.Expression
         (tree,) = parser(dialect=dialect).parse_into(exp.Condition, tokens, said)
         whole = _parenthesised(tree)
-        both = rules.form(reading(tree.sql(dialect=dialect), whole))
+        both = form(reading(tree.sql(dialect=dialect), whole))
         if both != (frame, meant * 2) or len(list(tree.find_all(exp.Column))) != named:
-            raise RecipeError(
-                f"put parentheses around its parts; it was read as {rules.short(whole)}"
-            )
+            raise RecipeError(f"put parentheses around its parts; it was read as {short(whole)}")
         _check_value(tree)
-        rules.check_costs(tree, texts)
+        check_costs(tree, texts)
     except RecipeError as error:
         raise _refusal(text, str(error)) from None
     except (errors.SqlglotError, ValueError) as error:
@@ -115,7 +113,7 @@ def _parse(
 
 
 def _refusal(condition: str, why: str) -> RecipeError:
-    return RecipeError(f"condition {rules.short(condition)!r}: {why}")
+    return RecipeError(f"condition {short(condition)!r}: {why}")
 
 
 @cache
@@ -162,7 +160,7 @@ def _check_value(tree: exp.Expression) -> None:
         if isinstance(node, exp.Connector | exp.Not | exp.Paren):
             stack.extend(node.iter_expressions())
         elif not isinstance(node, truths) and not node.is_type("boolean"):
-            raise RecipeError(f"{rules.sql_of(node)} is a value, not a condition: compare it")
+            raise RecipeError(f"{sql_of(node)} is a value, not a condition: compare it")
 
 
 def _on_slot(tree: exp.Expression) -> exp.Expression:
@@ -228,7 +226,7 @@ def text_facts(
 ) -> tuple[exp.Expression, dict[str, Fact]]:
     """Replace what a condition needs of texts of rows ``where`` by columns of facts."""
     holder = exp.Paren(this=tree.copy())
-    sizes, facts = rules.Costs(holder).sizes, {}
+    sizes, facts = Costs(holder).sizes, {}
     stack: list[Any] = [holder.this]
     while stack:
         node = stack.pop()
@@ -240,7 +238,7 @@ def text_facts(
             sql = node.sql(dialect=DuckDB)
             sql = f"({sql})" if where is None else f"CASE WHEN {where} THEN ({sql}) END"
             name = f"fact_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
-            facts[name] = Fact(sql, rules.Costs(node).copies)
+            facts[name] = Fact(sql, Costs(node).copies)
             node.replace(exp.column(name, table="slot"))
         else:
             stack.extend(node.iter_expressions())

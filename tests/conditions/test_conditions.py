@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from duckplets.conditions.allowed import COLUMNS, FUNCTIONS
+from duckplets.conditions.parse import pair_condition, where_condition
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_rules import COLUMNS, FUNCTIONS
-from duckplets.recipes.conditions import pair_condition, where_condition
 
 ROWS = """
 CREATE TABLE slot AS SELECT * FROM (VALUES

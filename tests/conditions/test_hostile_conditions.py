@@ -10,8 +10,8 @@ import duckdb
 import pytest
 from effort import often
 
+from duckplets.conditions.parse import pair_condition, where_condition
 from duckplets.errors import RecipeError
-from duckplets.recipes.conditions import pair_condition, where_condition
 
 ROWS = """
 CREATE TABLE slot AS SELECT
