@@ -157,6 +157,18 @@ def _scramble_half(words: Halves) -> Halves:
     return words >> _H16
 
 
+def item_at(stream: int, n: int, index: int) -> int:
+    """Return the item of one sample with Python integers: an array takes twenty times as long."""
+    epoch, rank = divmod(index, n)
+    if n <= _SMALL:
+        return int(_order_of(stream, n, epoch)[rank])
+    keys, bits = _key_integers(stream, epoch), (n - 1).bit_length()
+    item = _feistel_integer(keys, bits, rank)
+    while item >= n:
+        item = _feistel_integer(keys, bits, item)
+    return item
+
+
 def shuffled(stream: int, n: int) -> Integers:
     """Return the first epoch of a stream over ``n`` items."""
     items = np.empty(n, dtype=np.int64)
@@ -170,6 +182,26 @@ def shuffled(stream: int, n: int) -> Integers:
 def _order_of(stream: int, n: int, epoch: int) -> Integers:
     order: Integers = _orders(stream, n, np.array([epoch]))[0]
     return order
+
+
+@lru_cache(maxsize=64)
+def _key_integers(stream: int, epoch: int) -> list[int]:
+    keys: list[int] = _round_keys(stream, np.int64(epoch)).tolist()
+    return keys
+
+
+def _feistel_integer(keys: list[int], bits: int, word: int) -> int:
+    low_bits = (bits + 1) // 2
+    masks = (1 << bits // 2) - 1, (1 << low_bits) - 1
+    high, low = word >> low_bits, word & masks[1]
+    for i, round_key in enumerate(keys):
+        scrambled = ((high if i % 2 else low) + round_key) * 0x9E3779B97F4A7C15 & _WORD
+        scrambled = ((scrambled ^ scrambled >> 32) * 0xBF58476D1CE4E5B9 & _WORD) >> 31
+        if i % 2:
+            low ^= scrambled & masks[1]
+        else:
+            high ^= scrambled & masks[0]
+    return high << low_bits | low
 
 
 def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Integers:

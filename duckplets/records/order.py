@@ -28,12 +28,11 @@ from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.settings import checked
 from duckplets.errors import SamplerError
-from duckplets.order.permute import key, ranks_at
+from duckplets.order.permute import item_at, key, ranks_at
 
 __all__ = ["IndexOrder", "IndexSampler", "RecordMetadata", "SequentialSampler", "ShardOptions"]
 
 _BLOCK = 4096  # elements made at a time while iterating: 64 KB, 0.1 ms
-_NEAR = 64  # elements whose keys are found together where one is asked for by its number
 _SPAN, _LEAST = 1 << 16, 1 << 10  # positions permuted at a time: they stay in the cache
 _POSITIONS = 1 << 62  # most positions: doubled, they still fit 64 bits
 
@@ -195,7 +194,6 @@ class IndexSampler:
         self._served = self.num_records - left_out  # in an epoch, over all shards
         positions = _POSITIONS if self.num_epochs is None else self.num_epochs * self._served
         self._count = max(0, -(-(positions - shard) // shards))  # elements of this shard
-        self._near: tuple[int, list[int]] = (0, [])  # keys of the elements from a number on
         self._taken = 0
         self._own: Iterator[RecordMetadata] | None = None
 
@@ -239,13 +237,11 @@ class IndexSampler:
         if not 0 <= i < self._count:
             has = f"elements 0 to {self._count - 1}" if self._count else "none"
             raise EntryError(f"element {i}: this shard has {has}")
-        index, (first, keys) = self._range(i, i + 1)[0], self._near
-        if not 0 <= i - first < len(keys):  # neighbours are often asked for next
-            first = i - i % _NEAR
-            keys = self.keys(first, min(first + _NEAR, self._count)).tolist()
-            self._near = first, keys
-        rng = None if self._rngs is None else (self._rngs, index)
-        return RecordMetadata(index, keys[i - first], rng)
+        index = self._range(i, i + 1)[0]
+        epoch, rank = divmod(index, self._served)
+        if self.shuffle:
+            rank = item_at(self._order, self.num_records, epoch * self.num_records + rank)
+        return RecordMetadata(index, rank, None if self._rngs is None else (self._rngs, index))
 
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.
