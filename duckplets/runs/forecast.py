@@ -338,8 +338,10 @@ def oddities(planner: PartPlanner) -> Iterator[str]:
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
     """Yield the sources that a mixture leaves out by not naming them."""
-    weighs_all, named = isinstance(mixture.weights, str) or mixture.omitted, mixture.named
-    if left := [] if weighs_all else [repr(n) for n in sources if n not in named]:
+    if isinstance(mixture.weights, str) or mixture.omitted:
+        return
+    named = mixture.named
+    if left := [repr(name) for name in sources if name not in named]:
         yield (
             f"the mixture does not name {listed(left, NAMES)}: nothing is drawn from there; "
             f"omitted=1 gives sources that it does not name a weight"
