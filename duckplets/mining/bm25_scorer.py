@@ -25,16 +25,15 @@ from duckplets.db.database import Database
 from duckplets.db.files import real_path
 from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
-from duckplets.engine.protocol import Engine
+from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.engine.work import Work
 from duckplets.errors import QueryError, RecipeError
 from duckplets.mining.bm25 import Queries
 from duckplets.mining.guards import BLOCK_ANCHORS, Guards
 from duckplets.mining.job import Job, Scorer, Searched
-from duckplets.mining.shards import prepare, scored
+from duckplets.mining.shards import DocumentShards, search_shards, write
 from duckplets.recipes.mined import BM25
 from duckplets.search import index
-from duckplets.search.analyzer import Vocabulary
 from duckplets.search.index import Index
 
 Scope = Literal["pool", "shard"]
@@ -68,59 +67,41 @@ class Bm25Scorer(Scorer):
             return None
         return np.asarray(index.documents(job.database, of)["section_key"].to_numpy())
 
-    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+    def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on."""
-        of = _index(job)
+        of, database = _index(job), job.database
         if of is None:
             return
-        eligible = np.zeros(len(guards.sections.keys), dtype=bool)
-        eligible[guards.documents] = True
-        looked_at = eligible.copy()
-        looked_at[guards.positives.values] = True
-        asked: list[slice] = []
         with (
-            _folder(job.database) as folder,
-            closing(index.vocabulary(job.database, of)) as vocabulary,
+            _folder(database) as folder,
+            closing(index.vocabulary(database, of)) as vocabulary,
         ):
-            shards, of_sections = prepare(
-                *(job.database, of, guards.sections, eligible, looked_at),
-                shard_documents=self.shard_documents,
-                folder=folder,
-            )
-            homes = of_sections if self.scope == "shard" else None
-            blocks = guards.blocks(start, most=min(BLOCK_ANCHORS, _CELLS // depth))
-            queries = self._queries(job, guards, blocks, homes, vocabulary, asked)
-            pairs = (len(guards.anchors) - start) * int(eligible.sum())
-            with _searching(job, pairs) as engine:
-                for found in scored(shards, queries, depth=depth, engine=engine):
-                    yield asked.pop(0), found
+            size = self.shard_documents
+            count, homes = write(database, of, guards, shard_documents=size, folder=folder)
+            shards = DocumentShards(folder, count, job.depth)
 
-    def _queries(
-        self,
-        job: Job,
-        guards: Guards,
-        blocks: Iterator[slice],
-        homes: Integers | None,
-        vocabulary: Vocabulary,
-        asked: list[slice],
-    ) -> Iterator[Queries]:
-        """Yield the queries of every block, recording them in ``asked``."""
-        for block in blocks:
-            anchors, excluded = guards.anchors[block], guards.exclude(block)
-            asked.append(block)
-            rows = pa.table({"row": np.arange(len(anchors)), "section_key": guards.keys_of(block)})
-            most = {"characters": self.query_tokens * _CHARACTERS}
-            with job.database.registered(asked=rows):
-                texts = job.database.table("mining/mine/anchor_texts", most)["text"]
-            starts, terms = vocabulary.analyse(texts, limit=self.query_tokens)
-            yield Queries(
-                terms=IntegerLists(starts, terms.astype(np.int64)),
-                positives=guards.positives_of(block),
-                excluded=excluded.documents,
-                reasons=excluded.reasons,
-                allowed=excluded.allowed,
-                shards=None if homes is None else homes[anchors],
-            )
+            def part_of(block: slice) -> Part:
+                keys = guards.keys_of(block)
+                rows = pa.table({"row": np.arange(len(keys)), "section_key": keys})
+                most = {"characters": self.query_tokens * _CHARACTERS}
+                with database.registered(asked=rows):
+                    texts = database.table("mining/mine/anchor_texts", most)["text"]
+                starts, terms = vocabulary.analyse(texts, limit=self.query_tokens)
+                queries = Queries(
+                    terms=IntegerLists(starts, terms.astype(np.int64)),
+                    positives=guards.positives_of(block),
+                    excluded=guards.exclude(block),
+                    shards=homes[guards.anchors[block]] if self.scope == "shard" else None,
+                )
+                return Part(f"mining: anchors {block.start:,} to {block.stop:,}", queries)
+
+            blocks = guards.blocks(start, most=min(BLOCK_ANCHORS, _CELLS // job.depth))
+            pairs = (len(guards.anchors) - start) * len(guards.documents)
+            with (
+                _searching(job, pairs) as engine,
+                closing(mapped(engine, search_shards, shards, blocks, part_of)) as found,
+            ):
+                yield from found
 
 
 def _index(job: Job) -> Index | None:
@@ -143,7 +124,7 @@ def _searching(job: Job, pairs: int) -> Iterator[Engine]:
 @contextmanager
 def _folder(database: Database) -> Iterator[Path]:
     """Create a temporary folder beside the corpus."""
-    folder = aside_of(real_path(Path(str(database.path))))
+    folder = aside_of(real_path(Path(str(database.path)))).absolute()
     try:
         folder.mkdir()
         yield folder

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers, merged, places
+from duckplets.base.arrays import IntegerLists, Integers, merged, places, stretches
 from duckplets.db.database import Database
+from duckplets.mining.blocks import Excluded
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 
@@ -51,15 +52,6 @@ class SectionTable:
 
 
 _CODED = ("family", "normalised_hash")
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """What a block of anchors must not find."""
-
-    documents: IntegerLists  # numbers of excluded sections for every anchor, ascending
-    reasons: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]  # first of each, as in ``REASONS``
-    allowed: IntegerLists | None  # if the strategy names what may be found, that, ascending
 
 
 class Guards:
@@ -109,13 +101,8 @@ class Guards:
 
     def blocks(self, start: int = 0, most: int | None = None) -> Iterator[slice]:
         """Yield ranges of anchors to process together, bounded by their pairs."""
-        costs, most = np.cumsum(self._costs), most or BLOCK_ANCHORS
-        while start < len(self.anchors):
-            base = costs[start - 1] if start else 0
-            stop = int(np.searchsorted(costs, base + _BLOCK_PAIRS, side="right"))
-            stop = max(start + 1, min(stop, start + most, len(self.anchors)))
-            yield slice(start, stop)
-            start = stop
+        for part in stretches(self._costs[start:], rows=most or BLOCK_ANCHORS, total=_BLOCK_PAIRS):
+            yield slice(start + part.start, start + part.stop)
 
     def keys_of(self, block: slice) -> Integers:
         """Return the section keys of a block of anchors."""

@@ -19,7 +19,7 @@ from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import policy, store
-from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.blocks import TopDocuments
 from duckplets.mining.guards import Guards
 from duckplets.mining.report import PairReport
 from duckplets.mining.store import Mining, Minings, OpenMining
@@ -52,7 +52,7 @@ class Scorer(ABC):
         return None
 
     @abstractmethod
-    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+    def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on."""
 
 
@@ -135,7 +135,7 @@ class Job:
         resumed = opened.mining.done
         if resumed < target.anchors:
             self._say(target, folder)
-            searched = self.scorer.search(self, guards, resumed, self.depth)
+            searched = self.scorer.search(self, guards, resumed)
             try:
                 for block, found in searched:
                     rows = store.rows_of(guards.sections.keys, guards.keys_of(block), found)

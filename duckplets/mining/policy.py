@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, Integers, Words
+from duckplets.base.arrays import Floats, Integers, Words, turns
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -63,11 +63,9 @@ def left(
         anchors, ranks, negatives, *scores = columns
         if not len(anchors):
             continue
-        first = np.flatnonzero(np.diff(anchors, prepend=anchors[0] - 1))
-        starts = np.repeat(first, np.diff(first, append=len(anchors)))
-        place = np.arange(len(anchors)) - starts
+        place = turns(anchors)
         if anchors[0] == last:
-            place[: first[1] if len(first) > 1 else len(place)] += before
+            place[: np.searchsorted(anchors, last, side="right")] += before
         last, before = anchors[-1], place[-1] + 1
         kept = np.flatnonzero((place >= policy.range_min) & (place < policy.range_max))
         yield anchors[kept], ranks[kept], negatives[kept], scores[0][kept], scores[1][kept]

@@ -14,181 +14,29 @@ the margins.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.db.database import Database
-from duckplets.engine.protocol import Engine, Part
+from duckplets.db.queries import query
 from duckplets.errors import EngineError
-from duckplets.mining.bm25 import (
-    PADDING,
-    RUN,
-    SCALE,
-    DocumentShard,
-    Impacts,
-    Queries,
-    TopDocuments,
-    search,
-)
-from duckplets.mining.guards import SectionTable
+from duckplets.mining.blocks import TopDocuments
+from duckplets.mining.bm25 import SCALE, DocumentShard, Impacts, Queries, search
+from duckplets.mining.guards import Guards
 from duckplets.search import index
 from duckplets.search.index import Index
 
 _AT_ONCE = 1 << 20  # postings weighted at a time
 _K1, _B = 1.2, 0.75
 _FREQUENT = 0.06  # share of a shard's documents from which a dense row is faster than a scatter
+_LEAST_FREQUENT = 64  # documents
 _DENSE_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """What BM25 needs to know of all documents that may be negatives."""
-
-    documents: int  # how many there are
-    average: float  # mean of their lengths, in tokens
-    counts: Integers  # documents that have each term, int64[terms]
-
-
-def prepare(
-    database: Database,
-    of: Index,
-    sections: SectionTable,
-    eligible: Flags,  # which numbers may be negatives
-    scored: Flags,  # which are scored at all
-    *,
-    shard_documents: int,
-    folder: Path,
-) -> tuple[DocumentShards, Integers]:
-    """Write the document shards of sections of an index; so many that may be negatives make one.
-
-    Returns them, and the document shard of every section, by its number; 0 for those of none.
-    """
-    rows = index.documents(database, of)
-    lengths = rows["length"].to_numpy().astype(np.int64)
-    numbers = sections.numbers(rows["section_key"].to_numpy())
-    known = numbers >= 0
-    may, there = known & eligible[numbers], known & scored[numbers]  # -1 takes the last one's
-    statistics = _statistics(database, of, may, lengths)
-    ends = np.flatnonzero(may)[shard_documents - 1 :: shard_documents] + 1
-    edges = np.unique([0, *ends.tolist(), len(numbers)])
-    if len(edges) > 2 and not may[edges[-2] :].any():
-        edges = np.delete(edges, -2)  # only positives are left, which make no shard
-    for shard, (low, high) in enumerate(pairwise(edges.tolist())):
-        local = np.flatnonzero(there[low:high])
-        part = numbers[low:high][local]
-        # possible negatives first, each part in the order of record ids
-        order = np.lexsort((part, ~may[low:high][local]))
-        place = np.full(high - low, -1, np.int64)
-        place[local[order]] = np.arange(len(local))
-        postings = _postings(database, of, low, high, place, lengths, statistics)
-        count = int(may[low:high].sum())
-        vocabulary = len(statistics.counts)
-        shard_of(part[order], count, vocabulary, postings).save(folder, str(shard))
-    homes = np.zeros(len(sections.keys), np.int64)
-    homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
-    return DocumentShards(folder, len(edges) - 1), homes
-
-
-def _statistics(database: Database, of: Index, may: Flags, lengths: Integers) -> Statistics:
-    ((terms,),) = database.run("search/index/size", {"index": of.index_key})
-    counts = np.zeros(terms, np.int64)
-    documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
-    with database.registered(eligible=documents):
-        rows = database.table("mining/mine/document_counts", {"index": of.index_key})
-    counts[rows["term_key"].to_numpy()] = rows["document_count"].to_numpy()
-    number = int(may.sum())
-    return Statistics(number, max(int(lengths[may].sum()), 1) / max(number, 1), counts)
-
-
-def _postings(
-    database: Database,
-    of: Index,
-    low: int,
-    high: int,
-    place: Integers,
-    lengths: Integers,
-    statistics: Statistics,
-) -> tuple[Impacts, Impacts, Impacts]:
-    """Return term, place and impact of every posting of a document shard."""
-    asked = {"index": of.index_key, "low": low, "high": high}
-    rows = database.table("search/index/postings", asked)
-    columns = [rows[name].to_numpy() for name in ("term_key", "document", "frequency")]
-    parts = []
-    for start in range(0, rows.num_rows, _AT_ONCE):  # intermediate values are floats
-        term, document, frequency = (column[start : start + _AT_ONCE] for column in columns)
-        kept = place[document - low] >= 0
-        term, document = term[kept], document[kept] - low
-        weights = _impacts(statistics, term, frequency[kept], lengths[low:high][document])
-        parts.append((term, place[document].astype(np.int32), weights))
-    if not parts:
-        return (np.zeros(0, np.int32),) * 3
-    term, local, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return term, local, weights
-
-
-def _impacts(of: Statistics, terms: Impacts, frequencies: Impacts, lengths: Integers) -> Impacts:
-    """Return the integer impacts of postings; of terms that no document has they are 0."""
-    counts = of.counts[terms]
-    idf = np.log10(1 + (of.documents - counts + 0.5) / (counts + 0.5))
-    idf[counts == 0] = 0  # only documents that cannot be found have it
-    saturation = _K1 * (1 - _B + _B * (lengths / of.average))
-    part = frequencies * (_K1 + 1) / (frequencies + saturation)
-    found: Impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
-    return found
-
-
-def shard_of(
-    numbers: Integers,
-    eligible: int,
-    terms: int,
-    postings: tuple[Integers | Impacts, Integers | Impacts, Impacts],
-) -> DocumentShard:
-    """Return the document shard of weighted postings (terms, places in ``numbers``, impacts).
-
-    Of its documents those that may be negatives come first, and then the others, each ascending.
-    """
-    term, place, impact = postings
-    room = -(-max(eligible, 1) // RUN) * RUN
-    local = np.where(place < eligible, place, place - eligible + room)
-    width = room + len(numbers) - eligible
-    placed = np.full(width, PADDING, np.int64)
-    placed[:eligible], placed[room:] = numbers[:eligible], numbers[eligible:]
-    order = np.argsort(term.astype(np.int64) * width + local)
-    counts = np.bincount(term, minlength=terms)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    documents, sorted_impacts = local[order].astype(np.int32), impact[order]
-    rows, dense = _dense(starts, counts, documents, sorted_impacts, eligible, width)
-    return DocumentShard(placed, room, starts, documents, sorted_impacts, rows, dense)
-
-
-def _dense(
-    starts: Integers,
-    counts: Integers,
-    documents: Impacts,
-    sorted_impacts: Impacts,
-    eligible: int,
-    width: int,
-) -> tuple[Impacts, Impacts]:
-    frequent = np.flatnonzero(counts > max(_FREQUENT * eligible, RUN))
-    most = _DENSE_BYTES // (4 * width)
-    frequent = frequent[np.argsort(-counts[frequent], kind="stable")[:most]]
-    rows = np.full(len(counts), -1, np.int32)
-    rows[frequent] = np.arange(len(frequent))
-    dense = np.zeros((len(frequent), width), np.int32)
-    for row, term in enumerate(frequent.tolist()):
-        part = slice(starts[term], starts[term + 1])
-        dense[row, documents[part]] = sorted_impacts[part]
-    return rows, dense
 
 
 @dataclass(frozen=True)
@@ -197,54 +45,114 @@ class DocumentShards:
 
     folder: Path  # where ``DocumentShard.save`` wrote them, by number
     count: int
+    depth: int  # how many documents of each query are looked for
 
     def __iter__(self) -> Iterator[DocumentShard]:
         return (DocumentShard.load(self.folder, str(number)) for number in range(self.count))
 
 
-class MiningJob(NamedTuple):
-    """What all blocks of a mining share."""
-
-    name: str  # unique: later minings use the same folder for other postings
-    shards: DocumentShards
-    depth: int
-
-
-def scored(
-    shards: DocumentShards,
-    blocks: Iterable[Queries],
-    *,
-    depth: int,
-    engine: Engine,
-) -> Generator[TopDocuments, None, None]:
-    """Yield what is found for every block of queries, in their order.
-
-    Blocks are taken as they are needed: a few more than there are workers.
+def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
+    """Search a block of queries, on a worker.
 
     Raises:
-        EngineError: A block could not be searched.
+        EngineError: The folder is not there.
     """
-    shards = DocumentShards(shards.folder.absolute(), shards.count)
-    job = MiningJob(uuid4().hex, shards, depth)
-    parts = (Part(f"mining: block {n + 1}", each) for n, each in enumerate(blocks))
-    try:
-        with closing(engine.map(search_part, job, parts)) as results:
-            yield from results
-    finally:
-        _opened.cache_clear()  # if this process searched
-
-
-def search_part(job: MiningJob, queries: Queries) -> TopDocuments:
-    """Search a block of queries, on a worker."""
-    return search(_opened(job), queries, job.depth)
-
-
-@lru_cache(maxsize=1)
-def _opened(job: MiningJob) -> Iterable[DocumentShard]:
-    """Return the document shards; a single one is not mapped again for every block."""
-    if not job.shards.folder.is_dir():
+    if not shards.folder.is_dir():
         raise EngineError(
-            f"mining: a worker does not see {job.shards.folder}, where the postings lie: the "
+            f"mining: a worker does not see {shards.folder}, where the postings lie: the "
             f"corpus must be in a folder that all workers share"
         )
-    return list(job.shards) if job.shards.count == 1 else job.shards
+    return search(shards, queries, shards.depth)
+
+
+def write(
+    database: Database, of: Index, guards: Guards, *, shard_documents: int, folder: Path
+) -> tuple[int, Integers]:
+    """Write the document shards of an index; so many documents that may be negatives make one.
+
+    Returns how many they are, and the document shard of every section, by its number; 0 for those
+    that are not in the index.
+    """
+    may = np.zeros(len(guards.sections.keys), dtype=bool)
+    may[guards.documents] = True
+    is_scored = may.copy()
+    is_scored[guards.positives.values] = True
+    rows = index.documents(database, of)
+    numbers = guards.sections.numbers(rows["section_key"].to_numpy())
+    known = numbers >= 0
+    may, is_scored = known & may[numbers], known & is_scored[numbers]  # -1 takes the last one's
+    weights = _weights(database, of, may, rows["length"].to_numpy().astype(np.int64))
+    # after the last document of each shard but one
+    ends = np.flatnonzero(may)[shard_documents - 1 : -1 : shard_documents] + 1
+    edges = [0, *ends.tolist(), len(numbers)]
+    for shard, (low, high) in enumerate(pairwise(edges)):
+        there = low + np.flatnonzero(is_scored[low:high])
+        there = there[np.argsort(numbers[there])]
+        place = np.full(high - low, -1, np.int64)
+        place[there - low] = np.arange(len(there))
+        postings = _postings(database, of, low, high, place, weights)
+        _shard(numbers[there], may[there], postings, len(weights[0])).save(folder, str(shard))
+    homes = np.zeros(len(guards.sections.keys), np.int64)
+    homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
+    return len(edges) - 1, homes
+
+
+def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tuple[Floats, Floats]:
+    """Return the idf of every term, and by how much the length of every document lessens a term's.
+
+    They follow from the documents that may be negatives; of terms that none of these has the idf
+    is 0.
+    """
+    ((terms,),) = database.run("search/index/size", {"index": of.index_key})
+    counts, number = np.zeros(terms, np.int64), int(may.sum())
+    documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
+    with database.registered(eligible=documents):
+        rows = database.table("mining/mine/document_counts", {"index": of.index_key})
+    counts[rows["term_key"].to_numpy()] = rows["document_count"].to_numpy()
+    idf = np.log10(1 + (number - counts + 0.5) / (counts + 0.5))
+    average = max(int(lengths[may].sum()), 1) / max(number, 1)
+    return np.where(counts, idf, 0), _K1 * (1 - _B + _B * (lengths / average))
+
+
+def _postings(
+    database: Database,
+    of: Index,
+    low: int,
+    high: int,
+    place: Integers,
+    weights: tuple[Floats, Floats],
+) -> tuple[Impacts, Integers, Impacts]:
+    """Return term, place and impact of every posting of a document shard."""
+    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))]
+    asked = {"index": of.index_key, "low": low, "high": high}
+    for batch in database.stream(query("search/index/postings"), asked, rows=_AT_ONCE):
+        term, document, frequency = (column.to_numpy() for column in batch.columns)
+        kept = place[document - low] >= 0
+        term, document, frequency = term[kept], document[kept], frequency[kept]
+        idf, saturation = weights[0][term], weights[1][document]
+        part = frequency * (_K1 + 1) / (frequency + saturation)
+        impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
+        parts.append((term, place[document - low], impacts))
+    terms, places, impacts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return terms, places, impacts
+
+
+def _shard(
+    numbers: Integers, may: Flags, postings: tuple[Impacts, Integers, Impacts], terms: int
+) -> DocumentShard:
+    """Return the document shard of weighted postings (terms, places in ``numbers``, impacts)."""
+    term, place, impact = postings
+    order = np.argsort(term.astype(np.int64) * len(numbers) + place)
+    documents, impacts = place[order], impact[order]
+    counts = np.bincount(term, minlength=terms)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    frequent = np.flatnonzero(counts > max(_FREQUENT * may.sum(), _LEAST_FREQUENT))
+    most = _DENSE_BYTES // max(4 * len(numbers), 1)
+    frequent = frequent[np.argsort(-counts[frequent], kind="stable")[:most]]
+    rows = np.full(terms, -1, np.int32)
+    rows[frequent] = np.arange(len(frequent))
+    dense = np.zeros((len(frequent), len(numbers)), np.int32)
+    for row, of in enumerate(frequent.tolist()):
+        part = slice(starts[of], starts[of + 1])
+        dense[row, documents[part]] = impacts[part]
+    return DocumentShard(numbers, np.flatnonzero(~may), starts, documents, impacts, rows, dense)

@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged, new_path
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Integers, turns
 from duckplets.base.names import inside
 from duckplets.db import files
 from duckplets.db.database import Database
@@ -46,7 +46,7 @@ from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
-from duckplets.mining.bm25 import REASONS, TopDocuments
+from duckplets.mining.blocks import REASONS, TopDocuments
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.cte_steps import literal
@@ -430,17 +430,17 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 
     ``keys`` is the section key of every document, by its number.
     """
-    there = found.documents >= 0
-    there[~there.any(axis=1), 0] = True  # one row says that there are none
-    owners, place = np.nonzero(there)
-    documents = found.documents[there]
-    some, unknown = documents >= 0, np.isnan(found.positive_scores)[owners]
+    counts = np.bincount(found.owners, minlength=len(anchors))
+    none = np.flatnonzero(counts == 0)  # one row says that there are none
+    at = np.searchsorted(found.owners, none)
+    owners = np.insert(found.owners, at, none)
+    positive_scores = found.positive_scores[owners]
     columns = {
         "anchor_section_key": anchors[owners],
-        "rank": np.where(some, place + 1, 0).astype(np.int32),
-        "negative_section_key": np.where(some, keys[documents], 0),
-        "score": np.where(some, found.scores[there], 0.0),
-        "positive_score": pa.array(found.positive_scores[owners], mask=unknown),
+        "rank": np.insert(turns(found.owners) + 1, at, 0).astype(np.int32),
+        "negative_section_key": np.insert(keys[found.documents], at, 0),
+        "score": np.insert(found.scores, at, 0.0),
+        "positive_score": pa.array(positive_scores, mask=np.isnan(positive_scores)),
         "positive_rank": found.positive_ranks[owners].astype(np.int32),
     }
     return pa.table(columns, schema=SCHEMA)
@@ -448,7 +448,7 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 
 def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
-    counts, kept = found.guarded.tolist(), int(np.count_nonzero(found.documents >= 0))
+    counts, kept = found.guarded.tolist(), len(found.documents)
     left = {"beyond depth": int(found.matched) - sum(counts) - kept, "candidates": kept}
     return dict(zip(REASONS, counts, strict=True)) | found.others | left
 

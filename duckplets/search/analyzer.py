@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers, Integers32, stretches
+from duckplets.base.arrays import Integers, Integers32, stretches, turns
 from duckplets.db import extensions
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, RecipeError
@@ -46,9 +46,7 @@ class AnalysedTexts:
     def beginning(self, limit: int) -> AnalysedTexts:
         """Return the first words of every text, at most so many, and none that is empty."""
         text, key = self.text[self.key != EMPTY], self.key[self.key != EMPTY]
-        counts = np.bincount(text)
-        first = np.repeat(np.cumsum(counts) - counts, counts)  # index of a text's first word
-        kept = np.arange(len(text)) - first < limit
+        kept = turns(text) < limit
         return AnalysedTexts(text[kept], key[kept])
 
     def blank(self, limit: int) -> Integers:
