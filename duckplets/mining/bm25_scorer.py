@@ -107,7 +107,7 @@ class Bm25Scorer(Scorer):
 def _index(job: Job) -> Index | None:
     """Return the up-to-date index of the source and split; None without records."""
     index.refresh(job.database, source=job.source, split=job.split, work=Work(job.work.engine))
-    return index.current(job.database, job.source, job.split)
+    return next(iter(index.stored(job.database, source=job.source, split=job.split)), None)
 
 
 @contextmanager

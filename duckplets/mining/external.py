@@ -131,7 +131,7 @@ def add_negatives(
                 job = Job(**made, **where, recipe=recipe, version=version, work=work)
                 guards = job.guards()
                 if given.judge(job, guards):
-                    pairs.append(job.report(job.mined(folder, guards, fresh=True)[0]))
+                    pairs.append(job.mined(folder, guards, fresh=True))
                 else:
                     refused.update(given.fates)
         finally:

@@ -106,19 +106,13 @@ class Job:
         """
         guards = self.guards()
         if len(guards.anchors) or self.recipe.mined:
-            mining, resumed = self.mined(folder, guards)
-            return self.report(mining, resumed)
+            return self.mined(folder, guards)
         compiled = self._compiled()
         with PoolReader(self.database, [compiled]) as reader:
             return reader.why_empty(compiled)
 
-    def mined(
-        self, folder: ArtifactFolder, guards: Guards, *, fresh: bool = False
-    ) -> tuple[Mining, int]:
-        """Return what was mined, and how many anchors an interrupted mining had done.
-
-        With ``fresh`` it begins anew in any case.
-        """
+    def mined(self, folder: ArtifactFolder, guards: Guards, *, fresh: bool = False) -> PairReport:
+        """Mine and report; with ``fresh`` an interrupted mining is not continued."""
         target = Mining(
             recipe=self.recipe.name,
             source=self.source,
@@ -145,9 +139,9 @@ class Job:
                 searched.close()
                 opened.keep()
         is_whole = opened.mining.done == target.anchors
-        return opened.finish() if is_whole else opened.mining, resumed
+        return self._report(opened.finish() if is_whole else opened.mining, resumed)
 
-    def report(self, mining: Mining, resumed: int = 0) -> PairReport:
+    def _report(self, mining: Mining, resumed: int) -> PairReport:
         """Return the report of what was mined, by the policy of the recipe."""
         left = policy.outcomes(self.database, mining, self.policy)
         quantiles, unranked = policy.quantiles(self.database, mining)
