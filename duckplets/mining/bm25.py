@@ -8,9 +8,9 @@ frequent terms, 50,000 documents of 120 words and queries of 30 made 4,600 queri
 second on one core, five times as many as a bincount of the concatenated postings and more than
 bm25s compiled with numba.
 
-An impact is what one term adds to a document's score: round(2^20 · idf · tf part), see ``shards``.
-Impacts are integers, so sums do not depend on their order and equal scores are equal; 2^20 because
-with 2^16 the rounding reorders documents whose scores nearly agree. Nothing is pruned.
+An impact is what one term adds to a document's score: round(2^20 · idf · tf part). Impacts are
+integers, so sums do not depend on their order and equal scores are equal; 2^20 because with 2^16
+the rounding reorders documents whose scores nearly agree. Nothing is pruned.
 """
 
 from __future__ import annotations

@@ -186,7 +186,6 @@ class _Given(Scorer):
         database, count = job.database, len(guards.anchors)
         positives, known = np.full(count, np.nan), database.table("mining/external/positives")
         positives[known["anchor"].to_numpy()] = known["score"].to_numpy()
-        database.run("mining/external/rank")
         others = dict(self.fates)
         most = max(1, min(_BLOCK_ROWS * count // others.pop("candidate"), BLOCK_ANCHORS))
         for block in guards.blocks(start, most=most):

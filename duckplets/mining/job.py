@@ -25,7 +25,7 @@ from duckplets.mining.report import PairReport
 from duckplets.mining.store import Mining, Minings, OpenMining
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader, labels_of
-from duckplets.recipes.mined import Mined, policy_of
+from duckplets.recipes.mined import Mined, policy_for
 from duckplets.recipes.recipes import TripletRecipe
 
 log = logging.getLogger("duckplets")
@@ -72,8 +72,7 @@ class Job:
     @property
     def policy(self) -> Mined:
         """The policy of the recipe."""
-        found = policy_of(self.recipe.by)
-        return found if found and found.scorer == self.scorer.name else Mined(self.scorer.name)
+        return policy_for(self.recipe.by, self.scorer.name)
 
     @property
     def threads(self) -> int:

@@ -28,7 +28,7 @@ from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.pools.arrays import pair_hashes
 from duckplets.pools.verdicts import relabelled_sections
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import Mined, policy_of
+from duckplets.recipes.mined import Mined, policy_for, policy_of
 
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
 _CUTS = ("absolute_margin", "relative_margin", "min_score", "max_score")
@@ -161,19 +161,17 @@ def negatives(
     minings = Minings(database).found(recipe, source=source, split=split, scorer=scorer)
     found: list[pa.Table] = []
     for mining in minings:
-        own = None
-        if mining.recipe in known:
-            own = policy_of(
-                getattr(recipe_store.find(database, mining.recipe, version), "by", None)
-            )
-        if not (own and own.scorer == mining.scorer):
-            own = Mined(mining.scorer)
+        drawn = asked
+        if drawn is None:
+            is_known = mining.recipe in known
+            own = recipe_store.find(database, mining.recipe, version) if is_known else None
+            drawn = policy_for(getattr(own, "by", None), mining.scorer)
         names = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
         names |= {"scorer": mining.scorer}
         if why is None:
             row = names | {"anchors": mining.anchors, "candidates": mining.candidates}
-            found.append(pa.Table.from_pylist([row | outcomes(database, mining, asked or own)]))
-        elif (rows := explained(database, mining, asked or own, why)).num_rows:
+            found.append(pa.Table.from_pylist([row | outcomes(database, mining, drawn)]))
+        elif (rows := explained(database, mining, drawn, why)).num_rows:
             for name in ("scorer", "recipe"):
                 rows = rows.add_column(0, name, pa.array([names[name]] * rows.num_rows))
             found.append(rows)
