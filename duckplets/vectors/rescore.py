@@ -42,12 +42,12 @@ from duckplets.vectors.encoders import (
     Retries,
     Share,
     name_of,
-    next_size,
 )
 
 log = logging.getLogger("duckplets")
 
 _MOST_PAIRS = 1 << 16  # of a block
+_SECONDS, _GROWTH = 10.0, 4  # of a block; how many times as large as the one before, at most
 _MANY_PAIRS = 10_000  # from which their number is a warning
 
 
@@ -184,10 +184,11 @@ class _Rescored(Scorer):
         )
         while start < stop:
             block, begun = slice(start, min(start + size, stop)), time.monotonic()
-            found, done = self._scored(job.database, guards, block, where), block.stop - start
+            yield block, self._scored(job.database, guards, block, where)
+            done, seconds = block.stop - start, max(time.monotonic() - begun, 1e-3)
             self.done += done
-            yield block, found
-            size = next_size(size, done, time.monotonic() - begun, _MOST_PAIRS // (depth + 1))
+            most = min(_MOST_PAIRS // (depth + 1), size * _GROWTH)
+            size = max(1, min(most, int(done / seconds * _SECONDS)))
             start = block.stop
 
     def _scored(
