@@ -90,6 +90,11 @@ class IntegerLists:
         further = other.take(self.values)
         return IntegerLists(further.starts[self.starts], further.values)
 
+    def find(self, owners: Integers, values: Integers) -> Integers:
+        """Return the index of each pair in ``values``, ascending by owner, or -1."""
+        width = 1 + max(int(of.max(initial=0)) for of in (values, self.values))
+        return places(self.owners() * width + self.values, owners * width + values)
+
 
 def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
     """Merge several lists of the same owners, ascending and without repeats.
@@ -114,6 +119,12 @@ def places(ascending: Keys | Words, wanted: Keys | Words) -> Integers:
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
     return np.where(ascending[at] == wanted, at, -1)
+
+
+def turns(owners: Integers) -> Integers:
+    """Return how many values of the same owner come before each; owners ascend from 0."""
+    first = np.flatnonzero(np.diff(owners, prepend=-1))
+    return np.arange(len(owners)) - np.repeat(first, np.diff(first, append=len(owners)))
 
 
 class Sketch:

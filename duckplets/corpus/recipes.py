@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
-from duckplets.mining.store import Minings, named_pool, show
-from duckplets.pools.compile import CompiledPool
-from duckplets.pools.read import PoolReader
+from duckplets.ingest.splits import checked_split
+from duckplets.mining.store import Minings, as_drawn, show
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import policy_of
 from duckplets.recipes.recipes import checked_preset
@@ -70,7 +71,7 @@ def recipe_sql(
 
     It is that of the samples a new run draws, so of mined negatives where there are some.
     """
-    return _compiled(corpus, name, source, split, preset).statement("pool", staged=False)
+    return compiled_pool(corpus, name, source, split, preset).statement("pool", staged=False)
 
 
 def runnable_sql(
@@ -83,7 +84,7 @@ def runnable_sql(
     preset: Preset | None = None,
 ) -> str:
     """Return the statement of a recipe's pool for the duckdb CLI, parameters written in."""
-    return _compiled(corpus, name, source, split, preset).runnable()
+    return compiled_pool(corpus, name, source, split, preset).runnable()
 
 
 def pool(
@@ -107,7 +108,7 @@ def pool(
         source: Of which source; by default the first that the recipe suits.
         preset: ``crate`` for the recipes of a sampler with that preset.
     """
-    compiled = _compiled(corpus, name, source, split, preset)
+    compiled = compiled_pool(corpus, name, source, split, preset)
     with PoolReader(corpus.database, [compiled]) as reader:
         rows, policy = (
             reader.list(compiled, "pool"),
@@ -144,10 +145,27 @@ def _without_short(corpus: CorpusFile, rows: pa.Table, pool: Pool, policy: Mined
     return rows.set_column(at, "anchors", lists).filter(pa.array(counts > 0))
 
 
-def _compiled(
-    corpus: CorpusFile, /, name: str, source: str | None, split: str, preset: Preset | None = None
+def compiled_pool(
+    corpus: CorpusFile, name: str, source: str | None, split: str, preset: Preset | None = None
 ) -> CompiledPool:
-    return named_pool(corpus.database, name, source, split, preset)
+    """Compile the pool that a sampler draws a recipe from; see ``pool``."""
+    database = corpus.database
+    version = records.current_version(database)
+    if source is not None:
+        recipe_store.check_source(database, source, version)
+    recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
+    if source is None:
+        source = recipe_store.first_source(database, recipe, version)
+    recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))
+    kinds = labels_of(database, version)
+    return compile_pool(
+        recipe,
+        source=source,
+        split=split,
+        version=version,
+        labels=kinds.get(source),
+        relabelled=kinds.relabelled,
+    )
 
 
 def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:

@@ -1,7 +1,14 @@
 """Rank candidates by BM25: the anchors' first tokens against the postings of a corpus's index.
 
-    index ─document shards→ impacts ─┐
-    anchors ─first tokens→ queries ──┴─by blocks, here or by processes→ the best of each anchor
+    index_postings ─statistics of the recipe's documents→ impacts ─64k documents at a time→ files
+    anchors ─first tokens→ queries ─by blocks, here or by processes→ the best of each anchor
+
+Weights are DuckDB's BM25 (k = 1.2, b = 0.75, log10; Robertson and Zaragoza 2009, with the idf of
+Lucene). Number, mean length and term counts are those of all documents that may be negatives, as if
+the index held them alone. Positives that are none are scored all the same, for the margins.
+Documents fall to document shards in the order of the hash of their record ids, so that each is a
+random sample of them. The impacts of a shard's most frequent terms are kept as dense rows, so that
+adding one is a vector addition instead of a scatter over most of its documents.
 
 Blocks, document shards and workers change no result. An index that is missing is kept with the
 corpus where it is open for writing, and is this connection's own else.
@@ -12,37 +19,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers
+from duckplets.base.arrays import Flags, Floats, IntegerLists, Integers
 from duckplets.base.atomic import aside_of, remove
 from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
+from duckplets.db.queries import query
 from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
-from duckplets.engine.protocol import Engine
+from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.engine.work import Work
-from duckplets.errors import QueryError, RecipeError
-from duckplets.mining.bm25 import Queries
+from duckplets.errors import EngineError, QueryError, RecipeError
+from duckplets.mining.blocks import TopDocuments
+from duckplets.mining.bm25 import SCALE, DocumentShard, Impacts, Queries, search
 from duckplets.mining.guards import BLOCK_ANCHORS, Guards
 from duckplets.mining.job import Job, Scorer, Searched
-from duckplets.mining.shards import prepare, scored
 from duckplets.recipes.mined import BM25
 from duckplets.search import index
-from duckplets.search.analyzer import Vocabulary
 from duckplets.search.index import Index
 
 Scope = Literal["pool", "shard"]
 
 _MOST_TOKENS = 100  # so many impacts add up within 32 bits, whatever the corpus
-_CHARACTERS = 1000  # documents looked at for each query token
+_CHARACTERS = 1000  # read of an anchor for each query token
 _CELLS = 1 << 20  # candidates of a block
 _WORTH_PROCESSES = 20_000_000  # pairs scored while processes would start
+_AT_ONCE = 1 << 20  # postings weighted at a time
+_K1, _B = 1.2, 0.75
+_FREQUENT = 0.06  # share of a shard's documents from which a dense row is faster than a scatter
+_LEAST_FREQUENT = 64  # documents
+_DENSE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,65 +81,47 @@ class Bm25Scorer(Scorer):
             return None
         return np.asarray(index.documents(job.database, of)["section_key"].to_numpy())
 
-    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+    def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on."""
-        of = _index(job)
+        of, database = _index(job), job.database
         if of is None:
             return
-        eligible = np.zeros(len(guards.sections.keys), dtype=bool)
-        eligible[guards.documents] = True
-        looked_at = eligible.copy()
-        looked_at[guards.positives.values] = True
-        asked: list[slice] = []
         with (
-            _folder(job.database) as folder,
-            closing(index.vocabulary(job.database, of)) as vocabulary,
+            _folder(database) as folder,
+            closing(index.vocabulary(database, of)) as vocabulary,
         ):
-            shards, of_sections = prepare(
-                *(job.database, of, guards.sections, eligible, looked_at),
-                shard_documents=self.shard_documents,
-                folder=folder,
-            )
-            homes = of_sections if self.scope == "shard" else None
-            blocks = guards.blocks(start, most=min(BLOCK_ANCHORS, _CELLS // depth))
-            queries = self._queries(job, guards, blocks, homes, vocabulary, asked)
-            pairs = (len(guards.anchors) - start) * int(eligible.sum())
-            with _searching(job, pairs) as engine:
-                for found in scored(shards, queries, depth=depth, engine=engine):
-                    yield asked.pop(0), found
+            size = self.shard_documents
+            count, homes = _written(database, of, guards, shard_documents=size, folder=folder)
+            shards = DocumentShards(folder, count, job.depth)
 
-    def _queries(
-        self,
-        job: Job,
-        guards: Guards,
-        blocks: Iterator[slice],
-        homes: Integers | None,
-        vocabulary: Vocabulary,
-        asked: list[slice],
-    ) -> Iterator[Queries]:
-        """Yield the queries of every block, recording them in ``asked``."""
-        for block in blocks:
-            anchors, excluded = guards.anchors[block], guards.exclude(block)
-            asked.append(block)
-            rows = pa.table({"row": np.arange(len(anchors)), "section_key": guards.keys_of(block)})
-            most = {"characters": self.query_tokens * _CHARACTERS}
-            with job.database.registered(asked=rows):
-                texts = job.database.table("mining/mine/anchor_texts", most)["text"]
-            starts, terms = vocabulary.analyse(texts, limit=self.query_tokens)
-            yield Queries(
-                terms=IntegerLists(starts, terms.astype(np.int64)),
-                positives=guards.positives_of(block),
-                excluded=excluded.documents,
-                reasons=excluded.reasons,
-                allowed=excluded.allowed,
-                shards=None if homes is None else homes[anchors],
-            )
+            def part_of(block: slice) -> Part:
+                keys = guards.keys_of(block)
+                rows = pa.table({"row": np.arange(len(keys)), "section_key": keys})
+                most = {"characters": self.query_tokens * _CHARACTERS}
+                with database.registered(asked=rows):
+                    texts = database.table("mining/mine/anchor_texts", most)["text"]
+                starts, terms = vocabulary.analyse(texts, limit=self.query_tokens)
+                queries = Queries(
+                    terms=IntegerLists(starts, terms.astype(np.int64)),
+                    positives=guards.positives_of(block),
+                    excluded=guards.exclude(block),
+                    shards=homes[guards.anchors[block]] if self.scope == "shard" else None,
+                )
+                return Part(f"mining: anchors {block.start:,} to {block.stop:,}", queries)
+
+            blocks = guards.blocks(start, most=min(BLOCK_ANCHORS, _CELLS // job.depth))
+            pairs = (len(guards.anchors) - start) * len(guards.documents)
+            with (
+                _searching(job, pairs) as engine,
+                closing(mapped(engine, search_shards, shards, blocks, part_of)) as found,
+            ):
+                yield from found
 
 
 def _index(job: Job) -> Index | None:
     """Return the up-to-date index of the source and split; None without records."""
     index.refresh(job.database, source=job.source, split=job.split, work=Work(job.work.engine))
-    return index.current(job.database, job.source, job.split)
+    return next(iter(index.stored(job.database, source=job.source, split=job.split)), None)
 
 
 @contextmanager
@@ -143,7 +138,7 @@ def _searching(job: Job, pairs: int) -> Iterator[Engine]:
 @contextmanager
 def _folder(database: Database) -> Iterator[Path]:
     """Create a temporary folder beside the corpus."""
-    folder = aside_of(real_path(Path(str(database.path))))
+    folder = aside_of(real_path(Path(str(database.path)))).absolute()
     try:
         folder.mkdir()
         yield folder
@@ -155,3 +150,125 @@ def _folder(database: Database) -> Iterator[Path]:
         ) from error
     finally:
         remove(folder)
+
+
+# -- document shards ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DocumentShards:
+    """The document shards in a folder, mapped one by one each time they are gone through."""
+
+    folder: Path  # where ``DocumentShard.save`` wrote them, by number
+    count: int
+    depth: int  # how many documents of each query are looked for
+
+    def __iter__(self) -> Iterator[DocumentShard]:
+        return (DocumentShard.load(self.folder, str(number)) for number in range(self.count))
+
+
+def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
+    """Search a block of queries, on a worker.
+
+    Raises:
+        EngineError: The folder is not there.
+    """
+    if not shards.folder.is_dir():
+        raise EngineError(
+            f"mining: a worker does not see {shards.folder}, where the postings lie: the "
+            f"corpus must be in a folder that all workers share"
+        )
+    return search(shards, queries, shards.depth)
+
+
+def _written(
+    database: Database, of: Index, guards: Guards, *, shard_documents: int, folder: Path
+) -> tuple[int, Integers]:
+    """Write the document shards of an index; so many documents that may be negatives make one.
+
+    Returns how many they are, and the document shard of every section, by its number; 0 for those
+    that are not in the index.
+    """
+    may = np.zeros(len(guards.sections.keys), dtype=bool)
+    may[guards.documents] = True
+    is_scored = may.copy()
+    is_scored[guards.positives.values] = True
+    rows = index.documents(database, of)
+    numbers = guards.sections.numbers(rows["section_key"].to_numpy())
+    known = numbers >= 0
+    may, is_scored = known & may[numbers], known & is_scored[numbers]  # -1 takes the last one's
+    weights = _weights(database, of, may, rows["length"].to_numpy().astype(np.int64))
+    # after the last document of each shard but one
+    ends = np.flatnonzero(may)[shard_documents - 1 : -1 : shard_documents] + 1
+    edges = [0, *ends.tolist(), len(numbers)]
+    for shard, (low, high) in enumerate(pairwise(edges)):
+        there = low + np.flatnonzero(is_scored[low:high])
+        there = there[np.argsort(numbers[there])]
+        place = np.full(high - low, -1, np.int64)
+        place[there - low] = np.arange(len(there))
+        postings = _postings(database, of, low, high, place, weights)
+        _shard(numbers[there], may[there], postings, len(weights[0])).save(folder, str(shard))
+    homes = np.zeros(len(guards.sections.keys), np.int64)
+    homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
+    return len(edges) - 1, homes
+
+
+def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tuple[Floats, Floats]:
+    """Return the idf of every term, and by how much the length of every document lessens a term's.
+
+    They follow from the documents that may be negatives; of terms that none of these has the idf
+    is 0.
+    """
+    ((terms,),) = database.run("search/index/size", {"index": of.index_key})
+    counts, number = np.zeros(terms, np.int64), int(may.sum())
+    documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
+    with database.registered(eligible=documents):
+        rows = database.table("mining/mine/document_counts", {"index": of.index_key})
+    counts[rows["term_key"].to_numpy()] = rows["document_count"].to_numpy()
+    idf = np.log10(1 + (number - counts + 0.5) / (counts + 0.5))
+    average = max(int(lengths[may].sum()), 1) / max(number, 1)
+    return np.where(counts, idf, 0), _K1 * (1 - _B + _B * (lengths / average))
+
+
+def _postings(
+    database: Database,
+    of: Index,
+    low: int,
+    high: int,
+    place: Integers,
+    weights: tuple[Floats, Floats],
+) -> tuple[Impacts, Integers, Impacts]:
+    """Return term, place and impact of every posting of a document shard."""
+    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))]
+    asked = {"index": of.index_key, "low": low, "high": high}
+    for batch in database.stream(query("search/index/postings"), asked, rows=_AT_ONCE):
+        term, document, frequency = (column.to_numpy() for column in batch.columns)
+        kept = place[document - low] >= 0
+        term, document, frequency = term[kept], document[kept], frequency[kept]
+        idf, saturation = weights[0][term], weights[1][document]
+        part = frequency * (_K1 + 1) / (frequency + saturation)
+        impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
+        parts.append((term, place[document - low], impacts))
+    terms, places, impacts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return terms, places, impacts
+
+
+def _shard(
+    numbers: Integers, may: Flags, postings: tuple[Impacts, Integers, Impacts], terms: int
+) -> DocumentShard:
+    """Return the document shard of weighted postings (terms, places in ``numbers``, impacts)."""
+    term, place, impact = postings
+    order = np.argsort(term.astype(np.int64) * len(numbers) + place)
+    documents, impacts = place[order], impact[order]
+    counts = np.bincount(term, minlength=terms)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    frequent = np.flatnonzero(counts > max(_FREQUENT * may.sum(), _LEAST_FREQUENT))
+    most = _DENSE_BYTES // max(4 * len(numbers), 1)
+    frequent = frequent[np.argsort(-counts[frequent], kind="stable")[:most]]
+    rows = np.full(terms, -1, np.int32)
+    rows[frequent] = np.arange(len(frequent))
+    dense = np.zeros((len(frequent), len(numbers)), np.int32)
+    for row, of in enumerate(frequent.tolist()):
+        part = slice(starts[of], starts[of + 1])
+        dense[row, documents[part]] = impacts[part]
+    return DocumentShard(numbers, np.flatnonzero(~may), starts, documents, impacts, rows, dense)

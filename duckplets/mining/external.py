@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 from duckplets.base.progress import Progress
 from duckplets.base.settings import Bounds, checked
 from duckplets.base.stages import stage
@@ -30,8 +29,8 @@ from duckplets.engine.work import working
 from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
 from duckplets.mining import store
-from duckplets.mining.bm25 import REASONS, TopDocuments, top_of
-from duckplets.mining.guards import BLOCK_ANCHORS, Excluded, Guards
+from duckplets.mining.blocks import REASONS, top_of
+from duckplets.mining.guards import BLOCK_ANCHORS, Guards
 from duckplets.mining.job import MOST, Job, Scorer, Searched
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.recipes import store as recipe_store
@@ -132,7 +131,7 @@ def add_negatives(
                 job = Job(**made, **where, recipe=recipe, version=version, work=work)
                 guards = job.guards()
                 if given.judge(job, guards):
-                    pairs.append(job.report(job.mined(folder, guards, fresh=True)[0]))
+                    pairs.append(job.mined(folder, guards, fresh=True))
                 else:
                     refused.update(given.fates)
         finally:
@@ -182,23 +181,31 @@ class _Given(Scorer):
         self.fates = Counter(dict(job.database.run("mining/external/fates")))
         return bool(self.fates["candidate"])
 
-    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+    def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the candidates of every block of anchors."""
         database, count = job.database, len(guards.anchors)
         positives, known = np.full(count, np.nan), database.table("mining/external/positives")
         positives[known["anchor"].to_numpy()] = known["score"].to_numpy()
-        database.run("mining/external/rank")
         others = dict(self.fates)
         most = max(1, min(_BLOCK_ROWS * count // others.pop("candidate"), BLOCK_ANCHORS))
         for block in guards.blocks(start, most=most):
             bounds = {"start": block.start, "stop": block.stop}
-            scores, excluded = (
-                database.table("mining/external/block", bounds),
-                guards.exclude(block),
+            rows = database.table("mining/external/block", bounds)
+            owners, documents, scores, times = (column.to_numpy() for column in rows.columns)
+            owners = owners - block.start
+            reasons = guards.exclude(block).reasons_of(owners, documents)
+            legal = reasons < 0
+            yield (
+                block,
+                top_of(
+                    (owners[legal], documents[legal], scores[legal]),
+                    positives[block],
+                    job.depth,
+                    matched=len(owners),
+                    guarded=np.bincount(reasons[~legal], minlength=len(REASONS)),
+                    others={**others, "duplicate row": int(times.sum()) - len(times)},
+                ),
             )
-            found = _found(scores, depth, block, excluded, positives[block])
-            others["duplicate row"] = (pc.sum(scores["times"]).as_py() or 0) - scores.num_rows
-            yield block, replace(found, others=others)
             others = {}
 
 
@@ -245,34 +252,3 @@ def _expanded(table: pa.Table, first: int) -> pa.Table:
         )
     rows = [query.take(pc.list_parent_indices(documents)), documents.flatten(), scores.flatten()]
     return pa.table(dict(zip(ROWS, rows, strict=True)))
-
-
-def _found(
-    scores: pa.Table, depth: int, block: slice, excluded: Excluded, positives: Floats
-) -> TopDocuments:
-    """Return the candidates of a block of anchors in the form of a search result."""
-    owners = scores["anchor"].to_numpy() - block.start
-    documents, values = scores["document"].to_numpy(), scores["score"].to_numpy()
-    reasons = _reasons(excluded, owners, documents)
-    legal = reasons < 0
-    guarded = np.bincount(reasons[~legal], minlength=len(REASONS))
-    pairs = owners[legal], documents[legal], values[legal]
-    depth = min(depth, int(np.bincount(pairs[0]).max(initial=1)))  # most anchors have far fewer
-    return top_of(pairs, positives, depth, matched=len(owners), guarded=guarded)
-
-
-def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integers:
-    """Return the guard that refuses each pair of an anchor and a document, or -1."""
-    listed = [lists for lists in (excluded.documents, excluded.allowed) if lists is not None]
-    width = 1 + max(int(of.max(initial=0)) for of in (documents, *(each.values for each in listed)))
-
-    def among(lists: IntegerLists) -> Integers:
-        """Return where each pair stands in the lists, or -1."""
-        return places(lists.owners() * width + lists.values, owners * width + documents)
-
-    refused = among(excluded.documents)
-    reasons = np.full(len(owners), -1, np.int64)
-    reasons[refused >= 0] = excluded.reasons[refused[refused >= 0]]
-    if excluded.allowed is not None:
-        reasons[(refused < 0) & (among(excluded.allowed) < 0)] = REASONS.index("strategy")
-    return reasons

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers, merged, places
+from duckplets.base.arrays import IntegerLists, Integers, merged, places, stretches
 from duckplets.db.database import Database
+from duckplets.mining.blocks import Excluded
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 
@@ -42,24 +43,13 @@ class SectionTable:
         with database.registered(wanted=pa.table({"section_key": np.unique(keys)})):
             rows = database.table("mining/mine/sections")
         record_keys, records = np.unique(_integers(rows, "record_key"), return_inverse=True)
-        codes = [np.unique(rows[c].to_numpy(), return_inverse=True)[1] for c in _CODED]
+        coded = ("family", "normalised_hash")
+        codes = [np.unique(rows[name].to_numpy(), return_inverse=True)[1] for name in coded]
         return cls(_integers(rows, "section_key"), records, codes[0], codes[1], record_keys)
 
     def numbers(self, keys: Integers) -> Integers:
         """Return the number of each section key, or -1."""
         return _indexes(self.keys, keys)
-
-
-_CODED = ("family", "normalised_hash")
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """What a block of anchors must not find."""
-
-    documents: IntegerLists  # numbers of excluded sections for every anchor, ascending
-    reasons: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]  # first of each, as in ``REASONS``
-    allowed: IntegerLists | None  # if the strategy names what may be found, that, ascending
 
 
 class Guards:
@@ -109,13 +99,8 @@ class Guards:
 
     def blocks(self, start: int = 0, most: int | None = None) -> Iterator[slice]:
         """Yield ranges of anchors to process together, bounded by their pairs."""
-        costs, most = np.cumsum(self._costs), most or BLOCK_ANCHORS
-        while start < len(self.anchors):
-            base = costs[start - 1] if start else 0
-            stop = int(np.searchsorted(costs, base + _BLOCK_PAIRS, side="right"))
-            stop = max(start + 1, min(stop, start + most, len(self.anchors)))
-            yield slice(start, stop)
-            start = stop
+        for part in stretches(self._costs[start:], rows=most or BLOCK_ANCHORS, total=_BLOCK_PAIRS):
+            yield slice(start + part.start, start + part.stop)
 
     def keys_of(self, block: slice) -> Integers:
         """Return the section keys of a block of anchors."""
@@ -129,18 +114,17 @@ class Guards:
         """Return what a block of anchors must not find."""
         anchors = self.anchors[block]
         records = self.sections.records[anchors]
+        asked = self._anchor_texts.take(records)
         parts = [
             self._of_record.take(records),
             self._of_family.take(self.sections.families[anchors]),
-            self._forbidden_texts(records).then(self._of_text),
+            merged([asked, asked.then(self._answers)])[0].then(self._of_text),
         ]
         classes = self._classes.take(np.arange(block.start, block.stop))
         strategy = classes.then(self._paired).then(self._bins)
-        if self._forbids:
-            documents, reasons = merged([*parts, strategy])
-            return Excluded(documents, reasons.astype(np.uint8), None)
-        documents, reasons = merged(parts)
-        return Excluded(documents, reasons.astype(np.uint8), self._allowed(strategy, block))
+        documents, reasons = merged([*parts, strategy] if self._forbids else parts)
+        allowed = None if self._forbids else self._allowed(strategy, block)
+        return Excluded(documents, reasons.astype(np.uint8), allowed)
 
     def _find_texts(self, askers: Integers, count: int) -> None:
         """Index documents by record, family and text, and texts by their owners."""
@@ -157,10 +141,6 @@ class Guards:
         answers = IntegerLists(self.positives.starts, sections.texts[self.positives.values])
         pairs = answers.take(asked.owners())
         self._answers = IntegerLists.of(np.repeat(asked.values, pairs.lengths), pairs.values, texts)
-
-    def _forbidden_texts(self, records: Integers) -> IntegerLists:
-        asked = self._anchor_texts.take(records)
-        return merged([asked, asked.then(self._answers)])[0]
 
     def _find_strategy(
         self,

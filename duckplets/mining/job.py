@@ -19,13 +19,13 @@ from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import policy, store
-from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.blocks import TopDocuments
 from duckplets.mining.guards import Guards
 from duckplets.mining.report import PairReport
 from duckplets.mining.store import Mining, Minings, OpenMining
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader, labels_of
-from duckplets.recipes.mined import Mined, policy_of
+from duckplets.recipes.mined import Mined, policy_for
 from duckplets.recipes.recipes import TripletRecipe
 
 log = logging.getLogger("duckplets")
@@ -52,7 +52,7 @@ class Scorer(ABC):
         return None
 
     @abstractmethod
-    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+    def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on."""
 
 
@@ -72,8 +72,7 @@ class Job:
     @property
     def policy(self) -> Mined:
         """The policy of the recipe."""
-        found = policy_of(self.recipe.by)
-        return found if found and found.scorer == self.scorer.name else Mined(self.scorer.name)
+        return policy_for(self.recipe.by, self.scorer.name)
 
     @property
     def threads(self) -> int:
@@ -106,19 +105,13 @@ class Job:
         """
         guards = self.guards()
         if len(guards.anchors) or self.recipe.mined:
-            mining, resumed = self.mined(folder, guards)
-            return self.report(mining, resumed)
+            return self.mined(folder, guards)
         compiled = self._compiled()
         with PoolReader(self.database, [compiled]) as reader:
             return reader.why_empty(compiled)
 
-    def mined(
-        self, folder: ArtifactFolder, guards: Guards, *, fresh: bool = False
-    ) -> tuple[Mining, int]:
-        """Return what was mined, and how many anchors an interrupted mining had done.
-
-        With ``fresh`` it begins anew in any case.
-        """
+    def mined(self, folder: ArtifactFolder, guards: Guards, *, fresh: bool = False) -> PairReport:
+        """Mine and report; with ``fresh`` an interrupted mining is not continued."""
         target = Mining(
             recipe=self.recipe.name,
             source=self.source,
@@ -135,7 +128,7 @@ class Job:
         resumed = opened.mining.done
         if resumed < target.anchors:
             self._say(target, folder)
-            searched = self.scorer.search(self, guards, resumed, self.depth)
+            searched = self.scorer.search(self, guards, resumed)
             try:
                 for block, found in searched:
                     rows = store.rows_of(guards.sections.keys, guards.keys_of(block), found)
@@ -145,9 +138,9 @@ class Job:
                 searched.close()
                 opened.keep()
         is_whole = opened.mining.done == target.anchors
-        return opened.finish() if is_whole else opened.mining, resumed
+        return self._report(opened.finish() if is_whole else opened.mining, resumed)
 
-    def report(self, mining: Mining, resumed: int = 0) -> PairReport:
+    def _report(self, mining: Mining, resumed: int) -> PairReport:
         """Return the report of what was mined, by the policy of the recipe."""
         left = policy.outcomes(self.database, mining, self.policy)
         quantiles, unranked = policy.quantiles(self.database, mining)

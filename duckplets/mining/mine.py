@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Annotated, Any, Literal
@@ -189,21 +190,20 @@ def _why_not(recipe: TripletRecipe) -> str:
 
 def _without_anchors(done: Sequence[tuple[Job, PairReport | str]]) -> Iterator[str]:
     """Yield why nothing was mined for recipes and sources without anchors in any split."""
-    told: dict[tuple[str, str], list[str | None]] = {}
-    for job, found in done:
-        why = found if isinstance(found, str) else None
-        told.setdefault((job.recipe.name, job.source), []).append(why)
-    for reasons in told.values():
-        whys = [why for why in reasons if why is not None]
-        if len(whys) == len(reasons):
-            yield next((why for why in whys if not why.endswith(NO_RECORDS)), whys[0])
+    found = defaultdict[tuple[str, str], list[PairReport | str]](list)
+    for job, report in done:
+        found[job.recipe.name, job.source].append(report)
+    for reports in found.values():
+        reasons = [why for why in reports if isinstance(why, str)]
+        if len(reasons) == len(reports):
+            yield next((why for why in reasons if not why.endswith(NO_RECORDS)), reasons[0])
 
 
 def _told(mined: Sequence[tuple[Job, PairReport]]) -> Iterator[str]:
     """Yield what may be unexpected about what policies leave."""
-    by_recipe: dict[str, list[tuple[Job, PairReport]]] = {}
+    by_recipe = defaultdict[str, list[tuple[Job, PairReport]]](list)
     for job, pair in mined:
-        by_recipe.setdefault(pair.recipe, []).append((job, pair))
+        by_recipe[pair.recipe].append((job, pair))
         if wanting := pair.left:
             yield (
                 f"recipe {pair.recipe!r}, source {pair.source!r}, split {pair.split!r}: "

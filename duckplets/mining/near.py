@@ -54,29 +54,30 @@ def read(database: Database, pool: Pool, mining: Mining | None, above: float) ->
     anchors, full, unranked = pool.anchors, 0, 0
     # records that ask the same share a list: one text may stand in a hundredth of all
     texts, groups = np.unique(anchors.hashes[anchors.starts[:-1]], return_inverse=True)
-    owners, words = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    owners, words = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
     if (positives := pool.positives) is not None and not pool.compiled.own_positive:
-        owners = np.repeat(groups, positives.counts)
-        words = positives.hashes[ranges(positives.starts, positives.counts)]
+        owners.append(np.repeat(groups, positives.counts))
+        words.append(positives.hashes[ranges(positives.starts, positives.counts)])
     if pool.compiled.relabelled:
         version = {"version": pool.compiled.parameters["version"]}
         rows = database.table("mining/verdicts/kept_apart", version)
         at = places(texts, rows["anchor_hash"].to_numpy())
-        owners = np.concatenate([owners, at[at >= 0]])
-        words = np.concatenate([words, rows["text_hash"].to_numpy()[at >= 0]])
+        owners.append(at[at >= 0])
+        words.append(rows["text_hash"].to_numpy()[at >= 0])
     if mining is not None and (files := mining.files(folder_of(database))):
         asked: dict[str, Any] = {"files": files, "margin": round(1 - above, 9)}
         rows = database.table("mining/near/texts", asked)
         order = np.argsort(anchors.records, kind="stable")
         at = places(anchors.records[order], rows["record_key"].to_numpy())
-        owners = np.concatenate([owners, groups[order[at[at >= 0]]]])
-        words = np.concatenate([words, rows["text_hash"].to_numpy()[at >= 0]])
+        owners.append(groups[order[at[at >= 0]]])
+        words.append(rows["text_hash"].to_numpy()[at >= 0])
         asked["depth"] = mining.settings["depth"]
         ((full, unranked),) = database.run("mining/near/counts", asked)
-    order = np.argsort(owners, kind="stable")
-    starts = np.searchsorted(owners[order], np.arange(len(texts) + 1))
-    is_mined = mining is not None
-    return NearTexts(groups, starts, words[order], int(full), int(unranked), is_mined=is_mined)
+    every = np.concatenate(owners)
+    order = np.argsort(every, kind="stable")
+    starts = np.searchsorted(every[order], np.arange(len(texts) + 1))
+    found = np.concatenate(words)[order]
+    return NearTexts(groups, starts, found, full, unranked, is_mined=mining is not None)
 
 
 # -- what is said of it ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, Integers, Words
+from duckplets.base.arrays import Floats, Integers, Words, turns
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -28,7 +28,7 @@ from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.mining.verdicts import relabelled_sections
 from duckplets.pools.arrays import pair_hashes
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import Mined, policy_of
+from duckplets.recipes.mined import Mined, policy_for, policy_of
 
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
 _CUTS = ("absolute_margin", "relative_margin", "min_score", "max_score")
@@ -63,11 +63,9 @@ def left(
         anchors, ranks, negatives, *scores = columns
         if not len(anchors):
             continue
-        first = np.flatnonzero(np.diff(anchors, prepend=anchors[0] - 1))
-        starts = np.repeat(first, np.diff(first, append=len(anchors)))
-        place = np.arange(len(anchors)) - starts
+        place = turns(anchors)
         if anchors[0] == last:
-            place[: first[1] if len(first) > 1 else len(place)] += before
+            place[: np.searchsorted(anchors, last, side="right")] += before
         last, before = anchors[-1], place[-1] + 1
         kept = np.flatnonzero((place >= policy.range_min) & (place < policy.range_max))
         yield anchors[kept], ranks[kept], negatives[kept], scores[0][kept], scores[1][kept]
@@ -163,19 +161,17 @@ def negatives(
     minings = Minings(database).found(recipe, source=source, split=split, scorer=scorer)
     found: list[pa.Table] = []
     for mining in minings:
-        own = None
-        if mining.recipe in known:
-            own = policy_of(
-                getattr(recipe_store.find(database, mining.recipe, version), "by", None)
-            )
-        if not (own and own.scorer == mining.scorer):
-            own = Mined(mining.scorer)
+        drawn = asked
+        if drawn is None:
+            is_known = mining.recipe in known
+            own = recipe_store.find(database, mining.recipe, version) if is_known else None
+            drawn = policy_for(getattr(own, "by", None), mining.scorer)
         names = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
         names |= {"scorer": mining.scorer}
         if why is None:
             row = names | {"anchors": mining.anchors, "candidates": mining.candidates}
-            found.append(pa.Table.from_pylist([row | outcomes(database, mining, asked or own)]))
-        elif (rows := explained(database, mining, asked or own, why)).num_rows:
+            found.append(pa.Table.from_pylist([row | outcomes(database, mining, drawn)]))
+        elif (rows := explained(database, mining, drawn, why)).num_rows:
             for name in ("scorer", "recipe"):
                 rows = rows.add_column(0, name, pa.array([names[name]] * rows.num_rows))
             found.append(rows)

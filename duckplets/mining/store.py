@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged, new_path
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Integers, turns
 from duckplets.base.names import inside
 from duckplets.db import files
 from duckplets.db.database import Database
@@ -45,16 +45,13 @@ from duckplets.db.queries import query
 from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
-from duckplets.ingest.splits import checked_split
-from duckplets.mining.bm25 import REASONS, TopDocuments
+from duckplets.mining.blocks import REASONS, TopDocuments
 from duckplets.order.permute import mix
-from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.cte_steps import literal
-from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.mined import Mined, no_scorer
-from duckplets.recipes.recipes import Preset, Recipe, TripletRecipe, checked_preset
+from duckplets.recipes.recipes import Recipe, TripletRecipe
 
 SCHEMA = pa.schema(
     {
@@ -149,16 +146,8 @@ class Minings:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.folder = folder_of(database)
-        self.finished: dict[int, Mining] = {}
-        self.damaged: list[DamagedFileError] = []
-        for name in self.folder.manifests():
-            try:
-                mining = _read(self.folder, name)
-            except DamagedFileError as error:
-                self.damaged.append(error)
-                continue
-            if mining is not None and mining.finished_at:
-                self.finished[mining.key] = mining
+        every, self.damaged = _read(self.folder)
+        self.finished = {mining.key: mining for mining in every if mining.finished_at}
         self._newest: list[Mining] = []
         if self.finished:
             sources = recipe_store.sources_of(database, records.current_version(database))
@@ -236,9 +225,16 @@ class Minings:
         return minings[-1]
 
 
-def _read(folder: ArtifactFolder, name: str) -> Mining | None:
-    told = folder.read(name)
-    return None if told is None else Mining(**told)
+def _read(folder: ArtifactFolder) -> tuple[list[Mining], list[DamagedFileError]]:
+    """Return all minings, also those that are not finished, by key, and damaged manifests."""
+    found, damaged = list[Mining](), list[DamagedFileError]()
+    for name in folder.manifests():
+        try:
+            if (told := folder.read(name)) is not None:
+                found.append(Mining(**told))
+        except DamagedFileError as error:
+            damaged.append(error)
+    return found, damaged
 
 
 def folder_of(database: Database) -> ArtifactFolder:
@@ -299,32 +295,6 @@ def as_drawn(
     return replace(recipe, by=Mined(scorer)) if is_open else recipe
 
 
-def named_pool(
-    database: Database,
-    name: str,
-    source: str | None,
-    split: str,
-    preset: Preset | None = None,
-) -> CompiledPool:
-    """Compile the pool that a sampler draws a recipe from; see ``Corpus.pool``."""
-    version = records.current_version(database)
-    if source is not None:
-        recipe_store.check_source(database, source, version)
-    recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
-    if source is None:
-        source = recipe_store.first_source(database, recipe, version)
-    recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))
-    kinds = labels_of(database, version)
-    return compile_pool(
-        recipe,
-        source=source,
-        split=split,
-        version=version,
-        labels=kinds.get(source),
-        relabelled=kinds.relabelled,
-    )
-
-
 # -- writing --------------------------------------------------------------------------------------
 
 
@@ -357,21 +327,16 @@ class OpenMining:
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
         self._folder, self._rows = folder, list[pa.Table]()  # that are not written yet
         self._anchors, self._since = 0, time.monotonic()  # of these; the last part
-        last, self.mining = 0, target
-        for name in list(folder.manifests()):
-            last = max(last, int(name[7:-5]))
-            try:
-                found = _read(folder, name)
-            except DamagedFileError:
-                continue
-            if found is None or found.finished_at or found.pair != target.pair:
+        last = max((int(name[7:-5]) for name in folder.manifests()), default=0)
+        self.mining = replace(target, key=last + 1)
+        for found in _read(folder)[0]:
+            if found.pair != target.pair or found.finished_at:
                 continue
             if found.follows_from() == target.follows_from() and not fresh:
                 self.mining = found
             else:
-                (folder.path / name).unlink()
-        if not self.mining.key:
-            self.mining = replace(target, key=last + 1)
+                (folder.path / _NAME.format(found.key)).unlink()
+        if self.mining.key > last:
             self._tell()
         self._counts = Counter(self.mining.counts)
 
@@ -430,17 +395,17 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 
     ``keys`` is the section key of every document, by its number.
     """
-    there = found.documents >= 0
-    there[~there.any(axis=1), 0] = True  # one row says that there are none
-    owners, place = np.nonzero(there)
-    documents = found.documents[there]
-    some, unknown = documents >= 0, np.isnan(found.positive_scores)[owners]
+    counts = np.bincount(found.owners, minlength=len(anchors))
+    none = np.flatnonzero(counts == 0)  # one row says that there are none
+    at = np.searchsorted(found.owners, none)
+    owners = np.insert(found.owners, at, none)
+    positive_scores = found.positive_scores[owners]
     columns = {
         "anchor_section_key": anchors[owners],
-        "rank": np.where(some, place + 1, 0).astype(np.int32),
-        "negative_section_key": np.where(some, keys[documents], 0),
-        "score": np.where(some, found.scores[there], 0.0),
-        "positive_score": pa.array(found.positive_scores[owners], mask=unknown),
+        "rank": np.insert(turns(found.owners) + 1, at, 0).astype(np.int32),
+        "negative_section_key": np.insert(keys[found.documents], at, 0),
+        "score": np.insert(found.scores, at, 0.0),
+        "positive_score": pa.array(positive_scores, mask=np.isnan(positive_scores)),
         "positive_rank": found.positive_ranks[owners].astype(np.int32),
     }
     return pa.table(columns, schema=SCHEMA)
@@ -448,7 +413,7 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 
 def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
-    counts, kept = found.guarded.tolist(), int(np.count_nonzero(found.documents >= 0))
+    counts, kept = found.guarded.tolist(), len(found.documents)
     left = {"beyond depth": int(found.matched) - sum(counts) - kept, "candidates": kept}
     return dict(zip(REASONS, counts, strict=True)) | found.others | left
 

@@ -104,6 +104,12 @@ def policy_of(by: object) -> Mined | None:
     return by if isinstance(by, Mined) else None
 
 
+def policy_for(by: object, scorer: str) -> Mined:
+    """Return how a recipe draws what a scorer has mined: as it says, or by default."""
+    own = policy_of(by)
+    return own if own and own.scorer == scorer else Mined(scorer)
+
+
 def no_scorer(name: str, known: Collection[str]) -> str:
     """Return what there is in place of a scorer that has no candidates."""
     there = ", ".join(sorted(known)) or "none"

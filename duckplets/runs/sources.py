@@ -28,7 +28,7 @@ from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import BM25, Mined, no_scorer, policy_of
+from duckplets.recipes.mined import BM25, Mined, no_scorer, policy_for, policy_of
 from duckplets.recipes.recipes import USUAL, Recipe, TripletRecipe, role
 from duckplets.runs import messages
 
@@ -287,12 +287,10 @@ def pinned_minings(
             f"source {source!r}, recipe {recipe.name!r}: there were no mined negatives when run "
             f"{settings.run!r} was opened; call corpus.mine({recipe.name!r}), and open another run"
         )
-    found, drawn = list[tuple[Mining, Mined]](), policy_of(recipe.by)
-    for scorer, named in pinned.items():
-        mining = pinned_mining(minings, settings, named, recipe.name)
-        policy = drawn if drawn is not None and drawn.scorer == scorer else Mined(scorer)
-        found.append((mining, policy))
-    return found
+    return [
+        (pinned_mining(minings, settings, named, recipe.name), policy_for(recipe.by, scorer))
+        for scorer, named in pinned.items()
+    ]
 
 
 def pinned_mining(

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers, Integers32, stretches
+from duckplets.base.arrays import Integers, Integers32, stretches, turns
 from duckplets.db import extensions
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, RecipeError
@@ -46,9 +46,7 @@ class AnalysedTexts:
     def beginning(self, limit: int) -> AnalysedTexts:
         """Return the first words of every text, at most so many, and none that is empty."""
         text, key = self.text[self.key != EMPTY], self.key[self.key != EMPTY]
-        counts = np.bincount(text)
-        first = np.repeat(np.cumsum(counts) - counts, counts)  # index of a text's first word
-        kept = np.arange(len(text)) - first < limit
+        kept = turns(text) < limit
         return AnalysedTexts(text[kept], key[kept])
 
     def blank(self, limit: int) -> Integers:
@@ -151,20 +149,14 @@ class Vocabulary:
 
     def _keys(self, words: pa.Array) -> Integers32:
         """Return the key of each distinct word, adding new ones."""
-        keys = np.full(len(words), np.iinfo(np.int32).min, dtype=np.int32)
         places = np.arange(len(words), dtype=np.int64)
         with self._database.registered(found=pa.table({"place": places, "word": words})):
-            _fill(keys, self._database.table("search/analyzer/known"))
-        places = np.flatnonzero(keys < EMPTY)
-        if len(places):
-            fresh = pa.table({"place": places, "word": words.take(pa.array(places))})
-            with self._database.registered(found=fresh):
-                self._database.run("search/analyzer/stem", {"stemmer": self._terms.stemmer})
+            self._database.run("search/analyzer/stem", {"stemmer": self._terms.stemmer})
             if self._grows:
                 self._database.run("search/analyzer/add_terms", {"next": self.size})
-            _fill(keys, self._database.table("search/analyzer/fresh"))
             self._database.run("search/analyzer/add_words")
-        return keys
+            keys = self._database.table("search/analyzer/keys")["term_key"]
+        return np.asarray(keys.to_numpy(), np.int32)
 
     def _set_stop_words(self) -> None:
         if self._terms.stop_words == ENGLISH:
@@ -207,7 +199,3 @@ def _instance(process: int, *, stems: bool) -> Database:
         opened.close()
         raise
     return opened
-
-
-def _fill(keys: Integers32, rows: pa.Table) -> None:
-    keys[rows["place"].to_numpy()] = rows["term_key"].to_numpy()

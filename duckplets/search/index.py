@@ -164,19 +164,17 @@ def stale(
     """
     scope = {"source": source, "split": split}
     indexes = {(index.source, index.split): index for index in stored(database, **scope)}
-    pairs = database.run("search/index/pairs", scope)
-    found = [(*pair, CHANGED) for pair in indexes.keys() - set(pairs)]
+    pairs = set(database.run("search/index/pairs", scope))
     contents = contents_of(database, source, split, current_version(database)) if indexes else {}
-    terms = terms_of(database)
-    for pair in pairs:
-        index = indexes.get(pair)
-        if index is None:
+    terms, found = terms_of(database), list[tuple[str, str, str]]()
+    for pair in sorted(pairs | indexes.keys()):
+        if pair not in indexes:
             found.append((*pair, NOT_BUILT))
-        elif index.content != contents[pair]:
+        elif pair not in pairs or indexes[pair].content != contents[pair]:
             found.append((*pair, CHANGED))
-        elif index.terms != terms:
+        elif indexes[pair].terms != terms:
             found.append((*pair, OTHER_TERMS))
-    return sorted(found)
+    return found
 
 
 def stored(
@@ -195,12 +193,6 @@ def stored(
             Index(index_key=key, source=name, split=of_split, terms=terms, content=content)
         )
     return found
-
-
-def current(database: Database, source: str, split: str) -> Index | None:
-    """Return the index of a source and split, or None where it is missing or stale."""
-    scope = {"source": source, "split": split}
-    return None if stale(database, **scope) else next(iter(stored(database, **scope)), None)
 
 
 def check_scope(database: Database, source: str | None, split: str | None) -> None:
@@ -282,30 +274,38 @@ def _rebuilt(database: Database, source: str, split: str, reason: str, work: Wor
 def _built(database: Database, source: str, split: str, work: Work) -> dict[str, int]:
     """Store an index; return how many documents, tokens and terms it has."""
     scope, version = {"source": source, "split": split}, current_version(database)
-    terms, done = terms_of(database), 0
-    index = int(database.run("search/index/next_key")[0][0])
+    terms = terms_of(database)
+    own = {"index": int(database.run("search/index/next_key")[0][0])}
     covered = database.table("search/index/sections", scope)
-    counts = _Counts(database, index, covered.num_rows)
+    number, done = covered.num_rows, 0
+    lengths, counts = np.zeros(number, np.int32), np.zeros(0, np.int64)  # of documents, of terms
     with closing(Vocabulary(terms)) as vocabulary, closing(database.cursor()) as reader:
         slices = _slices(reader, covered, f"index of {source}, {split}")
         engine = threaded(work.engine, 1)
         with closing(mapped(engine, words_of, terms, slices, itemgetter(1))) as found:
-            for (documents, _), words in found:
-                counts.add(documents, vocabulary.resolve(words))
+            for (documents, _), lists in found:
+                words = vocabulary.resolve(lists).known()
+                lengths[documents] = np.bincount(words.text, minlength=len(documents))
+                postings = _postings(documents, words)
+                more = np.bincount(postings["term_key"].to_numpy(), minlength=len(counts))
+                more[: len(counts)] += counts
+                counts = more
+                with database.registered(new_postings=postings):
+                    database.run("search/index/append_postings", own)
                 done += len(documents)
-                work.tell(done, covered.num_rows)
-        size = counts.store_terms(vocabulary)
-    tokens = counts.store_documents(covered["section_key"].to_numpy())
-    summary = {
-        "index": index,
+                work.tell(done, number)
+        _store_terms(database, own, vocabulary, counts.astype(np.int32))
+    rows = {"document": np.arange(number, dtype=np.int32), "section_key": covered["section_key"]}
+    with database.registered(new_documents=pa.table(rows | {"length": lengths})):
+        database.run("search/index/append_documents", own)
+    size = {"documents": number, "tokens": int(lengths.sum(dtype=np.int64))}
+    told = {
         "terms": json.dumps(terms.to_dict(), ensure_ascii=False),
         "content": content_of(database, source, split, version),
         "version": version,
-        "documents": covered.num_rows,
-        "tokens": tokens,
     }
-    database.run("search/index/add", scope | summary)
-    return {"documents": covered.num_rows, "tokens": tokens, "terms": size}
+    database.run("search/index/add", own | scope | size | told)
+    return size | {"terms": len(counts)}
 
 
 def _slices(reader: Database, covered: pa.Table, what: str) -> Iterator[tuple[Integers, Part]]:
@@ -321,55 +321,24 @@ def _slices(reader: Database, covered: pa.Table, what: str) -> Iterator[tuple[In
         yield order[part], Part(f"{what}: sections {low} to {high}", texts.combine_chunks())
 
 
-class _Counts:
-    """Counts over all slices; postings are stored slice by slice, the rest at the end."""
+def _store_terms(
+    database: Database, own: dict[str, int], vocabulary: Vocabulary, counts: Integers32
+) -> None:
+    """Store the vocabulary, with how many documents have each term."""
+    for low in range(0, len(counts), _ROWS):
+        high = min(low + _ROWS, len(counts))
+        rows = {"term_key": np.arange(low, high, dtype=np.int32)}
+        rows |= {"term": vocabulary.terms(low, high), "document_count": counts[low:high]}
+        with database.registered(new_terms=pa.table(rows)):
+            database.run("search/index/append_terms", own)
 
-    def __init__(self, database: Database, index: int, documents: int) -> None:
-        self._database = database
-        self._index = {"index": index}
-        self._lengths = np.zeros(documents, dtype=np.int32)
-        self._document_counts = np.zeros(0, dtype=np.int64)  # document count of each term
 
-    def add(self, documents: Integers, words: AnalysedTexts) -> None:
-        """Count the words of a slice: frequencies by document and term."""
-        words = words.known()
-        lengths = np.bincount(words.text, minlength=len(documents))
-        self._lengths[documents] = lengths
-        pairs = np.repeat(documents << 32, lengths)
-        pairs |= words.key
-        pairs.sort()
-        first = np.flatnonzero(np.diff(pairs, prepend=-1))
-        frequency = np.diff(first, append=len(pairs)).astype(np.int32)
-        pairs = pairs[first]
-        term = pairs.astype(np.int32)  # the lower half
-        self._count(term)
-        postings = {"term_key": term, "document": (pairs >> 32).astype(np.int32)}
-        with self._database.registered(new_postings=pa.table(postings | {"frequency": frequency})):
-            self._database.run("search/index/append_postings", self._index)
-
-    def _count(self, terms: Integers32) -> None:
-        new = np.bincount(terms, minlength=len(self._document_counts))
-        new[: len(self._document_counts)] += self._document_counts
-        self._document_counts = new
-
-    def store_terms(self, vocabulary: Vocabulary) -> int:
-        """Store the vocabulary, and return its size."""
-        counts = self._document_counts.astype(np.int32)
-        for low in range(0, len(counts), _ROWS):
-            part = counts[low : low + _ROWS]
-            rows = {
-                "term_key": np.arange(low, low + len(part), dtype=np.int32),
-                "term": vocabulary.terms(low, low + len(part)),
-                "document_count": part,
-            }
-            with self._database.registered(new_terms=pa.table(rows)):
-                self._database.run("search/index/append_terms", self._index)
-        return len(counts)
-
-    def store_documents(self, sections: Integers) -> int:
-        """Store the documents, and return how many tokens they have."""
-        number = np.arange(len(sections), dtype=np.int32)
-        rows = {"document": number, "section_key": sections, "length": self._lengths}
-        with self._database.registered(new_documents=pa.table(rows)):
-            self._database.run("search/index/append_documents", self._index)
-        return int(self._lengths.sum(dtype=np.int64))
+def _postings(documents: Integers, words: AnalysedTexts) -> pa.Table:
+    """Return how often each document of a slice has each term, by document and term."""
+    pairs = (documents[words.text] << 32) | words.key
+    pairs.sort()
+    first = np.flatnonzero(np.diff(pairs, prepend=-1))
+    frequency = np.diff(first, append=len(pairs)).astype(np.int32)
+    pairs = pairs[first]
+    columns = {"term_key": pairs.astype(np.int32), "document": (pairs >> 32).astype(np.int32)}
+    return pa.table(columns | {"frequency": frequency})

@@ -22,13 +22,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, IntegerLists, Integers
+from duckplets.base.arrays import (
+    Flags,
+    IntegerLists,
+    Integers,
+    merged,
+    places,
+    stretches,
+    turns,
+)
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
-from duckplets.mining.bm25 import REASONS, SCALE, TopDocuments, first_of
-from duckplets.mining.guards import Excluded, Guards
+from duckplets.mining.blocks import REASONS, Excluded, TopDocuments
+from duckplets.mining.bm25 import SCALE
+from duckplets.mining.guards import Guards
 from duckplets.mining.job import Job, Scorer, Searched
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorStore
@@ -75,7 +84,7 @@ class Dense(Scorer):
         of = VectorStore(Path(str(job.database.path))).need(self.vectors)
         return {"vectors": self.vectors, "digest": of.digest, "query": self.query}
 
-    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+    def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the best documents of every block of anchors, from one on.
 
         Raises:
@@ -91,8 +100,8 @@ class Dense(Scorer):
             own = IntegerLists(np.arange(len(anchors) + 1), anchors)
             positives = guards.positives_of(block)
             asked = {"anchor": [own], "positive": [positives], "both": [own, positives]}[self.query]
-            queries = _joined([sections.then(windows.of_section) for sections in asked])
-            return block, _found(windows, queries, positives, guards.exclude(block), depth)
+            queries, _ = merged([sections.then(windows.of_section) for sections in asked])
+            return block, _found(windows, queries, positives, guards.exclude(block), job.depth)
 
         calls = (partial(of_block, block) for block in guards.blocks(start, most=_ANCHORS))
         found = Lookahead(calls, "duckplets-dense", most=job.threads - 1, threads=job.threads)
@@ -138,29 +147,23 @@ class _Windows:
 
     def blocks(self) -> Iterator[tuple[Integers, Singles, Integers]]:
         """Yield documents with the vectors of their windows, and where each begins."""
-        ends = np.cumsum(self.of_section.lengths[self.documents])
-        low = 0
-        while low < len(self.documents):
-            before = ends[low - 1] if low else 0
-            high = max(low + 1, int(np.searchsorted(ends, before + _WINDOWS, side="right")))
-            windows = self.of_section.take(self.documents[low:high])
-            yield self.documents[low:high], self.take(windows.values), windows.starts[:-1]
-            low = high
+        sizes = self.of_section.lengths[self.documents]
+        for part in stretches(sizes, rows=_WINDOWS, total=_WINDOWS):
+            windows = self.of_section.take(self.documents[part])
+            yield self.documents[part], self.take(windows.values), windows.starts[:-1]
 
     def scores(self, queries: IntegerLists, owners: Integers, documents: Integers) -> Integers:
         """Return the scores of pairs of a query and a document, in steps of 2^-20."""
-        theirs, own = self.of_section.lengths[documents], queries.lengths[owners]
         scores = np.full(len(owners), -2 * SCALE, np.int64)
         for low in range(0, len(owners), _PAIRS):
             part = slice(low, low + _PAIRS)
-            counts = own[part] * theirs[part]
-            starts = np.cumsum(counts) - counts
-            pair = np.repeat(np.arange(len(counts)), counts)
-            place = np.arange(len(pair)) - starts[pair]
-            left = queries.values[queries.starts[owners[part][pair]] + place // theirs[part][pair]]
-            right = self.of_section.starts[documents[part][pair]] + place % theirs[part][pair]
-            found, some = self._cosines(left, right), counts > 0
-            scores[part][some] = np.maximum.reduceat(found, starts[some]) if some.any() else 0
+            own = queries.take(owners[part])
+            theirs = self.of_section.take(documents[part][own.owners()])
+            starts = theirs.starts[own.starts]
+            some = starts[:-1] < starts[1:]
+            if some.any():
+                found = self._cosines(own.values[theirs.owners()], theirs.values)
+                scores[part][some] = np.maximum.reduceat(found, starts[:-1][some])
         return scores
 
     def _cosines(self, left: Integers, right: Integers) -> Integers:
@@ -189,12 +192,6 @@ class _Windows:
             one, other = (self._vectors.take(self._rows[at[part]]) for at in (left, right))
             found[part] = np.multiply(one, other, dtype=np.float64).sum(axis=1)
         return found
-
-
-def _joined(lists: list[IntegerLists]) -> IntegerLists:
-    """Concatenate the lists of the same owners."""
-    owners = np.concatenate([of.owners() for of in lists])
-    return IntegerLists.of(owners, np.concatenate([of.values for of in lists]), len(lists[0]))
 
 
 def _found(
@@ -233,14 +230,19 @@ def _found(
     owners, documents = near.found()
     scores = windows.scores(queries, owners, documents)
     owners, documents, scores = _sorted(owners, documents, scores)
-    best, best_scores = first_of(owners, documents, scores / SCALE, (count, depth))
+    kept, every = turns(owners) < depth, count * len(windows.documents)
+    guarded = np.bincount(excluded.reasons, minlength=len(REASONS))
+    if (allowed := excluded.allowed) is not None:
+        refused = excluded.documents.find(allowed.owners(), allowed.values) >= 0
+        guarded[-1] = every - len(excluded.reasons) - np.count_nonzero(~refused)
     return TopDocuments(
-        documents=best,
-        scores=best_scores,
-        matched=count * len(windows.documents),
-        guarded=_guarded(excluded, len(windows.documents), count),
+        owners=owners[kept],
+        documents=documents[kept],
+        scores=scores[kept] / SCALE,
         positive_scores=np.where(known, positive, np.nan),
         positive_ranks=np.where(known, higher + 1, 0),
+        matched=every,
+        guarded=guarded,
     )
 
 
@@ -280,31 +282,19 @@ def _sorted(
 
 def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
     """Set excluded documents below all others."""
-    for lists, forbids in ((excluded.documents, True), (excluded.allowed, False)):
-        if lists is None:
-            continue
-        at = np.searchsorted(documents, lists.values)
-        at = np.minimum(at, len(documents) - 1)
-        here = documents[at] == lists.values
-        owners = lists.owners()[here]
-        if forbids:
-            products[owners, at[here]] = _LOWEST
-        else:
-            legal = products[owners, at[here]]
-            products.fill(_LOWEST)
-            products[owners, at[here]] = legal
-
-
-def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
-    """Return how many documents each guard excluded; the last one counts those not allowed."""
-    guarded = np.bincount(excluded.reasons, minlength=len(REASONS))
+    owners, at = _within(documents, excluded.documents)
+    products[owners, at] = _LOWEST
     if excluded.allowed is not None:
-        lists = (excluded.documents, excluded.allowed)
-        width = 1 + max(int(of.values.max(initial=0)) for of in lists)
-        refused, allowed = (of.owners() * width + of.values for of in lists)
-        legal = len(allowed) - np.count_nonzero(np.isin(allowed, refused))
-        guarded[-1] = count * documents - len(refused) - legal
-    return guarded
+        owners, at = _within(documents, excluded.allowed)
+        legal = products[owners, at]
+        products.fill(_LOWEST)
+        products[owners, at] = legal
+
+
+def _within(documents: Integers, lists: IntegerLists) -> tuple[Integers, Integers]:
+    """Return owner and place of what lists have of some documents."""
+    at = places(documents, lists.values)
+    return lists.owners()[at >= 0], at[at >= 0]
 
 
 def _where(flags: Flags) -> tuple[Integers, Integers]:
@@ -349,9 +339,7 @@ class _Near:
         bits = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
         order = np.argsort((self._owners << 32) - bits)
         owners, scores = self._owners[order], self._scores[order]
-        starts = np.searchsorted(owners, np.arange(len(self._bound)))
-        place = np.arange(len(owners)) - starts[owners]
-        last = np.flatnonzero(place == self._depth - 1)
+        last = np.flatnonzero(turns(owners) == self._depth - 1)
         self._bound[owners[last]] = np.maximum(self._bound[owners[last]], scores[last])
         kept = scores >= self._bound[owners] - _NEAR
         self._owners, self._scores = owners[kept], scores[kept]

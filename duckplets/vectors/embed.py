@@ -32,6 +32,7 @@ from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import Work, working
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
+from duckplets.recipes.mined import BM25
 from duckplets.vectors.encoders import (
     BatchSize,
     Calls,
@@ -43,8 +44,6 @@ from duckplets.vectors.encoders import (
     encoder_of,
 )
 from duckplets.vectors.store import Dtype, VectorSet, VectorStore, refuse_other
-
-BM25 = "bm25"  # what searches mean by that name is no set
 
 _BATCHES = 64  # of a block, whose texts are sorted by length
 _MOST_CHARACTERS = 1 << 26  # of a block

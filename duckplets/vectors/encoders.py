@@ -32,8 +32,6 @@ from duckplets.sources.converters.registry import imported
 
 WINDOW = 200  # texts that decide whether too many fail
 _REASON = 300  # characters
-_SECONDS = 10.0  # of work in a block, which is what a kill may cost
-_GROWTH = 4
 
 BatchSize = Annotated[int, Bounds(1, 1 << 20)]
 Retries = Annotated[int, Bounds(0, 1000)]
@@ -161,12 +159,6 @@ def _digest(model: Any, parts: list[str]) -> str:
         flat = parameter.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(sys.modules["torch"].uint8).numpy().data)
     return digest.hexdigest()
-
-
-def next_size(size: int, done: int, seconds: float, most: int) -> int:
-    """Return how many a block takes that lasts some seconds, after one that did so many."""
-    rate = done / max(seconds, 1e-3)
-    return max(1, min(most, size * _GROWTH, int(rate * _SECONDS)))
 
 
 # -- calls --------------------------------------------------------------------------------------

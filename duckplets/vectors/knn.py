@@ -25,10 +25,10 @@ from duckplets.base.settings import checked
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import VectorError
+from duckplets.recipes.mined import BM25
 from duckplets.search import index
 from duckplets.search.search import SCHEMA, beginning
 from duckplets.search.search import search as by_words
-from duckplets.vectors.embed import BM25
 from duckplets.vectors.encoders import Calls, encoder_of
 from duckplets.vectors.opened import opened
 from duckplets.vectors.store import VectorSet, VectorStore

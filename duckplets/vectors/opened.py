@@ -208,12 +208,11 @@ def having(corpus_path: Path, chunks: pa.ListArray) -> pa.Array | None:
     if not sets:
         return None
     hashes = chunks.flatten().to_numpy(zero_copy_only=False).astype(np.uint64)
-    counts = pc.fill_null(pc.list_value_length(chunks), 0).to_numpy(zero_copy_only=False)
-    ends = np.cumsum(counts)
-    told: list[list[str]] = [[] for _ in ends]
+    owners = pc.list_parent_indices(chunks).to_numpy(zero_copy_only=False)
+    every = np.bincount(owners, minlength=len(chunks)).tolist()
+    told = []
     for of in sets:
-        found = np.concatenate([[0], np.cumsum(places(store.known(of), hashes) >= 0)])
-        there = found[ends] - found[ends - counts]
-        for words, some, every in zip(told, there.tolist(), counts.tolist(), strict=True):
-            words.append(f"{of.name} {some} of {every}")
-    return text_column([", ".join(words) for words in told])
+        there = owners[places(store.known(of), hashes) >= 0]
+        some = np.bincount(there, minlength=len(chunks)).tolist()
+        told.append([f"{of.name} {a} of {b}" for a, b in zip(some, every, strict=True)])
+    return text_column([", ".join(words) for words in zip(*told, strict=True)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from duckplets.base.settings import Bounds, Name, check
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
-from duckplets.mining.bm25 import REASONS, TopDocuments, top_of
+from duckplets.mining.blocks import REASONS, TopDocuments, top_of
 from duckplets.mining.guards import Guards
 from duckplets.mining.job import Job, Scorer, Searched
 from duckplets.mining.mine import mine
@@ -42,12 +42,12 @@ from duckplets.vectors.encoders import (
     Retries,
     Share,
     name_of,
-    next_size,
 )
 
 log = logging.getLogger("duckplets")
 
 _MOST_PAIRS = 1 << 16  # of a block
+_SECONDS, _GROWTH = 10.0, 4  # of a block; how many times as large as the one before, at most
 _MANY_PAIRS = 10_000  # from which their number is a warning
 
 
@@ -167,9 +167,9 @@ class _Rescored(Scorer):
         where: dict[str, Any] = {"source": job.source, "split": job.split, "version": job.version}
         return Minings(job.database).current(job.recipe, scorer=self.scorer, **where)
 
-    def search(self, job: Job, guards: Guards, start: int, depth: int) -> Searched:
+    def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the candidates of every block of anchors, best first, from one on."""
-        mining = self._mining(job)
+        mining, depth = self._mining(job), job.depth
         where = {"files": mining.files(folder_of(job.database)), "depth": depth}
         size = max(1, self.batch_size // (depth + 1))
         left = len(guards.anchors) if self.limit is None else self.limit - self.done
@@ -184,10 +184,11 @@ class _Rescored(Scorer):
         )
         while start < stop:
             block, begun = slice(start, min(start + size, stop)), time.monotonic()
-            found, done = self._scored(job.database, guards, block, where), block.stop - start
+            yield block, self._scored(job.database, guards, block, where)
+            done, seconds = block.stop - start, max(time.monotonic() - begun, 1e-3)
             self.done += done
-            yield block, found
-            size = next_size(size, done, time.monotonic() - begun, _MOST_PAIRS // (depth + 1))
+            most = min(_MOST_PAIRS // (depth + 1), size * _GROWTH)
+            size = max(1, min(most, int(done / seconds * _SECONDS)))
             start = block.stop
 
     def _scored(
@@ -208,15 +209,15 @@ class _Rescored(Scorer):
         known = np.isfinite(own)
         order = np.lexsort((documents, -own, owners))
         order = order[known[order]]
-        found = top_of(
+        failed = int(np.count_nonzero(~known))
+        return top_of(
             (owners[order], documents[order], own[order]),
             np.where(np.isfinite(lowest), lowest, np.nan),
             where["depth"],
-            matched=int(np.count_nonzero(known)),
+            matched=len(order),
             guarded=np.zeros(len(REASONS), np.int64),
+            others={"failed": failed} if failed else {},
         )
-        failed = int(np.count_nonzero(~known))
-        return replace(found, others={"failed": failed}) if failed else found
 
     def _call(self, pairs: list[tuple[str, str]]) -> Floats:
         """Return the score of each pair; NaN where the call fails."""

@@ -4,9 +4,7 @@ DROP TABLE IF EXISTS external_rows;
 
 DROP TABLE IF EXISTS external_scores;
 
-DROP TABLE IF EXISTS external_entries;
-
-DROP TABLE IF EXISTS external_ranked
+DROP TABLE IF EXISTS external_entries
 
 -- name: create
 -- Where external scores wait until all of them have been read.
@@ -41,33 +39,23 @@ ORDER BY records.source, records.split
 
 -- name: fates
 -- How many of the external scores are what.
-SELECT fate::VARCHAR AS fate, count(*) AS times
+SELECT fate::VARCHAR AS fate, sum(times)::BIGINT AS times
 FROM external_entries
 GROUP BY fate
 
 -- name: positives
 -- The lowest score of a positive that was given of an anchor.
 -- Rows: in any order.
-SELECT anchor, min(score) AS score
+SELECT anchor, min(lowest) AS score
 FROM external_entries
 WHERE fate = 'positive'
 GROUP BY anchor
 
--- name: rank
--- The candidates among the external scores, by anchor, so that a block of anchors is one stretch of
--- rows. Of a candidate that was given several times the best score counts.
-CREATE OR REPLACE TEMP TABLE external_ranked AS
-SELECT anchor, document, max(score) AS score, count(*) AS times
-FROM external_entries
-WHERE fate = 'candidate'
-GROUP BY anchor, document
-ORDER BY anchor
-
 -- name: block
--- The candidates of a block of anchors.
+-- The candidates of a block of anchors. Of one that was given several times the best score counts.
 -- Parameters: $start, $stop.
 -- Rows: by anchor, the best first, ties by document.
 SELECT anchor, document, score, times
-FROM external_ranked
-WHERE anchor >= $start AND anchor < $stop
+FROM external_entries
+WHERE fate = 'candidate' AND anchor >= $start AND anchor < $stop
 ORDER BY anchor, score DESC, document

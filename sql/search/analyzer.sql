@@ -82,14 +82,9 @@ SELECT string_split(
 ) AS words
 FROM texts
 
--- name: known
--- The keys of those of different words (Arrow: place, word) that were met before.
-SELECT found.place, words.term_key
-FROM found
-JOIN words ON words.word = found.word
-
 -- name: stem
--- Stem different words that are met for the first time (Arrow: place, word); stop words have no term.
+-- Stem those of different words (Arrow: place, word) that are met for the first time; stop words have
+-- no term.
 -- Parameters: $stemmer.
 CREATE OR REPLACE TEMP TABLE fresh AS
 SELECT
@@ -97,6 +92,7 @@ SELECT
     word,
     CASE WHEN word NOT IN (SELECT word FROM stop_words) THEN term_of(word, $stemmer) END AS term
 FROM found
+ANTI JOIN words ON words.word = found.word
 
 -- name: add_terms
 -- Number the terms of fresh words that are new, in the order of the words' places.
@@ -109,18 +105,20 @@ WHERE fresh.term IS NOT NULL
 GROUP BY fresh.term
 ORDER BY min(fresh.place)
 
--- name: fresh
--- The keys of fresh words.
-SELECT fresh.place, coalesce(terms.term_key, -1) AS term_key
-FROM fresh
-LEFT JOIN terms ON terms.term = fresh.term
-
 -- name: add_words
 -- Keep the keys of fresh words.
 INSERT INTO words
 SELECT fresh.word, coalesce(terms.term_key, -1)
 FROM fresh
 LEFT JOIN terms ON terms.term = fresh.term
+
+-- name: keys
+-- The keys of different words (Arrow: place, word).
+-- Rows: by place.
+SELECT words.term_key
+FROM found
+JOIN words ON words.word = found.word
+ORDER BY found.place
 
 -- name: english_words
 -- Stop words: those of the fts extension for English.

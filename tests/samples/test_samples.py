@@ -11,7 +11,7 @@ from effort import THOROUGH, often, some
 from prebuilt import reading
 
 import duckplets as dp
-from duckplets.mining.store import named_pool
+from duckplets.corpus.recipes import compiled_pool
 from duckplets.pools.read import PoolReader
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
@@ -160,7 +160,7 @@ def test_triplets_follow_the_rules(corpora, number, count, repeats, negatives):
         check_epochs(sampler, windows, case, pool, may, slots)
         if negatives == 1:
             corpus.add_recipe(recipe)
-            compiled = named_pool(corpus.database, recipe.name, None, "train")
+            compiled = compiled_pool(corpus, recipe.name, None, "train")
             with PoolReader(corpus.database, [compiled]) as reader:
                 counts = reader.count(compiled)
             assert counts.pop(None) == len(pool)

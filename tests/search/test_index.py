@@ -98,8 +98,7 @@ def odd(tmp_path_factory):
 def test_an_index_holds_what_create_fts_index_counts(odd, terms):
     database = odd.database
     (report,) = index.refresh(database, terms=terms)
-    found = index.current(database, "odd", "train")
-    assert found is not None
+    (found,) = index.stored(database)
     texts = section_texts(database, found)
     expected = peer(texts, terms)
     documents = index.documents(database, found)
@@ -128,7 +127,7 @@ def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path):
     database = corpus.database
     pairs = [(name, split) for name in "ab" for split in ("train", "validation")]
     assert index.stale(database) == [(*pair, "not built") for pair in pairs]
-    assert [index.current(database, *pair) for pair in pairs] == [None] * 4
+    assert index.stored(database) == []
     built = index.refresh(database)
     assert [(r.source, r.split, r.reason) for r in built] == [(*p, "not built") for p in pairs]
     assert index.stale(database) == []
@@ -138,7 +137,6 @@ def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path):
     ingest(corpus, {"one more": "a new fox"}, "b")
     ((split,),) = database.rows("SELECT split FROM live_records WHERE record_id = 'b/one more'")
     assert index.stale(database) == [("b", split, "records have changed")]
-    assert index.current(database, "b", split) is None
     (report,) = index.refresh(database)
     assert (report.source, report.split, report.reason) == ("b", split, "records have changed")
     assert report.documents == built[pairs.index(("b", split))].documents + 1
@@ -149,8 +147,7 @@ def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path):
 
     ingest(corpus, {"r0": "zzyzx"}, "a", on_conflict="replace")
     (report,) = index.refresh(database)
-    found = index.current(database, "a", report.split)
-    assert found is not None
+    (found,) = index.stored(database, source="a", split=report.split)
     held = index.documents(database, found)["section_key"].to_pylist()
     assert sorted(held) == sorted(section_texts(database, found))
     assert "zzyzx" in {term for _, term, _ in rows(database, "index_terms", found)}

@@ -10,7 +10,7 @@ from mining_oracle import BOTH, Oracle, odd_corpus, sections, source_of
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.vectors import encoders
+from duckplets.vectors import rescore
 
 
 def score(anchor, document):
@@ -92,7 +92,7 @@ def test_what_is_done_stays_and_the_rest_follows(corpus, monkeypatch):
     def of(scorer):
         return {key: [row["score"] for row in each] for key, each in rows(corpus, scorer).items()}
 
-    monkeypatch.setattr(encoders, "_GROWTH", 1)
+    monkeypatch.setattr(rescore, "_GROWTH", 1)
     options = {"recipe": RECIPE, "split": "train", "batch_size": 20}
     corpus.rescore(scores, "whole", **options)
     with pytest.raises(dp.RecipeError, match="out of order"):

@@ -1,6 +1,8 @@
--- What the external scores of one source and split are about, by number: one row for each section
--- of the anchor and of the negative that a row can mean. Arrow: external_anchors (record_key,
--- anchor), external_documents (record_key, document), external_positives (record_key, positive).
+-- What the external scores of one source and split are about, by number: a row stands for each
+-- section of the anchor and of the negative that it can mean, and equal ones are one, with the lowest
+-- and the highest score. They lie by anchor, so that a block of anchors is one stretch. Arrow:
+-- external_anchors (record_key, anchor), external_documents (record_key, document),
+-- external_positives (record_key, positive).
 -- Parameters: $source, $split.
 CREATE OR REPLACE TEMP TABLE external_entries AS
 WITH here AS (
@@ -26,7 +28,6 @@ scores AS (
 SELECT
     anchors.anchor,
     documents.document,
-    scores.score,
     CASE
         WHEN scores.negative IS NULL THEN 'unknown negative'
         WHEN anchors.anchor IS NULL THEN 'not an anchor of the recipe'
@@ -37,8 +38,13 @@ SELECT
     END::ENUM(
         'unknown negative', 'not an anchor of the recipe', 'positive', 'other source or split',
         'not a negative of the recipe', 'candidate'
-    ) AS fate
+    ) AS fate,
+    min(scores.score) AS lowest,
+    max(scores.score) AS score,
+    count(*) AS times
 FROM scores
 LEFT JOIN external_anchors AS anchors ON anchors.record_key = scores.anchor
 LEFT JOIN here AS theirs ON theirs.record_key = scores.negative
 LEFT JOIN external_documents AS documents ON documents.record_key = scores.no_positive
+GROUP BY anchors.anchor, documents.document, fate
+ORDER BY anchors.anchor
