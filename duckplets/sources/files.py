@@ -72,13 +72,6 @@ class Files(Mapped, ABC):
         how = {name: getattr(self, name) for name in written}
         return self.read_settings() | how | {"files": digest_of(paths.files(self.path))}
 
-    def signs(self, file: Path, reader: Database) -> bytes | None:
-        """Return the delimiter and the quote of rows that end with lines, unless within quotes.
-
-        Nothing where every line is a row, and None where rows are no lines.
-        """
-        return None
-
     def look(self, file: Path, reader: Database) -> Look:
         """Return the columns of a file; nothing if its rows have keys of their own."""
         return Look()
