@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,11 +99,7 @@ def opened(
     batches = reading.batches(chain([first], blocks))
     if not marks:
         batches = (item for item in batches if not isinstance(item, Mark))
-    suited = mapping.defaults()
-    if mapping.part("sections") and not mapping.are_own_keys:  # a slow source is not waited for
-        begun = list(islice(batches, 1))
-        suited, batches = _suited_to(mapping, begun), chain(begun, batches)
-    return Rows(batches, suited, total, notes=notes)
+    return Rows(batches, mapping.defaults(), total, notes=notes)
 
 
 def _look_for_sections(names: Names, block: RowBlock) -> None:
@@ -117,19 +113,6 @@ def _look_for_sections(names: Names, block: RowBlock) -> None:
         if isinstance(first, dict) and {"role", "text"} <= first.keys():
             names.mapping = changed(mapping, sections="sections")
             return
-
-
-def _suited_to(mapping: Mapped, batches: Iterable[pa.RecordBatch | Mark]) -> str:
-    """Return which default recipes suit rows with whole sections, by their roles."""
-    roles = set()
-    for batch in batches:
-        if isinstance(batch, pa.RecordBatch):
-            usable = batch.filter(pc.is_null(batch["skip"]))
-            found = pc.struct_field(usable["sections"].flatten(), "role")
-            roles |= set(pc.unique(found).to_pylist())
-    if "rejected" in roles and "anchor" in roles:
-        return "ready"
-    return mapping.defaults() if mapping.part("anchor") or "anchor" in roles else "text"
 
 
 class RowBatches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from duckplets.sources.values import (
     texts_of,
     unread,
 )
+from duckplets.text.prefix import Prefix
 
 _Name = tuple[str, str, Any, bool]
 """A name of the mapping as a heading, its key, the steps from there, and whether it may lack."""
@@ -385,7 +387,7 @@ class RowMapper:
             columns[name] = {i: m for i, v in given if (m := v if type(v) is Odd else _moment(v))}
         trusts = {i: v.strip(" ") for i, v in columns["trust"].items()}
         has_prefix = [i in columns["prefix"] for i in range(len(self.row))]
-        columns["prefix"] = {i: _object(v) for i, v in columns["prefix"].items()}
+        columns["prefix"] = {i: _prefix(v) for i, v in columns["prefix"].items()}
         columns["label_number"] = {
             i: label_number(v, self._labels) for i, v in columns["label"].items()
         }
@@ -458,10 +460,12 @@ def _moment(text: str) -> str | None:
     return None if bare in ("NaT", "") else bare
 
 
-def _object(text: str) -> str | None:
-    """Return a JSON object as compact text, or None."""
+@lru_cache(1024)  # usually shared by many records
+def _prefix(text: str) -> str | None:
+    """Return the JSON definition of a prefix as compact text; None if it is none."""
     try:
         found = json.loads(text)
-        return json_text(found) if isinstance(found, dict) else None
-    except (ValueError, RecursionError):
+        Prefix.from_dict(found)
+    except (ValueError, RecursionError, SourceError):
         return None
+    return json_text(found)

@@ -140,9 +140,9 @@ class Rows:
     # read once. A resumable source puts a ``Mark`` wherever it could go on: what came before is
     # then stored for good
     batches: Iterator[pa.RecordBatch | Mark]
-    # Default recipes that suit them: ``roles``, ``text``, ``dated``, ``pairs`` or ``ready``
-    # (roles with ready negatives).
-    defaults: str
+    # Default recipes that suit them: ``dated``, ``documents``, ``pairs`` or ``roles``; None where
+    # the roles of their sections tell.
+    defaults: str | None = None
     total: int | None = None  # number of rows, if cheap to know
     # After the last batch: sentences on what was found and which choices were made.
     notes: Callable[[], list[str]] = list

@@ -1,7 +1,7 @@
 -- Mapped rows in the shape ingest takes (ROW_SCHEMA), with the content's hash.
 -- `mapped` is an Arrow table, registered for the moment: row, fault, id,
 -- sections, date_text, date_by_form (NULL where no form was given or none fits), group_text,
--- taxonomy, meta, trust_text, created_text, updated_text (of no zone UTC), label_text and the label it stands for (NULL where no rule knows it), prefix (NULL where has_prefix but it is no JSON object), the reason (lack) for
+-- taxonomy, meta, trust_text, created_text, updated_text (of no zone UTC), label_text and the label it stands for (NULL where no rule knows it), prefix (NULL where has_prefix but it is none), the reason (lack) for
 -- which the row has no text, id or label, what it has instead (told), and the identity of what is not in
 -- the sections, such as messages, or NULL.
 -- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,

@@ -159,8 +159,6 @@ def test_what_a_source_says_of_itself(tmp_path, reader):
     assert sources["csv"].default_name() == "r"
     assert sources["csv"].uri == str(tmp_path / "r.csv")
     assert (sources["records"].uri, sources["sql"].uri) == (None, None)
-    assert sources["csv"].open(reader).defaults == "roles"
-    assert CsvSource(tmp_path / "r.csv", text="body").open(reader).defaults == "text"
     totals = {name: source.open(reader).total for name, source in sources.items()}
     assert (totals["parquet"], totals["table"], totals["records"]) == (3, 3, 3)
     assert CsvSource(tmp_path / "x.csv.gz", text="t").default_name() == "x"

@@ -19,7 +19,6 @@ import duckplets as dp
 from duckplets import CsvSource, CustomSource, JsonSource, MemorySource
 from duckplets.errors import SourceError
 from duckplets.ingest.preview import preview
-from duckplets.sources.custom.protocol import adapted
 
 
 def every_kind(folder, records, **mapping):
@@ -145,11 +144,28 @@ def test_records_bring_sections_besides_columns_or_instead(tmp_path, reader):
     assert rows[0]["sections"] == [asked | {"heading": "anchor"}, *MADE]
     assert rows[1]["sections"] == MADE[:1]
     assert rows[2]["skip"] == "no text"
+
+
+def test_the_roles_of_records_say_which_recipes_suit(tmp_path):
     names = {"a": "anchor", "c": "context", "r": "rejected"}
-    for roles, suited in {"ac": "roles", "acr": "ready", "c": "text", "cr": "text"}.items():
-        sections = [{"role": names[role], "text": role} for role in roles]
-        for source in (MemorySource([{"sections": sections}]), Paged([{"sections": sections}])):
-            assert adapted(source).open(reader).defaults == suited, "recipes"
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+
+        def suited(source, **asked):
+            corpus.ingest(source, name="s", progress=False, **asked)
+            return corpus.sources()["defaults"].to_pylist()
+
+        for roles, defaults in {"ac": "roles", "acr": "ready", "c": "text", "cr": "text"}.items():
+            sections = [{"role": names[role], "text": role} for role in roles]
+            for source in (MemorySource([{"sections": sections}]), Paged([{"sections": sections}])):
+                assert suited(source, remap=True) == [defaults]
+        rows = [{"text": "t"}, {"anchor": "a", "positive": "p"}]
+        assert suited(Paged(rows[:1]), restart=True) == ["text"]
+        assert suited(Paged(rows)) == ["roles"]
+        assert suited(Paged([{"text": "u"}])) == ["roles"], "it has anchors"
+        pair = {"anchor": "q", "positive": "p", "negative": "n"}
+        for negative, defaults in (("x", "ready"), (None, "roles")):
+            source = MemorySource([{"q": "a", "p": "b", "n": negative}], **pair)
+            assert suited(source, remap=True) == [defaults]
 
 
 NO_ROLE = "a role that is not anchor, context or rejected"
