@@ -52,6 +52,9 @@ EXTRA_COLUMNS = {
     # And a dictionary-encoded text, ``file``: where the row stands.
 }
 
+HASHED = ("key", "content_hash")
+"""Columns that a statement makes of the others."""
+
 FURTHER, LEFT_OUT = "further", "left_out"
 
 DROPPED = "dropped by the source"

@@ -211,6 +211,7 @@ def test_times_of_records_are_utc(tmp_path, reader):
         "2024-01-02T03:04+02:00": "2024-01-02 01:04:00",
         "2024-01-02T03:04:05.25-0130": "2024-01-02 04:34:05.250000",
         "2024-01-01T23:00:00 -12": "2024-01-02 11:00:00",
+        "2024-01-01T24:00": "2024-01-02 00:00:00",
     }
     records = [{"t": "x", "m": text, "u": "1999-12-31"} for text in written]
     for source in some(
@@ -222,7 +223,9 @@ def test_times_of_records_are_utc(tmp_path, reader):
     own = [{"text": "x", "created_at": text} for text in written]
     rows = rows_of(Paged(own), reader)
     assert [str(row["created_at"]) for row in rows] == list(written.values())
-    for wrong in ("soon", "2024-13-01", "0000-01-01", "2024-01-01T25:00", "2024-01-02+02:00"):
+    beyond = ("0001-01-01T01:00+02:00", "9999-12-31T23:00-02:00", "2024-01-01T24:00:01")
+    hours = ("2024-01-01T25:00", "2024-01-01T10:60", "2024-01-02+02:00")
+    for wrong in ("soon", "2024-13-01", "0000-01-01", *hours, *beyond):
         (row,) = rows_of(MemorySource([{"t": "x", "m": wrong}], text="t", created_at="m"), reader)
         assert row["skip"] == "unreadable created_at", wrong
 
