@@ -21,7 +21,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import left_out_of, require_texts, resolve
+from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.remote.stores import arrivals, store_of
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
@@ -94,11 +94,9 @@ class Files(Mapped, ABC):
 
         def blocks() -> Iterator[RowBlock]:
             for file, path, look, used in looked:
-                names = look.columns
-                others = left_out_of(self, names or ())
                 with called(path, file):
                     for block in self.blocks(path, look, used, reader):
-                        yield block._replace(file=str(file), columns=names, left_out=others)
+                        yield block._replace(file=str(file), columns=look.columns)
 
         where = self.uri or ""
         rows = opened(

@@ -19,7 +19,7 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import PARTS, ROLES, Mapped, label_number, label_rules, null_words
-from duckplets.sources.names import Names, follow, known_fields
+from duckplets.sources.names import Names, follow, known_fields, left_out_of
 from duckplets.sources.rows import DROPPED, EXTRA_COLUMNS, HASHED, ROW_SCHEMA, RowBlock
 from duckplets.sources.values import (
     Fault,
@@ -146,6 +146,8 @@ class RowMapper:
             for part, role in (("context", "context"), ("negative", "rejected"))
             for name in self._get[part]
         ]
+        # Columns of a table that a built-in converter does not read.
+        self._left_out = left_out_of(self._mapping, self._names.columns or ())
         self._fields = {}
         if self._converter is not None and not self._converter.is_own:
             there = self._names.found
@@ -163,7 +165,7 @@ class RowMapper:
             if type(row) is Fault:
                 self._add_fault(number + i, row)
             else:
-                self._add_row(number + i, row, block.left_out)
+                self._add_row(number + i, row)
             if self._size - size > self._most:
                 self._check_fields(row, number + i)
             for made in self.rows[first:]:
@@ -192,13 +194,13 @@ class RowMapper:
         values = {} if fault.row is None else self._cells(fault.row)
         self._end(number, values | {"fault": fault}, fault.row)
 
-    def _add_row(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
+    def _add_row(self, number: int, row: dict[str, Any]) -> None:
         before = len(self.rows)
         try:
             if self._converter is None:
                 self._add(number, row)
             else:
-                self._add_converted(number, row, left_out)
+                self._add_converted(number, row)
         except RecursionError:  # recursive, or nested too deeply
             self.cut(before)
             self._add_fault(number, Fault("invalid JSON"))
@@ -342,16 +344,16 @@ class RowMapper:
 
     # -- converters -------------------------------------------------------------------------------
 
-    def _add_converted(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
+    def _add_converted(self, number: int, row: dict[str, Any]) -> None:
         converter = self._converter
         assert converter is not None  # noqa: S101 - only rows for a converter come here
         cells = self._cells(row)
         lack = "no id" if self._get["id"] and "id" not in cells else None
         if self._get["label"] and "label" not in cells:
             lack = lack or "no label"
-        others = left_out or (unread(row, self._known) if self._known else ())
+        others = self._left_out or (unread(row, self._known) if self._known else ())
         if others:
-            cells["left_out"] = json.dumps(list(others))
+            cells["left_out"] = json.dumps(others)
         given = row if converter.is_own else {f: row.get(k) for f, k in self._fields.items()}
         for made in converter.converted(given, each=self._each):
             own = dict(cells)

@@ -98,7 +98,6 @@ class RowBlock(NamedTuple):
     at: Any = None  # place after the rows to continue from, as JSON values of the source
     # columns of a table; None for rows with keys of their own
     columns: Sequence[str] | None = None
-    left_out: Sequence[str] = ()  # columns of each row that its converter does not read
 
     def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""

@@ -174,10 +174,9 @@ class RecordFeed:
 
     def _of_table(self, records: Any) -> Iterator[RowBlock]:
         try:
-            if not self._are_own:
-                batches = batches_of(records)
-                return table_blocks(self._mapping, records.schema, batches, "its table")
             names = names_of(records.schema, "its table")
+            if not self._are_own:
+                return table_blocks(self._mapping, names, batches_of(records), "its table")
             self._own(dict.fromkeys(names, ""))
             blocks = blocks_of(batches_of(records), "its table", columns=names)
         except SourceError as error:

@@ -20,7 +20,6 @@ from duckplets.base.documents import LARGEST
 from duckplets.errors import SourceError, several
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import left_out_of
 from duckplets.sources.remote import grammar
 from duckplets.sources.remote.download import Hub, Sleep, imported
 from duckplets.sources.remote.layout import choose, form_of, parse_card
@@ -170,13 +169,12 @@ def _shard_blocks(
         shard = _ByDatasets(here) if form is None else reader_of(form)(here, text="x")
         look = shard.look(here, reader)
         used = used_of(mapping, look, shown, reader)
-        names, others = look.columns, left_out_of(mapping, look.columns or ())
         of_card = {n: c for n, c in classes.items() if n not in look.classes}
         for block in shard.blocks(here, look, used, reader):
             row += len(block.rows)
             if row > skip:
                 rows = with_classes(block.rows, of_card)
-                left = block._replace(rows=rows, columns=names, left_out=others)
+                left = block._replace(rows=rows, columns=look.columns)
                 left = left.after(max(skip - (row - len(rows)), 0))
                 yield left._replace(file=file, at={"file": file, "row": row})
 
