@@ -91,7 +91,7 @@ def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
     """Read a part and prepare its rows; return the reason if it is unreadable."""
     if (error := _refused(given.cut)) is not None:
         return error
-    part = PartOf(job.source, job.source.uri or "", keys=job.keys)
+    part = PartOf(job.source, keys=job.keys)
     try:
         with closing(FileReader.within(job.limits)) as reader:
             batches = given.cut.open(job.source, reader, part).batches

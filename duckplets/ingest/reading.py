@@ -198,7 +198,7 @@ class _Parts:
         # Whether no row was read before: then workers prepare whatever they read.
         self.is_new = prepared.found is None and prepared.gates.last_row == 0
         self._transform = transform if self.is_new else None
-        self._part = PartOf(source, getattr(source, "uri", None) or "")  # the whole
+        self._part = PartOf(source)  # the whole
         self._passed = 0  # rows before the first part
 
     def open(self, reader: FileReader, notes: list[str]) -> Rows | None:

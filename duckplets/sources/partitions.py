@@ -35,7 +35,6 @@ class PartOf:
     """What the reading of a part has to know of the whole, and what it has found out."""
 
     source: Any  # the whole, as messages name it
-    where: str  # its input, as messages name it
     row: int = 1  # the number of the first row
     groups: range | None = None  # which row groups of the one Parquet file are read; None for all
     listed: Listed | None = None  # which texts of a folder are read; None for all
@@ -43,6 +42,11 @@ class PartOf:
     names: Names | None = None  # which names of the mapping were met
     rows: int = 0  # the number of the last row, when it has been read
     counts: Counter[str] = field(default_factory=Counter)  # what was found in texts of a folder
+
+    @property
+    def where(self) -> str:
+        """What is read, as messages name it."""
+        return str(getattr(self.source, "uri", None) or "")
 
     def named(self, mapping: Any) -> Any:
         """Return what names the source of a mapping: the whole source where it is a part of it."""
