@@ -20,7 +20,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import html_lines
-from duckplets.base.settings import Bounds, check
+from duckplets.base.settings import Bounds, check, from_plain
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SplitError
@@ -220,11 +220,9 @@ def current_splits(database: Database) -> SplitSettings | None:
     if not rows:
         return None
     place = StoredJson(database.path, "settings", "splits")
-    shape: dict[Any, Any] = dict.fromkeys(SPLITS, float)
-    found = place.read("value", rows[0][0], shape | {"seed": int, "keep_together?": str})
+    found = place.read("value", rows[0][0], dict)
     with place.making("value"):
-        names = (*SPLITS, "seed", "keep_together")
-        return SplitSettings(**{name: found[name] for name in names if name in found})
+        return from_plain(SplitSettings, found, SplitError)
 
 
 def need_splits(database: Database, what: str = "") -> SplitSettings:
