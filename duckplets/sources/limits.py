@@ -50,16 +50,8 @@ class Limits:
         limit = getattr(self, name)
         return SourceError(
             f"{where}: {what} than the limit of {limit}; if that is meant, allow more: "
-            f"limits=dp.Limits({name}=…)" + (_OPTIONS.get(name, ""))
+            f"limits=dp.Limits({name}=…), or --{'reader' if name == 'memory' else 'max'}-{name}"
         )
-
-
-_OPTIONS = {
-    "memory": ", or --reader-memory",
-    "row": ", or --max-row",
-    "field": ", or --max-field",
-    "columns": ", or --max-columns",
-}
 
 
 def size_of(name: str, given: object) -> int:
