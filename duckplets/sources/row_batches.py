@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 16_384
 MAX_BYTES = 24 << 20
+_SURE = 100  # first rows after which a text that none of them has is a typing error
 _MARK_SECONDS = 1.0  # so that a slow source gets its marks in time
 _CHUNK_ROWS = 8_192  # rows that go to DuckDB together, enough for several threads
 _ZONE = re.compile(r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$")
@@ -56,13 +57,12 @@ def opened(
     of: dict[str, Any] | None = None,
     known: bool = False,
     marks: bool = True,
-    sure: int = 0,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
     """Return the rows of blocks, after looking at the first ones.
 
     ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and have
-    places of their own; after ``sure`` rows, a text or id that none of them had is a typing error.
+    places of their own.
     """
     place, part = cursor_of(cursor, where), part_of(reader)
     names = Names(mapping, where if part is None else part.where, limits_of(reader))
@@ -82,7 +82,7 @@ def opened(
     if not keys and not is_table:
         require_texts(mapping, names.seen, where)
         rows = 0 if first is None else len(first.rows)
-        if rows >= sure and (not place["rows"] or not known):
+        if not known or (rows >= _SURE and not place["rows"]):
             names.check_texts()
     if part is not None and names.are_met:
         part.keys = names.known()

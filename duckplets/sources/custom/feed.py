@@ -38,7 +38,6 @@ _MOST_WAITING = 32  # blocks queued between the two threads
 _BYTES_WAITING = 16 << 20
 _PATIENCE = 5.0  # seconds that the user's code has to end
 _END = object()
-_SURE = 100
 _REQUIRED = ("id", "anchor", "positive", "context", "text", "sections", "label")
 
 
@@ -77,9 +76,9 @@ def read_batches(
             coming.close()
 
     own = OwnKeys(**{n: getattr(mapping, n) for n in _HOW}) if are_own else mapping
-    how: Any = {"cursor": cursor, "total": total, "known": True, "sure": _SURE}
     try:
-        return Stoppable.of(opened(reader, own, blocks(), where, **how), coming.close)
+        rows = opened(reader, own, blocks(), where, cursor=cursor, total=total, known=True)
+        return Stoppable.of(rows, coming.close)
     except BaseException:
         coming.close()
         raise
