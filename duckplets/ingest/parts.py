@@ -82,7 +82,6 @@ class ReadPart(NamedTuple):
 class Read(NamedTuple):
     """A part that was read."""
 
-    rows: int  # including blank ones
     batches: Tables | Path  # or the file with their streams
     part: PartOf  # findings about the whole
 
@@ -100,9 +99,8 @@ def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
         raise
     except DuckpletsError as refusal:
         return refusal
-    rows = part.rows
     part.source = part.listed = None
-    return Read(rows, found, part)
+    return Read(found, part)
 
 
 def transformed(transform: Transform, rows: pa.Table | None) -> Tables | DuckpletsError:

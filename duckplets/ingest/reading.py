@@ -264,7 +264,7 @@ class _Parts:
                 if isinstance(found, Read):
                     part = found.part
                     yield from _numbered(found, row, cut.told())
-                    row += found.rows
+                    row += part.rows
                     self._part.counts.update(part.counts)
                 else:
                     part = replace(self._part, row=row + 1, names=None)
