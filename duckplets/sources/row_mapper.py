@@ -155,7 +155,7 @@ class RowMapper:
 
     def take(self, block: RowBlock, number: int) -> int:
         """Take rows of a block; return their number."""
-        taken, lines = 0, block.line
+        taken = 0
         file = block.file and block.file.encode("utf-8", "backslashreplace").decode()
         for i, row in enumerate(block.rows):
             taken = i + 1
@@ -171,10 +171,10 @@ class RowMapper:
             for made in self.rows[first:]:
                 if file is not None:
                     made["file"] = file
-                if lines:
-                    made["line"] = lines + i if isinstance(lines, int) else lines[i]
+                if block.lines:
+                    made["line"] = block.lines[i]
                 if self._keeps:
-                    made["kept"] = row, None if block.raw is None else block.raw[i]
+                    made["kept"] = row, block.raw[i] if block.raw else None
             if self.is_full:
                 break
         return taken

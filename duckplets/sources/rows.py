@@ -92,19 +92,16 @@ class RowBlock(NamedTuple):
     # Dictionaries of plain values; a ``Fault`` for an unreadable row, None for a blank line.
     rows: list[Any]
     file: str | None = None  # file shown in messages
-    # Line of the first row, if each row is a line; or the line of each; 0 without lines.
-    line: int | Sequence[int] = 0
-    raw: Sequence[str] | None = None  # raw text of each row, if known
+    lines: Sequence[int] = ()  # line of each row, if there are lines
+    raw: Sequence[str] = ()  # raw text of each row, if known
     at: Any = None  # place after the rows to continue from, as JSON values of the source
     # columns of a table; None for rows with keys of their own
     columns: Sequence[str] | None = None
 
     def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""
-        line = self.line + count if isinstance(self.line, int) and self.line else self.line
-        line = line if isinstance(line, int) else line[count:]
-        raw = None if self.raw is None else self.raw[count:]
-        return self._replace(rows=self.rows[count:], line=line, raw=raw)
+        rows, lines, raw = self.rows[count:], self.lines[count:], self.raw[count:]
+        return self._replace(rows=rows, lines=lines, raw=raw)
 
 
 @dataclass(frozen=True, slots=True)

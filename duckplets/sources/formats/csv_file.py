@@ -104,7 +104,7 @@ class CsvSource(Files):
             rows.header()
             while found := rows.block():
                 made = [_row(row, places, len(names)) for row in found]
-                yield RowBlock(made, line=list(rows.starts))
+                yield RowBlock(made, lines=list(rows.starts))
 
 
 def _row(row: list[str] | Fault, places: list[tuple[str, int]], width: int) -> Any:

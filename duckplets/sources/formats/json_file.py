@@ -93,8 +93,8 @@ def _form(start: str) -> str:
         return "objects"
 
 
-def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], int]]:
-    r"""Yield blocks of lines, ending with ``\n`` only, with the number of the first."""
+def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], range]]:
+    r"""Yield blocks of lines, ending with ``\n`` only, with their numbers."""
     most, read = limits.size("row"), text.readline
     lines: list[str] = []
     size, first = 0, 1
@@ -104,16 +104,16 @@ def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list
         lines.append(line)
         size += len(line)
         if len(lines) >= _ROWS or size >= _CHARACTERS:
-            yield lines, first
+            yield lines, range(first, first + len(lines))
             lines, size, first = [], 0, first + len(lines)
     if lines:
-        yield lines, first
+        yield lines, range(first, first + len(lines))
 
 
 def _lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
     """Yield objects from lines of JSON; blank lines are None."""
-    for lines, first in line_blocks(text, where, limits):
-        yield RowBlock([_object(line) for line in lines], where, first, raw=lines)
+    for lines, numbers in line_blocks(text, where, limits):
+        yield RowBlock([_object(line) for line in lines], where, numbers, raw=lines)
 
 
 def _object(line: str) -> dict[str, Any] | Fault | None:

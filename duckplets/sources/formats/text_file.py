@@ -76,8 +76,9 @@ class TextLinesSource(Files):
     ) -> Iterator[RowBlock]:
         """Yield the lines of a file."""
         with paths.open_text(file, self.encoding, "\n") as text:
-            for lines, first in line_blocks(text, str(file), limits_of(reader)):
-                yield RowBlock([{"line": line.rstrip("\r\n")} for line in lines], line=first)
+            for lines, numbers in line_blocks(text, str(file), limits_of(reader)):
+                rows = [{"line": line.rstrip("\r\n")} for line in lines]
+                yield RowBlock(rows, lines=numbers)
 
 
 # -- folders --------------------------------------------------------------------------------------
