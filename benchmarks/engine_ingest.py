@@ -95,9 +95,9 @@ def planned(folder: Path, several: int) -> float:
     for number in range(several):
         (folder / f"{number}.csv").write_text("id,body\n" + "1,a few words\n" * 10)
     source = dp.CsvSource(folder / "*.csv", id="id", text="body")
-    begun, reader = time.monotonic(), FileReader.within(dp.Limits())
-    source.open(reader)
-    list(cuts_of(source, reader, [], numbered=False))
+    begun = time.monotonic()
+    source.open(FileReader.within(dp.Limits()))
+    list(cuts_of(source, numbered=False))
     return time.monotonic() - begun
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,13 @@ def _readers_share_an_instance() -> Iterator[None]:
         yield
     for opened in kept.values():
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def reader() -> Iterator[Database]:
+    """The instance that sources read with, made once."""
+    with closing(Database.reader()) as database:
+        yield database
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -76,14 +76,12 @@ class ReadPart(NamedTuple):
     """A part of a source."""
 
     cut: Cut  # by paths valid anywhere
-    told: Mapping[str, str]  # names of its files in messages, if they differ
     file: Path  # file for its rows, if they are many
 
 
 class Read(NamedTuple):
     """A part that was read."""
 
-    rows: int  # including blank ones
     batches: Tables | Path  # or the file with their streams
     part: PartOf  # findings about the whole
 
@@ -92,18 +90,17 @@ def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
     """Read a part and prepare its rows; return the reason if it is unreadable."""
     if (error := _refused(given.cut)) is not None:
         return error
-    part = PartOf(job.source, job.source.uri or "", keys=job.keys)
+    part = PartOf(job.source, keys=job.keys)
     try:
         with closing(FileReader.within(job.limits)) as reader:
-            batches = _told(given.cut.open(job.source, reader, part).batches, given.told)
+            batches = given.cut.open(job.source, reader, part).batches
             found = _kept(job.transform.done(batches) if job.transform else batches, given)
     except EngineError:
         raise
     except DuckpletsError as refusal:
         return refusal
-    rows = part.rows
     part.source = part.listed = None
-    return Read(rows, found, part)
+    return Read(found, part)
 
 
 def transformed(transform: Transform, rows: pa.Table | None) -> Tables | DuckpletsError:
@@ -168,18 +165,6 @@ def _refused(cut: Cut) -> DuckpletsError | None:
                 f"has to be the same for all workers"
             )
     return SourceError(f"{cut.label} changes while it is read: it has {size:,} bytes now")
-
-
-def _told(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows with their files named as in the parent."""
-    for batch in batches:
-        at = batch.schema.get_field_index("file")
-        if at >= 0 and names:
-            column = batch.column(at)
-            files = [names.get(name, name) for name in column.dictionary.to_pylist()]
-            column = pa.DictionaryArray.from_arrays(column.indices, pa.array(files, pa.string()))
-            batch = batch.set_column(at, "file", column)
-        yield batch
 
 
 def _here() -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.base.documents import StoredJson, Unreadable, from_json
-from duckplets.base.sanitize import listed, shown
+from duckplets.base.documents import StoredJson
+from duckplets.base.sanitize import listed
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SourceError, nearest
 from duckplets.ingest import records
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def append(database: Database, record_keys: Integers, definitions: pa.Array) -> None:
-    """Store the prefixes of records, as JSON of ``Prefix.to_dict``; null for none."""
+    """Store the prefixes of records, as they were read; null for none."""
     coded = definitions.dictionary_encode()  # usually shared by many records
-    checked = pa.array([_checked(text) for text in coded.dictionary.to_pylist()], pa.string())
-    rows = pa.table({"record_key": record_keys, "definition": checked.take(coded.indices)})
+    whole = pa.array([_whole(text) for text in coded.dictionary.to_pylist()], pa.string())
+    rows = pa.table({"record_key": record_keys, "definition": whole.take(coded.indices)})
     with database.registered(new_prefixes=rows.filter(rows["definition"].is_valid())):
         database.run("ingest/prefixes/append")
 
@@ -114,9 +114,6 @@ def _json(prefix: Prefix) -> str:
     return json.dumps(prefix.to_dict(), ensure_ascii=False)
 
 
-def _checked(text: str) -> str:
-    try:
-        parts = from_json(text)
-    except Unreadable as error:
-        raise SourceError(f"prefix: {shown(repr(text))} {error}") from None
-    return _json(Prefix.from_dict(parts))
+def _whole(text: str) -> str:
+    """Return the definition of a record's prefix with all that it may leave out."""
+    return _json(Prefix.from_dict(json.loads(text)))

@@ -11,7 +11,7 @@ after a kill they are read again from the last mark.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -40,7 +40,7 @@ from duckplets.ingest.parts import (
 from duckplets.ingest.prepare import PreparedIngest
 from duckplets.sources import Mark, Rows
 from duckplets.sources.limits import FileReader
-from duckplets.sources.partitions import Cut, PartOf, cuts_of, file_source
+from duckplets.sources.partitions import Cut, PartOf, cuts_of, has_files, has_large
 from duckplets.sources.retry import Rereading, is_local
 from duckplets.sources.rows import cursor_of
 from duckplets.text.chunking import Chunking
@@ -52,6 +52,10 @@ _PATIENCE = 10.0  # seconds that a source's code has to end
 _IDLE = (
     "the engine had nothing to do: only this process can read the source, and without gates and "
     "preprocessors there is nothing to be done before its rows are stored"
+)
+_LARGE = (
+    "read by this process, not by the engine's workers: a file of it is large and cannot be cut; "
+    "workers have its rows where there are gates or preprocessors"
 )
 _LATE = (
     "read by this process, not by the engine's workers: not all keys that the mapping names are "
@@ -78,8 +82,8 @@ class Reading:
         self._notes: list[str] = []
         if engine is not INLINE:
             self._transform = Transform.of(chunking, prepared.gates)
-            if (source := file_source(prepared.source)) is not None:
-                self._parts = _Parts(prepared, source, self._transform, folder)
+            if has_files(prepared.source):
+                self._parts = _Parts(prepared, self._transform, folder)
             elif self._transform is None:
                 self._notes.append(_IDLE)
         self._again = Rereading(
@@ -133,9 +137,7 @@ class Reading:
         with ExitStack() as held:
             if self._parts is not None:
                 reader = held.enter_context(closing(FileReader.within(self.prepared.limits)))
-                self._rows = self._parts.open(reader)
-                if self._rows is None:
-                    self._notes.append(_LATE)
+                self._rows = self._parts.open(reader, self._notes)
             if self._parts is None or self._rows is None:
                 items: Iterator[Any] = held.enter_context(closing(self._again.items()))
                 yield next(items)
@@ -190,21 +192,24 @@ def _portions(
 class _Parts:
     """A source of files that workers read."""
 
-    def __init__(
-        self, prepared: PreparedIngest, source: Any, transform: Transform | None, folder: Path
-    ) -> None:
+    def __init__(self, prepared: PreparedIngest, transform: Transform | None, folder: Path) -> None:
+        source: Any = prepared.source
         self._prepared, self._source, self._folder = prepared, source, folder
         # Whether no row was read before: then workers prepare whatever they read.
         self.is_new = prepared.found is None and prepared.gates.last_row == 0
         self._transform = transform if self.is_new else None
-        self._part = PartOf(source, getattr(source, "uri", None) or "")  # the whole
+        self._part = PartOf(source)  # the whole
         self._passed = 0  # rows before the first part
 
-    def open(self, reader: FileReader) -> Rows | None:
+    def open(self, reader: FileReader, notes: list[str]) -> Rows | None:
         """Open it, checking what can be checked first; None if only one process can read it."""
-        self._reader, reader.part = reader, self._part
+        if has_large(self._source):
+            notes.append(_LARGE)
+            return None
+        reader.part = self._part
         rows: Rows = self._source.open(reader)
         if self._source.kind == "json" and self._part.keys is None:
+            notes.append(_LATE)
             return None
         return rows
 
@@ -215,7 +220,7 @@ class _Parts:
         start = 0
         if can_go_on:
             start = int(cursor_of(prepared.cursor, f"source {prepared.name!r}")["rows"])
-        cuts = self._cuts(start, notes)
+        cuts = self._cuts(start)
         row = self._passed
         for batch in self._batches(cuts, engine, notes):
             row += batch.num_rows
@@ -226,9 +231,9 @@ class _Parts:
                 yield batch.slice(batch.num_rows - fresh)
                 yield Mark({"rows": row, "at": None, "of": None})
 
-    def _cuts(self, start: int, notes: list[str]) -> Iterator[Cut]:
+    def _cuts(self, start: int) -> Iterator[Cut]:
         """Return the parts, without those wholly before a row, where known."""
-        cuts = cuts_of(self._source, self._reader, notes, numbered=start > 0)
+        cuts = cuts_of(self._source, numbered=start > 0)
         # Only after all parts is it known that no row has a path.
         has_paths = start and any(
             set(".[") & set(name) for name in getattr(self._source, "names", tuple)()
@@ -249,22 +254,20 @@ class _Parts:
         files = (self._folder / f"{number}.arrow" for number in count())
 
         def part_of(cut: Cut) -> Part:
-            return Part(cut.label, ReadPart(cut.absolute(), cut.told(), next(files)))
+            return Part(cut.label, ReadPart(cut.absolute(), next(files)))
 
         self._folder.mkdir(parents=True, exist_ok=True)
         self._part.counts.clear()  # what opening looked at is read again
-        row = begun = self._passed
+        row = self._passed
         with closing(mapped(engine, read_part, job, cuts, part_of)) as results:
             for cut, found in results:
-                if cut.span is None or not cut.span.start:
-                    begun = row
                 if isinstance(found, Read):
                     part = found.part
-                    yield from _numbered(found, row)
-                    row += found.rows
+                    yield from _numbered(found, row, cut.told())
+                    row += part.rows
                     self._part.counts.update(part.counts)
                 else:
-                    part = replace(self._part, row=row + 1, before=row - begun, names=None)
+                    part = replace(self._part, row=row + 1, names=None)
                     yield from self._read_here(cut, part)
                     row = part.rows
                     told = f"read by this process, as a worker could not: {cut.label}: {found}"
@@ -280,9 +283,15 @@ class _Parts:
             yield from cut.open(self._source, reader, part).batches
 
 
-def _numbered(read: Read, before: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part with their numbers in the whole."""
+def _numbered(read: Read, before: int, names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part with their numbers in the whole, and files as they are named."""
     for batch in batches_of(read.batches):
         at = batch.schema.get_field_index("row")
         row = pc.add(batch.column(at), pa.scalar(before, pa.int64()))
-        yield batch.set_column(at, "row", row)
+        batch = batch.set_column(at, "row", row)
+        at = batch.schema.get_field_index("file")
+        if at >= 0 and names:
+            files = pa.array([names.get(n, n) for n in batch.column(at).dictionary.to_pylist()])
+            column = pa.DictionaryArray.from_arrays(batch.column(at).indices, files)
+            batch = batch.set_column(at, "file", column)
+        yield batch

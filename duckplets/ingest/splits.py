@@ -20,7 +20,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import html_lines
-from duckplets.base.settings import Bounds, check
+from duckplets.base.settings import Bounds, check, from_plain
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SplitError
@@ -30,6 +30,7 @@ KeepTogether = Literal["group", "text"]
 
 _RANGE = 500_000  # records hashed at a time
 
+_NONE = pa.table({"record_key": pa.array([], pa.int64()), "family": pa.array([], pa.int64())})
 _Ratio = Annotated[float, Bounds(0, 1)]
 _USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
@@ -219,11 +220,9 @@ def current_splits(database: Database) -> SplitSettings | None:
     if not rows:
         return None
     place = StoredJson(database.path, "settings", "splits")
-    shape: dict[Any, Any] = dict.fromkeys(SPLITS, float)
-    found = place.read("value", rows[0][0], shape | {"seed": int, "keep_together?": str})
+    found = place.read("value", rows[0][0], dict)
     with place.making("value"):
-        names = (*SPLITS, "seed", "keep_together")
-        return SplitSettings(**{name: found[name] for name in names if name in found})
+        return from_plain(SplitSettings, found, SplitError)
 
 
 def need_splits(database: Database, what: str = "") -> SplitSettings:
@@ -246,7 +245,7 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
     settings = current_splits(database)
     if settings is None:
         return 0, 0, 0
-    values = {
+    values: dict[str, Any] = {
         "seed": str(settings.seed),
         "train": settings.train,
         "validation": settings.train + settings.validation,
@@ -254,11 +253,12 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
     }
     first = {"first_record_key": first_record_key}
     hash_texts(database, first_record_key=first_record_key)
-    if settings.keep_together == "group":
-        database.run("ingest/splits/assign", values | first)
-        return 0, 0, 0
-    with database.registered(families=_families(database)):
-        database.run("ingest/splits/assign_families", values)
+    by_text = settings.keep_together == "text"
+    values |= {"by_text": by_text, "first_record_key": 0 if by_text else first_record_key}
+    with database.registered(families=_families(database) if by_text else _NONE):
+        database.run("ingest/splits/assign", values)
+        if not by_text:
+            return 0, 0, 0
         families, records, largest = database.run("ingest/splits/families", first)[0]
     return int(families), int(records), int(largest)
 

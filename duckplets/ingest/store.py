@@ -109,7 +109,7 @@ class Storing:
             "kind": source.kind,
             "uri": source.uri,
             "trust": self.prepared.trust,
-            "defaults": self.rows.defaults,
+            "defaults": self.rows.defaults or "text",  # until their roles tell
             "mapping": None if reading is None else json.dumps(reading),
             "weight": getattr(source, "weight", None),
             "recipes": brought(source, self.prepared.name),
@@ -243,12 +243,11 @@ class Storing:
         counts.added -= overtaken
         counts.reasons[OVERTAKEN] += overtaken
         counts.replaced += replaced
-        given = self._of_source() | {"remap": prepared.remap}
-        database.run("ingest/records/update_source", given)
         taken = prepared.gates.finish(version)
         counts.added -= taken
         counts.reasons[TAKEN] += taken
         removed = self._remove_the_rest(version) if prepared.remap else 0
+        self._update_source(version)
         if prepared.placing is not None:
             prepared.placing.finish()
         _, spanning, _ = assign_missing(
@@ -258,6 +257,14 @@ class Storing:
             prefix_store.check_columns(database, self.source_id, prepared.prefix)
             prefix_store.set_source(database, self.source_id, version, prepared.prefix)
         return removed, spanning
+
+    def _update_source(self, version: int) -> None:
+        """Note what the source was read from, and which default recipes suit it."""
+        remap, given = self.prepared.remap, self._of_source()
+        if self.rows.defaults is None:
+            asked = {"source_id": self.source_id, "version": version, "all": remap}
+            given["defaults"] = self.database.run("ingest/records/suited", asked)[0][0]
+        self.database.run("ingest/records/update_source", given | {"remap": remap})
 
     def _remove_the_rest(self, version: int) -> int:
         """Remove records and quarantined rows that a remapped source no longer has."""

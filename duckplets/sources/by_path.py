@@ -5,7 +5,6 @@ path ─there→ what it names ─format_of→ csv, jsonl, text, … ─source_a
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Sequence
 from dataclasses import fields
@@ -142,34 +141,20 @@ def format_of(given: str, wanted: str | None = None) -> str:
         if ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
             raise SourceError(f"format={wanted!r}: stdin is read as JSON lines; leave it out")
         return "jsonl"
-    files = _there(given)
-    if wanted is not None:
-        return ALIASES.get(wanted, wanted)
-    formats = {_of_suffix(file) for file in files}
+    if "://" in given:
+        address_of(given, SourceError)
+    is_folder = Path(given).expanduser().is_dir()
+    files = [] if is_folder else paths.files(given)
+    if wanted is not None or is_folder:
+        return ALIASES.get(wanted, wanted) if wanted else TEXT
+    formats = {_of_suffix(PurePosixPath(str(file))) for file in files}
     if len(formats) > 1:
         raise SourceError(f"{given} matches files of several formats: {', '.join(sorted(formats))}")
     return formats.pop()
 
 
-def _there(given: str) -> Sequence[PurePath]:
-    """Return the files, folder or objects that a path names."""
-    if "://" in given and address_of(given, SourceError):
-        return [PurePosixPath(str(file)) for file in paths.files(given)]
-    path = Path(given).expanduser()
-    if path.exists():
-        return [path]
-    if not glob.has_magic(given):
-        raise SourceError(f"{given} does not exist")
-    found = [Path(name) for name in glob.glob(str(path), recursive=True)]
-    if files := [file for file in found if not file.is_dir()]:
-        return files
-    raise SourceError(f"{given} matches no file")
-
-
 def _of_suffix(path: PurePath) -> str:
     suffix = paths.inner_suffix(path)
-    if isinstance(path, Path) and path.is_dir():
-        return TEXT
     if suffix not in OF_SUFFIX:
         raise SourceError(
             f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "

@@ -21,7 +21,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import left_out_of, require_texts, resolve
+from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.remote.stores import arrivals, store_of
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
@@ -72,13 +72,6 @@ class Files(Mapped, ABC):
         how = {name: getattr(self, name) for name in written}
         return self.read_settings() | how | {"files": digest_of(paths.files(self.path))}
 
-    def signs(self, file: Path, reader: Database) -> bytes | None:
-        """Return the delimiter and the quote of rows that end with lines, unless within quotes.
-
-        Nothing where every line is a row, and None where rows are no lines.
-        """
-        return None
-
     def look(self, file: Path, reader: Database) -> Look:
         """Return the columns of a file; nothing if its rows have keys of their own."""
         return Look()
@@ -101,11 +94,9 @@ class Files(Mapped, ABC):
 
         def blocks() -> Iterator[RowBlock]:
             for file, path, look, used in looked:
-                names = look.columns
-                others = left_out_of(self, names or ())
                 with called(path, file):
                     for block in self.blocks(path, look, used, reader):
-                        yield block._replace(file=str(file), columns=names, left_out=others)
+                        yield block._replace(file=str(file), columns=look.columns)
 
         where = self.uri or ""
         rows = opened(

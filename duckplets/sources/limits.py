@@ -13,7 +13,6 @@ from duckplets.errors import SourceError
 
 if TYPE_CHECKING:
     from duckplets.sources.partitions import PartOf
-    from duckplets.sources.paths import Span
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
@@ -51,16 +50,8 @@ class Limits:
         limit = getattr(self, name)
         return SourceError(
             f"{where}: {what} than the limit of {limit}; if that is meant, allow more: "
-            f"limits=dp.Limits({name}=…)" + (_OPTIONS.get(name, ""))
+            f"limits=dp.Limits({name}=…), or --{'reader' if name == 'memory' else 'max'}-{name}"
         )
-
-
-_OPTIONS = {
-    "memory": ", or --reader-memory",
-    "row": ", or --max-row",
-    "field": ", or --max-field",
-    "columns": ", or --max-columns",
-}
 
 
 def size_of(name: str, given: object) -> int:
@@ -99,9 +90,3 @@ def limits_of(reader: Database) -> Limits:
 def part_of(reader: Database) -> PartOf | None:
     """Return the part of a larger input that a reader reads; None for all of it."""
     return reader.part if isinstance(reader, FileReader) else None
-
-
-def span_of(reader: Database) -> Span | None:
-    """Return which lines of its one file a reader reads; None for all."""
-    part = part_of(reader)
-    return None if part is None else part.span

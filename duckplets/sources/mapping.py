@@ -194,13 +194,11 @@ class Mapped:
         """Return every column named, once, as spelled by the user."""
         return tuple(dict.fromkeys(name for part in PARTS for name in self.part(part)))
 
-    def defaults(self) -> str:
-        """Return which default recipes suit these rows."""
-        if self.converter is not None:
-            return "pairs" if self.converter == "pair" else "roles"
-        if self.part("negative"):
-            return "ready"
-        return "roles" if self.part("anchor") or self.part("sections") else "text"
+    def defaults(self) -> str | None:
+        """Return which default recipes suit converted rows; None where their roles tell."""
+        if self.converter is None:
+            return None
+        return "pairs" if self.converter == "pair" else "roles"
 
     def read_settings(self) -> dict[str, Any]:
         """Return the JSON values that a cursor depends on."""

@@ -16,7 +16,7 @@ from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import left_out_of, require_texts, resolve
+from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.row_batches import opened, refused
 from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
 from duckplets.sources.typed import blocks_of, classes_of_features, names_of
@@ -54,7 +54,7 @@ class MemorySource(Mapped):
         if hasattr(records, "__arrow_c_stream__"):
             total = getattr(records, "num_rows", None)
             stream = pa.RecordBatchReader.from_stream(records)
-            blocks = table_blocks(self, stream.schema, stream, _WHERE)
+            blocks = table_blocks(self, names_of(stream.schema, _WHERE), stream, _WHERE)
             return opened(reader, self, blocks, _WHERE, total=total, marks=False)
         if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
             raise SourceError(
@@ -67,14 +67,12 @@ class MemorySource(Mapped):
 
 
 def table_blocks(
-    mapping: Mapped, schema: pa.Schema, batches: Iterable[pa.RecordBatch], where: str
+    mapping: Mapped, names: list[str], batches: Iterable[pa.RecordBatch], where: str
 ) -> Iterator[RowBlock]:
-    """Return the rows of Arrow data, after checking its columns."""
-    names = names_of(schema, where)
+    """Return the rows of Arrow data with columns of these names, after checking them."""
     require_texts(mapping, names, where)
-    used, others = resolve(mapping, names, where), left_out_of(mapping, names)
-    blocks = blocks_of(batches, where, columns=used)
-    return (block._replace(columns=names, left_out=others) for block in blocks)
+    blocks = blocks_of(batches, where, columns=resolve(mapping, names, where))
+    return (block._replace(columns=names) for block in blocks)
 
 
 def batches_of(records: Any) -> Iterable[pa.RecordBatch]:
@@ -191,14 +189,14 @@ class DatasetSource(Mapped):
                 yield RowBlock(found, at=at)
                 continue
             names = found.schema.names
-            used, others = resolve(self, names, where), left_out_of(self, names)
+            used = resolve(self, names, where)
             parts = found.combine_chunks().to_batches()
             held: RowBlock | None = None
             for block in blocks_of(parts, where, columns=used, classes=classes, row=row):
                 if held is not None:
                     yield held
                 row += len(block.rows)
-                held = block._replace(columns=names, left_out=others)
+                held = block._replace(columns=names)
             if held is not None:
                 yield held._replace(at=at)
 
@@ -282,8 +280,8 @@ class SqlSource(Mapped):
         """Check the statement and its columns, then stream its rows."""
         scan = _Scan(reader, self.database, self.query)
         try:
-            schema = scan.schema()
-            blocks = table_blocks(self, schema, scan.batches(limits_of(reader)), "query")
+            names = scan.names()
+            blocks = table_blocks(self, names, scan.batches(limits_of(reader)), "query")
         except BaseException:
             scan.close()
             raise
@@ -300,16 +298,14 @@ class _Scan:
         if database is not None:
             self._attach(Path(database).expanduser())
 
-    def schema(self) -> pa.Schema:
+    def names(self) -> list[str]:
         """Return the statement's columns; it must be one SELECT."""
-        values = {"query": self._text}
         try:
-            found = self._connection.arrow(query("sources/sql_query/columns"), values)
+            found = self._connection.run("sources/sql_query/columns", {"query": self._text})
         except QueryError as error:
             raise SourceError(f"query: {error}") from error
-        kinds = self._connection.rows(query("sources/sql_query/types"), values)
-        self._uuids = {name for name, kind, *_ in kinds if kind in _UUIDS}
-        return found.schema
+        self._uuids = {name for name, kind, *_ in found if kind in _UUIDS}
+        return [name for name, *_ in found]
 
     def batches(self, limits: Limits) -> Iterator[pa.RecordBatch]:
         """Yield the statement's rows, then close."""

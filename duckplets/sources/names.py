@@ -186,7 +186,7 @@ class Names:
         self.seen: list[str] = []
         self._own = own
         self._met: set[str] = set()
-        self._columns: Sequence[str] | None = None
+        self.columns: Sequence[str] | None = None  # of a table
         self._paths: dict[str, tuple[str, list[str]]] = {}  # unmatched: keys and fields seen so far
 
     @property
@@ -196,10 +196,10 @@ class Names:
 
     def turn_to(self, columns: Sequence[str] | None) -> bool:
         """Switch to a table's columns; return whether they differ from before."""
-        if columns is None or columns == self._columns:
+        if columns is None or columns == self.columns:
             return False
         self._met |= self.found.keys()
-        self._columns, self.found, self.seen = columns, {}, []
+        self.columns, self.found, self.seen = columns, {}, []
         return True
 
     def learn(self, rows: Iterable[Any]) -> bool:

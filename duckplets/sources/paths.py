@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, NamedTuple, TextIO, TypeVar, cast
+from typing import BinaryIO, TextIO, TypeVar, cast
 
 import pyarrow as pa
 
@@ -38,14 +38,6 @@ _MOST_FILES = 1_024  # files read together
 AT_ONCE = MAX_BYTES // 4  # bytes of files read together
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
-
-
-class Span(NamedTuple):
-    """Whole lines of a file that is not compressed, by their bytes."""
-
-    start: int
-    stop: int | None  # None for the end of the file
-    line: int  # the number of lines before
 
 
 def files(paths: Paths) -> list[Path | StoredObject]:
@@ -131,7 +123,7 @@ def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
 
     def place(file: F) -> int:
         nonlocal number, weight, group
-        sizes[file] = _size_of(file)
+        sizes[file] = size_of(file)
         suffix = PurePosixPath(file.path if isinstance(file, StoredObject) else file).suffix
         own = sizes[file] * (8 if suffix.lower() in COMPRESSED else 1)
         number, weight = number + 1, weight + own
@@ -155,26 +147,15 @@ def open_bytes(path: Path) -> BinaryIO:
         raise unreadable(path, error) from error
 
 
-def open_text(
-    path: Path, encoding: str | None = None, newline: str = "", span: Span | None = None
-) -> TextIO:
+def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
     """Open a text file, decompressed; undecodable bytes become lone surrogates."""
-    stream = open_bytes(path)
-    if span is not None and span.start:
-        stream.seek(span.start)
-    if span is not None and span.stop is not None:
-        with stream:
-            stream = io.BytesIO(stream.read(span.stop - span.start))
-    return as_text(stream, encoding, newline, has_mark=span is None or not span.start)
+    return as_text(open_bytes(path), encoding, newline)
 
 
-def as_text(
-    stream: BinaryIO, encoding: str | None, newline: str = "", *, has_mark: bool = True
-) -> TextIO:
+def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:
     """Return the text of a stream, without a byte order mark."""
     found = codec_of(encoding)
-    name, errors = ("utf-8", "surrogateescape") if found is None else (found.name, "lost")
-    name += "-sig" if found is None and has_mark else ""
+    name, errors = ("utf-8-sig", "surrogateescape") if found is None else (found.name, "lost")
     return io.TextIOWrapper(stream, name, errors, newline)
 
 
@@ -203,7 +184,8 @@ def codec_of(encoding: object) -> codecs.CodecInfo | None:
     return None if found.name in ("utf-8", "utf-8-sig") else found
 
 
-def _size_of(file: Path | StoredObject) -> int:
+def size_of(file: Path | StoredObject) -> int:
+    """Return the bytes of a file; 0 if it cannot be looked at."""
     if isinstance(file, StoredObject):
         return file.size
     try:

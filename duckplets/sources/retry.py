@@ -143,13 +143,9 @@ def is_local(source: Any) -> bool:
 
 def may_pass(error: BaseException, *, is_local: bool) -> bool:
     """Return whether retrying may help."""
-    first: BaseException = error
-    while True:
-        if isinstance(first, PassingError):
-            return True
-        if first.__cause__ is None:
-            break
-        first = first.__cause__
+    first = _cause(error)
+    if isinstance(first, PassingError):
+        return True
     response = getattr(first, "response", None)
     status = getattr(response, "status_code", None) or getattr(first, "status", None)
     if isinstance(status := status or getattr(first, "code", None), int):
@@ -160,10 +156,15 @@ def may_pass(error: BaseException, *, is_local: bool) -> bool:
     return bool(_OF_NETWORKS.intersection(k.__module__.split(".")[0] for k in type(first).__mro__))
 
 
+def _cause(error: BaseException) -> BaseException:
+    """Return the first cause of an error, or what says that it may pass."""
+    while error.__cause__ is not None and not isinstance(error, PassingError):
+        error = error.__cause__
+    return error
+
+
 def _reason(error: BaseException) -> str:
-    first = error
-    while first.__cause__ is not None and not isinstance(first, PassingError):
-        first = first.__cause__
+    first = _cause(error)
     said = str(first).strip()
     if isinstance(first, PassingError):
         return shown(said, 300)

@@ -1,8 +1,7 @@
 """Map rows to records: batches of ``ROW_SCHEMA``, whatever the rows were read from.
 
-blocks ─RowMapper→ columns of texts ─sql/sources/rows.sql→ checked, hashed ─Judge→ batches
+blocks ─RowMapper→ columns, reasons ─sql/sources/rows.sql→ keys, hashes of contents → batches
 
-Texts, and why a row has none, are decided here; dates, trusts and content hashes by the statement.
 A batch has at most ``MAX_ROWS`` rows, or ``MAX_BYTES`` characters and one row.
 """
 
@@ -11,43 +10,40 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from datetime import date
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.sanitize import shown
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
-from duckplets.sources.row_mapper import TOLD, RowMapper
+from duckplets.sources.row_mapper import RowMapper
 from duckplets.sources.rows import (
     DROPPED,
     EXTRA_COLUMNS,
+    HASHED,
     ROW_SCHEMA,
     Mark,
     RowBlock,
     Rows,
     cursor_of,
 )
-from duckplets.sources.values import Fault, document, is_utf8
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 MAX_ROWS = 16_384
 MAX_BYTES = 24 << 20
-BAD_DATE = "unreadable date"
+_SURE = 100  # first rows after which a text that none of them has is a typing error
 _MARK_SECONDS = 1.0  # so that a slow source gets its marks in time
 _CHUNK_ROWS = 8_192  # rows that go to DuckDB together, enough for several threads
-_MOST_SHOWN = 300  # characters of a wrong value shown
 _ZONE = re.compile(r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$")
-_TEXT = pa.string()
 
 
 def opened(
@@ -61,13 +57,12 @@ def opened(
     of: dict[str, Any] | None = None,
     known: bool = False,
     marks: bool = True,
-    sure: int = 0,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
     """Return the rows of blocks, after looking at the first ones.
 
     ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and have
-    places of their own; after ``sure`` rows, a text or id that none of them had is a typing error.
+    places of their own.
     """
     place, part = cursor_of(cursor, where), part_of(reader)
     names = Names(mapping, where if part is None else part.where, limits_of(reader))
@@ -87,7 +82,7 @@ def opened(
     if not keys and not is_table:
         require_texts(mapping, names.seen, where)
         rows = 0 if first is None else len(first.rows)
-        if rows >= sure and (not place["rows"] or not known):
+        if not known or (rows >= _SURE and not place["rows"]):
             names.check_texts()
     if part is not None and names.are_met:
         part.keys = names.known()
@@ -99,11 +94,7 @@ def opened(
     batches = reading.batches(chain([first], blocks))
     if not marks:
         batches = (item for item in batches if not isinstance(item, Mark))
-    suited = mapping.defaults()
-    if mapping.part("sections") and not mapping.are_own_keys:  # a slow source is not waited for
-        begun = list(islice(batches, 1))
-        suited, batches = _suited_to(mapping, begun), chain(begun, batches)
-    return Rows(batches, suited, total, notes=notes)
+    return Rows(batches, mapping.defaults(), total, notes=notes)
 
 
 def _look_for_sections(names: Names, block: RowBlock) -> None:
@@ -117,19 +108,6 @@ def _look_for_sections(names: Names, block: RowBlock) -> None:
         if isinstance(first, dict) and {"role", "text"} <= first.keys():
             names.mapping = changed(mapping, sections="sections")
             return
-
-
-def _suited_to(mapping: Mapped, batches: Iterable[pa.RecordBatch | Mark]) -> str:
-    """Return which default recipes suit rows with whole sections, by their roles."""
-    roles = set()
-    for batch in batches:
-        if isinstance(batch, pa.RecordBatch):
-            usable = batch.filter(pc.is_null(batch["skip"]))
-            found = pc.struct_field(usable["sections"].flatten(), "role")
-            roles |= set(pc.unique(found).to_pylist())
-    if "rejected" in roles and "anchor" in roles:
-        return "ready"
-    return mapping.defaults() if mapping.part("anchor") or "anchor" in roles else "text"
 
 
 class RowBatches:
@@ -151,7 +129,7 @@ class RowBatches:
         self._names, self._mapping = names, mapping
         most = MAX_ROWS, MAX_BYTES
         self._mapper = RowMapper(mapping, names, limits_of(reader), where, most)
-        self._judge = Judge(mapping, source_name(part.named(mapping) if part else mapping, where))
+        self._source = source_name(part.named(mapping) if part else mapping, where)
         self._start, self._known, self._of = start, known, of
         self.row = start if known else 0  # rows so far
         if part is not None:
@@ -181,7 +159,7 @@ class RowBatches:
                         yield from self._mark(None) if not self._known else ()
                         place = None
                 if block.at is not None:
-                    place, ends = block.at, (self.row, len(mapper.row))
+                    place, ends = block.at, (self.row, len(mapper.rows))
                     if self._is_due():
                         yield from self._told(place)
                         place = None
@@ -216,35 +194,64 @@ class RowBatches:
 
     def flushed(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows taken since the last time."""
-        taken = self._mapper.table()
+        taken = self._mapper.table(self._days_of)
         if taken is None:
             return
-        table = self._by_form(taken)
-        chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)
+        if self._mapping.handling() == "raise":
+            self._refuse()
+        chunks = pa.Table.from_batches(taken.to_batches(_CHUNK_ROWS), taken.schema)
         try:
             with self._reader.registered(mapped=chunks):
-                rows = self._reader.arrow(query("sources/rows"))
+                hashed = self._reader.arrow(query("sources/rows"))
         except QueryError as error:
             raise refused(error, self._where, limits_of(self._reader)) from error
-        made = self._judge.judged(rows, self._mapper)
+        columns = {
+            name: hashed[name].combine_chunks() if name in HASHED else taken[name]
+            for name in (*ROW_SCHEMA.names, *self._extra(taken))
+        }
         self._mapper.clear()
-        batches = made.combine_chunks().to_batches(max_chunksize=MAX_ROWS)
-        del taken, table, chunks, rows, made  # or they stay as long as the batches wait
+        batches = pa.table(columns).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+        del taken, chunks, hashed, columns  # or they stay as long as the batches wait
         yield from batches
 
-    def _by_form(self, table: pa.Table) -> pa.Table:
-        """Return input with dates in a format of the mapping parsed."""
-        days: pa.ChunkedArray | pa.Array = pa.nulls(table.num_rows, pa.date32())
+    def _extra(self, taken: pa.Table) -> list[str]:
+        """Return which further columns the rows have values in."""
+        always = {"line", "file"} if "file" in taken.column_names else set()
+        if self._mapping.converter is not None:
+            always |= {"messages", "complaint"}
+        if self._mapping.handling() == "quarantine":
+            always.add("quarantined")
+        filled = {n for n in EXTRA_COLUMNS if taken[n].null_count < taken.num_rows}
+        return [name for name in (*EXTRA_COLUMNS, "file") if name in filled | always]
+
+    def _days_of(self, texts: list[str | None]) -> list[date | None]:
+        """Return the days that texts spell in the first form of the mapping that fits."""
+        days: pa.ChunkedArray | pa.Array = pa.nulls(len(texts), pa.date32())
         for form in self._mapping.part("date_format"):
-            bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
-            texts: Any = self._mapper.forms()
-            if bare != form:  # the date is local, as written
-                texts = [text and _ZONE.sub("", text) for text in texts]
-            input_ = pa.table({"date_text": pa.array(texts, _TEXT)})
+            bare, of_form = form, texts
+            if form[-2:] in ("%z", "%Z"):  # the date is local, as written
+                bare = form[:-2].rstrip()
+                of_form = [text and _ZONE.sub("", text) for text in texts]
+            input_ = pa.table({"date_text": pa.array(of_form, pa.string())})
             with self._reader.registered(input=input_):
                 found = self._reader.arrow(query("sources/dates"), {"form": bare})["day"]
             days = pc.coalesce(days, found.combine_chunks())
-        return table.append_column("date_by_form", days)
+        return list(days.to_pylist())
+
+    def _refuse(self) -> None:
+        """Refuse the first row that cannot be used."""
+        bad = (row for row in self._mapper.rows if row.get("skip") not in (None, DROPPED))
+        if (row := next(bad, None)) is None:
+            return
+        where = f"{self._source}, row {row['row']}"
+        if row.get("file"):
+            line = f", line {row['line']}" if "line" in row else ""
+            where += f" ({row['file']}{line})"
+        value = "" if row.get("value") is None else f": {row['value']!r}"
+        said = row.get("complaint") or f"{row['skip']}{value}"
+        raise SourceError(
+            f"{where}: {said}; on_error='skip' or 'quarantine' goes on without such rows"
+        )
 
 
 def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
@@ -259,92 +266,3 @@ def source_name(source: Any, where: str) -> str:
     if callable(name):
         return f"source {name()!r}"
     return where if where.startswith("source ") else f"source {where!r}"
-
-
-class Judge:
-    """Handle unusable rows as the mapping says, and record what they were."""
-
-    def __init__(self, mapping: Mapped, source: str) -> None:
-        self._source = source
-        self._handling = mapping.handling()
-        self._takes_bad_dates = mapping.on_bad_date == "null"
-        self._converts = mapping.converter is not None
-        self._label, self._prefix = bool(mapping.part("label")), bool(mapping.part("prefix"))
-
-    def judged(self, rows: pa.Table, taken: RowMapper) -> pa.Table:
-        """Return rows in the shape of ``ROW_SCHEMA``, with their reasons."""
-        skips, values = rows["skip"].to_pylist(), rows["value"].to_pylist()
-        notes: list[str | None] = [None] * len(skips)
-        for i in np.flatnonzero(pc.is_valid(rows["skip"]).to_numpy()).tolist():
-            if i in taken.faults:
-                values[i] = taken.faults[i].value
-            if skips[i] == BAD_DATE and self._takes_bad_dates and i not in taken.faults:
-                skips[i], notes[i] = None, BAD_DATE
-            values[i] = values[i] and shown(values[i], _MOST_SHOWN)
-        made = rows.set_column(rows.column_names.index("skip"), "skip", pa.array(skips, _TEXT))
-        made = made.select(ROW_SCHEMA.names).cast(ROW_SCHEMA)
-        extra = self._extra(taken, skips, values, notes)
-        always = ("messages", "complaint", "quarantined") if self._converts else ()
-        for name, column in extra.items():
-            if name in always or any(value is not None for value in column):
-                made = made.append_column(name, pa.array(column, EXTRA_COLUMNS[name]))
-        made = _with_files(made, taken)
-        bad = [i for i, skip in enumerate(skips) if skip not in (None, DROPPED)]
-        if bad and self._handling == "raise":
-            self._refuse(made, bad[0])
-        return made
-
-    def _extra(
-        self, taken: RowMapper, skips: list[Any], values: list[Any], notes: list[Any]
-    ) -> dict[str, list[Any]]:
-        faults = taken.values("fault")
-        extra = {name: taken.values(name) for name in TOLD}
-        extra |= {"value": values, "note": notes}
-        complaints = zip(extra["complaint"], faults, strict=True)
-        extra["complaint"] = [None if fault else said for said, fault in complaints]
-        if self._label:
-            extra["label"] = taken.values("label_number")
-        if self._prefix:
-            extra["prefix"] = taken.values("prefix")
-        if self._handling == "quarantine":
-            kept = taken.values("kept")
-            extra["quarantined"] = [
-                _whole(kept[i]) if skip not in (None, DROPPED) else None
-                for i, skip in enumerate(skips)
-            ]
-        return extra
-
-    def _refuse(self, rows: pa.Table, place: int) -> None:
-        row = rows.slice(place, 1).drop_columns(["sections"]).to_pylist()[0]
-        where = f"{self._source}, row {row['row']}"
-        if row.get("file"):
-            line = f", line {row['line']}" if row["line"] else ""
-            where += f" ({row['file']}{line})"
-        value = "" if row.get("value") is None else f": {row['value']!r}"
-        said = row.get("complaint") or f"{row['skip']}{value}"
-        raise SourceError(
-            f"{where}: {said}; on_error='skip' or 'quarantine' goes on without such rows"
-        )
-
-
-def _whole(kept: tuple[Any, str | None]) -> str | None:
-    """Return a row as JSON."""
-    row, raw = kept
-    if isinstance(row, Fault):
-        return row.whole
-    if raw is not None and is_utf8(raw):
-        return raw.strip(" \t\r\n")
-    return document(row)
-
-
-def _with_files(rows: pa.Table, taken: RowMapper) -> pa.Table:
-    """Return rows with their files and lines, if known."""
-    each = taken.values("file")
-    if each[0] is None:
-        return rows
-    files = list(dict.fromkeys(each))
-    place = {file: i for i, file in enumerate(files)}
-    indices = pa.array([place[file] for file in each], pa.int32())
-    told = [str(f).encode("utf-8", "backslashreplace").decode() for f in files]
-    rows = rows.append_column("file", pa.DictionaryArray.from_arrays(indices, told))
-    return rows.append_column("line", pa.array(taken.values("line"), pa.int64()))

@@ -1,9 +1,15 @@
-"""Split rows into texts and further values, and find why a row is no record."""
+"""Split rows into the columns of records, and find why a row is none.
+
+All that is known of a row is decided here; only ids and hashes of contents are made by a statement.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +19,13 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import PARTS, ROLES, Mapped, label_number, label_rules, null_words
-from duckplets.sources.names import Names, follow, known_fields
-from duckplets.sources.rows import RowBlock
+from duckplets.sources.names import Names, follow, known_fields, left_out_of
+from duckplets.sources.rows import DROPPED, EXTRA_COLUMNS, HASHED, ROW_SCHEMA, RowBlock
 from duckplets.sources.values import (
     Fault,
     Odd,
     cell_text,
+    document,
     escaped,
     is_utf8,
     items_of,
@@ -28,37 +35,30 @@ from duckplets.sources.values import (
     texts_of,
     unread,
 )
+from duckplets.text.prefix import Prefix
 
 _Name = tuple[str, str, Any, bool]
 """A name of the mapping as a heading, its key, the steps from there, and whether it may lack."""
 _NOWHERE: Any = object()  # the key of a name that no row has had
 
 _SHOWN = 60  # characters of a wrong value in a reason
-_TEXT, _REAL = pa.string(), pa.float64()
-_TEXTS = {  # the statement's columns by their meaning here
-    "id": "id",
-    "date": "date_text",
-    "group": "group_text",
-    "trust": "trust_text",
-    "created_at": "created_text",
-    "updated_at": "updated_text",
-    "lack": "lack",
-    "label": "label_text",
-    "prefix": "prefix",
-    "identity": "identity",
-    "told": "told",
-}
-TOLD = ("messages", "rejected_messages", "complaint", "left_out", "further")
+_MOST_SHOWN = 300  # characters of a wrong value shown beside it
+_TEXT = pa.string()
 _CELLS = ("id", "date", "group", "trust", "label", "created_at", "updated_at", "prefix")
-_COLUMNS = (*_TEXTS, *TOLD, "fault", "label_number", "file", "line", "kept")
+_TIMES = ("date", "created_at", "updated_at")
+_BAD_DATE = "unreadable date"
+_KINDS = {field.name: field.type for field in ROW_SCHEMA} | EXTRA_COLUMNS
+
+Days = Callable[[list[str | None]], list[date | None]]
+"""Returns the days that texts spell in a form of the mapping."""
 
 
 class _Lists:
     """Texts of which a row has any number, in parallel columns."""
 
-    def __init__(self, *names: str) -> None:
-        self.names, self.ends = names, [0]
-        self.columns: list[list[str | None]] = [[] for _ in names]
+    def __init__(self, columns: int) -> None:
+        self.ends = [0]
+        self.columns: list[list[str | None]] = [[] for _ in range(columns)]
 
     def add(self, *values: str | None) -> None:
         """Add what one element has in each column."""
@@ -77,7 +77,7 @@ class _Lists:
 
 
 class RowMapper:
-    """Split rows into the columns that ``sql/sources/rows.sql`` expects."""
+    """Split rows into texts and further values, and judge them."""
 
     def __init__(
         self, mapping: Mapped, names: Names, limits: Limits, where: str, most: tuple[int, int]
@@ -87,45 +87,42 @@ class RowMapper:
         self._most = limits.size("field")
         self._as_json = mapping.text_of == "json"
         self._nulls = frozenset(null_words(mapping.null_values))
-        self._labels = dict(label_rules(mapping.labels))
         self._converter = mapping.conversion()
         self._each = mapping.turns == "each"
         self._known = known_fields(mapping)
         self._keeps = mapping.handling() == "quarantine"
+        self._needs_dates = mapping.on_bad_date == "fail"
+        rules = dict(label_rules(mapping.labels))
+        typed: dict[str, tuple[Callable[[str], Any], str]] = {
+            "created_at": (_moment, "unreadable created_at"),
+            "updated_at": (_moment, "unreadable updated_at"),
+            "trust": (_trust, "trust outside 0..1"),
+            "prefix": (_prefix, "unreadable prefix"),
+            "label": (lambda text: label_number(text, rules), "unreadable label"),
+            "date": (_day, _BAD_DATE),  # the last, for a record may come in without its date
+        }
+        self._typed = [(part, *how) for part, how in typed.items() if mapping.part(part)]
         self._get: dict[str, list[_Name]] = {}
         self.clear()
         self.bind()
 
     def clear(self) -> None:
         """Forget the rows taken."""
-        self.row: list[int] = []
-        self._columns: dict[str, dict[int, Any]] = {name: {} for name in _COLUMNS}
-        self._sections = _Lists("role", "heading", "text")
-        self._topics, self._metas = _Lists("topic"), _Lists("key", "value")
-        self._lists = (self._sections, self._topics, self._metas)
-        self.faults: dict[int, Fault] = {}
+        # What each row has: values by part, why it is no record, and where it stands.
+        self.rows: list[dict[str, Any]] = []
+        self._lists = self._sections, self._topics, self._metas = _Lists(3), _Lists(1), _Lists(2)
         self._size = 0
-
-    def values(self, name: str) -> list[Any]:
-        """Return the values of a column; None where a row has none."""
-        found: list[Any] = [None] * len(self.row)
-        for i, value in self._columns[name].items():
-            found[i] = value
-        return found
 
     def cut(self, rows: int) -> None:
         """Forget what came after some rows."""
-        for column in (*self._columns.values(), self.faults):
-            for i in [i for i in column if i >= rows]:
-                del column[i]
-        del self.row[rows:]
+        del self.rows[rows:]
         for lists in self._lists:
             lists.cut(rows)
 
     @property
     def is_full(self) -> bool:
         """Whether the rows taken fill a batch."""
-        return len(self.row) >= self._most_rows or self._size >= self._most_size
+        return len(self.rows) >= self._most_rows or self._size >= self._most_size
 
     def bind(self) -> None:
         """Look up the keys of the mapping's parts, as far as known."""
@@ -138,7 +135,7 @@ class RowMapper:
                 heading = name[:-1] if optional else name
                 self._get[part].append((heading, key, steps, optional))
         self._cell_names = [(p, self._get[p][0]) for p in _CELLS if self._get[p]]
-        self._meta_names = sorted(self._get["meta"])
+        self._meta_names = sorted(set(self._get["meta"]))
         self._candidates = [
             (part, "anchor" if part == "anchor" else "context", self._get[part])
             for part in ("anchor", "positive", "text")
@@ -149,6 +146,8 @@ class RowMapper:
             for part, role in (("context", "context"), ("negative", "rejected"))
             for name in self._get[part]
         ]
+        # Columns of a table that a built-in converter does not read.
+        self._left_out = left_out_of(self._mapping, self._names.columns or ())
         self._fields = {}
         if self._converter is not None and not self._converter.is_own:
             there = self._names.found
@@ -156,26 +155,28 @@ class RowMapper:
 
     def take(self, block: RowBlock, number: int) -> int:
         """Take rows of a block; return their number."""
-        before, taken, lines = len(self.row), 0, block.line
+        taken = 0
+        file = block.file and block.file.encode("utf-8", "backslashreplace").decode()
         for i, row in enumerate(block.rows):
             taken = i + 1
             if row is None:  # a blank line
                 continue
-            first, size = len(self.row), self._size
+            first, size = len(self.rows), self._size
             if type(row) is Fault:
                 self._add_fault(number + i, row)
             else:
-                self._add_row(number + i, row, block.left_out)
+                self._add_row(number + i, row)
             if self._size - size > self._most:
                 self._check_fields(row, number + i)
-            for at in range(first, len(self.row)) if lines or self._keeps else ():
-                if lines:
-                    self._columns["line"][at] = lines + i if isinstance(lines, int) else lines[i]
+            for made in self.rows[first:]:
+                if file is not None:
+                    made["file"] = file
+                if block.lines:
+                    made["line"] = block.lines[i]
                 if self._keeps:
-                    self._columns["kept"][at] = row, None if block.raw is None else block.raw[i]
+                    made["kept"] = row, block.raw[i] if block.raw else None
             if self.is_full:
                 break
-        self._columns["file"].update(dict.fromkeys(range(before, len(self.row)), block.file))
         return taken
 
     def _check_fields(self, row: Any, number: int) -> None:
@@ -190,17 +191,16 @@ class RowMapper:
     # -- one row ----------------------------------------------------------------------------------
 
     def _add_fault(self, number: int, fault: Fault) -> None:
-        self.faults[len(self.row)] = fault
         values = {} if fault.row is None else self._cells(fault.row)
-        self._end(number, values | {"fault": fault.reason}, fault.row)
+        self._end(number, values | {"fault": fault}, fault.row)
 
-    def _add_row(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
-        before = len(self.row)
+    def _add_row(self, number: int, row: dict[str, Any]) -> None:
+        before = len(self.rows)
         try:
             if self._converter is None:
                 self._add(number, row)
             else:
-                self._add_converted(number, row, left_out)
+                self._add_converted(number, row)
         except RecursionError:  # recursive, or nested too deeply
             self.cut(before)
             self._add_fault(number, Fault("invalid JSON"))
@@ -296,8 +296,8 @@ class RowMapper:
         for part, (_, key, steps, _) in self._cell_names:
             value = row.get(key) if not steps else _value(row, key, steps)
             text = self._text_of(value)
-            if text is None:
-                continue
+            if text is None or (part in _TIMES and text.strip(" ") == "NaT"):
+                continue  # as pandas writes a missing time
             if part == "date" and type(value) is Odd:  # it needs no format
                 text = Odd(value.day or text, "date")
             cells[part] = text
@@ -321,10 +321,8 @@ class RowMapper:
                         self._topics.add(topic)
             if self._get["meta"]:
                 self._add_meta(row)
-        at, columns = len(self.row), self._columns
-        self.row.append(number)
-        for name, value in values.items():
-            columns[name][at] = value
+        values["row"] = number
+        self.rows.append(values)
         for lists in self._lists:
             lists.end_row()
         self._size += 64
@@ -346,16 +344,16 @@ class RowMapper:
 
     # -- converters -------------------------------------------------------------------------------
 
-    def _add_converted(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
+    def _add_converted(self, number: int, row: dict[str, Any]) -> None:
         converter = self._converter
         assert converter is not None  # noqa: S101 - only rows for a converter come here
         cells = self._cells(row)
         lack = "no id" if self._get["id"] and "id" not in cells else None
         if self._get["label"] and "label" not in cells:
             lack = lack or "no label"
-        others = left_out or (unread(row, self._known) if self._known else ())
+        others = self._left_out or (unread(row, self._known) if self._known else ())
         if others:
-            cells["left_out"] = json.dumps(list(others))
+            cells["left_out"] = json.dumps(others)
         given = row if converter.is_own else {f: row.get(k) for f, k in self._fields.items()}
         for made in converter.converted(given, each=self._each):
             own = dict(cells)
@@ -375,70 +373,98 @@ class RowMapper:
 
     # -- columns ----------------------------------------------------------------------------------
 
-    def table(self) -> pa.Table | None:
-        """Return the rows taken as input of the statement."""
-        if not self.row:
+    def table(self, days_of: Days) -> pa.Table | None:
+        """Return the rows taken, but for their keys and hashes, and what these are made of.
+
+        Columns are those of ``ROW_SCHEMA`` and ``EXTRA_COLUMNS``, with ``id``, ``identity`` and
+        ``has_key``, whether the content is a key where there is no id.
+        """
+        if not self.rows:
             return None
-        columns = self._columns
-        for name in ("date", "created_at", "updated_at"):
-            given = columns[name].items()
-            columns[name] = {i: m for i, v in given if (m := v if type(v) is Odd else _moment(v))}
-        trusts = {i: v.strip(" ") for i, v in columns["trust"].items()}
-        has_prefix = [i in columns["prefix"] for i in range(len(self.row))]
-        columns["prefix"] = {i: _object(v) for i, v in columns["prefix"].items()}
-        columns["label_number"] = {
-            i: label_number(v, self._labels) for i, v in columns["label"].items()
-        }
-        columns["trust"] = trusts
+        parts = [[self._strings(of, each.ends) for of in each.columns] for each in self._lists]
+        ends = [pa.array(each.ends, pa.int32()) for each in self._lists]
+        sections = pa.StructArray.from_arrays(parts[0], ["role", "heading", "text"])
         made = {
-            "row": pa.array(self.row, pa.int64()),
-            **{name: self._column(of) for of, name in _TEXTS.items()},
-            "sections": self._nested(self._sections),
-            "taxonomy": self._nested(self._topics),
-            "meta": self._nested(self._metas),
-            "label": pa.array(self.values("label_number"), _REAL),
-            "has_prefix": pa.array(has_prefix, pa.bool_()),
+            "sections": pa.ListArray.from_arrays(ends[0], sections),
+            "taxonomy": pa.ListArray.from_arrays(ends[1], *parts[1]),
+            "meta": pa.MapArray.from_arrays(ends[2], *parts[2]),
         }
-        return pa.table(made | {"fault": pa.array(self.values("fault"), _TEXT)})
+        for name, column in {"id": "id", "group": "group_key", "identity": "identity"}.items():
+            each = [of.get(name) for of in self.rows]
+            made[column] = self._strings(each, range(len(each) + 1))
+        self._judge(days_of)
+        used = set[str]().union(*self.rows)
+        for name, kind in _KINDS.items():
+            if name not in made and name not in HASHED:
+                made[name] = self._column(name, kind, used)
+        has_key = [of.get("fault") is None and of.get("lack") is None for of in self.rows]
+        made["has_key"] = pa.array(has_key, pa.bool_())
+        if "file" in used:
+            made["file"] = self._column("file", _TEXT, used).dictionary_encode()
+        return pa.table(made)
 
-    def _nested(self, lists: _Lists) -> pa.Array:
-        parts = [self._checked(values, lists.ends) for values in lists.columns]
-        values = parts[0]
-        if len(parts) > 1:
-            values = pa.StructArray.from_arrays(parts, list(lists.names))
-        return pa.ListArray.from_arrays(pa.array(lists.ends, pa.int32()), values)
+    def _judge(self, days_of: Days) -> None:
+        """Give rows their typed values, and say why some are no records."""
+        if self._mapping.date_format is not None:
+            days = [of.get("date") for of in self.rows]
+            found = days_of([None if isinstance(day, Odd) else day for day in days])
+            for of, day in zip(self.rows, found, strict=True):
+                of["date"] = day or of.get("date")
+        for of in self.rows:
+            wrong: tuple[str, str] | None = None
+            for part, typed, reason in self._typed:
+                text = of.get(part)
+                if text is not None:
+                    of[part] = typed(text)
+                    wrong = wrong or ((reason, text) if of[part] is None else None)
+            fault, lack = of.get("fault"), of.get("lack")
+            if fault is not None:
+                of.pop("complaint", None)
+                self._reject(of, fault.reason, fault.value)
+            elif lack is not None:
+                self._reject(of, lack, of.get("told"))
+            elif wrong is not None:
+                self._reject(of, *wrong)
 
-    def _column(self, name: str) -> pa.Array:
-        if not self._columns[name]:
-            return pa.nulls(len(self.row), _TEXT)
-        values = self.values(name)
-        try:
-            return pa.array(values, _TEXT)
-        except UnicodeEncodeError:
-            for i, value in enumerate(values):
-                self._look_at(i, [value])
-            self._columns[name] = {i: escaped(v) for i, v in self._columns[name].items() if v}
-            return pa.array(self.values(name), _TEXT)
+    def _reject(self, of: dict[str, Any], reason: str, value: str | None) -> None:
+        of["value"] = None if value is None else shown(escaped(value), _MOST_SHOWN)
+        is_bare = reason == _BAD_DATE and not self._needs_dates
+        of["note" if is_bare else "skip"] = reason
+        if self._keeps and not is_bare and reason != DROPPED:
+            of["quarantined"] = _whole(*of["kept"])
 
-    def forms(self) -> list[str | None]:
-        """Return the dates that may be in a format of the mapping."""
-        return [None if isinstance(day, Odd) else day for day in self.values("date")]
+    def _column(self, name: str, kind: pa.DataType, used: set[str]) -> pa.Array:
+        if name not in used:
+            return pa.nulls(len(self.rows), kind)
+        values = [of.get(name) for of in self.rows]
+        return pa.array(values, kind) if kind != _TEXT else _escaped_texts(values)
 
-    def _checked(self, values: Sequence[str | None], ends: Sequence[int]) -> pa.Array:
-        """Return texts that rows have several of; rows with invalid UTF-8 get a fault."""
+    def _strings(self, values: Sequence[str | None], ends: Sequence[int]) -> pa.Array:
+        """Return texts, of which rows have up to their end; invalid UTF-8 is a fault of its row."""
         try:
             return pa.array(values, _TEXT)
         except UnicodeEncodeError:
             for place, value in enumerate(values):
-                row = int(np.searchsorted(ends, place, "right")) - 1
-                self._look_at(row, [value])
-            return pa.array([value and escaped(value) for value in values], _TEXT)
+                if value and not is_utf8(value):
+                    of = self.rows[int(np.searchsorted(ends, place, "right")) - 1]
+                    of.setdefault("fault", Fault("invalid UTF-8", escaped(value)))
+            return _escaped_texts(values)
 
-    def _look_at(self, i: int, texts: Iterable[str | None]) -> None:
-        wrong = next((text for text in texts if text and not is_utf8(text)), None)
-        if wrong is not None and i not in self._columns["fault"]:
-            self._columns["fault"][i] = "invalid UTF-8"
-            self.faults[i] = Fault("invalid UTF-8", escaped(wrong))
+
+def _escaped_texts(values: Sequence[str | None]) -> pa.Array:
+    try:
+        return pa.array(values, _TEXT)
+    except UnicodeEncodeError:
+        return pa.array([value and escaped(value) for value in values], _TEXT)
+
+
+def _whole(row: Any, raw: str | None) -> str | None:
+    """Return a row as JSON."""
+    if isinstance(row, Fault):
+        return row.whole
+    if raw is not None and is_utf8(raw):
+        return raw.strip(" \t\r\n")
+    return document(row)
 
 
 _TEXT_KEYS = frozenset({*ROLES, "sections", "label"} - {"negative"})
@@ -452,16 +478,62 @@ def _wrong(value: Odd, heading: str) -> tuple[str, str]:
     return f"not text: {value.kind}", f"column '{heading}': {escaped(value[:_SHOWN])}"
 
 
-def _moment(text: str) -> str | None:
-    """Return the text of a date or time; pandas writes NaT for a missing one."""
+# -- values by their meaning; None for what has none ----------------------------------------------
+
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?"
+    r"(?:Z|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?)?",
+    re.ASCII,
+)
+
+
+@lru_cache(4_096)
+def _day(text: str | date) -> date | None:
+    """Return the date that ISO text begins with, as it is written there."""
+    if isinstance(text, date):
+        return text
+    try:
+        bare = text.strip(" ")
+        return date.fromisoformat(bare[:10]) if _ISO.fullmatch(bare) else None
+    except ValueError:  # no such day
+        return None
+
+
+@lru_cache(4_096)
+def _moment(text: str) -> datetime | None:
+    """Return the time of ISO text in UTC, which it is in where no zone is written."""
     bare = text.strip(" ")
-    return None if bare in ("NaT", "") else bare
+    found = _ISO.fullmatch(bare)
+    if found is None:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in found.groups()[:3])
+    if minutes > 59 or seconds > 59 or (hours, minutes, seconds) > (24, 0, 0):
+        return None
+    micros = int((found[4] or "0")[:6].ljust(6, "0"))
+    east = -1 if found[5] == "-" else 1
+    zone = timedelta(hours=int(found[6] or 0), minutes=int(found[7] or 0)) * east
+    try:
+        day = datetime.fromisoformat(bare[:10])
+        since = timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micros)
+        return day + since - zone
+    except (ValueError, OverflowError):
+        return None
 
 
-def _object(text: str) -> str | None:
-    """Return a JSON object as compact text, or None."""
+def _trust(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if 0 <= found <= 1 else None
+
+
+@lru_cache(1_024)
+def _prefix(text: str) -> str | None:
+    """Return the JSON definition of a prefix as compact text."""
     try:
         found = json.loads(text)
-        return json_text(found) if isinstance(found, dict) else None
-    except (ValueError, RecursionError):
+        Prefix.from_dict(found)
+    except (ValueError, RecursionError, SourceError):
         return None
+    return json_text(found)

@@ -52,6 +52,9 @@ EXTRA_COLUMNS = {
     # And a dictionary-encoded text, ``file``: where the row stands.
 }
 
+HASHED = ("key", "content_hash")
+"""Columns that a statement makes of the others."""
+
 FURTHER, LEFT_OUT = "further", "left_out"
 
 DROPPED = "dropped by the source"
@@ -89,20 +92,16 @@ class RowBlock(NamedTuple):
     # Dictionaries of plain values; a ``Fault`` for an unreadable row, None for a blank line.
     rows: list[Any]
     file: str | None = None  # file shown in messages
-    # Line of the first row, if each row is a line; or the line of each; 0 without lines.
-    line: int | Sequence[int] = 0
-    raw: Sequence[str] | None = None  # raw text of each row, if known
+    lines: Sequence[int] = ()  # line of each row, if there are lines
+    raw: Sequence[str] = ()  # raw text of each row, if known
     at: Any = None  # place after the rows to continue from, as JSON values of the source
     # columns of a table; None for rows with keys of their own
     columns: Sequence[str] | None = None
-    left_out: Sequence[str] = ()  # columns of each row that its converter does not read
 
     def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""
-        line = self.line + count if isinstance(self.line, int) and self.line else self.line
-        line = line if isinstance(line, int) else line[count:]
-        raw = None if self.raw is None else self.raw[count:]
-        return self._replace(rows=self.rows[count:], line=line, raw=raw)
+        rows, lines, raw = self.rows[count:], self.lines[count:], self.raw[count:]
+        return self._replace(rows=rows, lines=lines, raw=raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +139,9 @@ class Rows:
     # read once. A resumable source puts a ``Mark`` wherever it could go on: what came before is
     # then stored for good
     batches: Iterator[pa.RecordBatch | Mark]
-    # Default recipes that suit them: ``roles``, ``text``, ``dated``, ``pairs`` or ``ready``
-    # (roles with ready negatives).
-    defaults: str
+    # Default recipes that suit them: ``dated``, ``documents``, ``pairs`` or ``roles``; None where
+    # the roles of their sections tell.
+    defaults: str | None = None
     total: int | None = None  # number of rows, if cheap to know
     # After the last batch: sentences on what was found and which choices were made.
     notes: Callable[[], list[str]] = list

@@ -79,6 +79,20 @@ SELECT
 FROM sources
 RETURNING source_id
 
+-- name: suited
+-- Which default recipes suit a source, by the roles of sections of the records that a version adds,
+-- or of all.
+-- Parameters: $source_id, $version, $all.
+SELECT
+    CASE
+        WHEN NOT coalesce(bool_or(role = 'anchor'), FALSE) THEN 'text'
+        WHEN bool_or(role = 'rejected') THEN 'ready'
+        ELSE 'roles'
+    END AS defaults
+FROM stored_sections
+JOIN records USING (record_key)
+WHERE source_id = $source_id AND removed_version IS NULL AND ($all OR added_version = $version)
+
 -- name: update_source
 -- Note what a known source was read from this time. Text-only rows
 -- added to a source with anchors leave it its richer default recipes, unless it is mapped anew.

@@ -26,28 +26,6 @@ SELECT value
 FROM settings
 WHERE name = 'splits'
 
--- name: assign
--- Give every record from a key on that has no split its split: the first 8 bytes of
--- MD5(seed 0x1f key), as a fraction of 2^64, against the ratios.
--- Parameters: $first_record_key, $seed, $train, $validation (train + validation), $test.
-INSERT INTO splits
-SELECT
-    record_key,
-    CASE
-        WHEN u < $train THEN 'train'
-        WHEN u < $validation OR $test = 0 THEN 'validation'
-        ELSE 'test'
-    END
-FROM (
-    SELECT
-        record_key,
-        ('0x' || left(md5($seed || chr(31) || coalesce(group_key, record_id)), 16))::UBIGINT
-            / 18446744073709551616.0 AS u
-    FROM records
-    WHERE record_key >= $first_record_key
-)
-WHERE record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
-
 -- name: unhashed
 -- Where sections have no hash of their texts yet, by ranges of records.
 -- Parameters: $sections (their view), $first_record_key (to look from), $records (of a range).
@@ -101,17 +79,19 @@ SELECT record_key, tie
 FROM all_ties
 WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max(record_key))
 
--- name: assign_families
+-- name: assign
 -- Give every record that has no split that of its family; where the family's lie in several, that
--- of the least key; where it has none, the first 8 bytes of MD5(seed 0x1f key) decide, as for
--- single records.
--- Parameters: $seed, $train, $validation (train + validation), $test; families (Arrow: record_key,
--- family), of the records that are connected with others.
+-- of the least key; where it has none, the first 8 bytes of MD5(seed 0x1f key) decide, as a fraction
+-- of 2^64, against the ratios.
+-- Parameters: $seed, $train, $validation (train + validation), $test, $by_text (whether equal texts
+-- make families), $first_record_key (records from it on); families (Arrow: record_key, family), of
+-- the records that are connected with others but by a group alone, whose key decides for each.
 INSERT INTO splits
 WITH texts AS (
     SELECT leading_sections.record_key, min(text_hashes.text_hash) AS text_hash
     FROM leading_sections
     JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
+    WHERE $by_text
     GROUP BY leading_sections.record_key
 ),
 members AS (
@@ -122,6 +102,7 @@ members AS (
     LEFT JOIN families ON families.record_key = records.record_key
     LEFT JOIN texts ON texts.record_key = records.record_key
     LEFT JOIN splits ON splits.record_key = records.record_key
+    WHERE records.record_key >= $first_record_key
 ),
 chosen AS (
     SELECT

@@ -1,6 +1,6 @@
--- The dates that texts spell in a form.
+-- The dates that texts spell in a form, of years that dates have everywhere.
 -- `input` is an Arrow table of (date_text), registered for the moment.
 -- Parameters: $form.
 -- Rows: in the order of the input.
-SELECT CAST(try_strptime(trim(date_text), $form) AS DATE) AS day
-FROM input
+SELECT CASE WHEN year(day) BETWEEN 1 AND 9999 THEN day END AS day
+FROM (SELECT CAST(try_strptime(trim(date_text), $form) AS DATE) AS day FROM input)

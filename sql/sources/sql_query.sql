@@ -1,11 +1,5 @@
 -- name: columns
--- The columns of a user's statement, without running it.
--- Parameters: $query.
--- Rows: none.
-SELECT * FROM query($query) LIMIT 0
-
--- name: types
--- The columns of a user's statement with DuckDB's names of their types.
+-- The columns of a user's statement with DuckDB's names of their types; it is not run.
 -- Parameters: $query.
 -- Rows: in the order of the columns.
 DESCRIBE SELECT * FROM query($query)

@@ -5,7 +5,6 @@ import json
 import random
 import re
 import sys
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from worker_processes import kill_one, workers_of
 import duckplets as dp
 from duckplets.engine.local import local
 from duckplets.sources import paths, row_batches
-from duckplets.sources.limits import FileReader
 from duckplets.sources.partitions import cuts_of
 
 COLUMNS = {"id": "id", "anchor": "title", "positive": "body"}
@@ -36,7 +34,6 @@ def small(monkeypatch):
     monkeypatch.setattr(paths, "AT_ONCE", 6_000)
     monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
     monkeypatch.setattr("duckplets.sources.partitions._GROUPS", 4_000)
-    monkeypatch.setattr("duckplets.sources.partitions._LINES", 2_500)
     monkeypatch.setattr("duckplets.ingest.parts._SMALL", 3_000)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
@@ -292,8 +289,7 @@ def test_what_stopped_goes_on_where_it_was(form, tmp_path):
                     engine.labels.clear()
                 corpus.ingest(source, engine=engine, progress=False, **given)
                 if form == "parquet" and stops and stops[-1] > 60:
-                    with closing(FileReader.within(dp.Limits())) as reader:
-                        every = list(cuts_of(source, reader, [], numbered=True))
+                    every = list(cuts_of(source, numbered=True))
                     read = [label for label in engine.labels if ".parquet" in label]
                     assert 0 < len(read) < len(every)
                 files_of(tmp_path / "more", form, 32, count=20, several=1, first=1000)
@@ -345,7 +341,7 @@ def test_several_sources_are_as_by_one_process(tmp_path):
     assert not list(tmp_path.glob(".*.parts"))
 
 
-def test_what_an_engine_did_not_do_is_said(tmp_path):
+def test_what_an_engine_did_not_do_is_said(tmp_path, monkeypatch):
     def changed(given):
         for file in given.cut.files:
             file.write_text(file.read_text().rstrip() + "\n\n")
@@ -363,6 +359,14 @@ def test_what_an_engine_did_not_do_is_said(tmp_path):
             notes = corpus.ingest(source, name=f"{number}", engine=engine, progress=False).notes
         assert re.search(said, "\n".join(notes), re.DOTALL), notes
         assert number == 2 or not engine.labels
+    monkeypatch.setattr("duckplets.sources.partitions._WHOLE", 1_000)
+    alone = ingested(tmp_path / "a.duckdb", csv, None, **GATED)
+    engine = Shuffled()
+    with dp.Corpus(tmp_path / "l.duckdb") as corpus:
+        report = corpus.ingest(csv, name="s", engine=engine, progress=False, **GATED)
+        assert told(corpus, report) == alone
+    assert any("large and cannot be cut" in note for note in report.notes)
+    assert engine.labels, "workers have its rows"
 
 
 DRIVER = """

@@ -1,4 +1,4 @@
-"""What the tests of ingests share: an empty corpus, and the instance that reads files."""
+"""What the tests of ingests share: an empty corpus."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ import pytest
 from prebuilt import empty_corpus
 
 import duckplets as dp
-from duckplets.db.database import Database
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         yield corpus
-
-
-@pytest.fixture(scope="session")
-def reader() -> Iterator[Database]:
-    database = Database.reader()
-    yield database
-    database.close()

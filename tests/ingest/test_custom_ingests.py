@@ -128,12 +128,6 @@ FAULTS = [
     ("both", endless(([{"text": "x", "anchor": "y"}], 3)), "row 3: text= is for rows of one text"),
     ("alone", endless(([{"positive": "y"}], 3)), "row 3: positive= needs anchor="),
     ("value", endless(([{"text": Unprintable()}], 3)), "row 3: LookupError: no text of mine"),
-    ("prefix", endless(([{"text": "x", "prefix": {"probability": 2}}], 3)), "row 3: prefix: "),
-    (
-        "prefix text",
-        endless(([{"text": "x", "prefix": "{"}], 3)),
-        "row 3: prefix: it is not JSON: ",
-    ),
     ("columns", endless((pa.table({"txt": ["x"]}), 3)), "row 3: unknown key 'txt'"),
 ]
 

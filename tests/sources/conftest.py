@@ -1,4 +1,4 @@
-"""What the tests of sources share: the instance that reads, made once, and a hub."""
+"""What the tests of sources share: a hub."""
 
 from __future__ import annotations
 
@@ -8,15 +8,6 @@ from pathlib import Path
 import pytest
 from hub_data import point_to
 from hub_server import Hub
-
-from duckplets.db.database import Database
-
-
-@pytest.fixture(scope="session")
-def reader() -> Iterator[Database]:
-    database = Database.reader()
-    yield database
-    database.close()
 
 
 @pytest.fixture

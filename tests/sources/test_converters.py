@@ -278,14 +278,15 @@ def test_what_sections_do_not_tell_apart_has_another_id(reader):
 # ---- prefixes
 
 PREFIX = Prefix(probability=0.5, variants=[[Field("source", ["faq"])]])
+TOO_OFTEN = PREFIX.to_dict() | {"probability": 2}
 
 
 def test_prefixes_of_records(tmp_path, reader):
     as_json = json.dumps(PREFIX.to_dict(), indent=1)
     rows = [{"t": "a", "p": p} for p in (PREFIX, PREFIX.to_dict(), as_json)]
-    rows += [{"t": "a"}, *({"t": "b", "p": wrong} for wrong in ("[1]", "{", 5))]
+    rows += [{"t": "a"}, *({"t": "b", "p": wrong} for wrong in ("[1]", "{", 5, TOO_OFTEN))]
     found = read(MemorySource(rows, text="t", prefix="p"), reader)
-    assert [row["skip"] for row in found] == [None] * 4 + ["unreadable prefix"] * 3
+    assert [row["skip"] for row in found] == [None] * 4 + ["unreadable prefix"] * 4
     given = [json.loads(row["prefix"] or "0") for row in found[:4]]
     assert given == [*[PREFIX.to_dict()] * 3, 0]
     first, second, third, bare, *_ = (row["key"] for row in found)

@@ -222,18 +222,6 @@ def test_arrow_data_is_that_of_memory(reader):
     assert dict(expected[1]["meta"]) == {"b": "x"}
 
 
-def test_the_first_record_says_which_recipes_suit(reader, many_marks):
-    for first, expected in (({"anchor": "a"}, "roles"), ({"context": ["c"]}, "text")):
-        source = adapted(Paged([None, {"id": 5}, first, {"anchor": "x"}, {"text": "y"}], page=1))
-        rows = source.open(reader)
-        assert rows.defaults == expected
-        marks = [item for item in rows.batches if isinstance(item, Mark)]
-        assert len(marks) == 5
-        for mark in marks[::2]:
-            assert source.open(reader, mark.cursor).defaults == expected
-    assert adapted(Paged([])).open(reader).defaults == "text"
-
-
 # ---- what a source says of itself
 
 

@@ -1,5 +1,6 @@
 import datetime
 import hashlib
+import json
 import tempfile
 from pathlib import Path
 
@@ -12,11 +13,15 @@ from effort import THOROUGH, often, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import said
-from source_rows import ALL, every_source, read, texts
+from source_rows import ALL, every_source, read, rows_in, rows_of, texts
 
+import duckplets as dp
 from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import Source, row_batches
+from duckplets.ingest import ingest
+from duckplets.sources import Mark, Source, row_batches
+from duckplets.sources.mapping import changed
 
 RECORDS = [
     {"id": "a", "title": "Why?", "body": "Because.\nOf  that ", "when": "2024-02-03", "n": "1"},
@@ -154,8 +159,6 @@ def test_what_a_source_says_of_itself(tmp_path, reader):
     assert sources["csv"].default_name() == "r"
     assert sources["csv"].uri == str(tmp_path / "r.csv")
     assert (sources["records"].uri, sources["sql"].uri) == (None, None)
-    assert sources["csv"].open(reader).defaults == "roles"
-    assert CsvSource(tmp_path / "r.csv", text="body").open(reader).defaults == "text"
     totals = {name: source.open(reader).total for name, source in sources.items()}
     assert (totals["parquet"], totals["table"], totals["records"]) == (3, 3, 3)
     assert CsvSource(tmp_path / "x.csv.gz", text="t").default_name() == "x"
@@ -181,6 +184,81 @@ def test_many_rows_come_in_order_and_in_bounded_batches(tmp_path, reader, monkey
     batches = list(MemorySource(table, text="t").open(reader).batches)
     assert len(batches) >= 3, "large texts make small batches"
     assert sum(batch.num_rows for batch in batches) == 80
+
+
+# ---- going on where an ingest of files stopped: the rows that were left, and the same corpus
+
+
+AT_ONCE, COUNT = often(10, less=20), often(95, less=50)
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """Batches of few rows, and a commit for every one or two."""
+    monkeypatch.setattr(row_batches, "MAX_ROWS", AT_ONCE)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
+
+
+def many(tmp_path):
+    """Sources of some rows in every form of file."""
+    rows = [{"id": i, "title": f"title {i}", "body": f"body {i}"} for i in range(COUNT)]
+    rows += [{"id": i, "title": None, "body": " "} for i in range(COUNT, COUNT + 5)]
+    table = pa.Table.from_pylist(rows)
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (tmp_path / "a.jsonl").write_text("".join(lines[: COUNT // 2]))
+    (tmp_path / "b.jsonl").write_text("".join(lines[COUNT // 2 :]))
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=13)
+    (tmp_path / "a.csv").write_text(
+        "id,title,body\n" + "".join(f"{r['id']},{r['title'] or ''},{r['body']}\n" for r in rows)
+    )
+    (tmp_path / "a.txt").write_text("".join(f"{r['body']}\n" for r in rows))
+    (tmp_path / "texts").mkdir()
+    for row in rows[:40]:
+        (tmp_path / "texts" / f"{row['id']:03}.txt").write_text(f"{row['body']}")
+    columns = {"id": "id", "anchor": "title", "positive": "body"}
+    return [
+        dp.JsonSource([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], **columns),
+        dp.ParquetSource(tmp_path / "*.parquet", **columns),
+        dp.CsvSource(tmp_path / "a.csv", **columns),
+        dp.TextLinesSource(tmp_path / "a.txt"),
+        dp.TextFileSource(tmp_path / "texts"),
+    ]
+
+
+@pytest.mark.usefixtures("pieces")
+def test_what_is_read_from_any_mark_is_what_was_left(tmp_path):
+    reader = Database.reader()
+    for source in many(tmp_path):
+        whole = rows_of(source, reader)
+        resumable = changed(source, in_pieces=True)
+        items = list(resumable.open(reader).batches)
+        cursors = [item.cursor for item in items if isinstance(item, Mark)]
+        assert rows_in(items) == whole
+        assert isinstance(items[-1], Mark)
+        for cursor in [{"rows": 33}, cursors[0], None, cursors[-1]][: often(4, less=1)]:
+            rest = rows_of(resumable, reader, json.loads(json.dumps(cursor)))
+            assert rest == whole[cursor["rows"] if cursor else 0 :]
+        assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else COUNT // AT_ONCE)
+    reader.close()
+
+
+def test_settings_tell_whether_files_are_the_same(tmp_path):
+    for source in many(tmp_path):
+        settings = source.settings()
+        assert settings == source.settings() == json.loads(json.dumps(settings))
+    source = dp.CsvSource(tmp_path / "a.csv", anchor="title")
+    before = source.settings()
+    assert dp.CsvSource(tmp_path / "a.csv", anchor="body").settings() != before
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write("100,more,text\n")
+    assert source.settings() != before
+    (tmp_path / "a.csv").unlink()
+    with pytest.raises(SourceError, match="does not exist"):
+        source.settings()
+    with pytest.raises(SourceError, match="cannot go on at a row"):
+        dp.JsonSource("-", text="text", in_pieces=True)
 
 
 # ---- the first statements of a process are DuckDB's, also where several threads make them

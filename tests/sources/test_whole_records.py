@@ -19,7 +19,6 @@ import duckplets as dp
 from duckplets import CsvSource, CustomSource, JsonSource, MemorySource
 from duckplets.errors import SourceError
 from duckplets.ingest.preview import preview
-from duckplets.sources.custom.protocol import adapted
 
 
 def every_kind(folder, records, **mapping):
@@ -145,11 +144,28 @@ def test_records_bring_sections_besides_columns_or_instead(tmp_path, reader):
     assert rows[0]["sections"] == [asked | {"heading": "anchor"}, *MADE]
     assert rows[1]["sections"] == MADE[:1]
     assert rows[2]["skip"] == "no text"
+
+
+def test_the_roles_of_records_say_which_recipes_suit(tmp_path):
     names = {"a": "anchor", "c": "context", "r": "rejected"}
-    for roles, suited in {"ac": "roles", "acr": "ready", "c": "text", "cr": "text"}.items():
-        sections = [{"role": names[role], "text": role} for role in roles]
-        for source in (MemorySource([{"sections": sections}]), Paged([{"sections": sections}])):
-            assert adapted(source).open(reader).defaults == suited, "recipes"
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+
+        def suited(source, **asked):
+            corpus.ingest(source, name="s", progress=False, **asked)
+            return corpus.sources()["defaults"].to_pylist()
+
+        for roles, defaults in {"ac": "roles", "acr": "ready", "c": "text", "cr": "text"}.items():
+            sections = [{"role": names[role], "text": role} for role in roles]
+            for source in (MemorySource([{"sections": sections}]), Paged([{"sections": sections}])):
+                assert suited(source, remap=True) == [defaults]
+        rows = [{"text": "t"}, {"anchor": "a", "positive": "p"}]
+        assert suited(Paged(rows[:1]), restart=True) == ["text"]
+        assert suited(Paged(rows)) == ["roles"]
+        assert suited(Paged([{"text": "u"}])) == ["roles"], "it has anchors"
+        pair = {"anchor": "q", "positive": "p", "negative": "n"}
+        for negative, defaults in (("x", "ready"), (None, "roles")):
+            source = MemorySource([{"q": "a", "p": "b", "n": negative}], **pair)
+            assert suited(source, remap=True) == [defaults]
 
 
 NO_ROLE = "a role that is not anchor, context or rejected"
@@ -195,6 +211,7 @@ def test_times_of_records_are_utc(tmp_path, reader):
         "2024-01-02T03:04+02:00": "2024-01-02 01:04:00",
         "2024-01-02T03:04:05.25-0130": "2024-01-02 04:34:05.250000",
         "2024-01-01T23:00:00 -12": "2024-01-02 11:00:00",
+        "2024-01-01T24:00": "2024-01-02 00:00:00",
     }
     records = [{"t": "x", "m": text, "u": "1999-12-31"} for text in written]
     for source in some(
@@ -206,7 +223,9 @@ def test_times_of_records_are_utc(tmp_path, reader):
     own = [{"text": "x", "created_at": text} for text in written]
     rows = rows_of(Paged(own), reader)
     assert [str(row["created_at"]) for row in rows] == list(written.values())
-    for wrong in ("soon", "2024-13-01", "0000-01-01", "2024-01-01T25:00", "2024-01-02+02:00"):
+    beyond = ("0001-01-01T01:00+02:00", "9999-12-31T23:00-02:00", "2024-01-01T24:00:01")
+    hours = ("2024-01-01T25:00", "2024-01-01T10:60", "2024-01-02+02:00")
+    for wrong in ("soon", "2024-13-01", "0000-01-01", *hours, *beyond):
         (row,) = rows_of(MemorySource([{"t": "x", "m": wrong}], text="t", created_at="m"), reader)
         assert row["skip"] == "unreadable created_at", wrong
 

@@ -1,6 +1,6 @@
 """Convert instruction data to messages: the turns of a row, its prompt and its reply.
 
-fields of a row ─_SAID→ said ─_turns→ turns ─_spoken→ prompt, reply, messages
+fields of a row ─said→ turns as they stand ─_turns→ checked turns ─_spoken→ prompt, reply, messages
 """
 
 from __future__ import annotations
@@ -30,14 +30,8 @@ class Wrong(Exception):  # noqa: N818 - carries a reason to the row that it is a
         self.reason, self.detail = reason, detail
 
 
-class Said(NamedTuple):
-    """A turn as it stands in a row: its field and number, tag, text and further keys."""
-
-    field: str
-    place: int
-    tag: Any
-    content: Any
-    more: Mapping[str, Any]
+Said = tuple[str, int, Any]
+"""A turn as it stands in a row: its field, its number, and what should be a dictionary."""
 
 
 class Turn(NamedTuple):
@@ -78,7 +72,7 @@ class Converter:
     roles: dict[str, str] = field(default_factory=lambda: _ROLES)
     tag: str = "role"  # key of a turn's tag
     value: str = "content"  # key of a turn's text
-    blocks: bool = True  # whether a turn's text may be a list of blocks
+    has_tools: bool = True  # whether turns call tools, and a text may be a list of blocks
     function: Function | None = None  # the user's function, if it is not built in
 
     @property
@@ -164,7 +158,7 @@ class Converter:
         return Wrong(said, f"converter {self.name!r}: {said}")
 
     def _conversations(self, values: dict[str, Any], *, each: bool) -> Iterator[Converted]:
-        said = (_of_function if self.said is None else self.said)(values)
+        said = (self.said or _of_function)(values)
         sides, main = [self._turns(side) for side in said], self.main
         if each:
             yield from self._replies(sides[0], main)
@@ -222,48 +216,47 @@ class Converter:
 
     def _turn(self, said: Said) -> Turn:
         """Return a checked turn: role, texts, weight and tool calls."""
-        tag, content = plain(said.tag), plain(said.content)
+
+        def fault(reason: str, detail: str) -> Wrong:
+            return Wrong(f"{said[0]} {reason}", f"field '{said[0]}', turn {said[1]}: {detail}")
+
+        turn = plain(said[2])
+        turn = turn if isinstance(turn, dict) else {}
+        tag, content = plain(turn.get(self.tag)), plain(turn.get(self.value))
         if tag is None:
-            what = f"'{self.tag}'"
-            raise _fault(said, f"has a turn without {what}", f"no {what}")
+            raise fault(f"has a turn without '{self.tag}'", f"no '{self.tag}'")
         role = self.roles.get(tag) if isinstance(tag, str) else None
         if role is None:
             known = f"'{self.tag}' is {json_text(tag)[:_SHOWN]}; known are: {', '.join(self.roles)}"
-            raise _fault(said, f"has an unknown '{self.tag}'", known)
-        calls = _calls(said.more) if role == "assistant" else None
+            raise fault(f"has an unknown '{self.tag}'", known)
+        calls = _calls(turn) if role == "assistant" and self.has_tools else None
         if calls is not None and not _are_calls(calls):
             text = json_text(calls)[:_SHOWN]
-            raise _fault(
-                said,
+            raise fault(
                 "has a turn whose 'tool_calls' are no list of functions with names",
                 f"""'tool_calls' is no list of {{"function": {{"name": …}}}}: {text}""",
             )
         if content is None and calls is None:
             lacks = f"no '{self.value}', and no tool is called"
-            raise _fault(said, f"has a turn without '{self.value}'", lacks)
+            raise fault(f"has a turn without '{self.value}'", lacks)
         texts = [content] if content is not None else []
-        if isinstance(content, list) and self.blocks:
+        if isinstance(content, list) and self.has_tools:
             texts = list(map(_block, content))
         if not all(type(text) is str for text in texts):
             detail = f"'{self.value}' is not text: {json_text(content)[:_SHOWN]}"
-            raise _fault(said, f"has a '{self.value}' that is not text", detail)
+            raise fault(f"has a '{self.value}' that is not text", detail)
         if role in ("assistant", "user") and calls is None and not is_filled("".join(texts)):
-            raise _fault(
-                said, f"has an empty turn of the {role}", f"the turn of the {role} is empty"
-            )
-        weight = said.more.get("loss_weight")
-        weight = said.more.get("weight") if weight is None and not self.is_own else weight
+            raise fault(f"has an empty turn of the {role}", f"the turn of the {role} is empty")
+        weight = turn.get("loss_weight")
+        weight = turn.get("weight") if weight is None and not self.is_own else weight
         number = role == "assistant" if weight is None else weight
         if (isinstance(weight, bool) or not isinstance(number, (int, float))) or not (
             0 <= number < math.inf
         ):
             detail = f"'loss_weight' is no number from 0 up: {json_text(weight)[:_SHOWN]}"
-            raise _fault(said, "has a 'loss_weight' that is no number from 0 up", detail)
-        return Turn(role, texts, _more(role, calls, said.more), float(number))
-
-
-def _fault(said: Said, reason: str, detail: str) -> Wrong:
-    return Wrong(f"{said.field} {reason}", f"field '{said.field}', turn {said.place}: {detail}")
+            raise fault("has a 'loss_weight' that is no number from 0 up", detail)
+        more = _more(role, calls, turn) if self.has_tools else ""
+        return Turn(role, texts, more, float(number))
 
 
 def _block(value: Any) -> Any:
@@ -383,29 +376,18 @@ def _alpaca(values: dict[str, Any]) -> Converted:
     return Converted(sections, f"[{written}]", identity=f"alpaca {of_system}".rstrip())
 
 
-def _turn_of(field: str, place: int, value: Any, tag: str = "role", text: str = "content") -> Said:
-    turn = plain(value)
-    turn = turn if isinstance(turn, dict) else {}
-    return Said(field, place, turn.get(tag), turn.get(text), turn)
-
-
 def _of_list(name: str, values: list[Any]) -> list[Said]:
-    return [_turn_of(name, place, value) for place, value in enumerate(values, 1)]
+    return [(name, place, value) for place, value in enumerate(values, 1)]
 
 
-def _system(values: dict[str, Any]) -> list[Said]:
+def _system(values: dict[str, Any], tag: str = "role", value: str = "content") -> list[Said]:
     text = values["system"]
-    return [] if text is None else [Said("system", 1, "system", text, {})]
+    return [] if text is None else [("system", 1, {tag: "system", value: text})]
 
 
 def _sharegpt(values: dict[str, Any]) -> list[list[Said]]:
-    turns = enumerate(values["conversations"], 1)
-    said = [_turn_of("conversations", i, turn, "from", "value") for i, turn in turns]
-    said = [
-        each._replace(more={k: v for k, v in each.more.items() if k in ("loss_weight", "weight")})
-        for each in said
-    ]
-    return [[*_system(values), *said]]
+    said = _of_list("conversations", values["conversations"])
+    return [[*_system(values, "from", "value"), *said]]
 
 
 def _of_function(values: dict[str, Any]) -> list[list[Said]]:
@@ -441,7 +423,7 @@ def _pair(values: dict[str, Any]) -> list[list[Said]]:
     elif where is not None:
         joined = (values["instruction"] or "") + (values["input"] or "")
         asked = joined if where == "instruction" else values[where]
-        opening = [Said(where, 1, "user", asked, {})]
+        opening = [(where, 1, {"role": "user", "content": asked})]
     sides = []
     for name in ("chosen", "rejected"):
         own, tag = values[name], _first_tag(values[name])
@@ -501,7 +483,7 @@ BUILT_IN = {
             },
             tag="from",
             value="value",
-            blocks=False,
+            has_tools=False,
             main="conversations",
         ),
     )

@@ -14,12 +14,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.base.documents import Unreadable, from_json
 from duckplets.base.prefetch import StoppedError, ahead
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.mapping import PARTS, Mapped
@@ -27,8 +25,7 @@ from duckplets.sources.memory import batches_of, row_of, table_blocks
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import blocks_of, names_of
-from duckplets.sources.values import Fault, json_text
-from duckplets.text.prefix import prefix_of
+from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -37,12 +34,10 @@ Batches = Callable[[Any], Iterable[Any]]
 
 _BLOCK_ROWS = 1_024
 _BLOCK_BYTES = 4 << 20
-_LOOKED_AT = 64  # blocks read to find out which recipes suit the rows
 _MOST_WAITING = 32  # blocks queued between the two threads
 _BYTES_WAITING = 16 << 20
 _PATIENCE = 5.0  # seconds that the user's code has to end
 _END = object()
-_SURE = 100
 _REQUIRED = ("id", "anchor", "positive", "context", "text", "sections", "label")
 
 
@@ -62,8 +57,7 @@ def read_batches(
     where = f"source {name!r}"
     place = cursor_of(cursor, where)
     are_own = not mapping.names() and mapping.converter is None
-    of = {"suited": (place["of"] or {}).get("suited")}
-    feed = RecordFeed(where, mapping, place["rows"], of, are_own=are_own)
+    feed = RecordFeed(where, mapping, place["rows"], are_own=are_own)
     coming = ahead(
         feed.blocks(batches, place["at"]),
         f"duckplets-source-{name}",
@@ -75,43 +69,26 @@ def read_batches(
 
     def blocks() -> Iterator[RowBlock]:
         try:
-            with suppress(StoppedError):
-                for item in coming:
-                    if item is _END:
-                        return
-                    if isinstance(item, SourceError):
-                        raise item
-                    if item is None:  # it was not started any more
-                        break
-                    yield item
-            raise SourceError(f"{where}: reading was stopped")
+            yield from coming
+        except StoppedError:
+            raise SourceError(f"{where}: reading was stopped") from None
         finally:
             coming.close()
 
     own = OwnKeys(**{n: getattr(mapping, n) for n in _HOW}) if are_own else mapping
     try:
-        how: Any = {"cursor": cursor, "total": total, "of": of, "sure": _SURE}
-        reading, begun = blocks(), list[RowBlock]()
-        while are_own and of["suited"] is None and len(begun) < _LOOKED_AT:
-            if (block := next(reading, None)) is None:
-                break
-            begun.append(block)
-        rows = opened(reader, own, chain(begun, reading), where, known=True, **how)
+        rows = opened(reader, own, blocks(), where, cursor=cursor, total=total, known=True)
+        return Stoppable.of(rows, coming.close)
     except BaseException:
         coming.close()
         raise
-    suited = of["suited"] or "text" if are_own else rows.defaults
-    rows = Rows(rows.batches, suited, rows.total)
-    return Stoppable.of(rows, coming.close)
 
 
-def _weight(item: Any) -> int:
-    """Return the bytes that a queued item counts for, at least 1 KiB a row."""
-    if not isinstance(item, RowBlock):
-        return 64
-    values = (value for row in item.rows if isinstance(row, dict) for value in row.values())
+def _weight(block: RowBlock) -> int:
+    """Return the bytes that a queued block counts for, at least 1 KiB a row."""
+    values = (value for row in block.rows if isinstance(row, dict) for value in row.values())
     size = sum(len(value) for value in values if isinstance(value, (str, bytes)))
-    return max(size, len(item.rows) << 10, 64)
+    return max(size, len(block.rows) << 10, 64)
 
 
 _HOW = ("text_of", "on_error", "on_bad_date", "date_format", "null_values")
@@ -138,14 +115,11 @@ class OwnKeys(Mapped):
 class RecordFeed:
     """Call the user's code, and name source and row on failure."""
 
-    def __init__(
-        self, where: str, mapping: Mapped, row: int, of: dict[str, Any], *, are_own: bool
-    ) -> None:
+    def __init__(self, where: str, mapping: Mapped, row: int, *, are_own: bool) -> None:
         self._where, self._mapping, self._row, self._are_own = where, mapping, row, are_own
-        self._of = of
 
-    def blocks(self, batches: Batches, cursor: Any) -> Generator[Any, None, None]:
-        """Yield blocks of records from ``batches``; last ``_END``, or the error."""
+    def blocks(self, batches: Batches, cursor: Any) -> Generator[RowBlock, None, None]:
+        """Yield blocks of records from ``batches``."""
         given = None
         try:
             given = self._tried(lambda: iter(batches(cursor)))
@@ -157,9 +131,6 @@ class RecordFeed:
                         yield held
                     held = block
                 yield RowBlock([], at=place) if held is None else held._replace(at=place)
-            yield _END
-        except SourceError as error:
-            yield error
         finally:
             with suppress(Exception):
                 getattr(given, "close", lambda: None)()
@@ -202,10 +173,9 @@ class RecordFeed:
 
     def _of_table(self, records: Any) -> Iterator[RowBlock]:
         try:
-            if not self._are_own:
-                batches = batches_of(records)
-                return table_blocks(self._mapping, records.schema, batches, "its table")
             names = names_of(records.schema, "its table")
+            if not self._are_own:
+                return table_blocks(self._mapping, names, batches_of(records), "its table")
             self._own(dict.fromkeys(names, ""))
             blocks = blocks_of(batches_of(records), "its table", columns=names)
         except SourceError as error:
@@ -213,19 +183,9 @@ class RecordFeed:
         return (b._replace(rows=[self._own(row) for row in b.rows], columns=None) for b in blocks)
 
     def _own(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a checked record that names its parts, and learn which recipes suit it."""
+        """Return a checked record that names its parts."""
         given = _required(row)
-        if self._of["suited"] is None and any(part not in ("id", "label") for part in given):
-            sections = row.get("sections")
-            sections = sections if isinstance(sections, list | tuple) else ()
-            roles = {str(part.get("role")) for part in sections if isinstance(part, Mapping)}
-            ready = row.get("negative") is not None or "rejected" in roles
-            is_roles = "anchor" in given or "anchor" in roles
-            self._of["suited"] = ("ready" if ready else "roles") if is_roles else "text"
-        made = {k: v for k, v in row.items() if k in given or k not in _REQUIRED}
-        if row.get("prefix") is not None:
-            made["prefix"] = _definition(row["prefix"])
-        return made
+        return {k: v for k, v in row.items() if k in given or k not in _REQUIRED}
 
     def _tried(self, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -263,22 +223,6 @@ def _check_together(parts: frozenset[str]) -> None:
         Mapped(**mapping)
     except SourceError as error:
         raise RefusedError(str(error)) from None
-
-
-def _definition(prefix: Any) -> str | None:
-    """Return the checked JSON definition of a record's own prefix."""
-    try:
-        if isinstance(prefix, str) and prefix.lstrip().startswith("{"):
-            prefix_of(from_json(prefix))
-            return prefix
-        found = prefix_of(prefix)
-    except SourceError as error:
-        raise RefusedError(str(error)) from error
-    except Unreadable as error:
-        raise RefusedError(f"prefix: it {error}") from error
-    if found is None:
-        return None
-    return json_text(dict(prefix) if isinstance(prefix, Mapping) else found)
 
 
 def as_json(value: Any, what: str) -> Any:

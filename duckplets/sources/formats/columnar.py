@@ -138,23 +138,22 @@ def _parquet_batches(
 ) -> Generator[pa.RecordBatch, None, None]:
     names = list(dict.fromkeys(used))
     with opened(file) as parquet, paths.reading(file):
-        for group in groups:
-            count = parquet.metadata.row_group(group).num_rows
-            rows = min(_ROWS, BLOCK_BYTES * count // max(largest, 1))
-            rows = max(1, min(rows, _MOST_BYTES // _longest(file, names, group)))
-            yield from parquet.iter_batches(rows, row_groups=[group], columns=names)
+        schema = parquet.schema_arrow
+        texts = [n for n in names if schema.field(n).type in (pa.string(), pa.binary())]
+        with opened(file, texts) as encoded:
+            for group in groups:
+                count = parquet.metadata.row_group(group).num_rows
+                rows = min(_ROWS, BLOCK_BYTES * count // max(largest, 1))
+                rows = max(1, min(rows, _MOST_BYTES // _longest(encoded, texts, group)))
+                yield from parquet.iter_batches(rows, row_groups=[group], columns=names)
 
 
-def _longest(file: Path, names: list[str], group: int) -> int:
+def _longest(encoded: pq.ParquetFile, texts: list[str], group: int) -> int:
     """Return the length of the longest text in the dictionaries of a row group.
 
     Any number of rows may refer to it; other values are in the file once per row.
     """
-    with opened(file) as parquet:
-        schema = parquet.schema_arrow
-        encoded = [n for n in names if schema.field(n).type in (pa.string(), pa.binary())]
-    with opened(file, encoded) as parquet:
-        first = next(parquet.iter_batches(64, row_groups=[group], columns=encoded), None)
+    first = next(encoded.iter_batches(64, row_groups=[group], columns=texts), None)
     columns = () if first is None else first.columns
     found = [c.dictionary for c in columns if pa.types.is_dictionary(c.type) and len(c.dictionary)]
     return max((int(pc.max(pc.binary_length(each)).as_py() or 0) for each in found), default=0) or 1

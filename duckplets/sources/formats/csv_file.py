@@ -17,7 +17,7 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
-from duckplets.sources.limits import Limits, limits_of, part_of
+from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.rows import Look, RowBlock
 from duckplets.sources.values import Fault, escaped, json_text
 
@@ -79,11 +79,6 @@ class CsvSource(Files):
             before.add(name)
         return Look(names)
 
-    def signs(self, file: Path, reader: Database) -> bytes | None:
-        """Return the delimiter and the quote; none without quotes, None where they are no bytes."""
-        signs = (self.delimiter or self._delimiter(file, limits_of(reader))) + (self.quote or "")
-        return (signs.encode() if self.quote else b"") if signs.isascii() else None
-
     def _lines(self, file: Path, text: TextIO, limits: Limits) -> _CsvRows:
         delimiter = self.delimiter or self._delimiter(file, limits)
         return _CsvRows(file, text, delimiter, self.quote, limits)
@@ -104,17 +99,12 @@ class CsvSource(Files):
         """Yield the rows of a file with the columns used."""
         names = look.columns or []
         places = [(name, names.index(name)) for name in used]
-        part = part_of(reader)
-        span = None if part is None else part.span
-        with paths.open_text(file, self.encoding, span=span) as text:
+        with paths.open_text(file, self.encoding) as text:
             rows = self._lines(file, text, limits_of(reader))
-            if part is None or span is None or not span.start:
-                rows.header()
-            else:
-                rows.go_on(span.line, part.before)
+            rows.header()
             while found := rows.block():
                 made = [_row(row, places, len(names)) for row in found]
-                yield RowBlock(made, line=list(rows.starts))
+                yield RowBlock(made, lines=list(rows.starts))
 
 
 def _row(row: list[str] | Fault, places: list[tuple[str, int]], width: int) -> Any:
@@ -146,7 +136,6 @@ class _CsvRows:
         self._under_way: list[str] = []  # lines of the current row
         self._size = 0  # characters of these lines
         self._number = 0  # rows so far
-        self._first = 0  # lines before those that are read
         self._ended = 0  # lines up to the end of the last complete row
         self.starts: list[int] = []  # first lines of the rows of the last block
         self._rows = csv.reader(self._lines(), **self._dialect, strict=strict)
@@ -162,11 +151,6 @@ class _CsvRows:
         self._end()
         self._number = 0  # rows are counted from the one after it
         return found
-
-    def go_on(self, line: int, row: int) -> None:
-        """Count on from lines and rows that others have read."""
-        self._first = self._ended = line
-        self._number = row
 
     def block(self) -> list[list[str] | Fault]:
         """Return the next rows, without blank lines."""
@@ -197,7 +181,7 @@ class _CsvRows:
 
     def _end(self) -> None:
         """Note that a row has ended."""
-        self._ended = self._first + self._rows.line_num
+        self._ended = self._rows.line_num
         self._under_way, self._size = [], 0
 
     def _bad(self, error: csv.Error) -> Fault:

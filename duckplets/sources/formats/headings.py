@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -38,7 +39,6 @@ _CODE = re.compile(
 )
 _LINES = 200  # lines searched for front matter and a first heading
 _START = _LINES * 400  # characters
-_FEW = 2_048  # characters that usually suffice
 _LONGEST = 300  # longest heading, in characters
 
 _END = re.compile(r"\r\n|\r|\n")
@@ -63,10 +63,12 @@ class _TextLines:
     """The lines of a text with their offsets."""
 
     def __init__(self, text: str, most: int | None = None) -> None:
-        ends = [found.span() for found in _END.finditer(text[:most])]
+        """Take all lines, or about so many."""
+        size = len(text) if most is None else min(len(text), _START)
+        ends = [found.span() for found in islice(_END.finditer(text, 0, size), most)]
         self.starts = [0, *(stop for _, stop in ends)]
-        stops = [*(start for start, _ in ends), len(text[:most])]
-        self.lines = [text[a:b] for a, b in zip(self.starts, stops, strict=True)]
+        stops = [*(start for start, _ in ends), size]
+        self.lines = [text[a:b] for a, b in zip(self.starts, stops, strict=True)][:most]
         self._size = len(text)
 
     def heading(self, first: int, end: int, level: int, raw: str, markup: Markup) -> Heading | None:
@@ -101,9 +103,8 @@ def front_matter(text: str) -> tuple[str | None, int]:
     """
     if not text.startswith(("---", "+++")):
         return None, 0
-    most = _FEW if _CLOSED.search(text, 3, _FEW) else _START
-    found = _TextLines(text, most)
-    mark, *rest = (line.rstrip() for line in found.lines[:_LINES])
+    found = _TextLines(text, _LINES)
+    mark, *rest = (line.rstrip() for line in found.lines)
     if mark not in ("---", "+++") or mark not in rest:
         return None, 0
     size = rest.index(mark)
@@ -115,7 +116,6 @@ def front_matter(text: str) -> tuple[str | None, int]:
     return title and _value(title[0], form), found.at(size + 2)
 
 
-_CLOSED = re.compile(r"[\r\n](?:---|\+\+\+)[ \t]*[\r\n]")
 _ENTRY = re.compile(r"[\"']?[\w.-]+[\"']?\s*[:=](?:\s|$)")
 _YAML_TITLE = re.compile(r"^title:(?:[ \t].*)?(?:\n[ \t]+.*)*$", re.MULTILINE)
 _TOML_TITLE = re.compile(r"^title[ \t]*=.*$", re.MULTILINE)
@@ -147,12 +147,9 @@ def opening(text: str, markup: Markup = None) -> Heading | None:
     A heading is ``# Heading``, or a line underlined with at least its length of one character,
     possibly overlined. Comments, directives, labels, badges and HTML may precede it.
     """
-    for most in (_FEW, _START):
-        found = _TextLines(text, most)
-        place = _first(found.lines[:_LINES])
-        if len(text) <= most or (place is not None and place + 3 < len(found.lines)):
-            break
-    if place is None or (len(text) > most and place + 1 >= len(found.lines)):
+    found = _TextLines(text, _LINES)
+    place = _first(found.lines)
+    if place is None or (len(text) > _START and place + 1 >= len(found.lines)):
         return None  # the line continues beyond what was read
     start = found.at(place)
     made = headings(text[start : min(found.at(place + 3), start + _START)], markup)

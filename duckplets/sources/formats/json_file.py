@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
-from duckplets.sources.limits import Limits, limits_of, span_of
+from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows
 from duckplets.sources.values import Fault, is_utf8
@@ -64,10 +64,6 @@ class JsonSource(Files):
         blocks = _lines_of(text, "standard input", limits_of(reader))
         return opened(reader, self, blocks, "standard input", marks=False)
 
-    def signs(self, file: Path, reader: Database) -> bytes | None:
-        """Return nothing where every line is a row."""
-        return b"" if self._form(file) == "lines" else None
-
     def _form(self, file: Path) -> str:
         if paths.inner_suffix(file) != ".json":
             return "lines"
@@ -78,11 +74,10 @@ class JsonSource(Files):
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
         """Yield the objects of a file."""
-        limits, span = limits_of(reader), span_of(reader)
-        form = "lines" if span is not None else self._form(file)
-        with paths.open_text(file, self.encoding, "\n", span) as text:
+        limits, form = limits_of(reader), self._form(file)
+        with paths.open_text(file, self.encoding, "\n") as text:
             if form == "lines":
-                yield from _lines_of(text, str(file), limits, span)
+                yield from _lines_of(text, str(file), limits)
             else:
                 yield from _values_of(text, str(file), limits, is_array=form == "array")
 
@@ -98,31 +93,27 @@ def _form(start: str) -> str:
         return "objects"
 
 
-def line_blocks(
-    text: TextIO, where: str, limits: Limits, span: paths.Span | None = None
-) -> Iterator[tuple[list[str], int]]:
-    r"""Yield blocks of lines, ending with ``\n`` only, with the number of the first."""
+def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], range]]:
+    r"""Yield blocks of lines, ending with ``\n`` only, with their numbers."""
     most, read = limits.size("row"), text.readline
     lines: list[str] = []
-    size, first = 0, 1 if span is None else span.line + 1
+    size, first = 0, 1
     while line := read(most + 1):
         if len(line) > most:
             raise limits.exceeded(f"{where}, line {first + len(lines)}", "it is longer", "row")
         lines.append(line)
         size += len(line)
         if len(lines) >= _ROWS or size >= _CHARACTERS:
-            yield lines, first
+            yield lines, range(first, first + len(lines))
             lines, size, first = [], 0, first + len(lines)
     if lines:
-        yield lines, first
+        yield lines, range(first, first + len(lines))
 
 
-def _lines_of(
-    text: TextIO, where: str, limits: Limits, span: paths.Span | None = None
-) -> Iterator[RowBlock]:
+def _lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
     """Yield objects from lines of JSON; blank lines are None."""
-    for lines, first in line_blocks(text, where, limits, span):
-        yield RowBlock([_object(line) for line in lines], where, first, raw=lines)
+    for lines, numbers in line_blocks(text, where, limits):
+        yield RowBlock([_object(line) for line in lines], where, numbers, raw=lines)
 
 
 def _object(line: str) -> dict[str, Any] | Fault | None:

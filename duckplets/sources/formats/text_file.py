@@ -30,7 +30,7 @@ from duckplets.sources.formats.headings import (
     sections,
 )
 from duckplets.sources.formats.json_file import line_blocks
-from duckplets.sources.limits import Limits, limits_of, part_of, span_of
+from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows
@@ -71,18 +71,14 @@ class TextLinesSource(Files):
         """Return the one column."""
         return Look(["line"])
 
-    def signs(self, file: Path, reader: Database) -> bytes | None:
-        """Return nothing: every line is a row."""
-        return b""
-
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
         """Yield the lines of a file."""
-        span = span_of(reader)
-        with paths.open_text(file, self.encoding, "\n", span) as text:
-            for lines, first in line_blocks(text, str(file), limits_of(reader), span):
-                yield RowBlock([{"line": line.rstrip("\r\n")} for line in lines], line=first)
+        with paths.open_text(file, self.encoding, "\n") as text:
+            for lines, numbers in line_blocks(text, str(file), limits_of(reader)):
+                rows = [{"line": line.rstrip("\r\n")} for line in lines]
+                yield RowBlock(rows, lines=numbers)
 
 
 # -- folders --------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from duckplets.base.documents import LARGEST
 from duckplets.errors import SourceError, several
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import left_out_of
 from duckplets.sources.remote import grammar
 from duckplets.sources.remote.download import Hub, Sleep, imported
 from duckplets.sources.remote.layout import choose, form_of, parse_card
@@ -115,9 +114,9 @@ class HubSource(Mapped):
                 with here.open(encoding="utf-8", errors="replace", newline="") as text:
                     readme = text.read(LARGEST)
         card = parse_card(readme, self.uri)
-        layout = choose(self._uri, files, card)
-        left, skip = self._left(layout.files, place["at"])
-        classes = card.labels(layout.config)
+        config, shards = choose(self._uri, files, card)
+        left, skip = self._left(shards, place["at"])
+        classes = card.labels(config)
 
         def blocks() -> Iterator[RowBlock]:
             with closing(arrivals(left, fetch, hub.stop.set)) as arriving:
@@ -132,7 +131,7 @@ class HubSource(Mapped):
             blocks(),
             self.uri,
             cursor=cursor,
-            total=card.rows(layout.config, self._uri.split),
+            total=card.rows(config, self._uri.split),
             of={"revision": revision},
             known=True,
             marks=self.in_pieces,
@@ -170,13 +169,12 @@ def _shard_blocks(
         shard = _ByDatasets(here) if form is None else reader_of(form)(here, text="x")
         look = shard.look(here, reader)
         used = used_of(mapping, look, shown, reader)
-        names, others = look.columns, left_out_of(mapping, look.columns or ())
         of_card = {n: c for n, c in classes.items() if n not in look.classes}
         for block in shard.blocks(here, look, used, reader):
             row += len(block.rows)
             if row > skip:
                 rows = with_classes(block.rows, of_card)
-                left = block._replace(rows=rows, columns=names, left_out=others)
+                left = block._replace(rows=rows, columns=look.columns)
                 left = left.after(max(skip - (row - len(rows)), 0))
                 yield left._replace(file=file, at={"file": file, "row": row})
 

@@ -39,14 +39,6 @@ _COMPRESSED = (".gz", ".zst")
 _SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 
-@dataclass(frozen=True, slots=True)
-class HubFiles:
-    """The files of a data set, in reading order."""
-
-    config: str  # name of the configuration
-    files: tuple[Remote, ...]  # data files in reading order
-
-
 def suffix_of(path: str) -> str:
     """Return the suffix of a file name, such as ``.jsonl.gz``."""
     parts = path.rsplit("/", 1)[-1].lower().split(".")
@@ -69,15 +61,15 @@ def stem_of(path: str) -> str:
     return name[: len(name) - len(suffix_of(path))]
 
 
-def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> HubFiles:
-    """Return the files that a URI refers to."""
+def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> tuple[str, tuple[Remote, ...]]:
+    """Return the configuration that a URI refers to, and its files in reading order."""
     data = [file for file in files if _is_data(file.path)]
     if not data:
         raise SourceError(_no_data(uri, files))
     config = _card_config(uri, card, data)
     if config is None:
         within = _of_folder(uri, data)
-        return HubFiles(uri.config, _ordered(_of_split(uri, within, uri.config)))
+        return uri.config, _ordered(_of_split(uri, within, uri.config))
     within = [file for file in data if file.path.startswith(config.folder)]
     if config.splits:
         found = _of_patterns(uri, config, within)
@@ -86,7 +78,7 @@ def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> HubFiles:
     if not found:
         where = f" in {config.folder}" if config.folder else ""
         raise SourceError(f"{uri}: its card lists no file of {config.name!r}{where}")
-    return HubFiles(config.name, found)
+    return config.name, found
 
 
 def _card_config(uri: HubUri, card: Card, data: list[Remote]) -> CardConfig | None:
