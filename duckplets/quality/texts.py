@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -121,6 +122,7 @@ class LiveTexts(NamedTuple):
     """
 
     database: Database
+    version: int
     keys: Integers  # record_key of each place
     sizes: Integers  # bytes of its text
     sources: Integers32  # its source_id
@@ -139,7 +141,7 @@ class LiveTexts(NamedTuple):
         """Look up the records of a version, without those of one source."""
         which = {"version": version, "splits": splits, "sources": sources, "without": without}
         found = database.table("quality/texts/places", which)
-        return cls(database, *(column.to_numpy() for column in found.columns))
+        return cls(database, version, *(column.to_numpy() for column in found.columns))
 
     def blocks(self) -> Iterator[tuple[Integers, pa.Array]]:
         """Yield places with texts, of all records, some megabytes at a time."""
@@ -160,12 +162,34 @@ class LiveTexts(NamedTuple):
             found = self.database.table("quality/texts/record_ids")["record_id"]
         return list(found.to_pylist())
 
-    def remove(self, places: Integers, version: int, what: str, said: dict[str, Any]) -> None:
-        """Remove records in a new version, inside the transaction that makes it."""
-        with self.database.registered(gone=pa.table({"record_key": self.keys[places]})):
-            self.database.run("quality/texts/remove", {"version": version})
-        told = {"removed": len(places), "settings": said}
-        commit_version(self.database, version, what, None, told)
+    def store(
+        self,
+        what: str,
+        statements: tuple[str, str],
+        places: Integers,
+        rows: pa.Table,
+        action: str,
+        settings: dict[str, Any],
+        **of: str,
+    ) -> int:
+        """Store what a pass found and remove some records if asked to; return the version.
+
+        ``statements`` forget what was marked before, by ``of``, and store ``rows``.
+        """
+        database, version, (forget, store) = self.database, self.version, statements
+        with database.transaction():
+            if action == "mark":
+                database.run(forget, {"version": version} | of)
+            elif len(places):
+                version += 1
+                with database.registered(gone=pa.table({"record_key": self.keys[places]})):
+                    database.run("quality/texts/remove", {"version": version})
+                told = {"removed": len(places), "settings": of | settings}
+                commit_version(database, version, what, None, told)
+            given = of | {"version": version, "action": action, "settings": json.dumps(settings)}
+            with database.registered(incoming=rows):
+                database.run(store, given)
+        return version
 
     def by_source(self, found: Flags, name: str) -> list[dict[str, Any]]:
         """Count records, and found ones, by source and split."""

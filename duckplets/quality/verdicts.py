@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from duckplets.db.database import Database
 from duckplets.ingest.gates import METRICS
 from duckplets.quality import plugins
-from duckplets.quality.decide import MetricColumns, decide, fails
+from duckplets.quality.decide import decide, fails
 from duckplets.quality.measure import measure, measured
+from duckplets.quality.metrics import whole
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of, joined
 
@@ -170,7 +171,7 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
     if quality is None or quality.pii is None or getattr(quality, rule) is None or not found.keys:
         return np.zeros(len(found.outcome), bool)
     # A row may have failed an earlier gate: this rule is checked by itself.
-    failed = fails(rule, quality, MetricColumns(found.metrics))
+    failed = fails(rule, quality, whole(found.metrics))
     return failed & (found.outcome == "rejected")
 
 
