@@ -237,7 +237,7 @@ class QualityGates(Gates):
             found.end(usable & ~met, *FILTERED)
         hidden = to_redact(self.quality, found)
         if self.quality is not None and hidden.any():
-            batch = without_personal_data(database, batch, hidden, self.quality.pii_kinds)
+            batch = without_personal_data(batch, hidden, self.quality.pii_kinds)
             texts = texts_in(batch)
         digests, sizes = digested(texts, found, hidden)
         self._settle(batch, ids, digests, found)

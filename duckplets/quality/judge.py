@@ -244,7 +244,6 @@ class _Judging:
                 found = self.database.table("quality/judge/whole_records").combine_chunks()
             at = np.searchsorted(numbers, found["number"].to_numpy())
             batch = without_personal_data(
-                self.database,
                 found.to_batches()[0],
                 rule[at] == "max_pii_density",
                 self.quality.pii_kinds,

@@ -53,15 +53,13 @@ def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(found, pa.binary(), mask=mask), pa.array(np.diff(bounds), mask=mask)
 
 
-def without_personal_data(
-    database: Database, batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]
-) -> pa.RecordBatch:
+def without_personal_data(batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]) -> pa.RecordBatch:
     """Return rows with the texts of some redacted, including originals and messages."""
     if not rows.any():
         return batch
 
     def redact(texts: pa.Array, mask: pa.Array) -> pa.Array:
-        return pc.replace_with_mask(texts, mask, redacted(database, texts.filter(mask), kinds))
+        return pc.replace_with_mask(texts, mask, redacted(texts.filter(mask), kinds))
 
     names = batch.schema.names
     mask = pa.array(rows)
