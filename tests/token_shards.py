@@ -118,3 +118,11 @@ def laid_out(texts: Texts, buckets: Sequence[int] = BUCKETS) -> list[int]:
     """Return the numbers of texts in the order of their shards."""
     of = buckets_of([len(text) for text in texts], buckets)
     return np.argsort(of, kind="stable").tolist()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the checksums of what decides the bytes of a run, by path."""
+    files = (f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json")
+    return {
+        f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest() for f in files
+    }

@@ -113,8 +113,6 @@ def decontaminate(
             "evaluation": evaluation.places_of(found["number"].to_numpy()),
         }
     )
-    is_found = np.zeros(len(texts.keys), np.bool_)
-    is_found[places] = True
     if not dry_run:
         said = {"ngram": ngram, "algorithm": ALGORITHM}
         version = texts.store(
@@ -130,7 +128,7 @@ def decontaminate(
         short=short,
         ngrams=ngrams,
         skipped=evaluation.skipped,
-        by_source=texts.by_source(is_found, "contaminated"),
+        by_source=texts.by_source(places, "contaminated"),
         examples=[{"record_id": name} | row for name, row in zip(ids, few, strict=True)],
         ngram=ngram,
         action="none" if dry_run else action,

@@ -91,6 +91,7 @@ def deduplicate(
 ) -> NearReport:
     """Find clusters of equal or nearly equal records; see ``Corpus.deduplicate``."""
     started = time.monotonic()
+    checked_action(action)
     texts = LiveTexts.of(database, current_version(database))
     links = _Links(texts, settings)
     with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
@@ -102,15 +103,13 @@ def deduplicate(
         said = asdict(settings) | {"algorithm": ALGORITHM}
         rows = found.append_column("record_key", [texts.keys[found["place"].to_numpy()]])
         version = texts.store("deduplicate", _STATEMENTS, gone, rows, action, said)
-    is_gone = np.zeros(len(texts.keys), np.bool_)
-    is_gone[gone] = True
     return NearReport(
         records=len(texts.keys),
         clusters=found.num_rows - len(gone),
         duplicates=len(gone),
         pairs=links.compared,
         recall=round(settings.recall, 4),
-        by_source=texts.by_source(is_gone, "duplicates"),
+        by_source=texts.by_source(gone, "duplicates"),
         examples=_examples(texts, found),
         settings=settings,
         action="none" if dry_run else action,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32
 from duckplets.db.database import Database
 from duckplets.ingest.preprocess import lists_like
 from duckplets.ingest.records import commit_version
@@ -189,8 +189,10 @@ class LiveTexts(NamedTuple):
                 database.run(store, given)
         return version
 
-    def by_source(self, found: Flags, name: str) -> list[dict[str, Any]]:
+    def by_source(self, places: Integers, name: str) -> list[dict[str, Any]]:
         """Count records, and found ones, by source and split."""
+        found = np.zeros(len(self.keys), np.bool_)
+        found[places] = True
         seen = pa.table({"record_key": self.keys, "found": found})
         with self.database.registered(seen=seen):
             rows = self.database.table("quality/texts/by_source").to_pylist()

@@ -9,7 +9,6 @@ so a folder with one is complete.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +55,6 @@ from duckplets.tokens.write import Shard, ShardJob, plan, writable, write_shard
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
 
-
-log = logging.getLogger("duckplets")
 
 STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 

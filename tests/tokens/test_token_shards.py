@@ -22,6 +22,7 @@ from commands import cli, error, ok
 from corpora import WORDS
 from effort import THOROUGH, often, some
 from programs import python, said
+from token_shards import digests
 
 import duckplets as dp
 from duckplets.tokens import shards as making
@@ -106,14 +107,6 @@ def shards(folder, **options):
     home = folder.parent if (folder.parent / "two.duckdb").exists() else options.pop("home")
     with dp.Corpus(home / "two.duckdb", read_only=True) as corpus:
         return corpus.shard(folder, **{"tokenizer": home / "tokenizer", **SMALL, **options})
-
-
-def digests(folder):
-    """Checksums of everything but when it was made."""
-    files = (f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json")
-    return {
-        f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest() for f in files
-    }
 
 
 def record_texts(path):
