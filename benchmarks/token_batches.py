@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,11 @@ def make(folder: Path, tokens: int) -> None:
 
 
 def _shard(folder: Path, place: tuple[str, int, int], lengths: Any, generator: Any) -> Any:
-    from duckplets.tokens.manifest import ShardEntry, TsvEntry, shard_id, shard_path
+    from duckplets.tokens.manifest import ShardEntry, ShardName
 
     source, bucket, index = place
-    name = shard_path("train", source, bucket, index)
-    path = folder / name
+    name = ShardName(split="train", source=source, bucket=bucket, index=index)
+    path = folder / name.path
     path.parent.mkdir(parents=True, exist_ok=True)
     ids = generator.zipf(1.3, int(lengths.sum())).clip(1, VOCABULARY - 10).astype(np.int32) + 5
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -83,10 +84,8 @@ def _shard(folder: Path, place: tuple[str, int, int], lengths: Any, generator: A
     pq.write_table(pa.table(columns), path, compression="zstd", row_group_size=2_000)
     data = path.read_bytes()
     return ShardEntry(
-        shard_id=shard_id("train", source, bucket, index), path=name, split="train", source=source,
-        bucket=bucket, index=index, records=len(lengths), tokens=len(ids), bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(), seed=0,
-        tsv=TsvEntry(path=name.removesuffix(".parquet") + ".tsv", sha256=""),
+        **asdict(name), records=len(lengths), tokens=len(ids), bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(), seed=0, tsv_sha256="",
     )  # fmt: skip
 
 

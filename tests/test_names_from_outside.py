@@ -24,7 +24,7 @@ from duckplets.base.names import inside, quoted
 from duckplets.serving import snapshot
 from duckplets.sources.remote.hub import HubSource
 from duckplets.tokens.documents import fingerprint_of
-from duckplets.tokens.manifest import shard_id, shard_path
+from duckplets.tokens.manifest import ShardName
 
 UP = "../../../../outside"
 NAMES = [
@@ -122,9 +122,10 @@ def renamed(told, field, name):
     shard = told["shards"][0]
     if field == "split":  # with all that a check against the split itself finds right
         for each in told["shards"]:
-            place = name, each["source"], each["bucket"], each["index"]
-            each |= {"split": name, "shard_id": shard_id(*place), "path": shard_path(*place)}
-            each["tsv"]["path"] = each["path"].removesuffix(".parquet") + ".tsv"
+            place = {part: each[part] for part in ("source", "bucket", "index")}
+            made = ShardName(split=name, **place)
+            each |= {"split": name, "shard_id": made.shard_id, "path": made.path}
+            each["tsv"]["path"] = made.tsv
         told["splits"] = [name]
     elif field == "source":
         shard["source"] = name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,9 @@ from duckplets.tokens.documents import fingerprint_of
 from duckplets.tokens.manifest import (
     ShardEntry,
     ShardManifest,
+    ShardName,
     TokenizerEntry,
-    TsvEntry,
     buckets_of,
-    shard_id,
-    shard_path,
 )
 
 BUCKETS = (8, 16, 32)
@@ -57,8 +56,8 @@ def write_shards(
                 at = np.flatnonzero(of == bucket)
                 for index, low in enumerate(range(0, len(at), rows_a_shard)):
                     which = at[low : low + rows_a_shard].tolist()
-                    place = split, source, bucket, index
-                    shards.append(_shard(folder, place, which, [texts[i] for i in which]))
+                    name = ShardName(split=split, source=source, bucket=bucket, index=index)
+                    shards.append(_shard(folder, name, which, [texts[i] for i in which]))
     added = [{"id": EOS, "content": "</s>"}, {"id": OTHER, "content": "<end>"}]
     tokenizer = json.dumps({"model": {"vocab": {"word": 7}}, "added_tokens": added}).encode()
     (folder / "tokenizer.json").write_bytes(tokenizer)
@@ -88,13 +87,11 @@ def write_shards(
     return folder
 
 
-def _shard(
-    folder: Path, place: tuple[str, str, int, int], numbers: list[int], texts: Texts
-) -> ShardEntry:
-    path = folder / shard_path(*place)
+def _shard(folder: Path, name: ShardName, numbers: list[int], texts: Texts) -> ShardEntry:
+    path = folder / name.path
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = [
-        {"record_id": f"{place[1]}/{n}", "source": place[1], "token_count": len(text)}
+        {"record_id": f"{name.source}/{n}", "source": name.source, "token_count": len(text)}
         for n, text in zip(numbers, texts, strict=True)
     ]
     table = pa.table(
@@ -107,18 +104,13 @@ def _shard(
     pq.write_table(table, path, row_group_size=20)
     data = path.read_bytes()
     return ShardEntry(
-        shard_id=shard_id(*place),
-        path=shard_path(*place),
-        split=place[0],
-        source=place[1],
-        bucket=place[2],
-        index=place[3],
+        **asdict(name),
         records=len(texts),
         tokens=sum(map(len, texts)),
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
         seed=0,
-        tsv=TsvEntry(path=shard_path(*place).removesuffix(".parquet") + ".tsv", sha256=""),
+        tsv_sha256="",
     )
 
 
@@ -126,3 +118,11 @@ def laid_out(texts: Texts, buckets: Sequence[int] = BUCKETS) -> list[int]:
     """Return the numbers of texts in the order of their shards."""
     of = buckets_of([len(text) for text in texts], buckets)
     return np.argsort(of, kind="stable").tolist()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the checksums of what decides the bytes of a run, by path."""
+    files = (f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json")
+    return {
+        f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest() for f in files
+    }

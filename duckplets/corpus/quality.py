@@ -101,7 +101,6 @@ def deduplicate(
     from duckplets.quality.minhash import NearSettings
 
     settings = NearSettings.of(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
-    finding.checked_action(action)
     look = _looking(corpus, "deduplicate", dry_run)
     with look, working(engine, progress, "records") as work:
         return finding.deduplicate(

@@ -24,7 +24,7 @@ from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QualityError, RecipeError, SourceError, nearest
 from duckplets.quality import plugins
-from duckplets.quality.metrics import METRICS
+from duckplets.quality.metrics import METRICS, whole
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -98,10 +98,7 @@ def holds(database: Database, condition: Condition, metrics: pa.Table) -> Flags:
 
     stored = condition.looks and "text" not in metrics.column_names
     sql = _is_one(condition.text) if stored else condition.sql
-    for field in METRICS:
-        if field.name not in metrics.column_names:
-            metrics = metrics.append_column(field, pa.nulls(metrics.num_rows, field.type))
-    return _places_where(database, parse_one(sql, dialect=DuckDB), metrics)
+    return _places_where(database, parse_one(sql, dialect=DuckDB), whole(metrics))
 
 
 def _places_where(database: Database, tree: Any, rows: pa.Table) -> Flags:

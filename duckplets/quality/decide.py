@@ -16,7 +16,7 @@ from duckplets.base.arrays import Flags, Floats
 from duckplets.db.database import Database
 from duckplets.quality.conditions import holds
 from duckplets.quality.language import UNDETERMINED
-from duckplets.quality.metrics import METRICS
+from duckplets.quality.metrics import whole
 from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
 # rules that are off while another setting is None
@@ -57,13 +57,13 @@ def decide(database: Database, metrics: pa.Table, quality: Quality) -> pa.Table:
         first = places & (rule == None)  # noqa: E711 - of each element
         gate[first], rule[first] = by, why
 
-    columns = MetricColumns(metrics)
+    metrics = whole(metrics)
     for name, facts in SETTINGS.items():
         if name == "gates":
             for condition in quality.conditions:
                 reject(~holds(database, condition, metrics), "content", condition.text)
         elif name in RULES and name != "duplicates" and _is_on(quality, name):
-            reject(fails(name, quality, columns), facts["gate"], name)
+            reject(fails(name, quality, metrics), facts["gate"], name)
     outcome = np.where(rule == None, "accepted", "rejected")  # noqa: E711 - of each element
     texts = {"outcome": outcome.tolist(), "gate": gate.tolist(), "rule": rule.tolist()}
     return pa.table(
@@ -71,42 +71,32 @@ def decide(database: Database, metrics: pa.Table, quality: Quality) -> pa.Table:
     ).combine_chunks()
 
 
-class MetricColumns:
-    """Metrics by name as floats; NaN where null or missing."""
-
-    def __init__(self, metrics: pa.Table) -> None:
-        self._metrics = metrics
-
-    def array(self, name: str) -> Any:
-        """Return a metric as stored."""
-        if name in self._metrics.column_names:
-            return self._metrics[name].combine_chunks()
-        return pa.nulls(self._metrics.num_rows, METRICS.field(name).type)
-
-    def __getitem__(self, name: str) -> Floats:
-        values: Floats = self.array(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return values
-
-    def share(self, some: Floats, of: Floats) -> Floats:
-        """Return a ratio; infinite over 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares: Floats = np.where((of == 0) & ~np.isnan(some), np.inf, some / of)
-        return shares
+def _floats(metrics: pa.Table, name: str) -> Floats:
+    """Return a metric; NaN where null."""
+    values: Floats = metrics[name].cast(pa.float64()).to_numpy()
+    return values
 
 
-def fails(rule: str, quality: Quality, columns: MetricColumns) -> Flags:
-    """Return which rows fail a rule by itself; comparisons with NaN are false."""
+def _share(some: Floats, of: Floats) -> Floats:
+    """Return a ratio; infinite over 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares: Floats = np.where((of == 0) & ~np.isnan(some), np.inf, some / of)
+    return shares
+
+
+def fails(rule: str, quality: Quality, metrics: pa.Table) -> Flags:
+    """Return which rows of whole metrics fail a rule by itself; comparisons with NaN are false."""
     if rule in _OTHERS:
-        return _OTHERS[rule](columns, quality)
-    some, *of = (columns[name] for name in RULES[rule])
-    value = some if not of else columns.share(some, of[0] if len(of) == 1 else of[0] - of[1])
+        return _OTHERS[rule](metrics, quality)
+    some, *of = (_floats(metrics, name) for name in RULES[rule])
+    value = some if not of else _share(some, of[0] if len(of) == 1 else of[0] - of[1])
     compare = np.less if rule.startswith("min_") else np.greater
     failed: Flags = compare(value, getattr(quality, rule))
     return failed
 
 
-def _required(columns: MetricColumns, quality: Quality) -> Flags:
-    present = columns.array("present")
+def _required(metrics: pa.Table, quality: Quality) -> Flags:
+    present = metrics["present"].combine_chunks()
     owners = pc.list_parent_indices(present).to_numpy()
     names = present.flatten()
     lacks = np.zeros(len(present), np.bool_)
@@ -117,44 +107,46 @@ def _required(columns: MetricColumns, quality: Quality) -> Flags:
     return lacks
 
 
-def _licenses(columns: MetricColumns, quality: Quality) -> Flags:
-    found = pc.utf8_lower(pc.utf8_trim(columns.array("license"), " "))
+def _licenses(metrics: pa.Table, quality: Quality) -> Flags:
+    found = pc.utf8_lower(pc.utf8_trim(metrics["license"], " "))
     allowed = [name.strip().lower() for name in quality.licenses or ()]
     return ~_true(pc.is_in(found, pa.array(allowed, pa.string())))
 
 
-def _max_pii_density(columns: MetricColumns, quality: Quality) -> Flags:
-    found = sum(np.nan_to_num(columns[PII[kind]]) for kind in quality.pii_kinds)
-    density = columns.share(np.asarray(found), columns["words"])
+def _max_pii_density(metrics: pa.Table, quality: Quality) -> Flags:
+    found = sum(np.nan_to_num(_floats(metrics, PII[kind])) for kind in quality.pii_kinds)
+    density = _share(np.asarray(found), _floats(metrics, "words"))
     limit: Any = quality.max_pii_density
     failed: Flags = density > limit
     return failed
 
 
-def _undetermined(columns: MetricColumns, quality: Quality) -> Flags:
+def _undetermined(metrics: pa.Table, quality: Quality) -> Flags:
     is_rejected = quality.undetermined == "reject"
-    return _true(pc.equal(columns.array("language"), UNDETERMINED)) & is_rejected
+    return _true(pc.equal(metrics["language"], UNDETERMINED)) & is_rejected
 
 
-def _language(columns: MetricColumns, quality: Quality) -> Flags:
-    code = columns.array("language")
+def _language(metrics: pa.Table, quality: Quality) -> Flags:
+    code = metrics["language"]
     known = pc.is_in(code, pa.array([UNDETERMINED, quality.language]))
     return _true(pc.is_valid(code)) & ~_true(known)
 
 
-def _min_language_probability(columns: MetricColumns, quality: Quality) -> Flags:
-    is_it = _true(pc.equal(columns.array("language"), quality.language))
+def _min_language_probability(metrics: pa.Table, quality: Quality) -> Flags:
+    is_it = _true(pc.equal(metrics["language"], quality.language))
     limit: Any = quality.min_language_probability
-    failed: Flags = is_it & (columns["language_probability"] < limit)
+    failed: Flags = is_it & (_floats(metrics, "language_probability") < limit)
     return failed
 
 
-def _code_score(columns: MetricColumns, quality: Quality) -> Flags:
+def _code_score(metrics: pa.Table, quality: Quality) -> Flags:
     """Compare the code score of the report, whose weights are in hundredths."""
-    lines = columns["code_lines"]
-    score = columns.share(45 * columns["code_indented"], lines)
-    score = score + 30 * columns.share(columns["code_symbols"], columns["code_characters"])
-    score = score + 25 * columns.share(columns["code_keywords"], columns["code_words"])
+    lines = _floats(metrics, "code_lines")
+    score = _share(45 * _floats(metrics, "code_indented"), lines)
+    score = score + 30 * _share(
+        _floats(metrics, "code_symbols"), _floats(metrics, "code_characters")
+    )
+    score = score + 25 * _share(_floats(metrics, "code_keywords"), _floats(metrics, "code_words"))
     limit: Any = quality.code_score
     failed: Flags = np.where(lines < 3, 0, score / 100) < limit
     return failed
@@ -166,16 +158,16 @@ def _true(answers: pa.Array) -> Flags:
 
 
 # rules that do not compare as their names say
-_OTHERS: Mapping[str, Callable[[MetricColumns, Quality], Flags]] = {
+_OTHERS: Mapping[str, Callable[[pa.Table, Quality], Flags]] = {
     "required": _required,
     "licenses": _licenses,
     "max_pii_density": _max_pii_density,
-    "copyright": lambda columns, _: columns["copyright"] > 0,
-    "lorem_ipsum": lambda columns, _: columns["lorem_ipsum"] > 0,
-    "curly_brackets": lambda columns, _: columns["curly_brackets"] > 0,
+    "copyright": lambda metrics, _: _floats(metrics, "copyright") > 0,
+    "lorem_ipsum": lambda metrics, _: _floats(metrics, "lorem_ipsum") > 0,
+    "curly_brackets": lambda metrics, _: _floats(metrics, "curly_brackets") > 0,
     "undetermined": _undetermined,
     "language": _language,
     "min_language_probability": _min_language_probability,
-    "code_early_gate": lambda columns, _: _true(pc.equal(columns.array("code_early"), False)),
+    "code_early_gate": lambda metrics, _: _true(pc.equal(metrics["code_early"], False)),
     "code_score": _code_score,
 }

@@ -6,7 +6,6 @@ records ─blocks→ n-grams ─join→ how many are there, and the first of the
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -38,6 +37,7 @@ from duckplets.sources.rows import Mark
 
 _MEMORY = "300MB"  # memory for all n-grams; the rest waits on disk
 _EXAMPLES = 5
+_STATEMENTS = "quality/decontaminate/forget", "quality/decontaminate/store"
 _BEFORE = {"test": ["train", "validation"], "validation": ["train"]}
 _FOUND = pa.schema(
     [("place", pa.int64()), ("matches", pa.int64()), ("number", pa.int64()), ("ngram", pa.string())]
@@ -113,10 +113,11 @@ def decontaminate(
             "evaluation": evaluation.places_of(found["number"].to_numpy()),
         }
     )
-    is_found = np.zeros(len(texts.keys), np.bool_)
-    is_found[places] = True
     if not dry_run:
-        version = _store(texts, evaluation.name, places, rows, action, version, ngram)
+        said = {"ngram": ngram, "algorithm": ALGORITHM}
+        version = texts.store(
+            "decontaminate", _STATEMENTS, places, rows, action, said, against=evaluation.name
+        )
     few = rows.slice(0, _EXAMPLES).drop_columns(["record_key"]).to_pylist()
     ids = texts.record_ids(places[:_EXAMPLES])
     return DecontaminationReport(
@@ -127,7 +128,7 @@ def decontaminate(
         short=short,
         ngrams=ngrams,
         skipped=evaluation.skipped,
-        by_source=texts.by_source(is_found, "contaminated"),
+        by_source=texts.by_source(places, "contaminated"),
         examples=[{"record_id": name} | row for name, row in zip(ids, few, strict=True)],
         ngram=ngram,
         action="none" if dry_run else action,
@@ -183,30 +184,6 @@ def _matches(scratch: Database, texts: LiveTexts, n: int, work: Work) -> Iterato
         )
         done += len(places)
         work.tell(done, len(texts.keys))
-
-
-def _store(
-    texts: LiveTexts,
-    against: str,
-    places: Integers,
-    rows: pa.Table,
-    action: Action,
-    version: int,
-    ngram: int,
-) -> int:
-    """Store the matches, and remove the records if asked to; return the version."""
-    database, said = texts.database, {"ngram": ngram, "algorithm": ALGORITHM}
-    with database.transaction():
-        given: dict[str, Any] = {"version": version, "against": against}
-        if action == "mark":
-            database.run("quality/decontaminate/forget", given)
-        elif len(places):
-            given["version"] = version = version + 1
-            texts.remove(places, version, "decontaminate", {"against": against} | said)
-        given |= {"action": action, "settings": json.dumps(said)}
-        with database.registered(incoming=rows):
-            database.run("quality/decontaminate/store", given)
-    return version
 
 
 # -- evaluation sets -------------------------------------------------------------------------------

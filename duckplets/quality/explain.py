@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from duckplets.quality.texts import texts_of
 WARNING = 0.2
 """A population stability index above it is a shift to look at."""
 
-_LOG = logging.getLogger("duckplets")
 _LEAST = 1e-4  # share that stands for an empty bin
 _BINS = 10
 _QUANTILES = (0.1, 0.5, 0.9)
+_NUMBERS = [f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -111,33 +111,33 @@ def shifts(corpus: CorpusFile, /, against: str | int) -> Shifts:
     """
     database, newest = corpus.database, corpus.version
     names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
-    pairs: list[tuple[str, tuple[str, int]]]
     if isinstance(against, int) and not isinstance(against, bool):
         if not 0 < against <= newest:
             raise QualityError(f"against={against}: there are versions 1 to {newest}")
-        told = f"version {against}"
-        pairs = [(name, (name, against)) for name in names]
+        told, version, base = f"version {against}", against, None
     else:
         if against not in names:
             raise QualityError(
                 f"against={against!r}{nearest(str(against), names)}: no source of that name has "
                 f"metrics; give one of {', '.join(names) or 'none'}, or the number of a version"
             )
-        told = f"source {shown(against)}"
-        pairs = [(name, (str(against), newest)) for name in names if name != against]
-    metrics = [
-        f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)
-    ]
+        told, version, base = f"source {shown(against)}", newest, str(against)
     rows = []
-    for metric in metrics:
-        held: dict[tuple[str, int], Any] = {}
-        for name, other in pairs:
-            for what in ((name, newest), other):
-                if what not in held:
-                    held[what] = _values(database, metric, *what)
-            now, before = held[name, newest], held[other]
-            if len(now) and len(before):
-                rows.append(_shift(name, metric, now, before))
+    for metric in _NUMBERS:
+        values = cache(partial(_values, database, metric))
+        for name in names:
+            now, before = values(name, newest), values(base or name, version)
+            if name != base and len(now) and len(before):
+                rows.append(
+                    {
+                        "source": name,
+                        "metric": metric,
+                        "records": len(now),
+                        "quantiles": np.quantile(now, _QUANTILES).tolist(),
+                        "before": np.quantile(before, _QUANTILES).tolist(),
+                        "psi": round(stability(now, before), 4),
+                    }
+                )
     return Shifts(told, sorted(rows, key=lambda row: (row["source"], -row["psi"])))
 
 
@@ -145,17 +145,6 @@ def _values(database: Database, metric: str, source: str, version: int) -> Any:
     """Return the values of a metric, float64[records]."""
     given = {"metric": metric, "source": source, "version": version}
     return database.table("quality/explain/metric_of", given)["value"].to_numpy()
-
-
-def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:
-    return {
-        "source": source,
-        "metric": metric,
-        "records": len(now),
-        "quantiles": np.quantile(now, _QUANTILES).tolist(),
-        "before": np.quantile(before, _QUANTILES).tolist(),
-        "psi": round(stability(now, before), 4),
-    }
 
 
 def stability(now: Any, before: Any) -> float:

@@ -168,6 +168,7 @@ class QualityGates(Gates):
             self._counts.update({name: state[name] for name in _COUNTS})
             self._own_bytes = state["accepted_bytes"]
             self._last_row, self._digest = state["last_row"], state["rows_digest"]
+        self._judgements = judgement_log.JudgementLog(of, self._number, self.quality)
         how = "begins" if of.is_anew else "goes on"
         uri = shown(without_secrets(of.source.uri or "-"))
         what = (shown(of.name), how, of.source.kind, uri, self._last_row)
@@ -237,16 +238,14 @@ class QualityGates(Gates):
             found.end(usable & ~met, *FILTERED)
         hidden = to_redact(self.quality, found)
         if self.quality is not None and hidden.any():
-            batch = without_personal_data(database, batch, hidden, self.quality.pii_kinds)
+            batch = without_personal_data(batch, hidden, self.quality.pii_kinds)
             texts = texts_in(batch)
         digests, sizes = digested(texts, found, hidden)
         self._settle(batch, ids, digests, found)
         end = self._cut(found.outcome, sizes)
         batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
         found = found.first(end)
-        keep = self.quality is not None and self.quality.keep_rejected
-        noted = (batch, ids, digests, sizes[:end], found, record_key)
-        judgement_log.note(of, self._number, *noted, keep=keep)
+        self._judgements.note(batch, ids, digests, sizes[:end], found, record_key)
         if self._texts is not None:
             self._texts.add(digests.filter(pa.array(found.outcome == "accepted")))
         self._count(batch, found.outcome, sizes[:end])
@@ -323,8 +322,7 @@ class QualityGates(Gates):
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records had been added meanwhile."""
-        of_it = (self._of, self._number, version)
-        taken = judgement_log.came_meanwhile(*of_it) if self._texts is not None else 0
+        taken = self._judgements.came_meanwhile(version) if self._texts is not None else 0
         self._counts["accepted"] -= taken
         self._counts["rejected"] += taken
         self._accepted -= taken

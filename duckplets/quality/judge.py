@@ -53,6 +53,13 @@ from duckplets.quality.verdicts import (
 
 _ROWS = 65_536
 _TEXTS = 8_192  # rows whose texts are held at a time
+_ENDS = ("outcome", "gate", "rule")
+_ROW = pa.schema(
+    [
+        *(("number", pa.int64()), ("record_key", pa.int64()), ("has_text", pa.bool_())),
+        *((name, pa.string()) for name in ("source", *_ENDS, *(f"new_{end}" for end in _ENDS))),
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,34 +182,33 @@ class _Judging:
                 yield places, metrics
 
     def _rows(self) -> dict[str, Any]:
-        """Return the rows without metrics, and their outcome by thresholds."""
-        held: dict[str, list[Any]] = {}
-        names = ("number", "source", "record_key", "outcome", "gate", "rule", "has_text")
+        """Return the rows without metrics, and their outcome by thresholds; one array a column."""
+        found = [_ROW.empty_table()]
         last = int(self.database.run("quality/judge/last")[0][0])
         for low in range(1, last + 1, _ROWS):
-            span = {"unpublished": UNPUBLISHED, "low": low, "high": low + _ROWS - 1}
-            table = self.database.table("quality/judge/rows", span).combine_chunks()
-            if table.num_rows and self._has_completed(table.to_batches()[0]):
-                table = self.database.table("quality/judge/rows", span).combine_chunks()
-            if not table.num_rows:
-                continue
-            batch = table.to_batches()[0]
-            metrics = {f.name: pc.struct_field(batch["metrics"], f.name) for f in STORED}
-            metrics |= {"row": pa.array(np.arange(batch.num_rows)), "sha256": batch["digest"]}
-            found = decide(self.database, pa.table(metrics), self.quality)
-            for name in names:
-                column = batch[name]
-                filled = column.fill_null(-1) if name == "record_key" else column
-                held.setdefault(name, []).append(filled.to_numpy(zero_copy_only=False))
-            for name in ("outcome", "gate", "rule"):
-                held.setdefault(f"new_{name}", []).append(found[name].to_numpy())
-        columns = {*names, "new_outcome", "new_gate", "new_rule"}
-        return {n: np.concatenate(held[n]) if held else np.array([], object) for n in columns}
+            rows = self._span(low)
+            if rows.num_rows and self._has_completed(rows.to_batches()[0]):
+                rows = self._span(low)
+            metrics = {f.name: pc.struct_field(rows["metrics"], f.name) for f in STORED}
+            metrics |= {"row": np.arange(rows.num_rows), "sha256": rows["digest"]}
+            ends = decide(self.database, pa.table(metrics), self.quality)
+            for name in _ENDS:
+                rows = rows.append_column(f"new_{name}", ends[name])
+            found.append(rows.select(_ROW.names))
+        table = pa.concat_tables(found)
+        keys = table["record_key"].fill_null(-1)
+        return {name: table[name].to_numpy() for name in _ROW.names} | {
+            "record_key": keys.to_numpy()
+        }
+
+    def _span(self, low: int) -> pa.Table:
+        span = {"unpublished": UNPUBLISHED, "low": low, "high": low + _ROWS - 1}
+        return self.database.table("quality/judge/rows", span).combine_chunks()
 
     def _decided(self, rows: dict[str, Any]) -> tuple[Any, Any, Any, int]:
         """Return outcomes with copies rejected, and how many lack a text to be records."""
-        outcome, gate, rule = (rows[f"new_{name}"] for name in ("outcome", "gate", "rule"))
-        lost = (outcome == "accepted") & ~rows["has_text"].astype(bool)
+        outcome, gate, rule = (rows[f"new_{name}"].copy() for name in _ENDS)
+        lost = (outcome == "accepted") & ~rows["has_text"]
         outcome[lost], gate[lost], rule[lost] = "rejected", rows["gate"][lost], rows["rule"][lost]
         if not len(outcome):
             return outcome, gate, rule, 0
@@ -238,7 +244,6 @@ class _Judging:
                 found = self.database.table("quality/judge/whole_records").combine_chunks()
             at = np.searchsorted(numbers, found["number"].to_numpy())
             batch = without_personal_data(
-                self.database,
                 found.to_batches()[0],
                 rule[at] == "max_pii_density",
                 self.quality.pii_kinds,
@@ -297,11 +302,10 @@ class _Judging:
 
     def _has_completed(self, batch: pa.RecordBatch) -> bool:
         """Measure from stored texts what is missing of rows; return whether anything was."""
-        kinds = batch["measured"].fill_null("").dictionary_encode()
-        known = [self.measurings.get(kind, {}) for kind in kinds.dictionary.to_pylist()]
+        at, known = self._measurings(batch["measured"])
         wanted = needed(self.quality)
         lacks = [any(there.get(n) != self.keys[n] for n in wanted) for there in known]
-        missing = np.array(lacks, bool)[kinds.indices.to_numpy()]
+        missing = np.array(lacks, bool)[at]
         lost = missing & ~batch["has_text"].to_numpy(zero_copy_only=False)
         if lost.any():
             row = batch.slice(int(np.flatnonzero(lost)[0]), 1).to_pylist()[0]
@@ -324,21 +328,26 @@ class _Judging:
                 self.database.run("quality/judge/set_metrics")
         return bool(len(places))
 
+    def _measurings(self, names: pa.Array) -> tuple[Any, list[dict[str, str]]]:
+        """Return by which settings rows were measured: a number each, and keys by number."""
+        coded = names.fill_null("").dictionary_encode()
+        known = [self.measurings.get(name, {}) for name in coded.dictionary.to_pylist()]
+        return coded.indices.to_numpy(), known
+
     def _merged(
         self, before: pa.StructArray, now: pa.Table, kinds: pa.Array
     ) -> tuple[pa.StructArray, pa.Array]:
         """Return old metrics with those replaced that are missing, and how they are measured."""
-        coded = kinds.fill_null("").dictionary_encode()
-        known = [self.measurings.get(kind, {}) for kind in coded.dictionary.to_pylist()]
+        at, known = self._measurings(kinds)
         lacking = [{n for n, key in self.keys.items() if there.get(n) != key} for there in known]
         columns = {}
         for each in STORED:
             of = [any(name.partition(":")[0] == each.name for name in names) for names in lacking]
-            taken = np.array(of, bool)[coded.indices.to_numpy()]
+            taken = np.array(of, bool)[at]
             new = now[each.name].combine_chunks().cast(each.type)
             columns[each.name] = pc.if_else(taken, new, pc.struct_field(before, each.name))
         keys = [measured_by(self.database, there | self.keys) for there in known]
-        return stored_metrics(pa.table(columns)), pa.array(keys).take(coded.indices)
+        return stored_metrics(pa.table(columns)), pa.array(keys).take(pa.array(at))
 
     def _texts(
         self, batch: pa.RecordBatch, places: Any

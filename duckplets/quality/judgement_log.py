@@ -17,7 +17,9 @@ from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import sliced
 from duckplets.ingest.gates import Intake
 from duckplets.ingest.preprocess import lists_like
+from duckplets.quality.measure import measured
 from duckplets.quality.metrics import METRICS
+from duckplets.quality.settings import Quality
 from duckplets.quality.verdicts import GATE, Verdicts
 
 MEANWHILE = "came in meanwhile"
@@ -49,62 +51,68 @@ def begin(of: Intake, settings: dict[str, Any]) -> int:
     return int(of.database.run("quality/intake/begin", given | settings)[0][0])
 
 
-def note(
-    of: Intake,
-    number: int,
-    batch: pa.RecordBatch,
-    ids: pa.Array,
-    digests: pa.Array,
-    sizes: Any,
-    found: Verdicts,
-    record_key: int,
-    *,
-    keep: bool,
-) -> None:
-    """Record rows; the first record of them has the key."""
-    accepted = found.outcome == "accepted"
-    keys = pa.array(np.cumsum(accepted) + record_key - 1, mask=~accepted)
-    there, count = batch.schema.names, batch.num_rows
-    is_blank = pc.is_null(digests).to_numpy(zero_copy_only=False)
-    measured = measured_by(of.database, found.keys) if found.keys else None
-    columns = {
-        "file": batch["file"].cast(pa.string())
-        if "file" in there
-        else pa.nulls(count, pa.string()),
-        "line": batch["line"] if "line" in there else pa.nulls(count, pa.int64()),
-        "row": batch["row"],
-        "record_id": ids,
-        "record_key": keys,
-        "outcome": pa.array(found.outcome, pa.string()),
-        "gate": pa.array(found.gate, pa.string()),
-        "rule": pa.array(found.rule, pa.string()),
-        "digest": digests,
-        "bytes": pa.array(sizes, mask=is_blank),
-        "metrics": stored_metrics(found.metrics),
-        "measured": pa.array(np.full(count, measured, object), pa.string(), mask=is_blank),
-    }
-    of_source = {"acquisition_id": number, "source_id": of.source_id}
-    with of.database.registered(judged=sliced(pa.table(columns))):
-        named = of_source | {"source": of.name}
-        of.database.run("quality/intake/append_judgements", named)
-    rejected = found.outcome == "rejected"
-    if keep and rejected.any():
-        mask = pa.array(rejected)
-        with of.database.registered(rejected=_rows_to_keep(batch.filter(mask), ids.filter(mask))):
-            of.database.run("quality/intake/append_rejected", of_source)
-    hashes = pa.table({"record_key": keys, "digest": digests})
-    with of.database.registered(new_hashes=hashes.filter(pa.array(accepted))):
-        of.database.run("quality/intake/append_hashes")
+class JudgementLog:
+    """The log of one intake: what became of every row."""
 
+    def __init__(self, of: Intake, number: int, quality: Quality | None) -> None:
+        self._of, self._database = of, of.database
+        self._of_source = {"acquisition_id": number, "source_id": of.source_id}
+        self._keep = quality is not None and quality.keep_rejected
+        self._measured = quality and measured_by(of.database, measured(quality))
 
-def came_meanwhile(of: Intake, number: int, version: int) -> int:
-    """Reject rows whose texts others stored since the intake began; return their number."""
-    given = {"acquisition_id": number, "source_id": of.source_id, "version": version}
-    taken = [key for (key,) in of.database.run("quality/intake/came_meanwhile", given)]
-    if taken:
-        with of.database.registered(taken=pa.table({"record_key": taken})):
-            of.database.run("quality/intake/reject_keys", {"gate": GATE, "rule": MEANWHILE})
-    return len(taken)
+    def note(
+        self,
+        batch: pa.RecordBatch,
+        ids: pa.Array,
+        digests: pa.Array,
+        sizes: Any,
+        found: Verdicts,
+        record_key: int,
+    ) -> None:
+        """Record rows; the first record of them has the key."""
+        accepted = found.outcome == "accepted"
+        keys = pa.array(np.cumsum(accepted) + record_key - 1, mask=~accepted)
+        there, count = batch.schema.names, batch.num_rows
+        is_blank = pc.is_null(digests).to_numpy(zero_copy_only=False)
+        columns = {
+            "file": batch["file"].cast(pa.string())
+            if "file" in there
+            else pa.nulls(count, pa.string()),
+            "line": batch["line"] if "line" in there else pa.nulls(count, pa.int64()),
+            "row": batch["row"],
+            "record_id": ids,
+            "record_key": keys,
+            "outcome": pa.array(found.outcome, pa.string()),
+            "gate": pa.array(found.gate, pa.string()),
+            "rule": pa.array(found.rule, pa.string()),
+            "digest": digests,
+            "bytes": pa.array(sizes, mask=is_blank),
+            "metrics": stored_metrics(found.metrics),
+            "measured": pa.array(
+                np.full(count, self._measured, object), pa.string(), mask=is_blank
+            ),
+        }
+        with self._database.registered(judged=sliced(pa.table(columns))):
+            named = self._of_source | {"source": self._of.name}
+            self._database.run("quality/intake/append_judgements", named)
+        rejected = found.outcome == "rejected"
+        if self._keep and rejected.any():
+            mask = pa.array(rejected)
+            kept = _rows_to_keep(batch.filter(mask), ids.filter(mask))
+            with self._database.registered(rejected=kept):
+                self._database.run("quality/intake/append_rejected", self._of_source)
+        hashes = pa.table({"record_key": keys, "digest": digests})
+        with self._database.registered(new_hashes=hashes.filter(pa.array(accepted))):
+            self._database.run("quality/intake/append_hashes")
+
+    def came_meanwhile(self, version: int) -> int:
+        """Reject rows whose texts others stored since the intake began; return their number."""
+        given = self._of_source | {"version": version}
+        taken = [key for (key,) in self._database.run("quality/intake/came_meanwhile", given)]
+        if taken:
+            with self._database.registered(taken=pa.table({"record_key": taken})):
+                self._database.run("quality/intake/reject_keys", {"gate": GATE, "rule": MEANWHILE})
+        return len(taken)
 
 
 def _rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:

@@ -88,3 +88,12 @@ def _field(line: str) -> pa.Field:
 
 METRICS = pa.schema([_field(line) for line in _DOCUMENTED.strip().splitlines()])
 """Every metric, with what it says under ``comment`` in its metadata; beside ``row`` in a table."""
+
+
+def whole(metrics: pa.Table) -> pa.Table:
+    """Return a table of metrics with null columns for those it lacks."""
+    there, count = metrics.column_names, metrics.num_rows
+    for field in METRICS:
+        if field.name not in there:
+            metrics = metrics.append_column(field, pa.nulls(count, field.type))
+    return metrics.combine_chunks()

@@ -11,7 +11,6 @@ their neighbours.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -41,6 +40,7 @@ _BYTES = 8 << 20  # bytes of the texts of pairs compared together
 _PAIRS = 8_192
 _MEMORY = "300MB"  # memory for bands; the rest waits on disk
 _EXAMPLES = 5
+_STATEMENTS = "quality/near_dedup/forget", "quality/near_dedup/store"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,25 +91,25 @@ def deduplicate(
 ) -> NearReport:
     """Find clusters of equal or nearly equal records; see ``Corpus.deduplicate``."""
     started = time.monotonic()
-    version = current_version(database)
-    texts = LiveTexts.of(database, version)
+    checked_action(action)
+    texts = LiveTexts.of(database, current_version(database))
     links = _Links(texts, settings)
     with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
         _note_bands(scratch, texts, settings, work)
         links.join_near(scratch)
-    found = links.clusters()
-    if not dry_run:
-        version = _store(texts, found, settings, action, version)
+    found, version = links.clusters(), texts.version
     gone = found["place"].to_numpy()[~found["survivor"].to_numpy()]
-    is_gone = np.zeros(len(texts.keys), np.bool_)
-    is_gone[gone] = True
+    if not dry_run:
+        said = asdict(settings) | {"algorithm": ALGORITHM}
+        rows = found.append_column("record_key", [texts.keys[found["place"].to_numpy()]])
+        version = texts.store("deduplicate", _STATEMENTS, gone, rows, action, said)
     return NearReport(
         records=len(texts.keys),
         clusters=found.num_rows - len(gone),
         duplicates=len(gone),
         pairs=links.compared,
         recall=round(settings.recall, 4),
-        by_source=texts.by_source(is_gone, "duplicates"),
+        by_source=texts.by_source(gone, "duplicates"),
         examples=_examples(texts, found),
         settings=settings,
         action="none" if dry_run else action,
@@ -229,30 +229,6 @@ class _Links:
             np.minimum.at(first, np.maximum(a, b), np.minimum(a, b))
             while not np.array_equal(shorter := first[first], first):
                 first[:] = shorter
-
-
-# -- what becomes of them -------------------------------------------------------------------------
-
-
-def _store(
-    texts: LiveTexts, found: pa.Table, settings: NearSettings, action: Action, version: int
-) -> int:
-    """Store clusters, and remove duplicates if asked to; return the version."""
-    database = texts.database
-    said = asdict(settings) | {"algorithm": ALGORITHM}
-    places = found["place"].to_numpy()
-    gone = places[~found["survivor"].to_numpy()]
-    with database.transaction():
-        if action == "remove" and len(gone):
-            version += 1
-            texts.remove(gone, version, "deduplicate", said)
-        elif action == "mark":
-            database.run("quality/near_dedup/forget", {"version": version})
-        rows = found.append_column("record_key", [texts.keys[places]])
-        with database.registered(incoming=rows):
-            given = {"version": version, "action": action, "settings": json.dumps(said)}
-            database.run("quality/near_dedup/store", given)
-    return version
 
 
 def _examples(texts: LiveTexts, found: pa.Table) -> list[dict[str, Any]]:

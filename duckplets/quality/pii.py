@@ -3,8 +3,8 @@ r"""Say what personal data looks like, count it, and take it out of texts.
     text ─RE2 in SQL→ candidates ─Luhn, public networks→ counts        text ─the same→ [EMAIL] …
 
 One table of patterns, read alike by RE2, in DuckDB and in Arrow, and by Python: nothing but ASCII
-digits and words, no look-around. So what is counted is what is taken out. Texts are searched in
-SQL; those alone in which something was found are gone through, in time that grows with the text:
+digits and words, no look-around. So what is counted is what is taken out. Texts are searched by
+RE2; those alone in which something was found are gone through, in time that grows with the text:
 e-mail addresses by RE2, for Python would read a run of letters and dots from each of its places to
 the end, and numbers, whose patterns are bounded, in Python.
 
@@ -26,8 +26,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from duckplets.db.database import Database
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 
@@ -62,18 +60,10 @@ _ANY = {kind: re.compile(PATTERNS[kind], re.ASCII) for kind in PATTERNS}
 _EMPHASIS = re.compile(r"(?<![A-Za-z0-9_])_+|(?<=[A-Za-z0-9])_++(?![A-Za-z0-9])")
 
 
-def redacted(database: Database, texts: pa.Array, kinds: Sequence[str]) -> pa.Array:
+def redacted(texts: pa.Array, kinds: Sequence[str]) -> pa.Array:
     """Return texts in which personal data is replaced by its kind: ``[EMAIL]``, ``[PHONE]``, …."""
-    place = pa.array(range(len(texts)), pa.int64())
-    table = pa.table({"place": place, "text": texts.cast(pa.string())})
-    with database.registered(quality_texts=table):
-        given = {f"of_{kind}": PATTERNS[kind] for kind in (*_CANDIDATES, "emphasis")}
-        found = database.table("quality/redact/candidates", given)
-    at = pc.sort_indices(found["place"])
-    places = found["place"].take(at).to_pylist()
-    if not places:
-        return texts
-    changed = found["text"].take(at).combine_chunks()
+    suspected = _suspected(texts.cast(pa.string()))
+    changed = texts.filter(suspected).cast(pa.string())
     for candidate in _CANDIDATES:
         kind = "ipv4" if candidate == "number" else candidate
         if kind == "email" and kind in kinds:
@@ -81,8 +71,17 @@ def redacted(database: Database, texts: pa.Array, kinds: Sequence[str]) -> pa.Ar
         elif kind in kinds:
             without = [_without(text, candidate, kind) for text in changed.to_pylist()]
             changed = pa.array(without, pa.string())
-    mask = pc.is_in(place, value_set=pa.array(places, pa.int64()))
-    return pc.replace_with_mask(texts, mask, changed.cast(texts.type))
+    return pc.replace_with_mask(texts, suspected, changed.cast(texts.type))
+
+
+def _suspected(texts: pa.Array) -> pa.Array:
+    """Return in which texts something looks like personal data."""
+    digits = pc.if_else(pc.match_substring_regex(texts, PATTERNS["digits"]), texts, "")
+    numeric = pc.replace_substring_regex(digits, PATTERNS["emphasis"], "=")
+    found = pc.match_substring_regex(texts, PATTERNS["email"])
+    for candidate in ("phone", "ssn", "number", "card"):
+        found = pc.or_(found, pc.match_substring_regex(numeric, PATTERNS[candidate]))
+    return pc.fill_null(found, False)
 
 
 def _without(text: str, candidate: str, kind: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32
 from duckplets.db.database import Database
 from duckplets.ingest.preprocess import lists_like
 from duckplets.ingest.records import commit_version
@@ -52,15 +53,13 @@ def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(found, pa.binary(), mask=mask), pa.array(np.diff(bounds), mask=mask)
 
 
-def without_personal_data(
-    database: Database, batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]
-) -> pa.RecordBatch:
+def without_personal_data(batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]) -> pa.RecordBatch:
     """Return rows with the texts of some redacted, including originals and messages."""
     if not rows.any():
         return batch
 
     def redact(texts: pa.Array, mask: pa.Array) -> pa.Array:
-        return pc.replace_with_mask(texts, mask, redacted(database, texts.filter(mask), kinds))
+        return pc.replace_with_mask(texts, mask, redacted(texts.filter(mask), kinds))
 
     names = batch.schema.names
     mask = pa.array(rows)
@@ -121,6 +120,7 @@ class LiveTexts(NamedTuple):
     """
 
     database: Database
+    version: int
     keys: Integers  # record_key of each place
     sizes: Integers  # bytes of its text
     sources: Integers32  # its source_id
@@ -139,7 +139,7 @@ class LiveTexts(NamedTuple):
         """Look up the records of a version, without those of one source."""
         which = {"version": version, "splits": splits, "sources": sources, "without": without}
         found = database.table("quality/texts/places", which)
-        return cls(database, *(column.to_numpy() for column in found.columns))
+        return cls(database, version, *(column.to_numpy() for column in found.columns))
 
     def blocks(self) -> Iterator[tuple[Integers, pa.Array]]:
         """Yield places with texts, of all records, some megabytes at a time."""
@@ -160,15 +160,39 @@ class LiveTexts(NamedTuple):
             found = self.database.table("quality/texts/record_ids")["record_id"]
         return list(found.to_pylist())
 
-    def remove(self, places: Integers, version: int, what: str, said: dict[str, Any]) -> None:
-        """Remove records in a new version, inside the transaction that makes it."""
-        with self.database.registered(gone=pa.table({"record_key": self.keys[places]})):
-            self.database.run("quality/texts/remove", {"version": version})
-        told = {"removed": len(places), "settings": said}
-        commit_version(self.database, version, what, None, told)
+    def store(
+        self,
+        what: str,
+        statements: tuple[str, str],
+        places: Integers,
+        rows: pa.Table,
+        action: str,
+        settings: dict[str, Any],
+        **of: str,
+    ) -> int:
+        """Store what a pass found and remove some records if asked to; return the version.
 
-    def by_source(self, found: Flags, name: str) -> list[dict[str, Any]]:
+        ``statements`` forget what was marked before, by ``of``, and store ``rows``.
+        """
+        database, version, (forget, store) = self.database, self.version, statements
+        with database.transaction():
+            if action == "mark":
+                database.run(forget, {"version": version} | of)
+            elif len(places):
+                version += 1
+                with database.registered(gone=pa.table({"record_key": self.keys[places]})):
+                    database.run("quality/texts/remove", {"version": version})
+                told = {"removed": len(places), "settings": of | settings}
+                commit_version(database, version, what, None, told)
+            given = of | {"version": version, "action": action, "settings": json.dumps(settings)}
+            with database.registered(incoming=rows):
+                database.run(store, given)
+        return version
+
+    def by_source(self, places: Integers, name: str) -> list[dict[str, Any]]:
         """Count records, and found ones, by source and split."""
+        found = np.zeros(len(self.keys), np.bool_)
+        found[places] = True
         seen = pa.table({"record_key": self.keys, "found": found})
         with self.database.registered(seen=seen):
             rows = self.database.table("quality/texts/by_source").to_pylist()

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from duckplets.db.database import Database
 from duckplets.ingest.gates import METRICS
 from duckplets.quality import plugins
-from duckplets.quality.decide import MetricColumns, decide, fails
-from duckplets.quality.measure import measure, measured
+from duckplets.quality.decide import decide, fails
+from duckplets.quality.measure import measure
+from duckplets.quality.metrics import whole
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of, joined
 
@@ -84,8 +85,7 @@ class Verdicts(NamedTuple):
     outcome: Any  # accepted, filtered, rejected or unreadable, object[rows]
     gate: Any  # the first gate that a row failed, or None
     rule: Any  # of that gate
-    metrics: pa.Table  # null for rows without a text
-    keys: Mapping[str, str]  # by which settings each metric was taken
+    metrics: pa.Table  # null for rows without a text; only ``row`` if nothing was measured
 
     @classmethod
     def of(
@@ -96,7 +96,7 @@ class Verdicts(NamedTuple):
         outcome = np.full(len(rows), "accepted", object)
         gate, rule = np.full(len(rows), None, object), np.full(len(rows), None, object)
         if quality is None or texts.null_count == len(rows):
-            return cls(outcome, gate, rule, pa.table({"row": rows}), {})
+            return cls(outcome, gate, rule, pa.table({"row": rows}))
         if METRICS not in batch.schema.names:
             batch = MeasureJob.of(quality, database).measured(batch)
         names = [each.name for each in batch[METRICS].type]
@@ -105,7 +105,7 @@ class Verdicts(NamedTuple):
         decided = decide(database, metrics.filter(there), quality)
         for name, column in (("outcome", outcome), ("gate", gate), ("rule", rule)):
             column[there.to_numpy(zero_copy_only=False)] = decided[name].to_numpy()
-        return cls(outcome, gate, rule, metrics, measured(quality))
+        return cls(outcome, gate, rule, metrics)
 
     def end(self, rows: Any, outcome: str, gate: str | None, rule: Any) -> None:
         """Note how some rows end, by a mask or numbers."""
@@ -114,7 +114,12 @@ class Verdicts(NamedTuple):
     def first(self, count: int) -> Self:
         """Return the verdicts of the first rows."""
         cut = (self.outcome[:count], self.gate[:count], self.rule[:count])
-        return type(self)(*cut, self.metrics.slice(0, count), self.keys)
+        return type(self)(*cut, self.metrics.slice(0, count))
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether texts were measured."""
+        return "sha256" in self.metrics.column_names
 
 
 def reasons(outcome: Any, gate: Any, rule: Any) -> Any:
@@ -167,16 +172,21 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
     rule = "max_pii_density"
     if quality is not None and quality.pii == "redact":
         return np.ones(len(found.outcome), bool)  # the unreadable may go to the quarantine
-    if quality is None or quality.pii is None or getattr(quality, rule) is None or not found.keys:
+    if (
+        quality is None
+        or quality.pii is None
+        or getattr(quality, rule) is None
+        or not found.is_measured
+    ):
         return np.zeros(len(found.outcome), bool)
     # A row may have failed an earlier gate: this rule is checked by itself.
-    failed = fails(rule, quality, MetricColumns(found.metrics))
+    failed = fails(rule, quality, whole(found.metrics))
     return failed & (found.outcome == "rejected")
 
 
 def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
     """Return SHA-256 and bytes of texts; null and 0 for none. Some were changed after measuring."""
-    if not found.keys:
+    if not found.is_measured:
         digests, sizes = digests_of(texts)
     else:
         digests, sizes = (found.metrics[n].combine_chunks() for n in ("sha256", "bytes"))

@@ -302,7 +302,7 @@ def gates(database: Database, cut: int) -> Section:
     every = 1 + sum(row["rows"] for row in outcomes.records()) // _READ
     examples = asked(database, "Examples", "report/gates/examples", {"each": 3, "cut": cut})
     texts = pa.array([row[-1] or "" for row in examples.rows], pa.string())
-    clean = redacted(database, texts, _PERSONAL).to_pylist()
+    clean = redacted(texts, _PERSONAL).to_pylist()
     for row, text in zip(examples.rows, clean, strict=True):
         row[-1] = None if row[-1] is None else text
     note = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +20,13 @@ from duckplets.base.locks import alone
 from duckplets.base.names import inside, quoted
 from duckplets.base.object_store import Store, address_of, is_address
 from duckplets.errors import DamagedFileError, ShardError
+from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.manifest import (
     DOCUMENTS,
     MANIFEST,
+    MIXTURES,
     STATE,
+    TOKENIZER,
     ShardManifest,
     is_of_export,
     read_state,
@@ -33,12 +36,29 @@ from duckplets.tokens.write import digest_of
 log = logging.getLogger("duckplets")
 
 
+SPOOL = ".spool"  # encoded texts of an export, until their shards are written
+
+
 class ShardFolder:
     """A local folder of shards; ``name`` is what messages call it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name: Path | str = folder
+
+    def begin(self, fingerprint: str) -> None:
+        """Make the JSON files of an earlier call readable in the folder."""
+
+    def clear(self) -> None:
+        """Remove what an export has written: the manifest first, the state last."""
+        for name in (MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE):
+            remove(self.folder / name)
+
+    def send(self, manifest: ShardManifest) -> None:
+        """Put the shards where they belong."""
+
+    def finish(self) -> None:
+        """Put the JSON files beside the shards."""
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all files that are not hidden, by path.
@@ -53,6 +73,10 @@ class ShardFolder:
                 if not name.startswith(".") and path.is_file():
                     found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
         return found
+
+    def written(self) -> dict[str, int]:
+        """Return the sizes of all files of an export, also those still to be sent."""
+        return self.sizes()
 
     def digest(self, path: str) -> str:
         """Return the SHA-256 of a file."""
@@ -98,8 +122,34 @@ class ShardStore(ShardFolder):
             digest.update(block)
         return digest.hexdigest()
 
-    def send(self, paths: Iterable[str]) -> None:
-        """Upload files, in this order."""
+    def begin(self, fingerprint: str) -> None:
+        """Bring the JSON files; what waits here to be sent is removed if it is of another run."""
+        try:
+            is_ours = (read_state(self.folder) or {}).get("fingerprint") == fingerprint
+        except (ShardError, DamagedFileError):
+            is_ours = False
+        if not is_ours:
+            super().clear()
+        self.bring(*DOCUMENTS)
+
+    def written(self) -> dict[str, int]:
+        """Return the sizes of all files and objects of an export."""
+        return super().sizes() | self.sizes()
+
+    def send(self, manifest: ShardManifest) -> None:
+        """Upload the shards that the store does not have, after the state that lists them."""
+        files = [path for each in manifest.shards for path in (each.path, each.tsv)]
+        here, there = super().sizes(), self.sizes()
+        missing = [path for path in files if path in here and here[path] != there.get(path)]
+        if missing or MANIFEST not in self.there:
+            self._put(STATE, *missing)
+
+    def finish(self) -> None:
+        """Upload the JSON files, the manifest last, and remove the copy."""
+        self._put(*DOCUMENTS)
+        remove(self.folder)
+
+    def _put(self, *paths: str) -> None:
         for path in paths:
             self._store.put(self.folder / path, self._prefix + path)
 
@@ -108,6 +158,7 @@ class ShardStore(ShardFolder):
         ours = sorted(filter(is_of_export, self.there), key=lambda path: path != MANIFEST)
         self._store.remove(self._prefix + path for path in ours)
         self.there = {}
+        super().clear()
 
 
 def target_of(out: str | Path, corpus: Path) -> ShardFolder:

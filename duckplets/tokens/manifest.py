@@ -53,29 +53,51 @@ _STATE = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TsvEntry:
-    """The summary of a shard: a line a row, of index, length, token_sum and sha256 of the text."""
+class ShardName:
+    """Which shard it is: its id and its paths within the folder, with ``/``, follow."""
 
-    path: str  # within the folder, with "/"
-    sha256: str  # of the file
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardEntry:
-    """A shard: rows of one split, source and bucket."""
-
-    shard_id: str  # SPLIT/SOURCE/bBUCKET/sINDEX
-    path: str  # within the folder, with "/"
     split: str
     source: str
     bucket: Annotated[int, Bounds(0, (1 << 16) - 1)]  # of lengths, from 0
     index: Count  # of the shards of this split, source and bucket, from 0
+
+    @property
+    def shard_id(self) -> str:
+        """Its id."""
+        return f"{self.split}/{self.source}/b{self.bucket}/s{self.index}"
+
+    @property
+    def path(self) -> str:
+        """Path of its Parquet file."""
+        return f"{self._stem}.parquet"
+
+    @property
+    def tsv(self) -> str:
+        """Path of its summary: a line a row, of index, length, token_sum and sha256 of the text."""
+        return f"{self._stem}.tsv"
+
+    @property
+    def _stem(self) -> str:
+        of = f"b{self.bucket}"
+        return f"{self.split}/{quoted(self.source)}/{of}/shard_{of}_s{self.index}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardEntry(ShardName):
+    """A written shard."""
+
     records: Count
     tokens: Count
     bytes: Count  # of the file
     sha256: str  # of the file
     seed: Count  # of the order of its rows
-    tsv: TsvEntry
+    tsv_sha256: str  # of the summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a manifest lists it, with its paths."""
+        facts = asdict(self)
+        tsv = {"path": self.tsv, "sha256": facts.pop("tsv_sha256")}
+        return {"shard_id": self.shard_id, "path": self.path, **facts, "tsv": tsv}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,38 +182,26 @@ class ShardManifest:
                 f"{folder} has no {MANIFEST}: it is no folder of token shards, or its export is "
                 f"not complete; make one with: duckplets shard CORPUS {folder}"
             )
-        if wrong := misfit(content, _shape_of(ShardManifest)):
+        tokenizer = kinds_of(TokenizerEntry)
+        kinds = kinds_of(ShardManifest) | {
+            "splits": [Split],
+            "shards": [object],
+            "tokenizer": tokenizer,
+        }
+        if wrong := misfit(content, kinds):
             raise damaged(path, wrong)
-        content = {field.name: content[field.name] for field in fields(cls)}
+        content = {name: content[name] for name in kinds}
         content["shards"] = _shards_of(content["shards"], path)
-        content["tokenizer"] = _only(TokenizerEntry, content["tokenizer"])
+        content["tokenizer"] = TokenizerEntry(**{n: content["tokenizer"][n] for n in tokenizer})
         if content["tokenizer"].path != TOKENIZER:
             raise damaged(path, f"its tokenizer lies at {shown(content['tokenizer'].path)}")
         return cls(**content)
 
     def write(self, folder: Path) -> None:
         """Replace the manifest of a folder."""
-        write_document(folder / MANIFEST, KIND, asdict(self))
-
-
-# -- places ---------------------------------------------------------------------------------------
-
-
-def shard_path(split: str, source: str, bucket: int, index: int) -> str:
-    """Return the path of a shard within its folder, with ``/``."""
-    return f"{split}/{quoted(source)}/b{bucket}/shard_b{bucket}_s{index}.parquet"
-
-
-def shard_id(split: str, source: str, bucket: int, index: int) -> str:
-    """Return the id of a shard."""
-    return f"{split}/{source}/b{bucket}/s{index}"
-
-
-def _where(shard: ShardEntry) -> tuple[str, str, str]:
-    """Return the id, path and summary path that a shard must have."""
-    of = shard.split, shard.source, shard.bucket, shard.index
-    path = shard_path(*of)
-    return shard_id(*of), path, f"{path.removesuffix('.parquet')}.tsv"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["shards"] = [each.to_dict() for each in self.shards]
+        write_document(folder / MANIFEST, KIND, values | {"tokenizer": asdict(self.tokenizer)})
 
 
 def is_of_export(path: str) -> bool:
@@ -203,20 +213,6 @@ def buckets_of(lengths: npt.ArrayLike, buckets: Sequence[int]) -> npt.NDArray[np
     """Return the bucket of each length: i for lengths above boundary i-1 and up to boundary i."""
     found = np.searchsorted(np.asarray(buckets, np.int64), np.asarray(lengths), side="left")
     return np.asarray(found, np.int64)
-
-
-# -- what is read ---------------------------------------------------------------------------------
-
-
-def _shape_of(kind: type) -> dict[str, Any]:
-    """Return the JSON shape of a class; ``_shards_of`` checks shards."""
-    own = {"split": Split, "splits": [Split], "shards": [object]}
-    own |= {"tsv": kinds_of(TsvEntry), "tokenizer": kinds_of(TokenizerEntry)}
-    return {name: own.get(name, hint) for name, hint in kinds_of(kind).items()}
-
-
-def _only(kind: Any, values: Mapping[str, Any]) -> Any:
-    return kind(**{field.name: values[field.name] for field in fields(kind)})
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
@@ -232,13 +228,18 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 
 def _shards_of(listed: Any, path: Path) -> list[ShardEntry]:
     """Return the shards a file lists, each once and at the place where it must lie."""
-    if wrong := misfit(listed, [_shape_of(ShardEntry)]):
+    names = {"shard_id": str, "path": str, "split": Split, "tsv": {"path": str, "sha256": str}}
+    kinds = kinds_of(ShardEntry) | names
+    del kinds["tsv_sha256"]
+    if wrong := misfit(listed, [kinds]):
         raise damaged(path, wrong)
     found: dict[str, ShardEntry] = {}
     for each in listed:
-        shard = _only(ShardEntry, {**each, "tsv": _only(TsvEntry, each["tsv"])})
-        if (shard.shard_id, shard.path, shard.tsv.path) != _where(shard) or shard.shard_id in found:
-            why = f"shard {shown(shard.shard_id)} lies elsewhere than such a shard does"
+        facts = {name: each[name] for name in kinds if name not in ("shard_id", "path", "tsv")}
+        shard = ShardEntry(**facts, tsv_sha256=each["tsv"]["sha256"])
+        where = each["shard_id"], each["path"], each["tsv"]["path"]
+        if where != (shard.shard_id, shard.path, shard.tsv) or shard.shard_id in found:
+            why = f"shard {shown(each['shard_id'])} lies elsewhere than such a shard does"
             raise damaged(path, why)
         found[shard.shard_id] = shard
     return list(found.values())

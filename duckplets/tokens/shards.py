@@ -9,12 +9,11 @@ so a folder with one is complete.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +30,11 @@ from duckplets.engine.inline import threaded
 from duckplets.engine.protocol import Part
 from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, ShardError
-from duckplets.ingest.splits import SPLITS
 from duckplets.quality.texts import portions
 from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
-from duckplets.tokens.locations import ShardFolder, ShardStore, target_of
+from duckplets.tokens.locations import SPOOL, ShardFolder, target_of
 from duckplets.tokens.manifest import (
-    DOCUMENTS,
     KIND,
     MANIFEST,
     MIXTURES,
@@ -59,11 +56,9 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
 
 
-log = logging.getLogger("duckplets")
-
 STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 
-_LOCK, SPOOL = ".lock", ".spool"
+_LOCK = ".lock"
 # Temporary files of a killed export. The holder of the lock removes them even if a process of
 # that number lives: in a container the next one often has it.
 _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
@@ -254,18 +249,11 @@ class _Export:
 
     def prepare(self, *, overwrite: bool) -> None:
         """Continue an export, or begin one."""
-        sizes = ShardFolder(self.out).sizes()
-        if isinstance(self.target, ShardStore):
-            if self._fingerprint_here() != self.fingerprint:
-                self._clear()  # of another run: only a copy
-            sizes |= self.target.sizes()
-            self.target.bring(*DOCUMENTS)
+        self.target.begin(self.fingerprint)
         state = None if overwrite else read_state(self.out)
         if state is None:
             self._refuse_foreign(overwrite=overwrite)
-            if isinstance(self.target, ShardStore):
-                self.target.clear()
-            self._clear()
+            self.target.clear()
         elif state["fingerprint"] != self.fingerprint:
             raise ShardError(
                 f"{self.target.name} has shards of another run: "
@@ -274,8 +262,9 @@ class _Export:
             )
         else:
             self.stage, self.counters = state["stage"], dict(state["counters"])
+            sizes = self.target.written()
             for each in state["completed_shards"]:
-                if sizes.get(each.path) == each.bytes and each.tsv.path in sizes:
+                if sizes.get(each.path) == each.bytes and each.tsv in sizes:
                     self.done[each.shard_id] = each
         self._remove_left()
         self._save(at_once=True)
@@ -289,18 +278,6 @@ class _Export:
                 f"export has written it; give another folder"
                 + ("" if overwrite else ", or overwrite=True for one of shards")
             )
-
-    def _clear(self) -> None:
-        """Remove what an export has written: the manifest first, the state last."""
-        for name in (MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE):
-            remove(self.out / name)
-
-    def _fingerprint_here(self) -> str:
-        """Return the run of the local state, or nothing."""
-        try:
-            return str((read_state(self.out) or {}).get("fingerprint"))
-        except (ShardError, DamagedFileError):
-            return ""
 
     def _remove_left(self) -> None:
         """Remove temporary files of killed processes, workers included."""
@@ -319,7 +296,7 @@ class _Export:
             "fingerprint": self.fingerprint,
             "inputs": self.inputs,
             "counters": self.counters,
-            "completed_shards": [asdict(each) for each in self.done.values()],
+            "completed_shards": [each.to_dict() for each in self.done.values()],
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         write_document(self.out / STATE, KIND, values)
@@ -339,10 +316,9 @@ class _Export:
         if is_new:
             manifest.write(self.out)
         remove(self.out / SPOOL)
-        if isinstance(self.target, ShardStore):
-            self._send(self.target, manifest)
-        else:
-            self._save("completed")
+        self.target.send(manifest)
+        self._save("completed")
+        self.target.finish()
         self._remove_left()
         return manifest, made
 
@@ -379,17 +355,6 @@ class _Export:
         made = self._write(spool, shards)
         self._save("manifest")
         return self._manifest(shards, left_out, cut), made
-
-    def _send(self, store: ShardStore, manifest: ShardManifest) -> None:
-        """Upload what the store does not have: the state first, the manifest last."""
-        files = [path for each in manifest.shards for path in (each.path, each.tsv.path)]
-        here, there = ShardFolder(self.out).sizes(), store.sizes()
-        missing = [path for path in files if path in here and here[path] != there.get(path)]
-        if missing or MANIFEST not in store.there:
-            store.send((STATE, *missing))
-        self._save("completed")
-        store.send(DOCUMENTS)
-        remove(self.out)
 
     def _tokenize(self, spool: Spool) -> None:
         spool.folder.mkdir(exist_ok=True)

@@ -108,4 +108,4 @@ def _expected(manifest: ShardManifest) -> Iterator[tuple[str, str]]:
     yield manifest.tokenizer.path, manifest.tokenizer.sha256
     for each in manifest.shards:
         yield each.path, each.sha256
-        yield each.tsv.path, each.tsv.sha256
+        yield each.tsv, each.tsv_sha256

@@ -26,7 +26,7 @@ from duckplets.base.atomic import written_aside
 from duckplets.base.names import inside
 from duckplets.errors import EngineError, ShardError
 from duckplets.order.permute import key, shuffled
-from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
+from duckplets.tokens.manifest import ShardEntry, ShardName, buckets_of
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
 BYTES = 4  # bytes per token in the size of a shard
@@ -34,26 +34,12 @@ _GROUP = 4 << 20  # tokens of a row group, and of row groups read together: abou
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Shard:
+class Shard(ShardName):
     """A planned shard: its texts by place, in order of rows."""
 
-    split: str
-    source: str
-    bucket: int
-    index: int
     places: Integers
     tokens: int
     seed: int
-
-    @property
-    def shard_id(self) -> str:
-        """Its id."""
-        return shard_id(self.split, self.source, self.bucket, self.index)
-
-    @property
-    def path(self) -> str:
-        """Its path within the folder."""
-        return shard_path(self.split, self.source, self.bucket, self.index)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,7 +156,7 @@ def write_shard(job: ShardJob, shard: Shard) -> ShardEntry:
             f"written to a folder that all workers share"
         )
     path, schema = inside(job.folder, shard.path, ShardError), job.schema()
-    lines = path.with_suffix(".tsv")
+    lines = inside(job.folder, shard.tsv, ShardError)
     path.parent.mkdir(parents=True, exist_ok=True)
     count = len(shard.places)
     most = _GROUP * count // shard.tokens + 1  # rows of a group are in memory three times
@@ -191,8 +177,6 @@ def write_shard(job: ShardJob, shard: Shard) -> ShardEntry:
                 _summarise(rows, low, summary)
                 writer.write_table(_table(rows, shard, job, schema), group)
     return ShardEntry(
-        shard_id=shard.shard_id,
-        path=shard.path,
         split=shard.split,
         source=shard.source,
         bucket=shard.bucket,
@@ -202,7 +186,7 @@ def write_shard(job: ShardJob, shard: Shard) -> ShardEntry:
         bytes=path.stat().st_size,
         sha256=digest_of(path),
         seed=shard.seed,
-        tsv=TsvEntry(path=f"{shard.path.removesuffix('.parquet')}.tsv", sha256=digest_of(lines)),
+        tsv_sha256=digest_of(lines),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from commands import ok
 from effort import often, thorough
 from object_server import client, point_to
+from token_shards import digests
 
 import duckplets as dp
 from duckplets.tokens import shards
@@ -68,12 +69,6 @@ def digest(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def of_folder(folder):
-    """Digests of what decides the bytes of a run, by path."""
-    files = [f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json"]
-    return {file.relative_to(folder).as_posix(): digest(file.read_bytes()) for file in files}
-
-
 def of_store():
     found = [key for key in keys() if not key.endswith("export_state.json")]
     return {key.removeprefix("some/shards/"): digest(content(key)) for key in found}
@@ -82,7 +77,7 @@ def of_store():
 def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(proxy, made, tmp_path):
     report = sharded(made)
     assert report.path == OUT
-    assert of_store() == of_folder(made / "shards")
+    assert of_store() == digests(made / "shards")
     assert not [file for file in made.iterdir() if "shards-" in file.name]
     found = dp.verify(OUT)
     assert (found.ok, found.shards) == (True, report.shards)
@@ -112,7 +107,7 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(proxy, made, t
 def test_the_manifest_comes_last_and_nothing_is_visible_half(proxy, made, monkeypatch):
     """Whatever request the export dies at: no manifest, or all that it lists; then it goes on."""
     monkeypatch.setattr(shards, "_SAVES", 0)
-    wanted = of_folder(made / "shards")
+    wanted = digests(made / "shards")
     sharded(made)
     writes = len([each for each in proxy.seen if each.method in ("PUT", "POST")])
     for at in (1, writes // 2, writes - 2, writes - 1):
@@ -161,7 +156,7 @@ def test_what_is_wrong_in_a_store_is_found_and_made_again(proxy, made, tmp_path)
     for key in (shard, f"{root}train/other.parquet"):
         client().delete_object(Bucket=BUCKET, Key=key)
     assert sharded(made).made == 1
-    assert of_store() == of_folder(made / "shards")
+    assert of_store() == digests(made / "shards")
     assert "as written" in ok("verify", OUT)
     with pytest.raises(dp.ShardError, match=r"s3://tokens/some/shards has shards of another run"):
         sharded(made, seed=1)

@@ -22,12 +22,13 @@ from commands import cli, error, ok
 from corpora import WORDS
 from effort import THOROUGH, often, some
 from programs import python, said
+from token_shards import digests
 
 import duckplets as dp
 from duckplets.tokens import shards as making
 from duckplets.tokens.documents import read_document
 from duckplets.tokens.locations import status
-from duckplets.tokens.manifest import ShardManifest, buckets_of, shard_path
+from duckplets.tokens.manifest import ShardManifest, buckets_of
 from duckplets.tokens.texts import plain
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -108,14 +109,6 @@ def shards(folder, **options):
         return corpus.shard(folder, **{"tokenizer": home / "tokenizer", **SMALL, **options})
 
 
-def digests(folder):
-    """Checksums of everything but when it was made."""
-    files = (f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json")
-    return {
-        f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest() for f in files
-    }
-
-
 def record_texts(path):
     """Source, split and text of every record, put together in Python."""
     with dp.Corpus(path, read_only=True) as corpus:
@@ -139,11 +132,9 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(folder, corpus_file, t
     for shard in manifest.shards:
         table = pq.read_table(folder / shard.path)
         schemas.add(str(pq.read_schema(folder / shard.path)))
-        assert (table.num_rows, shard.path) == (
-            shard.records,
-            shard_path(shard.split, shard.source, shard.bucket, shard.index),
-        )
-        lines = (folder / shard.tsv.path).read_text().splitlines()
+        of = f"{shard.split}/{shard.source}/b{shard.bucket}/shard_b{shard.bucket}_s{shard.index}"
+        assert (table.num_rows, shard.path) == (shard.records, f"{of}.parquet")
+        lines = (folder / shard.tsv).read_text().splitlines()
         assert lines[0].split("\t") == ["index", "length", "token_sum", "sha256"]
         for index, (row, line) in enumerate(zip(table.to_pylist(), lines[1:], strict=True)):
             source, split, text = expected[row["meta"]["record_id"]]
@@ -346,7 +337,7 @@ def test_verify_finds_what_is_wrong(copied):
     one, two, three = (manifest.shards[place] for place in (0, 4, 9))
     _flip(copied / one.path)
     (copied / two.path).unlink()
-    _flip(copied / three.tsv.path)
+    _flip(copied / three.tsv)
     extra = copied / "train" / "wordnet" / "b0" / "shard_b0_s99.parquet"
     shutil.copy(copied / three.path, extra)
     _flip(copied / "tokenizer.json")
@@ -356,7 +347,7 @@ def test_verify_finds_what_is_wrong(copied):
     assert dict(report.problems) == {
         one.path: "damaged",
         two.path: "missing",
-        three.tsv.path: "damaged",
+        three.tsv: "damaged",
         "train/wordnet/b0/shard_b0_s99.parquet": "unlisted",
         "tokenizer.json": "damaged",
         "mixtures.json": "missing",
@@ -391,7 +382,7 @@ def test_the_same_command_writes_again_what_is_missing(small, corpus_file, tmp_p
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
     harm, file, made = DAMAGES[what]
     shard = ShardManifest.read(out).shards[-1]
-    harm(out / {"shard": shard.path, "tsv": shard.tsv.path}.get(file, file))
+    harm(out / {"shard": shard.path, "tsv": shard.tsv}.get(file, file))
     try:
         assert not dp.verify(out).ok
     except dp.DamagedFileError:
