@@ -7,6 +7,7 @@ records ─blocks→ n-grams ─join→ how many are there, and the first of the
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -234,7 +235,7 @@ def _evaluation_of(
             raise SourceError(f"text={text!r} is for a file, and {against!r} is of the corpus")
         return _own(database, version, against)
     if isinstance(against, str | PathLike):
-        path = Path(fspath(against)).expanduser()
+        path = Path(os.path.expanduser(against))
         if not path.exists():
             raise SourceError(
                 f"against={fspath(against)!r} is no file, no source{nearest(str(path), names)} and "

@@ -80,7 +80,7 @@ def source_of(
 ) -> Source:
     """Return the source that reads a file, a folder, a glob, an object or an ``hf://`` line."""
     path = os.fspath(given)
-    if not isinstance(path, str) or not path:
+    if not isinstance(path, str):
         raise SourceError(f"{given!r} is not a path")
     if PurePath(path).suffix.lower() in DATA_SETS and format is None:
         raise SourceError(
@@ -108,7 +108,7 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
 
 def _only_text(place: str) -> str | None:
     """Return the suffix of a folder's texts if it has no .txt and they share one."""
-    folder = Path(place).expanduser()
+    folder = Path(os.path.expanduser(place))
     if not folder.is_dir():
         return None
     there = listed(folder, "*.txt")
@@ -142,6 +142,8 @@ def format_of(given: str, wanted: str | None = None) -> str:
         if ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
             raise SourceError(f"format={wanted!r}: stdin is read as JSON lines; leave it out")
         return "jsonl"
+    if not given:
+        raise SourceError(f"{given!r} is not a path")
     files = _there(given)
     if wanted is not None:
         return ALIASES.get(wanted, wanted)
@@ -155,7 +157,7 @@ def _there(given: str) -> Sequence[PurePath]:
     """Return the files, folder or objects that a path names."""
     if "://" in given and address_of(given, SourceError):
         return [PurePosixPath(str(file)) for file in paths.files(given)]
-    path = Path(given).expanduser()
+    path = Path(os.path.expanduser(given))
     if path.exists():
         return [path]
     if not glob.has_magic(given):
@@ -170,9 +172,10 @@ def _of_suffix(path: PurePath) -> str:
     suffix = paths.inner_suffix(path)
     if isinstance(path, Path) and path.is_dir():
         return TEXT
+    paths.refuse_packed(path)
     if suffix not in OF_SUFFIX:
         raise SourceError(
             f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
-            f"format= ({', '.join(FORMATS)})"
+            f"format= (--format): one of {', '.join(FORMATS)}"
         )
     return OF_SUFFIX[suffix]
