@@ -47,7 +47,7 @@ def status(
 
     The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
     mined negatives, the mixture over steps and what was served, gates with examples; each table
-    with the SQL that made it.
+    with the SQL or the call that made it.
 
     Args:
         watch: Show where a saved run stands, once a second, instead.
