@@ -136,6 +136,7 @@ class HubSource(Mapped):
             of={"revision": revision},
             known=True,
             marks=self.in_pieces,
+            notes=layout.notes,
         )
         return Stoppable.of(rows, hub.stop.set)
 
