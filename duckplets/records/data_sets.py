@@ -287,7 +287,8 @@ class _Checks:
             raise SourceError("give the path of a file, a folder or a glob")
         if "://" in name and address_of(name, SourceError):
             return [name]
-        place = self._folder / os.path.expanduser(name)
+        name = os.path.expanduser(name)
+        place = self._folder / name
         if not place.is_dir():
             # Only the value itself is a pattern, not the folder's name.
             is_glob = glob.has_magic(name) and not place.exists()
