@@ -96,16 +96,22 @@ def show(
     _show_samples(batches, samples or 3, json=json)
 
 
-def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
-    from duckplets.db.queries import query
+def check_source(corpus: Corpus, source: str | None) -> None:
+    """Refuse the name of a source that is not there."""
     from duckplets.errors import SourceError, nearest
-    from duckplets.vectors.opened import having
 
-    known, source = corpus.sources()["name"].to_pylist(), where["source"]
+    known = corpus.sources()["name"].to_pylist()
     if source is not None and source not in known:
         raise SourceError(
             f"no source {source!r}{nearest(source, known)}; there are: {', '.join(known) or 'none'}"
         )
+
+
+def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
+    from duckplets.db.queries import query
+    from duckplets.vectors.opened import having
+
+    check_source(corpus, source := where["source"])
     found = corpus.sql(query("corpus/status/show"), where)
     vectors = having(corpus.path, found["chunks"].combine_chunks())
     found = found.drop_columns("chunks")
