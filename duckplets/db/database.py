@@ -345,7 +345,7 @@ class Database:
     def _limit(self, limit: str) -> None:
         self._frugal = limit
         # another thread uses more at the moment, or another process has opened the file meanwhile
-        with suppress(duckdb.Error, QueryError):
+        with suppress(QueryError), translated():
             self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
 
     def shed(self) -> None:
@@ -356,7 +356,7 @@ class Database:
         with sessions.alone(self._session) as alone:
             if not alone:
                 return
-            with suppress(duckdb.Error):  # it is still as little as there can be
+            with suppress(QueryError), translated():  # it is still as little as there can be
                 self._connection.execute("SET memory_limit = '1MB'")
             self._limit(self._frugal)
 
