@@ -69,7 +69,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
         status = corpus.status()
         keys = corpus.database.run("ingest/chunks/next_keys")
         size = path.stat().st_size
-        report = corpus.compact(state=[elsewhere])
+        report = corpus.compact(state=elsewhere)
         assert (report.before, report.after) == (size, path.stat().st_size)
         runs = ("r1", "r3")
         assert report.runs == runs

@@ -202,9 +202,9 @@ def boundary() -> Iterator[None]:
     """Turn every exception into one line on stderr, and an exit code."""
     try:
         yield
-    except (typer.Exit, typer.Abort, typer.BadParameter):
+    except (typer.Exit, typer.BadParameter):
         raise
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         interrupted()
     except BrokenPipeError:
         _give_up_stdout()

@@ -6,6 +6,7 @@ Names that a shell would interpret are not offered: they come from data nobody h
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -87,7 +88,7 @@ def _path(context: typer.Context, name: str) -> Path | None:
     given = context.params.get(name)
     if given is None and name == "corpus":  # as after an option without its value
         given = next(iter(context.args), None)
-    return Path(given).expanduser() if isinstance(given, str | Path) else None
+    return Path(os.path.expanduser(given)) if isinstance(given, str | Path) else None
 
 
 def _read(path: Path | None, what: Callable[[Database], list[Any]]) -> list[Any]:

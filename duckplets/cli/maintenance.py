@@ -47,7 +47,7 @@ def status(
 
     The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
     mined negatives, the mixture over steps and what was served, gates with examples; each table
-    with the SQL that made it.
+    with the SQL or the call that made it.
 
     Args:
         watch: Show where a saved run stands, once a second, instead.
@@ -254,14 +254,15 @@ def _confirm(question: str, *, yes: bool) -> None:
     """Ask for confirmation on a terminal; elsewhere require ``--yes``.
 
     Raises:
-        typer.Abort: The answer is no.
+        typer.Exit: The answer is no.
         typer.BadParameter: There is no terminal to ask on.
     """
     if yes:
         return
     if not _can_ask():
         raise typer.BadParameter(f"{question} Nobody can be asked here: give --yes")
-    typer.confirm(shown(question), abort=True, err=True)
+    if not typer.confirm(shown(question), err=True):
+        raise typer.Exit(1)
 
 
 def _can_ask() -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import MESSAGE, shown
 from duckplets.cli.app import corpus_at, say
+from duckplets.cli.show import check_source
 from duckplets.cli.verbs import command
 from duckplets.errors import DuckpletsError, ExtensionError
 
@@ -55,6 +56,7 @@ def mcp(corpus: Path) -> None:
 def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
     """Return the functions that an assistant may call."""
     from duckplets.db.queries import query as statement
+    from duckplets.mining.store import show as read_candidates
 
     def status() -> Any:
         """Count records by source and split, pools, mined negatives, versions and saved runs."""
@@ -70,6 +72,7 @@ def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
 
     def show(source: str | None = None, split: str | None = None, limit: int = 10) -> Any:
         """Show the sections of the first records of a source."""
+        check_source(corpus, source)
         where = {"source": source, "split": split, "limit": max(0, min(limit, _ROWS))}
         return corpus.sql(statement("corpus/status/show"), where).drop_columns("chunks").to_pylist()
 
@@ -87,7 +90,8 @@ def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
     def sql(query: str) -> Any:
         """Run one SELECT over the corpus: sources, records, section_texts, negative_texts, …."""
         asked = {"query": query, "rows": _ROWS + 1}
-        return corpus.sql(statement("corpus/questions/first"), asked).to_pylist()
+        first = statement("corpus/questions/first")
+        return corpus.database.read(first, asked, read_candidates, "sql").to_pylist()
 
     return [status, search, pool, show, forecast, served, sql]
 

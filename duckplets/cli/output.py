@@ -45,7 +45,8 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, json: bool = False) -> None:
         print_document(rows)
         return
     columns = dict.fromkeys(name for row in rows for name in row)
-    show_table(columns, ([_cell(row.get(name)) for name in columns] for row in rows))
+    if rows:
+        show_table(columns, ([_cell(row.get(name)) for name in columns] for row in rows))
 
 
 def show(report: Any, *, json: bool = False) -> None:

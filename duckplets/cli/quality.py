@@ -59,7 +59,10 @@ def quality(
             say(*str(shifts).splitlines())
             output.show_rows(shifts.rows, json=json)
         else:
-            output.show_rows(opened.outcomes().to_pylist(), json=json)
+            rows = opened.outcomes().to_pylist()
+            output.show_rows(rows, json=json)
+            if not rows:
+                say("no row went through gates: ingest --quality has them")
 
 
 @command("corpus.quality:deduplicate")

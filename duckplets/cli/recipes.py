@@ -138,6 +138,8 @@ def sql(
     """
     if limit is not None and not rows:
         raise typer.BadParameter("--limit is about rows: give --rows with it")
+    if explain and rows:
+        raise typer.BadParameter("give --explain or --rows, not both")
     with corpus_at(corpus, read_only=True) as opened:
         if rows:
             output.put(iter([opened.pool(recipe, **given).slice(0, limit)]), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -153,7 +154,8 @@ def served(
 
 @stage("write samples")
 def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
-    samples = output.put((batch.table for batch in islice(sampler, steps)), out)
+    most = None if steps is None else min(steps, sys.maxsize)
+    samples = output.put((batch.table for batch in islice(sampler, most)), out)
     if out is not None and samples:
         say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
     return samples

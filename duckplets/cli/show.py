@@ -68,6 +68,8 @@ def show(
         return
     if recipe is not None or by is not None:
         raise typer.BadParameter("--recipe and --by are of --negatives or --why")
+    if samples == 0:
+        raise typer.BadParameter("--samples 0: give one at least")
     drawn = samples is not None or run is not None
     if drawn and (source is not None or limit is not None):
         raise typer.BadParameter("SOURCE and --limit are about records: leave --samples, --run out")
@@ -85,23 +87,31 @@ def show(
         else:
             how: dict[str, Any] = {"split": split or "train", "batch_size": samples or 1}
             sampler = opened.sampler(**how, prefetch=0, allow_stale=True)
-        batch = next(sampler, None)
-    if batch is None:
+        batches, left = [], samples or 3
+        while left > 0 and (batch := next(sampler, None)) is not None:
+            batches.append(batch)
+            left -= len(batch)
+    if not batches:
         say(f"run {run} has come to its end")
-    else:
-        _show_samples(batch, samples or 3, json=json)
+    _show_samples(batches, samples or 3, json=json)
 
 
-def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
-    from duckplets.db.queries import query
+def check_source(corpus: Corpus, source: str | None) -> None:
+    """Refuse the name of a source that is not there."""
     from duckplets.errors import SourceError, nearest
-    from duckplets.vectors.opened import having
 
-    known, source = corpus.sources()["name"].to_pylist(), where["source"]
+    known = corpus.sources()["name"].to_pylist()
     if source is not None and source not in known:
         raise SourceError(
             f"no source {source!r}{nearest(source, known)}; there are: {', '.join(known) or 'none'}"
         )
+
+
+def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
+    from duckplets.db.queries import query
+    from duckplets.vectors.opened import having
+
+    check_source(corpus, source := where["source"])
     found = corpus.sql(query("corpus/status/show"), where)
     vectors = having(corpus.path, found["chunks"].combine_chunks())
     found = found.drop_columns("chunks")
@@ -134,12 +144,14 @@ def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:
     return f"no record of split {split}; there are: {', '.join(counts)}"
 
 
-def _show_samples(batch: Batch, most: int, *, json: bool) -> None:
+def _show_samples(batches: list[Batch], most: int, *, json: bool) -> None:
+    found = [(batch, *each) for batch in batches for each in enumerate(batch[:], batch.position)]
     if json:
-        output.print_lines(batch[:most])
+        output.print_lines(sample for _, _, sample in found[:most])
         return
     rows = []
-    for number, sample in enumerate(batch[:most], batch.position):
+    for batch, number, sample in found[:most]:
         columns = [name for name in sample if name in batch.texts or name in _DETAILS]
         rows += [(str(number), name, sample[name]) for name in columns]
-    output.show_table(("position", "column", "value"), rows)
+    if rows:
+        output.show_table(("position", "column", "value"), rows)

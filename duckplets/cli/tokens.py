@@ -156,7 +156,7 @@ def verify(out: str, json: bool = False) -> None:
         tell("all files are as written" if report.ok else "WRONG: not all files are as written")
     if not report.ok:
         say(
-            f"Delete what is damaged: the command that made them writes again what is missing "
-            f"(duckplets shard CORPUS {report.path} …), or everything with --overwrite"
+            f"Delete what is damaged or unlisted: the command that made them writes again what is "
+            f"missing (duckplets shard CORPUS {report.path} …), or everything with --overwrite"
         )
         raise SystemExit(1)

@@ -75,7 +75,9 @@ class CompactReport(Reported):
 
 
 @changes("compact")
-def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> CompactReport:
+def compact(
+    corpus: CorpusFile, /, *, state: str | Path | Sequence[str | Path] = ()
+) -> CompactReport:
     """Rewrite the file without what was removed or replaced and no saved run needs.
 
     What is kept: the newest version, and those that runs of the state file beside the corpus
@@ -84,7 +86,7 @@ def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> Compa
     whoever looks, after a kill too, sees the old file or the new one.
 
     Args:
-        state: Further state files. Runs of any other one may not go on.
+        state (FILE,…): A further state file, or several. Runs of any other one may not go on.
 
     Raises:
         CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
@@ -94,14 +96,11 @@ def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> Compa
     from duckplets.ingest.sections_view import complete
 
     started = time.monotonic()
-    others = [corpus.state_path(path) for path in state]
-    for other in others:
-        if not other.exists():
-            raise StateMismatchError(f"state={str(other)!r} does not exist")
+    files = states.state_paths(corpus, state)
     database, path = corpus.database, corpus.path
     sweep(database)
     before = path.stat().st_size
-    runs = [run for file in (corpus.state_path(), *others) for run in states.runs(file)]
+    runs = [run for file in files for run in states.runs(file)]
     newest = records.current_version(database)
     for run in runs:
         if run.versions[-1] > newest:

@@ -82,9 +82,8 @@ def ingest(
         limits: Of memory, rows and fields; by default ``Limits()``, which no honest file meets.
         quality: Gates for its texts: settings, a preset or a TOML file; see ``Quality``. Equal
             texts are rejected but for the first, records of the corpus come before.
-        where: A condition on rows in SQL, over ``record_id``, ``source``, ``date``,
-            ``group_key``, ``taxonomy``, ``meta``, ``trust``, ``created_at``, ``updated_at``
-            and ``text``; others are skipped, before any gate.
+        where: A condition on rows in SQL, over record_id, source, date, group_key, taxonomy,
+            meta, trust, created_at, updated_at and text; others are skipped, before any gate.
         size_mb: Read no further once the accepted texts of the source have so many 10^6 bytes
             of UTF-8; at most one record more.
         limit: Read no further once so many records were accepted.

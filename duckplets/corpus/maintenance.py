@@ -14,7 +14,7 @@ from duckplets.base.stages import stage
 from duckplets.corpus.runs import sampler
 from duckplets.db.writes import CorpusFile
 from duckplets.engine import opened
-from duckplets.errors import DuckpletsError, ReadOnlyError, StateMismatchError
+from duckplets.errors import DuckpletsError, ReadOnlyError
 from duckplets.ingest import splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.runs import state as states
@@ -57,7 +57,7 @@ def prepare(
     /,
     *,
     clean: bool = False,
-    state: Sequence[str | Path] = (),
+    state: str | Path | Sequence[str | Path] = (),
     engine: Any = None,
     progress: Progress | bool | None = None,
 ) -> PrepareReport:
@@ -67,7 +67,7 @@ def prepare(
 
     Args:
         clean: Remove what neither the newest version nor a saved run needs.
-        state: State files of such runs, other than the one beside the corpus.
+        state (FILE,…): State files of such runs, or one, other than the one beside the corpus.
         engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
         progress: Called with sections done; True for a bar, None for one on a terminal.
 
@@ -80,10 +80,7 @@ def prepare(
 
     started, database, version = time.monotonic(), corpus.database, corpus.version
     folder, chunking = snapshot.folder_of(corpus.path), chunking_of(database)
-    others = [corpus.state_path(path) for path in state]
-    for path in others:
-        if not path.exists():
-            raise StateMismatchError(f"state={str(path)!r} does not exist")
+    files = states.state_paths(corpus, state)
     before = _sizes(folder)
     try:
         with opened(engine) as by:
@@ -92,7 +89,7 @@ def prepare(
             snapshot.prepare(database, version, chunking, progress=progress, engine=by)
         kept, left_out = _pools(corpus)
         if clean:
-            runs = [run for path in (corpus.state_path(), *others) for run in states.runs(path)]
+            runs = [run for path in files for run in states.runs(path)]
             snapshot.clean(database, {version for run in runs for version in run.versions})
             vectors.clean(corpus.path)
         made = snapshot.prepare(database, version, chunking, progress=False)

@@ -135,7 +135,8 @@ def decontaminate(
         against: ``test``: records of train and validation are compared with the test split;
             ``validation``: those of train with that one. The name of a source of the corpus:
             all others are compared with it. A path: a file, such as ``queries.jsonl`` of
-            a BEIR data set, or a folder of text files. Or any source that could be ingested.
+            a BEIR data set, a glob, a folder of text files, or ``hf://``. Or any source that could
+            be ingested.
             Where a name is several of these, the first in this order is meant.
         text: Columns of a file whose texts are compared, each by itself.
         ngram: Words of an n-gram.

@@ -64,7 +64,7 @@ def sampler(
     """Open a run over this corpus, pinned to its newest version.
 
     Args:
-        kind: ``triplets``, ``pairs``, ``texts``, or ``messages`` of converted records.
+        kind: triplets, pairs, texts, or messages of converted records.
         split: Every text of the run is of this split.
         recipes: Recipes or names of stored ones; by default the stored ones, else the
             defaults of each source.

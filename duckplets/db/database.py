@@ -18,7 +18,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -272,17 +272,19 @@ class Database:
         sql: str,
         parameters: Parameters | None = None,
         before: Callable[[Database], None] | None = None,
+        limited: str | None = None,
     ) -> pa.Table:
         """Run SQL text of a user in a transaction that cannot change anything.
 
-        ``before`` prepares the connection.
+        ``before`` prepares the connection; ``limited`` names what has a ``deadline``.
         """
         reader = self.cursor()
         try:
             if before is not None:
                 before(reader)
             reader.rows("BEGIN TRANSACTION READ ONLY")
-            return reader.arrow(sql, parameters)
+            with reader.deadline(limited) if limited else nullcontext():
+                return reader.arrow(sql, parameters)
         finally:
             reader.close()
 
@@ -343,7 +345,7 @@ class Database:
     def _limit(self, limit: str) -> None:
         self._frugal = limit
         # another thread uses more at the moment, or another process has opened the file meanwhile
-        with suppress(duckdb.Error, QueryError):
+        with suppress(QueryError), translated():
             self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
 
     def shed(self) -> None:
@@ -354,7 +356,7 @@ class Database:
         with sessions.alone(self._session) as alone:
             if not alone:
                 return
-            with suppress(duckdb.Error):  # it is still as little as there can be
+            with suppress(QueryError), translated():  # it is still as little as there can be
                 self._connection.execute("SET memory_limit = '1MB'")
             self._limit(self._frugal)
 

@@ -175,8 +175,8 @@ def sweep(path: Path) -> None:
 
 
 def beside(corpus: Path, ending: str) -> Path:
-    """Return the path of a companion file of a corpus, beside the target of a link."""
-    if corpus.is_symlink():
+    """Return the path of a companion of a corpus or folder, beside the target of a link."""
+    if corpus.is_symlink() or corpus.name in ("", ".."):
         corpus = Path(os.path.realpath(corpus))
     return corpus.with_name(corpus.name.removesuffix(".duckdb") + ending)
 

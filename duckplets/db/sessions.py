@@ -27,13 +27,14 @@ from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
-from duckplets.db.foreign import first_line, translated
+from duckplets.db.foreign import first_line, raise_what_interrupted, translated
 from duckplets.db.queries import query
 from duckplets.errors import (
     CorpusLockedError,
     DamagedFileError,
     DuckpletsError,
     MigrationError,
+    QueryError,
 )
 
 Settings = Mapping[str, Any]
@@ -117,7 +118,8 @@ class Session:
         finally:
             self._hashed -= has_hashes
             if has_hashes and not self._hashed:
-                with suppress(duckdb.Error):  # in a failed transaction; joins are only slower
+                # in a failed transaction; joins are only slower
+                with suppress(QueryError), translated():
                     self.connection.execute(query("db/sessions/lists"))
             for name in tables.keys() & self.feeds.keys():
                 self.feeds[name].show(None)
@@ -196,6 +198,9 @@ def open_session(
             raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
         except duckdb.Error as error:
             raise _opening_error(error, path, name) from error
+        except RuntimeError as error:
+            raise_what_interrupted(error)
+            raise
 
 
 def _connected(

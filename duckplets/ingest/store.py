@@ -35,6 +35,7 @@ from duckplets.ingest.splits import assign_missing
 from duckplets.recipes.store import brought
 from duckplets.sources import Rows
 from duckplets.sources.mapping import described, told
+from duckplets.sources.paths import ENCODED
 
 SAME = "duplicate id, same content"
 TAKEN = "duplicates: came in meanwhile"
@@ -298,7 +299,7 @@ class Storing:
         """Return what to do about a file that is not UTF-8, if this may be one."""
         if not (self.counts.reasons["invalid UTF-8"] and hasattr(self.prepared.source, "encoding")):
             return ""
-        return "a file that is not UTF-8 is read with encoding= (--encoding), such as 'cp1252'"
+        return ENCODED
 
     def _refuse_nothing(self) -> None:
         name, counts = self.prepared.name, self.counts

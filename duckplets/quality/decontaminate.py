@@ -6,12 +6,13 @@ records ─blocks→ n-grams ─join→ how many are there, and the first of the
 
 from __future__ import annotations
 
+import glob
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,15 +212,15 @@ def _evaluation_of(
             raise SourceError(f"text={text!r} is for a file, and {against!r} is of the corpus")
         return _own(database, version, against)
     if isinstance(against, str | PathLike):
-        path = Path(fspath(against)).expanduser()
-        if not path.exists():
+        path = os.path.expanduser(against)
+        if not ("://" in path or glob.has_magic(path) or os.path.exists(path)):
             raise SourceError(
-                f"against={fspath(against)!r} is no file, no source{nearest(str(path), names)} and "
+                f"against={fspath(against)!r} is no file, no source{nearest(path, names)} and "
                 f"not 'test' or 'validation'; sources: {listed(names) or 'none'}"
             )
         # A file once per column; without any its error lists the columns.
         found = [source_of(path, text=column) for column in columns] or [source_of(path)]
-        return _of_sources(str(path), found)
+        return _of_sources(path, found)
     if columns:
         raise SourceError(f"text={text!r} is for a file; a source says itself what its text is")
     source = adapted(against)

@@ -88,7 +88,8 @@ class Quality:
     Attributes:
         preset: Where settings that are not given come from.
         duplicates: Whether equal texts are rejected but for one.
-        keep_rejected: Whether the text of rejected rows is stored.
+        keep_rejected: Whether the text of rejected rows is stored; redacted of those that fail
+            ``max_pii_density``.
         min_characters: Of a text.
         max_characters: Of a text.
         required: Fields of a row that have to be there and not blank, such as ``("title",)``.

@@ -6,6 +6,7 @@ what a data set says of cleaning is only compared with the corpus's settings.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -75,7 +76,7 @@ def _quality(given: Any, domain: Any, folder: Path) -> Quality | None:
         given = {"preset": domain, **given}
     given = domain if given is None else given
     if isinstance(given, str) and given.endswith(".toml"):
-        given = folder / Path(given).expanduser()
+        given = folder / os.path.expanduser(given)
     return Quality.of(given)
 
 

@@ -156,8 +156,8 @@ def load_data_sets(
 def _folder(what: str, given: Any) -> Path:
     """Return a given path with ``~`` expanded."""
     try:
-        return Path(given).expanduser()
-    except (RuntimeError, TypeError) as error:
+        return Path(os.path.expanduser(given))
+    except TypeError as error:
         raise SourceError(f"{what}={str(given)!r}: {error}") from error
 
 
@@ -287,7 +287,8 @@ class _Checks:
             raise SourceError("give the path of a file, a folder or a glob")
         if "://" in name and address_of(name, SourceError):
             return [name]
-        place = self._folder / Path(name).expanduser()
+        name = os.path.expanduser(name)
+        place = self._folder / name
         if not place.is_dir():
             # Only the value itself is a pattern, not the folder's name.
             is_glob = glob.has_magic(name) and not place.exists()

@@ -86,9 +86,9 @@ def report(
     It begins with an overview: sizes, shares, and what needs attention, each with the command
     that helps. Then come sources, splits and lengths; recipes with samples; mined negatives; the
     mixture over steps, and what was served of it; gates with examples; samples to leaf through.
-    Every table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half
-    a million records pools are left out, and samples until ``prepare`` has made a snapshot, which
-    the page says.
+    Every table comes with the SQL, or the call, that made it. Nothing is saved. Of a corpus of
+    more than half a million records pools are left out, and samples until ``prepare`` has made a
+    snapshot, which the page says.
 
     Args:
         path: FILE.html, which appears whole or not at all; by default none is written.

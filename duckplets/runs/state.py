@@ -35,6 +35,8 @@ from duckplets.runs.metrics import KNOWN, Losses
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.db.writes import CorpusFile
+
 log = logging.getLogger("duckplets")
 
 Fingerprint = dict[str, Any]
@@ -151,6 +153,20 @@ class Save(Standing):
 def state_path(corpus: Path) -> Path:
     """Return the state file of a corpus: NAME.state.duckdb beside NAME.duckdb."""
     return files.beside(corpus, files.STATE)
+
+
+def state_paths(corpus: CorpusFile, given: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Return the state file beside a corpus, and one that is given or several.
+
+    Raises:
+        StateMismatchError: A given one is not there.
+    """
+    several = [given] if isinstance(given, str | Path) else given
+    others = [corpus.state_path(path) for path in several]
+    for path in others:
+        if not path.exists():
+            raise StateMismatchError(f"state={str(path)!r} does not exist")
+    return [corpus.state_path(), *others]
 
 
 def save(path: Path, saved: Save, losses: Losses) -> None:

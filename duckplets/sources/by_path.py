@@ -79,7 +79,7 @@ def source_of(
 ) -> Source:
     """Return the source that reads a file, a folder, a glob, an object or an ``hf://`` line."""
     path = os.fspath(given)
-    if not isinstance(path, str) or not path:
+    if not isinstance(path, str):
         raise SourceError(f"{given!r} is not a path")
     if PurePath(path).suffix.lower() in DATA_SETS and format is None:
         raise SourceError(
@@ -107,7 +107,7 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
 
 def _only_text(place: str) -> str | None:
     """Return the suffix of a folder's texts if it has no .txt and they share one."""
-    folder = Path(place).expanduser()
+    folder = Path(os.path.expanduser(place))
     if not folder.is_dir():
         return None
     there = listed(folder, "*.txt")
@@ -141,9 +141,11 @@ def format_of(given: str, wanted: str | None = None) -> str:
         if ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
             raise SourceError(f"format={wanted!r}: stdin is read as JSON lines; leave it out")
         return "jsonl"
+    if not given:
+        raise SourceError(f"{given!r} is not a path")
     if "://" in given:
         address_of(given, SourceError)
-    is_folder = Path(given).expanduser().is_dir()
+    is_folder = Path(os.path.expanduser(given)).is_dir()
     files = [] if is_folder else paths.files(given)
     if wanted is not None or is_folder:
         return ALIASES.get(wanted, wanted) if wanted else TEXT
@@ -158,6 +160,6 @@ def _of_suffix(path: PurePath) -> str:
     if suffix not in OF_SUFFIX:
         raise SourceError(
             f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
-            f"format= ({', '.join(FORMATS)})"
+            f"format= (--format): one of {', '.join(FORMATS)}"
         )
     return OF_SUFFIX[suffix]

@@ -58,8 +58,10 @@ def size_of(name: str, given: object) -> int:
     """Return a size in bytes."""
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:
         return given
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT]I?|)B", str(given).strip().upper())
-    size = round(float(found[1]) * _UNITS[found[2]]) if found and isinstance(given, str) else 0
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(?:\s*([KMGT]I?|)B)?", str(given).strip().upper())
+    size = (
+        round(float(found[1]) * _UNITS[found[2] or ""]) if found and isinstance(given, str) else 0
+    )
     if size <= 0:
         raise SourceError(
             f"{name}={shown(repr(given))}: give a number of bytes, or one with a unit, such as "

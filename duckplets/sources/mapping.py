@@ -52,10 +52,10 @@ class Mapped:
     """Columns with ready negatives of the anchor, or lists of them: sections of role
     ``rejected``; a row may have none."""
     label: str | None = None
-    """Column that judges the pair of anchor and positive: true, yes, 1, ``positive``,
-    ``entailment``, ``duplicate`` or ``equivalent``; false, no, 0, ``negative``, ``contradiction``
-    and those with ``not_`` before them, whatever their case; or any other number, a grade. A row
-    without one is skipped, one with anything else fails."""
+    """Column that judges the pair of anchor and positive: true, yes, 1, positive,
+    entailment, duplicate or equivalent; false, no, 0, negative, contradiction and those with not_
+    before them, whatever their case; or any other number, a grade. A row without one is skipped,
+    one with anything else fails."""
     labels: LabelNames = None
     """What the values of ``label`` mean, in place of that list: ``{"dup": 1, "other": 0}``, or as
     text ``"dup:1,other:0"``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -296,7 +297,7 @@ class _Scan:
         self._text, self._uuids = text, set[str]()
         self._name = f"attached_{uuid4().hex}" if database is not None else None
         if database is not None:
-            self._attach(Path(database).expanduser())
+            self._attach(Path(os.path.expanduser(database)))
 
     def names(self) -> list[str]:
         """Return the statement's columns; it must be one SELECT."""

@@ -38,6 +38,8 @@ _MOST_FILES = 1_024  # files read together
 AT_ONCE = MAX_BYTES // 4  # bytes of files read together
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+ENCODED = "a file that is not UTF-8 is read with encoding= (--encoding), such as 'cp1252'"
+_PACKED = (".bz2", ".xz", ".lz4", ".zip", ".7z", ".tar", ".tgz")
 
 
 def files(paths: Paths) -> list[Path | StoredObject]:
@@ -61,6 +63,7 @@ def local_files(paths: Paths) -> list[Path]:
 
 def check_file(file: Path | StoredObject) -> None:
     """Refuse anything but a regular file: a pipe would block the ingest."""
+    refuse_packed(PurePath(str(file)))
     if isinstance(file, StoredObject):
         if file.size == 0:
             raise SourceError(f"{file} is empty")
@@ -80,6 +83,12 @@ def check_file(file: Path | StoredObject) -> None:
         raise SourceError(f"{file} is empty")
 
 
+def refuse_packed(path: PurePath) -> None:
+    """Refuse what would be read as it lies there, packed."""
+    if inner_suffix(path) in _PACKED:
+        raise SourceError(f"{path}: {' and '.join(COMPRESSED)} are read as they are; unpack others")
+
+
 def uri(paths: Paths) -> str:
     """Return the address of a source as given."""
     return ", ".join(map(_told, _listed(paths)))
@@ -90,7 +99,7 @@ def default_name(paths: Paths) -> str:
     listed = [_told(path) for path in _listed(paths)]
     if listed and is_address(listed[0]):
         return _name_of_address(listed[0], alone=len(listed) == 1)
-    path = Path(listed[0]).expanduser() if listed else Path()
+    path = Path(os.path.expanduser(listed[0])) if listed else Path()
     if len(listed) == 1 and (path.exists() or not glob.has_magic(str(path))):
         inner = path.with_suffix("") if path.suffix in COMPRESSED else path
         return inner.stem
@@ -235,7 +244,7 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
         raise SourceError(f"{path!r} is not a path")
     if is_address(path):
         return objects_at(str(path))
-    plain = Path(path).expanduser()
+    plain = Path(os.path.expanduser(path))
     try:
         if plain.exists():
             _refuse_other_encodings(plain)

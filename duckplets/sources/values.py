@@ -142,6 +142,8 @@ def plain(value: Any) -> Any:
     """Return a user's value as a plain one; invalid UTF-8 stays bytes."""
     if value is None or type(value) in _PLAIN:
         return value
+    if isinstance(value, str):  # of a class of its own: an Enum, NumPy's, BeautifulSoup's
+        return str.__str__(value)
     if isinstance(value, (bytes, bytearray)):
         try:
             return bytes(value).decode()
@@ -167,7 +169,7 @@ def plain(value: Any) -> Any:
         return sorted(value, key=str)
     if hasattr(value, "tolist"):  # NumPy numbers and arrays
         return plain(value.tolist())
-    return value if isinstance(value, (str, int, float)) else Odd(str(value), "object")
+    return value if isinstance(value, (int, float)) else Odd(str(value), "object")
 
 
 _PLAIN = frozenset({str, int, float, bool, list, dict, Odd})

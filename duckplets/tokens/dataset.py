@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -99,7 +100,8 @@ class TokenShards:
 
     @property
     def _shards(self) -> dict[str, str]:
-        return {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
+        name = os.path.basename(os.path.abspath(self.path))
+        return {"name": name, "fingerprint": self.manifest.fingerprint}
 
     def sources(self, split: str = "train") -> list[str]:
         """Return the names of the sources that have texts in a split."""

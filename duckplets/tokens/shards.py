@@ -273,10 +273,12 @@ class _Export:
         """Refuse what is there; if it may be overwritten, what no export has written."""
         there = [path for path in self.target.sizes() if not (overwrite and is_of_export(path))]
         if there:
+            said = f"and no {STATE} that says what export has written it"
+            more = ", or overwrite=True for one of shards"
+            if overwrite:
+                said, more = "which no export has written", ", or move it away"
             raise ShardError(
-                f"{self.target.name} has {shown(there[0])} in it, and no {STATE} that says what "
-                f"export has written it; give another folder"
-                + ("" if overwrite else ", or overwrite=True for one of shards")
+                f"{self.target.name} has {shown(there[0])} in it, {said}; give another folder{more}"
             )
 
     def _remove_left(self) -> None:

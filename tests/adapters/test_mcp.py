@@ -32,8 +32,9 @@ CALLS = [
     ("sql", {"query": "SELECT 1; SELECT 2"}),
     ("pool", {"recipe": "nonsense"}),
     ("served", {"start": 0, "stop": 5, "run": "none"}),
+    ("show", {"source": "none"}),
 ]
-REFUSED = 5
+REFUSED = 6
 
 
 @pytest.fixture(scope="module")

@@ -137,6 +137,8 @@ WRONG_USAGE = [
     ("served toy.duckdb --out x.csv", "FILE.parquet"),
     ("forecast toy.duckdb --run x", "--run is about a saved run"),
     ("sql toy.duckdb anchor_context --rows --limit -1", "--limit"),
+    ("sql toy.duckdb anchor_context --rows --explain", "not both"),
+    ("show toy.duckdb --samples 0", "--samples"),
     ("cursor reset toy.duckdb", "--run"),
 ]
 

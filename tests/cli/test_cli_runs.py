@@ -79,6 +79,7 @@ def test_files_hold_what_stdout_would(toy):
     assert lines(Path("out.jsonl").read_text(encoding="utf-8")) == expected
     assert pq.read_metadata(name).num_row_groups == 1
     assert pq.read_table(name).to_pylist(maps_as_pydicts="strict") == expected
+    assert samples(toy, "--epochs", "1", "--steps", f"{10**30}") == samples(toy, "--epochs", "1")
     result = cli("sample", toy, "--steps", "0", "--out", name)
     assert talk(result.stderr) == f"no samples to write: {name} is left as it is\n"
     assert files() == {toy, "out.jsonl", "out.parquet"}

@@ -84,6 +84,7 @@ def test_remove_asks_says_who_draws_and_removes(toy, monkeypatch):
     assert [row["name"] for row in json.loads(ok("status", toy, "--json"))["sources"]] == [
         *("other", "toy")
     ]
+    assert cli("remove", toy, "toy", stdin="").exit_code == 130  # Ctrl-C and Ctrl-D
     agreed = cli("remove", toy, "toy", stdin="y\n")
     assert "removed 40 records of toy; the corpus is at version 3" in agreed.stderr
     assert "duckplets compact toy.duckdb" in agreed.stderr
@@ -114,10 +115,10 @@ def test_show_shows_records_and_samples(toy):
         with corpus.sampler(batch_size=4, run="mine", seed=3) as sampler:
             next(sampler)
             sampler.save()
-            expected = next(sampler).to_pylist()
+            expected = next(sampler).to_pylist() + next(sampler).to_pylist()
         first = next(corpus.sampler(batch_size=2)).to_pylist()
     for _ in range(2):  # nothing has moved
-        assert lines(ok("show", toy, "--run", "mine", "--samples", "4", "--json")) == expected
+        assert lines(ok("show", toy, "--run", "mine", "--samples", "7", "--json")) == expected[:7]
     assert lines(ok("show", toy, "--samples", "2", "--json")) == first
     told = ok("show", toy, "--run", "mine")
     assert expected[2]["anchor"] in told

@@ -53,6 +53,11 @@ def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path):
                 run(corpus)
             assert time.monotonic() - started < 10, name
             assert corpus.count() == 400  # nothing was left behind that is in the way
+        endless = (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+        )
+        with pytest.raises(dp.DeadlineError, match="ours"):
+            corpus.database.read(endless, limited="ours")
 
 
 # ---- the hash of a normalised text is that of its definition, however it is reckoned

@@ -186,3 +186,12 @@ def test_one_process_opens_a_file_twice(tmp_path):
                     dp.Corpus(path, **second)
         with dp.Corpus(path, **second) as other:
             assert other.count() == 30
+
+
+def test_ctrl_c_while_a_file_is_opened_is_ctrl_c(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise RuntimeError("Query interrupted")  # as DuckDB has it
+
+    monkeypatch.setattr("duckplets.db.external_files.open_to", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dp.Corpus(tmp_path / "c.duckdb")

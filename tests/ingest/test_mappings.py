@@ -139,6 +139,7 @@ def folder(tmp_path):
     (place / "docs").mkdir(parents=True)
     (place / "faq.csv").write_text("q,a\none,first\ntwo,second\n")
     (place / "more.csv.gz").write_bytes(gzip.compress(b"q;a\none;first\ntwo;second\n"))
+    (place / "~nobody.csv").write_text("q,a\none,first\ntwo,second\n")
     (place / "faq.tab").write_text("q\ta\none\tfirst\ntwo\tsecond\n")
     rows = [{"q": "one", "a": "first"}, {"q": "two", "a": "second"}]
     (place / "faq.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -147,6 +148,7 @@ def folder(tmp_path):
     (place / "faq.data").write_text("q,a\none,first\ntwo,second\n")
     for name, text in (("one", "first"), ("two", "second")):
         (place / "docs" / f"{name}.md").write_text(f"# {name}\n\n{text}\n")
+    (place / "faq.zip").write_text("PK")
     (place / "sets.yaml").write_text("a: 1\n")
     return place
 
@@ -163,12 +165,14 @@ GIVEN = [
     ("docs", {"pattern": "*.md"}),
     ("docs", {"pattern": ["*.md"], "by_heading": True}),
     ("docs/*.md", {}),
+    ("~nobody.csv", PAIR),
 ]
 
 
-def test_a_path_is_a_source(folder, corpus, reader):
+def test_a_path_is_a_source(folder, corpus, reader, monkeypatch):
+    monkeypatch.chdir(folder)
     for path, arguments in GIVEN:
-        rows = read(source_of(folder / path, **arguments), reader)
+        rows = read(source_of(path, **arguments), reader)
         found = sorted([text for _, text in sections_of(row)] for row in rows)
         assert found == [["one", "first"], ["two", "second"]], path
     assert corpus.ingest(str(folder / "faq.csv"), **PAIR).added == 2
@@ -182,8 +186,9 @@ def test_a_path_is_a_source(folder, corpus, reader):
 REFUSED = [
     ("none.csv", {}, "none.csv does not exist"),
     ("none*.csv", {}, "matches no file"),
+    ("faq.zip", {"format": "csv"}, "unpack others"),
     ("faq.[cp]*", {}, "several formats"),
-    ("faq.data", {}, "say format= (csv"),
+    ("faq.data", {}, "say format= (--format): one of csv"),
     ("faq.csv", {"format": "cvs"}, "format='cvs' (did you mean 'csv'?)"),
     ("faq.csv", {"anchr": "q"}, "takes no anchr= (did you mean 'anchor'?)"),
     ("faq.csv", {"by_heading": True}, "is csv: by_heading= is for files of text"),

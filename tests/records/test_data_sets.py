@@ -57,8 +57,9 @@ chat: {file_name: chat.jsonl}
 """
 
 
-def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder):
-    data_sets = loaded(folder, SEED)
+def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    data_sets = loaded(folder, SEED.replace("lines.jsonl", "~/line*.jsonl"))
     assert [d.name for d in data_sets] == ["faq", "titles", "chat"]
     controls = [IndexControls(size=10), IndexControls(weight=2.0), IndexControls()]
     assert [d.controls for d in data_sets] == controls

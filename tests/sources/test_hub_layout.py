@@ -84,6 +84,8 @@ FOUND = [
 def test_names_of_files_say_what_they_are():
     for uri, names, expected in FOUND:
         assert chosen(uri, names) == expected, (uri, names)
+    several = choose(parse_uri("hf://o/n"), files(["en/a.jsonl", "de/a.csv"]), Card())
+    assert several.notes() == ["not read, for the format: 1 file (de/a.csv)"]
 
 
 CARD = """---

@@ -97,6 +97,7 @@ def test_what_exceeds_a_limit_is_told_with_file_and_row(tmp_path, reader):
         with pytest.raises(SourceError, match="give a"):
             Limits(**wrong)
     assert Limits(row="1.5KiB").size("row") == 1536
+    assert Limits(row="1536").size("row") == 1536  # as a command line has it
 
 
 def test_the_memory_of_the_reader_is_a_setting(tmp_path):

@@ -62,7 +62,7 @@ CSV_ERRORS = {
     "only blank lines": (b"\n\n", "has no header row"),
     "nameless column": (b"a,,b\n1,2,3\n", "column 2 of the header has no name"),
     "twice": (b"a,b,a\n", "the header names column 'a' twice"),
-    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "the header is not UTF-8 text"),
+    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "UTF-8 is read with encoding="),
     "quote in header": (b'"a,b\n1,2\n', "f.csv: the header row cannot be read"),
     "open quote": (
         b'a,b\n1,2\n3,"x\n5,6\n',
@@ -199,6 +199,7 @@ def test_paths(tmp_path, reader, kind):
     for name in names:
         writers[kind](tmp_path / name)
     (tmp_path / "empty").touch()
+    (tmp_path / "a.tar.gz").touch()
     for found in (tmp_path / "a[1]", str(tmp_path / "[bc]*"), [tmp_path / name for name in names]):
         assert {*map(str, outcome(read(kind(found, text="t"), reader)))} == {"['x']"}
     assert len(read(kind(str(tmp_path / "[bc]*"), text="t"), reader)) == 2
@@ -210,6 +211,7 @@ def test_paths(tmp_path, reader, kind):
         ("", "'' is not a path"),
         (tmp_path, "is a folder; name its files"),
         (tmp_path / "empty", "empty is empty"),
+        (tmp_path / "a.tar.gz", "unpack others"),
     ]
     for path, message in missing:
         with pytest.raises(SourceError) as raised:

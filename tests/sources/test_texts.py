@@ -117,9 +117,14 @@ def any_value(draw):
     return draw.choice(odd)
 
 
+class Own(str):
+    """As BeautifulSoup and NumPy have one."""
+
+
 def only_in_memory(draw):
     beside = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
     odd = [DAY, beside, datetime.time(1), uuid.UUID(int=7), decimal.Decimal("1.5"), [DAY], b"y"]
+    odd += [Own("own"), [Own("own"), "x"], Own(" ")]
     return draw.choice([*odd, [uuid.UUID(int=7), "x"], datetime.timedelta(1), ["p", b"q"]])
 
 

@@ -120,7 +120,7 @@ def test_record_ids_are_those_of_the_texts_of_a_row(shards):
         assert ids[mask == 1].tolist() == TEXTS[source][int(number)]
 
 
-def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards):
+def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards, monkeypatch):
     shards.path.with_name("shards.state.duckdb").unlink(missing_ok=True)
     run = shards.sampler(**COMMON, batch_size=8, run="beside")
     alone = all_of(islice(run, 6))
@@ -132,6 +132,10 @@ def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards):
     ]
     with dp.resume(shards.path, "beside", "third") as resumed:
         assert all_of(islice(resumed, 3)) == alone[3:]
+    monkeypatch.chdir(shards.path)
+    with dp.resume(".", "beside", "third") as resumed, dp.TokenShards(".") as here:
+        assert all_of(islice(resumed, 3)) == alone[3:]
+        assert all_of(islice(here.resume("beside", "third"), 3)) == alone[3:]
     other = shards.sampler(**COMMON, batch_size=8, run="other")
     other.load_state_dict(run.state_dict())
     assert plain(next(other)) == alone[3]

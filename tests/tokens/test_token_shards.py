@@ -295,8 +295,8 @@ def test_a_folder_of_another_run_is_refused(copied, corpus_file, tmp_path):
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").touch()
-    for overwrite in (False, True):
-        with pytest.raises(dp.ShardError, match=r"thesis\.tex"):
+    for overwrite, told in ((False, "that says what"), (True, "which no export has written")):
+        with pytest.raises(dp.ShardError, match=rf"thesis\.tex.*{told}"):
             shards(foreign, home=corpus_file.parent, overwrite=overwrite)
 
 

@@ -69,7 +69,9 @@ class CsvSource(Files):
         before: set[str] = set()
         for place, name in enumerate(names):
             if not name.isprintable() and ("\0" in name or escaped(name) != name):
-                raise SourceError(f"{file}: the header is not UTF-8 text: {shown(names)}")
+                raise SourceError(
+                    f"{file}: the header is not UTF-8 text: {shown(names)}; {paths.ENCODED}"
+                )
             if not name.strip():
                 raise SourceError(
                     f"{file}: column {place + 1} of the header has no name: {shown(names)}"
@@ -189,7 +191,7 @@ class _CsvRows:
         if "unexpected end of data" in str(error):
             raise SourceError(
                 f"{self._row()}: a quote is opened and never closed: close it in line "
-                f"{self._ended + 1:,}, or where quotes are plain text, say quote=None"
+                f"{self._ended + 1:,}, or where quotes are plain text, say quote=None (--no-quote)"
             ) from error
         if "field limit" in str(error):
             stray = "a field is larger (is a quote opened there and never closed?)"

@@ -165,7 +165,7 @@ class TextFileSource:
     def default_name(self) -> str:
         """Return the folder's name, or the stem of the file."""
         if isinstance(self.folder, str | os.PathLike):
-            place = Path(self.folder).expanduser()
+            place = Path(os.path.expanduser(self.folder))
             if place.is_dir() or not place.exists():
                 return place.absolute().name or "text"
         return paths.default_name(self.folder)
@@ -427,7 +427,7 @@ def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
 
     Pipes, devices and sockets are skipped: reading one could block for ever.
     """
-    folder = Path(place).expanduser() if isinstance(place, str | os.PathLike) else Path()
+    folder = Path(os.path.expanduser(place)) if isinstance(place, str | os.PathLike) else Path()
     if not isinstance(place, str | os.PathLike) or not folder.is_dir():
         named = [file.absolute() for file in paths.local_files(place)]
         folder = Path(os.path.commonpath([file.parent for file in named]))

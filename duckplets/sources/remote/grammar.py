@@ -124,7 +124,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
     if not isinstance(path, str | os.PathLike):
         raise SourceError(f"path={path!r}: give the path of a list of data sets")
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+        text = Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SourceError(f"{path} is not UTF-8 text") from error
     except OSError as error:

@@ -114,9 +114,9 @@ class HubSource(Mapped):
                 with here.open(encoding="utf-8", errors="replace", newline="") as text:
                     readme = text.read(LARGEST)
         card = parse_card(readme, self.uri)
-        config, shards = choose(self._uri, files, card)
-        left, skip = self._left(shards, place["at"])
-        classes = card.labels(config)
+        layout = choose(self._uri, files, card)
+        left, skip = self._left(layout.files, place["at"])
+        classes = card.labels(layout.config)
 
         def blocks() -> Iterator[RowBlock]:
             with closing(arrivals(left, fetch, hub.stop.set)) as arriving:
@@ -131,10 +131,11 @@ class HubSource(Mapped):
             blocks(),
             self.uri,
             cursor=cursor,
-            total=card.rows(config, self._uri.split),
+            total=card.rows(layout.config, self._uri.split),
             of={"revision": revision},
             known=True,
             marks=self.in_pieces,
+            notes=layout.notes,
         )
         return Stoppable.of(rows, hub.stop.set)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from duckplets.base.documents import LARGEST, Unreadable, parse
 from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
-from duckplets.base.sanitize import listed, shown
+from duckplets.base.sanitize import counted, listed, shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.remote.grammar import HubUri
 from duckplets.sources.remote.stores import Remote, matching
@@ -37,6 +37,23 @@ _GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
 _COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
 _COMPRESSED = (".gz", ".zst")
 _SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
+
+
+_Parted = tuple[list[Remote], list[Remote]]  # files that are read, and others
+
+
+@dataclass(frozen=True, slots=True)
+class HubFiles:
+    """The files of a data set, in reading order."""
+
+    config: str  # name of the configuration
+    files: Sequence[Remote]  # data files in reading order
+    others: Sequence[Remote] = ()  # those of other formats
+
+    def notes(self) -> list[str]:
+        """Return what is not read, if there is anything."""
+        count, paths = counted(len(self.others), "file"), [file.path for file in self.others]
+        return [f"not read, for the format: {count} ({listed(paths, 3)})"] if paths else []
 
 
 def suffix_of(path: str) -> str:
@@ -61,24 +78,24 @@ def stem_of(path: str) -> str:
     return name[: len(name) - len(suffix_of(path))]
 
 
-def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> tuple[str, tuple[Remote, ...]]:
-    """Return the configuration that a URI refers to, and its files in reading order."""
+def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> HubFiles:
+    """Return the files that a URI refers to."""
     data = [file for file in files if _is_data(file.path)]
     if not data:
         raise SourceError(_no_data(uri, files))
     config = _card_config(uri, card, data)
     if config is None:
         within = _of_folder(uri, data)
-        return uri.config, _ordered(_of_split(uri, within, uri.config))
+        return HubFiles(uri.config, *_ordered(_of_split(uri, within, uri.config)))
     within = [file for file in data if file.path.startswith(config.folder)]
     if config.splits:
-        found = _of_patterns(uri, config, within)
+        found, others = _of_patterns(uri, config, within)
     else:
-        found = _ordered(_of_split(uri, within, config.name))
+        found, others = _ordered(_of_split(uri, within, config.name))
     if not found:
         where = f" in {config.folder}" if config.folder else ""
         raise SourceError(f"{uri}: its card lists no file of {config.name!r}{where}")
-    return config.name, found
+    return HubFiles(config.name, found, others)
 
 
 def _card_config(uri: HubUri, card: Card, data: list[Remote]) -> CardConfig | None:
@@ -105,7 +122,7 @@ def _card_config(uri: HubUri, card: Card, data: list[Remote]) -> CardConfig | No
     )
 
 
-def _of_patterns(uri: HubUri, config: CardConfig, files: list[Remote]) -> tuple[Remote, ...]:
+def _of_patterns(uri: HubUri, config: CardConfig, files: list[Remote]) -> _Parted:
     wanted = [uri.split] if uri.split is not None else list(config.splits)
     if uri.split is not None and uri.split not in config.splits:
         table = [file for file in files if stem_of(file.path) == uri.split]
@@ -118,7 +135,7 @@ def _of_patterns(uri: HubUri, config: CardConfig, files: list[Remote]) -> tuple[
         if not matched:
             raise SourceError(f"{uri}: its card lists {pattern!r}, and there is no such file")
         found |= {file.path: file for file in matched}
-    return tuple(found[path] for path in sorted(found))
+    return [found[path] for path in sorted(found)], []
 
 
 def _of_folder(uri: HubUri, files: list[Remote]) -> list[Remote]:
@@ -164,8 +181,8 @@ def _split_name(path: str, config: str) -> str:
     return _COUNTED.sub("", stem) or stem
 
 
-def _ordered(files: Sequence[Remote]) -> tuple[Remote, ...]:
-    """Return the files of the preferred format, by path.
+def _ordered(files: Sequence[Remote]) -> _Parted:
+    """Return the files of the preferred format, by path, and the others.
 
     Without any readable format, those of the most frequent suffix.
     """
@@ -173,8 +190,8 @@ def _ordered(files: Sequence[Remote]) -> tuple[Remote, ...]:
     known = [form for form in READERS if form in kinds]
     count = Counter(kinds)
     best = known[0] if known else min(count, key=lambda kind: (-count[kind], kind), default="")
-    found = [file for file, kind in zip(files, kinds, strict=True) if kind == best]
-    return tuple(sorted(found, key=lambda file: file.path))
+    pairs = sorted(zip(files, kinds, strict=True), key=lambda pair: pair[0].path)
+    return [f for f, kind in pairs if kind == best], [f for f, kind in pairs if kind != best]
 
 
 def _is_data(path: str) -> bool:
