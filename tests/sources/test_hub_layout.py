@@ -48,8 +48,8 @@ def files(names):
 
 
 def chosen(uri, names, card=None):
-    _, found = choose(parse_uri(f"hf://o/n{uri}"), files(names), card or Card())
-    return [file.path for file in found]
+    found = choose(parse_uri(f"hf://o/n{uri}"), files(names), card or Card())
+    return [file.path for file in found.files]
 
 
 FOUND = [
