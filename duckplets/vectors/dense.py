@@ -29,7 +29,7 @@ from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
 from duckplets.mining.bm25 import REASONS, SCALE, TopDocuments, first_of
 from duckplets.mining.guards import Excluded, Guards
-from duckplets.mining.job import Job, Scorer, Searched
+from duckplets.mining.job import Job, Scorer, Searched, own_name
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorStore
 
@@ -65,6 +65,7 @@ class Dense(Scorer):
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "dense")
+        own_name(self.name, "dense: name")
 
     def settings(self, job: Job) -> dict[str, Any]:
         """Return what its candidates follow from.
