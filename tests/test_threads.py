@@ -107,6 +107,13 @@ def test_each_batch_goes_to_one_thread(corpus, prefetch):
     assert {batch.step: batch["anchor"] for batch in batches} == expected
 
 
+def test_threads_close_what_another_is_closing(corpus):
+    for _ in range(often(50, less=15)):
+        sampler = corpus.sampler(batch_size=16)
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(lambda one: one.close(), [sampler] * THREADS))
+
+
 def test_threads_change_a_corpus_one_after_the_other(corpus):
     before, rounds = corpus.count(), often(12, less=4)
 

@@ -126,7 +126,8 @@ class Session:
         """Close the connection; statements running in other threads fail."""
         with _GATE:  # DuckDB has one list of open files, with a lock that a fork would copy
             _SESSIONS.discard(self)
-            self.connection.interrupt()
+            with suppress(duckdb.ConnectionException):  # another thread has closed it
+                self.connection.interrupt()
             self.connection.close()
 
 
