@@ -6,6 +6,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
+from threading import Barrier
 
 import pytest
 from effort import often, some, thorough
@@ -108,10 +109,15 @@ def test_each_batch_goes_to_one_thread(corpus, prefetch):
 
 
 def test_threads_close_what_another_is_closing(corpus):
-    for _ in range(often(50, less=15)):
-        sampler = corpus.sampler(batch_size=16)
-        with ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(lambda one: one.close(), [sampler] * THREADS))
+    together = Barrier(THREADS)
+
+    def close(sampler):
+        together.wait(60)
+        sampler.close()
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        for _ in range(often(50, less=15)):
+            list(threads.map(close, [corpus.sampler(batch_size=16)] * THREADS))
 
 
 def test_threads_change_a_corpus_one_after_the_other(corpus):
