@@ -111,13 +111,15 @@ def test_each_batch_goes_to_one_thread(corpus, prefetch):
 def test_threads_close_what_another_is_closing(corpus):
     together = Barrier(THREADS)
 
-    def close(sampler):
+    def close(one):
         together.wait(60)
-        sampler.close()
+        one.close()
 
     with ThreadPoolExecutor(THREADS) as threads:
-        for _ in range(often(50, less=15)):
-            list(threads.map(close, [corpus.sampler(batch_size=16)] * THREADS))
+        for _ in range(often(50, less=10)):
+            one = dp.Corpus(corpus.path)
+            next(one.sampler(batch_size=16))
+            list(threads.map(close, [one] * THREADS))
 
 
 def test_threads_change_a_corpus_one_after_the_other(corpus):
