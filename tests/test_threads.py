@@ -118,7 +118,8 @@ def test_threads_close_what_another_is_closing(corpus):
     with ThreadPoolExecutor(THREADS) as threads:
         for _ in range(often(50, less=10)):
             one = dp.Corpus(corpus.path)
-            next(one.sampler(batch_size=16))
+            sampler = one.sampler(batch_size=16)
+            next(sampler)
             list(threads.map(close, [one] * THREADS))
 
 
