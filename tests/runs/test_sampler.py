@@ -111,6 +111,27 @@ def test_a_mismatch_names_every_field(corpus):
             corpus.sampler().load_state_dict(state)
 
 
+def test_a_corpus_stays_where_it_is_when_the_working_directory_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "link.duckdb").symlink_to("runs/c.duckdb")
+    with toy_corpus("runs/c.duckdb", 40) as corpus:
+        sampler = corpus.sampler(batch_size=4, state="runs/s.duckdb")
+        next(sampler)
+        monkeypatch.chdir("runs")
+        sampler.save()
+        corpus.sampler(batch_size=4).save()
+        corpus.mine(progress=False)
+        sampler.close()
+        corpus.compact()
+    monkeypatch.chdir("..")
+    with dp.Corpus("link.duckdb") as corpus:
+        corpus.prepare(progress=False)
+    there = {"c.duckdb", "c.state.duckdb", "s.duckdb", "c.candidates", "c.snapshot"}
+    assert {file.name for file in (tmp_path / "runs").iterdir()} == there
+    assert {file.name for file in tmp_path.iterdir()} == {"runs", "link.duckdb"}
+
+
 def test_saves_tags_and_paths(own, tmp_path):
     sampler = own.sampler(batch_size=4)
     next(sampler)
