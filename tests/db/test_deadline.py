@@ -7,7 +7,7 @@ import unicodedata
 import pyarrow as pa
 import pytest
 from effort import often
-from prebuilt import prebuilt
+from prebuilt import prebuilt, toy_corpus
 
 import duckplets as dp
 
