@@ -58,9 +58,9 @@ def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path):
 def test_a_condition_that_fails_on_a_value_is_named(tmp_path):
     anchor = dp.role("anchor", where="text::int = 1")
     recipe = dp.TripletRecipe("r", anchor, dp.role("context"), dp.role("context"))
-    with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
-        with pytest.raises(dp.QueryError, match=r"'r', source 'toy'.*::int.*Could not convert"):
-            corpus.sampler(recipes=[recipe])
+    why = pytest.raises(dp.QueryError, match=r"'r', source 'toy'.*::int.*Could not convert")
+    with toy_corpus(tmp_path / "c.duckdb", 20) as corpus, why:
+        corpus.sampler(recipes=[recipe])
 
 
 # ---- the hash of a normalised text is that of its definition, however it is reckoned
