@@ -24,7 +24,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException, MemoryError) as error:
-        _raise_what_interrupted(error)
+        raise_what_interrupted(error)
         message = first_line(str(error))
         if (named := _FILE.search(message)) and named[1] in CHANGED:
             raise ChangedFileError(CHANGED[named[1]]) from error
@@ -34,13 +34,13 @@ def translated() -> Iterator[None]:
             message = _out_of_memory(message)
         raise QueryError(message) from error
     except RuntimeError as error:
-        _raise_what_interrupted(error)
+        raise_what_interrupted(error)
         if "Unable to cast Python instance" in str(error):
             raise QueryError("a text that was given holds half of a surrogate pair") from error
         raise QueryError(first_line(str(error))) from error
 
 
-def _raise_what_interrupted(error: Exception) -> None:
+def raise_what_interrupted(error: Exception) -> None:
     """Raise what a signal handler raised where DuckDB hides it."""
     cause = error.__cause__
     if cause is not None and not isinstance(cause, duckdb.Error | pa.ArrowException):

@@ -27,7 +27,7 @@ from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
-from duckplets.db.foreign import first_line, translated
+from duckplets.db.foreign import first_line, raise_what_interrupted, translated
 from duckplets.db.queries import query
 from duckplets.errors import (
     CorpusLockedError,
@@ -126,9 +126,7 @@ class Session:
         """Close the connection; statements running in other threads fail."""
         with _GATE:  # DuckDB has one list of open files, with a lock that a fork would copy
             _SESSIONS.discard(self)
-            with suppress(duckdb.ConnectionException):  # another thread has closed it
-                self.connection.interrupt()
-            self.connection.close()
+            _end(self.connection)
 
 
 class Feed:
@@ -197,6 +195,9 @@ def open_session(
             raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
         except duckdb.Error as error:
             raise _opening_error(error, path, name) from error
+        except RuntimeError as error:
+            raise_what_interrupted(error)
+            raise
 
 
 def _connected(
@@ -232,8 +233,19 @@ def _sealed(
             connection, file, read_only=read_only, is_attached=is_attached, folder=folder
         )
     except BaseException:
-        connection.close()
+        _end(connection)
         raise
+
+
+def _end(connection: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection, and what a statement that was interrupted has left.
+
+    DuckDB keeps that until another statement, and whoever connects next would wait for ever.
+    """
+    with suppress(duckdb.Error):  # another thread has closed it, or no transaction is open
+        connection.interrupt()
+        connection.rollback()
+    connection.close()
 
 
 def _attached(path: Path, config: dict[str, Any]) -> Session:
@@ -253,7 +265,7 @@ def _attached(path: Path, config: dict[str, Any]) -> Session:
         connection.execute(attach.sql(dialect=DuckDB, comments=False))
         connection.execute(query("db/sessions/use"))
     except BaseException:
-        connection.close()
+        _end(connection)
         raise
     return _sealed(connection, path, is_attached=True)
 
