@@ -193,7 +193,7 @@ def nearest(wrong: str, right: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the closest of ``right``, or nothing."""
     if len(wrong) > 200:
         return ""  # longer words are no typing error, and comparing is quadratic in length
-    names = {name.casefold(): name for name in right}
+    names = {name.casefold(): name for name in right if name != wrong}
     ours = _OF_THE_CRATE.get(wrong.casefold().replace("_", ""), "")
     if ours in names:
         return f" (did you mean {names[ours]!r}, as the crate's {wrong} is called here?)"

@@ -6,6 +6,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
+from threading import Barrier
 
 import pytest
 from effort import often, some, thorough
@@ -105,6 +106,21 @@ def test_each_batch_goes_to_one_thread(corpus, prefetch):
         batches = [batch for part in taken for batch in part.result()]
     assert len(batches) == steps
     assert {batch.step: batch["anchor"] for batch in batches} == expected
+
+
+def test_threads_close_what_another_is_closing(corpus):
+    together = Barrier(THREADS)
+
+    def close(one):
+        together.wait(60)
+        one.close()
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        for _ in range(often(50, less=10)):
+            one = dp.Corpus(corpus.path)
+            sampler = one.sampler(batch_size=16)
+            next(sampler)
+            list(threads.map(close, [one] * THREADS))
 
 
 def test_threads_change_a_corpus_one_after_the_other(corpus):

@@ -45,7 +45,10 @@ def blocks(given: Any, what: str, error: type[DuckpletsError]) -> Iterator[pa.Ta
 def table_of(given: Any, what: str, error: type[DuckpletsError]) -> pa.Table:
     """Return all rows of a table."""
     found = list(blocks(given, what, error))
-    return pa.concat_tables(found) if found else pa.table({})
+    try:  # of dicts every block has the types and names that its own rows show
+        return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+    except pa.ArrowException as why:
+        raise error(f"{what}: its rows are of several types: {shown(why)}") from why
 
 
 def _read(given: Any, what: str, error: type[DuckpletsError]) -> Iterator[pa.Table]:
@@ -59,7 +62,7 @@ def _read(given: Any, what: str, error: type[DuckpletsError]) -> Iterator[pa.Tab
         yield pa.table({name: _column(of, name, what, error) for name, of in given.items()})
     elif hasattr(given, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(given)
-        yield reader.schema.empty_table()
+        yield pa.Table.from_batches([], reader.schema)
         yield from map(_table, reader)
     elif hasattr(given, "with_format"):  # a datasets.Dataset, whose dicts take far longer
         yield from given.with_format("arrow").iter(_ROWS)
@@ -87,7 +90,10 @@ def _column(values: Any, name: str, what: str, error: type[DuckpletsError]) -> p
         if isinstance(values, np.ndarray) and values.ndim == 2:
             flat = column(np.ascontiguousarray(values).reshape(-1))
             return pa.FixedSizeListArray.from_arrays(flat, max(1, values.shape[1]))
-        return pa.array(values)
+        try:
+            return pa.array(values)
+        except OverflowError:  # half of all hashes: Arrow takes Python's integers for signed ones
+            return pa.array(values, pa.uint64())
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
         raise error(f"{what}: {name} cannot be read: {shown(why)}") from why
 

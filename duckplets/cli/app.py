@@ -191,7 +191,13 @@ def corpus_at(path: Path, *, read_only: bool = False) -> Corpus:
     """Open an existing corpus."""
     from duckplets.corpus.corpus import Corpus
 
-    return Corpus(existing(path), read_only=read_only)
+    return as_typed(Corpus(existing(path), read_only=read_only), path)
+
+
+def as_typed(corpus: Corpus, path: Path) -> Corpus:
+    """Return a corpus that messages name as it was typed: a command stays in its folder."""
+    corpus.path = corpus.database.path = path
+    return corpus
 
 
 # -- errors ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import typer
 from duckplets.base.formats import FORMATS
 from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
-from duckplets.cli.app import corpus_at, say, tell
+from duckplets.cli.app import as_typed, corpus_at, say, tell
 from duckplets.cli.inputs import SOURCES, found_in, is_data_sets, row_options
 from duckplets.cli.verbs import command
 from duckplets.errors import DuckpletsError
@@ -134,7 +134,7 @@ def ingest(
     if not any(name in how and how[name] is not None for name in _GATES):
         how = {"readers": 1, "retries": 0, **how}
     is_new = not corpus.exists()
-    with Corpus(corpus) as opened:
+    with as_typed(Corpus(corpus), corpus) as opened:
         try:
             if denoise:
                 opened.denoise()

@@ -155,6 +155,8 @@ def _form(node: dict[str, Any]) -> dict[str, Any]:
             number = literal["kind"] == "INTEGER"
             text = str(literal["text"]).replace("_", "") if number else literal["text"]
             node = {"class": "CONSTANT", "type": kind, "text": text}
+        elif literal["kind"] == "DECIMAL" and value["type"]:  # .5 has fewer digits than 0.5
+            value["type"]["type_info"].pop("width")
     elif kind in _POSITIVE:
         node["type"] = _POSITIVE[kind]
         node = {"class": "OPERATOR", "type": "OPERATOR_NOT", "alias": "", "children": [node]}

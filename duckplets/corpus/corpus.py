@@ -115,7 +115,8 @@ class Corpus:
             path, read_only=read_only, memory_limit=memory_limit, threads=threads
         )
         database.statement_timeout = timeout
-        self.database, self.path, self.read_only = database, path, read_only
+        self.database, self.read_only = database, read_only
+        self.path = database.path = path.absolute()  # the working directory may change
         self._owned: LiveSet[Sampler | Records] = LiveSet()
         try:
             if read_only:
@@ -214,7 +215,7 @@ class Corpus:
                 f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
                 f"in {beside.name}"
             )
-        return beside if given is None else Path(given)
+        return beside if given is None else Path(given).absolute()
 
     def owns(self, opened: Sampler | Records) -> None:
         """Close a sampler or a reader when the corpus is closed."""

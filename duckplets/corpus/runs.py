@@ -141,7 +141,7 @@ def sampler(
     """
     given = dict(locals())
     del given["corpus"]
-    if tokenizer is not None or pack:
+    if tokenizer is not None or pack or seq_length != 1024:
         return _token_run(corpus, given)
     from duckplets.runs import opening
 
@@ -155,7 +155,7 @@ def _token_run(corpus: CorpusFile, given: Mapping[str, Any]) -> TokenSampler:
     from duckplets.tokens.dataset import TokenShards, token_sampler
 
     if given["tokenizer"] is None:
-        raise SamplerError("pack=True: rows of tokens need tokenizer=, a tokenizers file")
+        raise SamplerError("seq_length=, pack=: rows of tokens need tokenizer=, a tokenizers file")
     options = signature(sampler).parameters
     taken = {"tokenizer", "split", *signature(TokenShards.sampler).parameters}
     for name in given.keys() - taken:

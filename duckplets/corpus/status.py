@@ -85,7 +85,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
 
 def _snapshot(database: Database) -> dict[str, Any] | None:
     """Describe the snapshot, importing its reader only if there is one."""
-    if not Path(str(database.path)).with_suffix(files.SNAPSHOT).exists():
+    if not files.beside(Path(str(database.path)), files.SNAPSHOT).exists():
         return None
     from duckplets.corpus.snapshots import overview
 

@@ -317,6 +317,7 @@ class Database:
 
         Raises:
             DeadlineError: One was stopped.
+            QueryError: One failed, with ``what`` before the reason.
         """
         with deadline(self.statement_timeout, self._connection.interrupt) as passed:
             try:
@@ -324,6 +325,8 @@ class Database:
             except (QueryError, KeyboardInterrupt) as error:
                 # A KeyboardInterrupt without a cause is the user's Ctrl-C.
                 own = isinstance(error, KeyboardInterrupt) and error.__cause__ is None
+                if type(error) is QueryError and not passed.is_set():
+                    raise QueryError(f"{what}: {error}") from error
                 if own or not passed.is_set():
                     raise
                 raise DeadlineError(

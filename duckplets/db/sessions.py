@@ -128,8 +128,7 @@ class Session:
         """Close the connection; statements running in other threads fail."""
         with _GATE:  # DuckDB has one list of open files, with a lock that a fork would copy
             _SESSIONS.discard(self)
-            self.connection.interrupt()
-            self.connection.close()
+            _end(self.connection)
 
 
 class Feed:
@@ -236,8 +235,19 @@ def _sealed(
             connection, file, read_only=read_only, is_attached=is_attached, folder=folder
         )
     except BaseException:
-        connection.close()
+        _end(connection)
         raise
+
+
+def _end(connection: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection, and what a statement that was interrupted has left.
+
+    DuckDB keeps that until another statement, and whoever connects next would wait for ever.
+    """
+    with suppress(duckdb.Error):  # another thread has closed it, or no transaction is open
+        connection.interrupt()
+        connection.rollback()
+    connection.close()
 
 
 def _attached(path: Path, config: dict[str, Any]) -> Session:
@@ -257,7 +267,7 @@ def _attached(path: Path, config: dict[str, Any]) -> Session:
         connection.execute(attach.sql(dialect=DuckDB, comments=False))
         connection.execute(query("db/sessions/use"))
     except BaseException:
-        connection.close()
+        _end(connection)
         raise
     return _sealed(connection, path, is_attached=True)
 

@@ -56,7 +56,7 @@ def values(database: Database, of: str, where: Mapping[str, Any], argument: str)
     except DeadlineError:
         raise
     except QueryError as error:  # of a value, such as a cast that fails
-        raise SamplerError(f"{asked}: {error}") from error
+        raise SamplerError(str(error)) from error
     if of != "group" and not rows.num_rows:
         raise SamplerError(
             f"{asked}: no record of split {where['split']!r} has such a value; give another one, "

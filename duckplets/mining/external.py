@@ -31,10 +31,9 @@ from duckplets.ingest import records, splits
 from duckplets.mining import store
 from duckplets.mining.blocks import REASONS, top_of
 from duckplets.mining.guards import BLOCK_ANCHORS, Guards
-from duckplets.mining.job import MOST, Job, Scorer, Searched
+from duckplets.mining.job import MOST, Job, Scorer, Searched, own_name
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 
 ROWS = ("anchor_id", "negative_id", "score")
@@ -109,13 +108,11 @@ def add_negatives(
     recipe = recipe_store.find(database, name, version) if isinstance(name, str) else name
     if not isinstance(recipe, TripletRecipe):
         raise RecipeError(f"recipe {recipe.name!r} makes texts, and only triplets have negatives")
-    if scorer == BM25:
-        raise RecipeError(f"scorer={scorer!r}: that is what mine() calls its own; give another")
     depth = checked("depth", depth, Annotated[int, Bounds(1, MOST)], RecipeError)
     if source is not None:
         recipe_store.check_source(database, source, version)
     split = None if split is None else splits.checked_split(split)
-    given, pairs, refused = _Given(scorer), list[PairReport](), Counter[str]()
+    given, pairs, refused = _Given(own_name(scorer, "scorer")), list[PairReport](), Counter[str]()
     made: dict[str, Any] = {"database": database, "scorer": given, "depth": depth}
     with store.writing(database) as folder, working(None, progress, "anchors") as work:
         try:

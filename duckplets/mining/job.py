@@ -16,7 +16,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
-from duckplets.errors import DamagedFileError
+from duckplets.errors import DamagedFileError, RecipeError
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import policy, store
 from duckplets.mining.blocks import TopDocuments
@@ -25,7 +25,7 @@ from duckplets.mining.report import PairReport
 from duckplets.mining.store import Mining, Minings, OpenMining
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader, labels_of
-from duckplets.recipes.mined import Mined, policy_for
+from duckplets.recipes.mined import BM25, Mined, policy_for
 from duckplets.recipes.recipes import TripletRecipe
 
 log = logging.getLogger("duckplets")
@@ -33,6 +33,13 @@ log = logging.getLogger("duckplets")
 MOST = 2048  # candidates of an anchor
 _CANDIDATE_BYTES = 5  # bytes on disk per candidate, about
 _MANY_MEGABYTES = 1000  # from which a warning comes first
+
+
+def own_name(name: str, argument: str) -> str:
+    """Return the name of a scorer, which is none that means something else."""
+    if name in (BM25, "random"):
+        raise RecipeError(f"{argument}={name!r}: by={name!r} means something else; give another")
+    return name
 
 
 Searched = Generator[tuple[slice, TopDocuments], None, None]  # of every block of anchors

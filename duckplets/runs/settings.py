@@ -48,7 +48,8 @@ _ARGUMENTS: dict[str, Any] = {
     "seed": Annotated[int, Bounds(-(1 << 63), (1 << 64) - 1)],
     "remainder": Remainder,
     "no_duplicates": NoDuplicates,
-    "prefixes": bool,
+    **dict.fromkeys(("prefixes", "long_sections", "allow_stale"), bool),
+    "swap": bool | None,
     "empty": Empty | None,
     "run": Annotated[str, Name(slash=True)],
     "rank": Annotated[int, Bounds(0, _MOST_RANKS)],
@@ -269,9 +270,11 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
             raise SamplerError(f"no_duplicates='negatives': {kind} have none; give False or True")
         if given["negatives"] != 1:
             raise SamplerError(f"negatives: {kind} have none; leave it at 1")
+        if given.get("swap") and given.get("preset") is None:
+            raise SamplerError(f"swap=True: {kind} have no two places; leave it out")
     if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
-        what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
-        raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
+        what = "give 'labelled' or 'drawn', or" if kind == "pairs" else f"{kind} are no pairs;"
+        raise SamplerError(f"pairs={pairs!r}: {what} leave it out")
     plain["batch_by"], several = {}, given.get("keys_per_batch", 1)
     if given.get("batch_by") not in (None, {}):
         draws = 1 + plain["negatives"] if kind == "pairs" and pairs != "labelled" else 1

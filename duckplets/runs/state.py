@@ -374,8 +374,8 @@ def folded(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def unfolded(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a state as it was before it was folded, if it was."""
-    found = dict(state)
     try:
+        found = dict(state)
         return json.loads(found.pop("run")) | found if "run" in found else found
     except (TypeError, ValueError) as error:
         raise _damaged(error) from error

@@ -43,7 +43,7 @@ MANIFEST, VECTORS = "manifest.json", "vectors"
 
 def folder_of(path: Path) -> Path:
     """Return the folder of a corpus's snapshot."""
-    return path.with_suffix(files.SNAPSHOT)
+    return files.beside(path, files.SNAPSHOT)
 
 
 def _beside(database: Database) -> Path:

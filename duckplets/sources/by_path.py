@@ -6,7 +6,7 @@ path ─there→ what it names ─format_of→ csv, jsonl, text, … ─source_a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -62,10 +62,13 @@ def given_source(source: Any, arguments: dict[str, Any]) -> Source:
         _check("Arrow data", "in memory", arguments, _MAPPED)
         return MemorySource(source, **arguments)
     if arguments:
-        kind = type(source).__name__
+        name, kind = next(iter(arguments)), type(source).__name__
+        if hasattr(source, "with_format"):  # of the package datasets
+            kind = "DatasetSource"
+        elif isinstance(source, Iterable):
+            kind = "MemorySource"
         raise SourceError(
-            f"{next(iter(arguments))}= is for a path or Arrow data: a {kind} is told how to read "
-            f"when it is made"
+            f"{name}= is for a path or Arrow data; else for the source: {kind}(…, {name}=…)"
         )
     made: Source = adapted(source)
     return made

@@ -38,7 +38,7 @@ from duckplets.errors import RecipeError, VectorError
 from duckplets.mining.blocks import REASONS, Excluded, TopDocuments
 from duckplets.mining.bm25 import SCALE
 from duckplets.mining.guards import Guards
-from duckplets.mining.job import Job, Scorer, Searched
+from duckplets.mining.job import Job, Scorer, Searched, own_name
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorStore
 
@@ -74,6 +74,7 @@ class Dense(Scorer):
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "dense")
+        own_name(self.name, "dense: name")
 
     def settings(self, job: Job) -> dict[str, Any]:
         """Return what its candidates follow from.

@@ -28,7 +28,7 @@ from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
 from duckplets.mining.blocks import REASONS, TopDocuments, top_of
 from duckplets.mining.guards import Guards
-from duckplets.mining.job import Job, Scorer, Searched
+from duckplets.mining.job import Job, Scorer, Searched, own_name
 from duckplets.mining.mine import mine
 from duckplets.mining.report import MiningReport
 from duckplets.mining.store import Mining, Minings, folder_of
@@ -136,7 +136,7 @@ class _Rescored(Scorer):
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "rescore")
-        if self.name in (BM25, self.scorer):
+        if own_name(self.name, "rescore: name") == self.scorer:
             raise RecipeError(
                 f"rescore: name={self.name!r} is what the candidates have already; give another"
             )

@@ -27,6 +27,7 @@ from typer.main import get_command
 
 import duckplets as dp
 from duckplets.cli import _COMMANDS, _GROUPS, app, verbs
+from duckplets.cli.app import as_typed
 from duckplets.db.database import Database
 
 NAMES = {name: told for names in _COMMANDS.values() for name, (_, told) in names.items()}
@@ -313,7 +314,7 @@ def test_status_for_people_and_for_programs(toy):
     for part in ("version 2", "sources", "records by split", "pools", "saved runs", "default"):
         assert part in text
     found = json.loads(ok("status", toy, "--json"))
-    with dp.Corpus(toy, read_only=True) as corpus:
+    with as_typed(dp.Corpus(toy, read_only=True), Path(toy)) as corpus:
         expected = corpus.status()
     assert text == f"{expected}\n"
     assert found == json.loads(json.dumps(expected, default=lambda value: value.isoformat()))

@@ -58,6 +58,7 @@ position % 2 = 1
 (position + 1) // 2 = 1
 -position < - 1
 trust = 5e-1
+trust >= .5
 trust < 1_000
 heading is null
 heading is distinct from 'question'

@@ -7,7 +7,7 @@ import unicodedata
 import pyarrow as pa
 import pytest
 from effort import often
-from prebuilt import prebuilt
+from prebuilt import prebuilt, toy_corpus
 
 import duckplets as dp
 
@@ -58,6 +58,14 @@ def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path):
         )
         with pytest.raises(dp.DeadlineError, match="ours"):
             corpus.database.read(endless, limited="ours")
+
+
+def test_a_condition_that_fails_on_a_value_is_named(tmp_path):
+    anchor = dp.role("anchor", where="text::int = 1")
+    recipe = dp.TripletRecipe("r", anchor, dp.role("context"), dp.role("context"))
+    why = pytest.raises(dp.QueryError, match=r"'r', source 'toy'.*::int.*Could not convert")
+    with toy_corpus(tmp_path / "c.duckdb", 20) as corpus, why:
+        corpus.sampler(recipes=[recipe])
 
 
 # ---- the hash of a normalised text is that of its definition, however it is reckoned

@@ -197,7 +197,8 @@ REFUSED = [
     ("faq.parquet", {"encoding": "latin-1"}, "encoding= is for files of text"),
     ("docs", {"pattern": "*.md", "anchor": "q"}, "is text: anchor= is for files with columns"),
     ("sets.yaml", {}, "corpus.ingest_data_sets("),
-    (dp.CsvSource("faq.csv", **PAIR), {"anchor": "q"}, "= is for a path or Arrow data: a CsvSour"),
+    (dp.CsvSource("faq.csv", **PAIR), {"anchor": "q"}, "the source: CsvSource(…, anchor=…)"),
+    ([{"q": "a"}], {"text": "q"}, "the source: MemorySource(…, text=…)"),
 ]
 
 

@@ -226,5 +226,8 @@ def test_a_wrong_table_is_refused(corpus, rows):
     assert corpus.sql("FROM minings").equals(before)
     with pytest.raises(TypeError, match="unexpected keyword argument 'scope'"):
         corpus.add_negatives(rows, name=RECIPE, scope="shard")
-    with pytest.raises(dp.RecipeError, match="that is what mine"):
-        corpus.add_negatives(rows, name=RECIPE, scorer="bm25")
+    for name in ("bm25", "random"):  # of candidates they mean something else
+        with pytest.raises(dp.RecipeError, match=f"scorer='{name}': by='{name}' means something"):
+            corpus.add_negatives(rows, name=RECIPE, scorer=name)
+        with pytest.raises(dp.RecipeError, match=f"dense: name='{name}'"):
+            dp.dense("v", name=name)

@@ -223,6 +223,7 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
         same = hashes.append_column("verdict", pa.array(["positive"] * len(pairs)))
         second = corpus.relabel(same)
         assert (second.unchanged, second.stored, second.version) == (len(pairs), 0, version + 1)
+        assert corpus.relabel(same.to_pylist()).unchanged == len(pairs)  # half are from 2^63 on
         parquet.write_table(same.slice(0, 3), tmp_path / "v.parquet")
         assert corpus.relabel(tmp_path / "v.parquet").unchanged == 3
         corpus.compact()
@@ -248,6 +249,11 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
             "anchor is of type int64; give texts",
         ),
         ({"anchor": [["a"]], "text": ["t"], "verdict": ["negative"]}, "relabel: "),
+        (  # each block of rows has the types that it shows
+            [{"anchor": "a", "text": "t", "verdict": "negative"}] * 65_536 + [{"anchor": "a"}],
+            "row 65536 has no text, but null",
+        ),
+        ([{"anchor": "a"}] * 65_536 + [{"anchor": 1}], "relabel: its rows are of several types"),
         (7, "relabel: 7 is no table"),
         ("none.parquet", "relabel: 'none.parquet' cannot be read"),
     ],

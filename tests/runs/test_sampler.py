@@ -106,8 +106,30 @@ def test_a_mismatch_names_every_field(corpus):
     corpus.sampler(seed=1, batch_size=16).load_state_dict(state, allow_drift=("batch_size",))
     with pytest.raises(dp.StateMismatchError, match="did you mean 'batch_size'"):
         corpus.sampler().load_state_dict(state, allow_drift=("batchsize",))
-    with pytest.raises(dp.StateMismatchError, match="not a sampler's state"):
-        corpus.sampler().load_state_dict({"step": 3})
+    for state in ({"step": 3}, None, [1], "x"):
+        with pytest.raises(dp.StateMismatchError, match="sampler's state"):
+            corpus.sampler().load_state_dict(state)
+
+
+def test_a_corpus_stays_where_it_is_when_the_working_directory_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "link.duckdb").symlink_to("runs/c.duckdb")
+    with toy_corpus("runs/c.duckdb", 40) as corpus:
+        sampler = corpus.sampler(batch_size=4, state="runs/s.duckdb")
+        next(sampler)
+        monkeypatch.chdir("runs")
+        sampler.save()
+        corpus.sampler(batch_size=4).save()
+        corpus.mine(progress=False)
+        sampler.close()
+        corpus.compact()
+    monkeypatch.chdir("..")
+    with dp.Corpus("link.duckdb") as corpus:
+        corpus.prepare(progress=False)
+    there = {"c.duckdb", "c.state.duckdb", "s.duckdb", "c.candidates", "c.snapshot"}
+    assert {file.name for file in (tmp_path / "runs").iterdir()} == there
+    assert {file.name for file in tmp_path.iterdir()} == {"runs", "link.duckdb"}
 
 
 def test_saves_tags_and_paths(own, tmp_path):
@@ -222,6 +244,9 @@ WRONG = [
     ({"batch_size": 0}, dp.SamplerError, "batch_size=0"),
     ({"seed": "x"}, dp.SamplerError, "seed='x'"),
     ({"negatives": 0}, dp.SamplerError, "negatives=0"),
+    ({"swap": "yes"}, dp.SamplerError, "swap='yes'"),
+    ({"kind": "texts", "swap": True}, dp.SamplerError, "swap=True: texts have no two places"),
+    ({"seq_length": 7}, dp.SamplerError, "rows of tokens need tokenizer="),
     ({"prefetch": -1}, dp.SamplerError, "prefetch"),
     ({"remainder": "wrap"}, dp.SamplerError, "'keep', 'drop' or 'pad'"),
     ({"columns": ["anchr"]}, dp.SamplerError, "did you mean 'anchor'"),

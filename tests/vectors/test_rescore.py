@@ -172,7 +172,7 @@ def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus):
     for function, told in WRONG:
         with pytest.raises(dp.RecipeError, match=told):
             corpus.rescore(function, "wrong", made_by="wrong", **MINED, retries=0)
-    for name in ("bm25", "", 3):
+    for name in ("bm25", "random", "", 3):
         with pytest.raises(dp.RecipeError, match="name="):
             corpus.rescore(scores, name, **MINED)
     with pytest.raises(dp.RecipeError, match="limit=0"):

@@ -57,6 +57,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path):
 MANY = often(200, less=30)  # records
 V = np.zeros((2, 3), np.float32)
 NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
+TENSORS = pa.table({"chunk_key": [1, 2], "vector": pa.FixedShapeTensorArray.from_numpy_ndarray(V)})
 BAD = [
     ({"chunk_key": [1, 10**9], "vector": V}, "row 1 is of chunk_key 1000000000"),
     ({"text": ["a title"] * 2, "vector": V}, "row 0 is of text 'a title'"),
@@ -68,6 +69,7 @@ BAD = [
     ({"chunk_key": [1, 2], "vector": [[1.0], [1.0, 2.0]]}, "1 dimensions, and row 1 has one of 2"),
     ({"chunk_key": [1, 2], "vector": [[1.0], [None]]}, "row 1 has nan"),
     ({"chunk_key": [1, 2], "vector": ["a", "b"]}, "lists of numbers"),
+    (TENSORS, "vector is of type extension.*give lists of numbers"),
     ({"chunk_key": [1, 2]}, "give 'chunk_key' with 'vector' or 'record_id' with 'role' with"),
     ({"vector": V}, "give 'chunk_key'"),
     ({"chunk_key": [1], "text": ["a"], "vector": V[:1]}, "not both"),
