@@ -259,13 +259,15 @@ class Database:
 
     def rows(self, sql: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """Run SQL text and return its rows."""
-        with translated():
-            return self._connection.execute(sql, dict(parameters or {})).fetchall()
+        connection = self._connection
+        with translated(connection):
+            return connection.execute(sql, dict(parameters or {})).fetchall()
 
     def arrow(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
         """Run SQL text and return an Arrow table."""
-        with translated():
-            return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
+        connection = self._connection
+        with translated(connection):
+            return connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
     def read(
         self,
@@ -292,10 +294,11 @@ class Database:
         self, sql: str, parameters: Parameters | None = None, *, rows: int = 65_536
     ) -> Iterator[pa.RecordBatch]:
         """Run SQL text and yield Arrow batches of at most ``rows`` rows, lazily."""
-        with translated():
-            reader = self._connection.execute(sql, dict(parameters or {})).to_arrow_reader(rows)
+        connection = self._connection
+        with translated(connection):
+            reader = connection.execute(sql, dict(parameters or {})).to_arrow_reader(rows)
         while True:
-            with translated():
+            with translated(connection):
                 try:
                     batch = reader.read_next_batch()
                 except StopIteration:
@@ -371,7 +374,7 @@ class Database:
             session.connection.execute("BEGIN")
         try:
             yield
-            with translated():
+            with translated(session.connection):
                 session.connection.execute("COMMIT")
         except BaseException:
             with suppress(duckdb.Error):  # a failed COMMIT rolls back by itself

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -19,10 +22,11 @@ _FILE = re.compile(r'(?:Cannot access|No files found|Cannot open)[^"]*"([^"]+)"'
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Translate errors raised inside."""
+def translated(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[None]:
+    """Translate errors raised inside, and end with what Ctrl-C interrupts of a connection."""
     try:
-        yield
+        with orderly(connection):
+            yield
     except (duckdb.Error, pa.ArrowException, MemoryError) as error:
         raise_what_interrupted(error)
         message = first_line(str(error))
@@ -38,6 +42,34 @@ def translated() -> Iterator[None]:
         if "Unable to cast Python instance" in str(error):
             raise QueryError("a text that was given holds half of a surrogate pair") from error
         raise QueryError(first_line(str(error))) from error
+
+
+@contextmanager
+def orderly(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[None]:
+    """Let Ctrl-C end a statement as DuckDB does, or wait for the end of what is short.
+
+    Where an exception of a signal handler ends it, DuckDB keeps the instance for ever, and whoever
+    opens the file again in this process waits as long.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came = False
+
+    def interrupt(*_: Any) -> None:
+        nonlocal came
+        came = True
+        if connection is not None:
+            connection.interrupt()
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if came:
+            raise KeyboardInterrupt
 
 
 def raise_what_interrupted(error: Exception) -> None:

@@ -27,7 +27,7 @@ from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
-from duckplets.db.foreign import first_line, raise_what_interrupted, translated
+from duckplets.db.foreign import first_line, orderly, raise_what_interrupted, translated
 from duckplets.db.queries import query
 from duckplets.errors import (
     CorpusLockedError,
@@ -66,6 +66,7 @@ class Session:
         is_attached: bool = False,
         folder: str | None = None,
     ) -> None:
+        self.connection = connection
         connection.execute(query("db/sessions/begin"))
         if is_attached:
             connection.execute(query("db/sessions/use"))
@@ -77,7 +78,6 @@ class Session:
             external_files.use_folder(connection, folder)
         self._is_attached, self._folder = is_attached, folder
         self._hashed = 0
-        self.connection = connection
         self.feeds: dict[str, Feed] = {}
         self.file = file
         self.read_only = read_only
@@ -182,7 +182,7 @@ def open_session(
     """
     config = {**settings, "temp_directory": str(files.spill_folder(path))}
     settle()
-    with _GATE:
+    with _GATE, orderly():
         try:
             is_open = _is_among(path, _SESSIONS)
             files.check_place(path, name, read_only=read_only, is_open=is_open)

@@ -1,15 +1,12 @@
-"""What a signal handler raises comes out as it is, whatever it interrupts, and files open again."""
+"""Ctrl-C, and what a signal handler raises, come out as they are; files open again."""
 
 from effort import often
 from prebuilt import toy_corpus
 from programs import said
 
-PROGRAM = """
-import faulthandler, random, signal, sys
+OWN = """
+import random, signal, sys
 import duckplets as dp
-
-faulthandler.dump_traceback_later(100, exit=True)
-draw, came = random.Random(1), 0
 
 
 class Own(Exception):
@@ -20,37 +17,59 @@ def handler(*_):
     raise Own
 
 
-def interrupted(run):
-    global came
-    try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.05 * draw.random())
-            run()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except Own:
-        came += 1
-
-
-def opened():
-    with dp.Corpus(sys.argv[1]) as corpus:
-        corpus.status()
-
-
+draw, came = random.Random(1), 0
 signal.signal(signal.SIGALRM, handler)
-with dp.Corpus(sys.argv[1], read_only=True) as corpus:
-    sampler = corpus.sampler(batch_size=4)
+with dp.Corpus(sys.argv[1]) as corpus:
     for _ in range(int(sys.argv[2])):
-        interrupted(sampler.save)
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.05 * draw.random())
+                corpus.status()
+                corpus.sql("SELECT count(*) FROM sections AS a, sections AS b, sections AS c")
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except Own:
+            came += 1
+print(came)
+"""
+CTRL_C = """
+import faulthandler, random, signal, sys, threading
+import duckplets as dp
+
+faulthandler.dump_traceback_later(100, exit=True)
+draw, came, main = random.Random(1), 0, threading.main_thread().ident
+long = "SELECT count(*) FROM sections AS a, sections AS b, sections AS c, sections"
+
+
+def use(statement, read_only):
+    corpus = dp.Corpus(sys.argv[1], read_only=read_only)
+    corpus.status()
+    sampler = corpus.sampler(batch_size=4)
+    next(sampler)
     sampler.save()
-for _ in range(int(sys.argv[2])):
-    interrupted(opened)
-opened()
+    corpus.sql(statement)
+
+
+use("SELECT 1", False)  # imports that are interrupted leave half a module
+for number in range(int(sys.argv[2])):
+    interrupt = threading.Timer(0.4 * draw.random(), signal.pthread_kill, [main, signal.SIGINT])
+    try:
+        interrupt.start()
+        use(long, number % 2 == 0)
+        interrupt.join()
+    except KeyboardInterrupt:
+        came += 1
 print(came)
 """
 
 
-def test_own_exceptions_come_out_and_files_open_again(tmp_path):
-    toy_corpus(tmp_path / "c.duckdb", 40).close()
+def test_own_exceptions_come_out(tmp_path):
+    toy_corpus(tmp_path / "c.duckdb", 400).close()
     many = often(200, less=30)
-    assert int(said("-c", PROGRAM, tmp_path / "c.duckdb", str(many))) > many / 4
+    assert int(said("-c", OWN, tmp_path / "c.duckdb", str(many))) > many / 4
+
+
+def test_ctrl_c_comes_out_and_files_that_are_dropped_open_again(tmp_path):
+    toy_corpus(tmp_path / "c.duckdb", 400).close()
+    many = often(60, less=12)
+    assert int(said("-c", CTRL_C, tmp_path / "c.duckdb", str(many))) == many
