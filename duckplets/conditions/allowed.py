@@ -155,7 +155,9 @@ def _form(node: dict[str, Any]) -> dict[str, Any]:
             number = literal["kind"] == "INTEGER"
             text = str(literal["text"]).replace("_", "") if number else literal["text"]
             node = {"class": "CONSTANT", "type": kind, "text": text}
-        elif literal["kind"] == "DECIMAL" and value["type"]:  # .5 has fewer digits than 0.5
+        elif literal["kind"] == "NUMERIC":  # of 2.0: .5 is 0.5
+            node = {"class": "CONSTANT", "type": kind, "text": literal["text"].lstrip("0")}
+        elif literal["kind"] == "DECIMAL":  # of 1.5, where .5 has fewer digits
             value["type"]["type_info"].pop("width")
     elif kind in _POSITIVE:
         node["type"] = _POSITIVE[kind]
