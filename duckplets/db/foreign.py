@@ -49,7 +49,7 @@ def orderly(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[Non
     """Let Ctrl-C end a statement as DuckDB does, or wait for the end of what is short.
 
     Where an exception of a signal handler ends it, DuckDB keeps the instance for ever, and whoever
-    opens the file again in this process waits as long.
+    opens the file again in this process waits as long. A second Ctrl-C ends all at once even so.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -59,6 +59,8 @@ def orderly(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[Non
 
     def interrupt(*_: Any) -> None:
         nonlocal came
+        if came:
+            raise KeyboardInterrupt
         came = True
         if connection is not None:
             connection.interrupt()
