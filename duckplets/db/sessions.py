@@ -66,7 +66,6 @@ class Session:
         is_attached: bool = False,
         folder: str | None = None,
     ) -> None:
-        self.connection = connection
         connection.execute(query("db/sessions/begin"))
         if is_attached:
             connection.execute(query("db/sessions/use"))
@@ -78,6 +77,7 @@ class Session:
             external_files.use_folder(connection, folder)
         self._is_attached, self._folder = is_attached, folder
         self._hashed = 0
+        self.connection = connection
         self.feeds: dict[str, Feed] = {}
         self.file = file
         self.read_only = read_only
@@ -240,9 +240,9 @@ def _sealed(
 
 
 def _end(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection, and what a statement that was interrupted has left.
+    """Close a connection, and what a statement has left that an exception of a handler ended.
 
-    DuckDB keeps that until another statement, and whoever connects next would wait for ever.
+    DuckDB keeps most of that until another statement; ``orderly`` spares Ctrl-C the rest.
     """
     with suppress(duckdb.Error):  # another thread has closed it, or no transaction is open
         connection.interrupt()
