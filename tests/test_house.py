@@ -366,7 +366,7 @@ from duckplets.db.database import Database
 from duckplets.db.queries import query
 
 assert Path(duckplets.__file__).is_relative_to(sys.argv[1]), duckplets.__file__
-assert "duckdb_tables" in query("db/migrate/tables")
+assert "schema_migrations" in query("db/migrate/applied")
 for kind in ("corpus", "state"):
     migrate.create(Path(kind), kind)
     migrate.check(Database.open(Path(kind), read_only=True), kind)

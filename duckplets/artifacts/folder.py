@@ -73,6 +73,7 @@ class ArtifactFolder:
         Raises:
             DamagedFileError: It is damaged, or of a later version.
         """
+        self._refuse_link()
         path = self.path / name
         try:
             written = path.read_bytes()
@@ -120,6 +121,7 @@ class ArtifactFolder:
 
     def check_own(self) -> None:
         """Refuse a folder with foreign files and no manifest."""
+        self._refuse_link()
         if not self.path.is_dir() or any(self.manifests()):
             return
         for name in sorted(os.listdir(self.path)):
@@ -131,8 +133,17 @@ class ArtifactFolder:
 
     def manifests(self) -> Iterator[str]:
         """Yield the names of all manifests in the folder."""
+        self._refuse_link()
         if self.path.is_dir():
             yield from (n for n in sorted(os.listdir(self.path)) if self._manifests.fullmatch(n))
+
+    def _refuse_link(self) -> None:
+        """Refuse a folder that is a link: whoever sends one may let it lead anywhere."""
+        if self.path.is_symlink():
+            raise DamagedFileError(
+                f"{self.path} is a link, and may lead anywhere; put the folder itself there, or "
+                f"remove the link, and it is made again"
+            )
 
     def sweep(self) -> None:
         """Remove our files that no manifest names."""

@@ -18,8 +18,8 @@ from duckplets.cli.verbs import command
 from duckplets.errors import QueryError, StateMismatchError
 
 if TYPE_CHECKING:
+    from duckplets.db.catalog import Kind
     from duckplets.db.database import Database
-    from duckplets.db.migrate import Kind
 
 
 @command("corpus.status:status")

@@ -55,6 +55,7 @@ def mcp(corpus: Path) -> None:
 
 def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
     """Return the functions that an assistant may call."""
+    from duckplets.db.parser import check_query
     from duckplets.db.queries import query as statement
     from duckplets.mining.store import show as read_candidates
 
@@ -89,6 +90,7 @@ def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
 
     def sql(query: str) -> Any:
         """Run one SELECT over the corpus: sources, records, section_texts, negative_texts, …."""
+        check_query(query)
         asked = {"query": query, "rows": _ROWS + 1}
         first = statement("corpus/questions/first")
         return corpus.database.read(first, asked, read_candidates, "sql").to_pylist()

@@ -13,9 +13,8 @@ from urllib.request import urlopen
 
 from duckplets.db import extensions
 from duckplets.db.database import Database
-from duckplets.db.queries import query
+from duckplets.db.queries import bound, query
 from duckplets.errors import ExtensionError, QueryError
-from duckplets.pools.cte_steps import bound
 
 QUESTIONS = (
     *("what_is_in_it", "which_texts_are_longest", "which_texts_come_twice", "which_anchors_leak"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from duckplets.db.parser import check_query
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
@@ -180,4 +181,5 @@ def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = No
             f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
             f"open the file with the duckdb CLI to change it"
         )
+    check_query(query)
     return corpus.database.read(query, params, show if corpus.read_only else None)

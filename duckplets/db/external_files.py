@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.sanitize import shown
 from duckplets.db import files
 from duckplets.db.foreign import CHANGED
-from duckplets.db.queries import query
+from duckplets.db.queries import bound, query
 from duckplets.errors import ChangedFileError
 
 if TYPE_CHECKING:
@@ -89,38 +89,45 @@ def _told(path: str, why: str, corpus: Path) -> str:
     )
 
 
-def open_to(connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collection[str]) -> str:
-    """Allow the statements of an instance to read the unchanged files and candidates, no others.
+def seal(connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collection[str]) -> bool:
+    """Let the statements of an instance read the candidates of a corpus and some files, no others.
 
     Args:
-        connection: To the corpus, or to another file of ours.
-        corpus: The corpus file.
-        allowed: Further files, about to be recorded.
+        connection: To the corpus, or to another file of ours; nothing in it was compared yet, so
+            names mean DuckDB's own (``db/catalog/aside``).
+        corpus: The file.
+        allowed: Further files.
 
     Returns:
-        The folder for ``use_folder``.
+        Whether an earlier opening in this process had sealed it.
     """
+    if connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]:
+        return True
     folder = files.beside(corpus, files.CANDIDATES).absolute()
-    is_sealed = connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]
-    if not is_sealed:  # else an earlier opening in this process has allowed them
-        connection.execute(query("db/external_files/allow_folder"), {"folders": [f"{folder}/"]})
-    there = connection.execute(query("db/external_files/is_there")).fetchall()[0][0]
-    rows = connection.execute(query("db/external_files/files")).fetchall() if there else []
-    if not is_sealed and (rows or allowed):
-        paths = set(allowed)
-        for place, message in _changes(rows, corpus):
-            CHANGED.pop(place, None)
-            if message:
-                CHANGED[place] = message
-            else:
-                paths.add(place)
-        connection.execute(query("db/external_files/allow"), {"paths": sorted(paths)})
-    return folder_of(corpus)
+    files.refuse_links(folder)
+    for name, paths in (("allow_folder", [f"{folder}/"]), ("allow", sorted(allowed))):
+        if paths:
+            statement = query(f"db/external_files/{name}")
+            connection.execute(bound(statement, {"paths": paths}))
+    connection.execute(query("db/sessions/seal"))
+    return False
+
+
+def readable(rows: Iterable[tuple[Any, ...]], corpus: Path) -> set[str]:
+    """Return the files of rows that are unchanged, and note why statements may not read others."""
+    paths = set()
+    for place, message in _changes(rows, corpus):
+        CHANGED.pop(place, None)
+        if message:
+            CHANGED[place] = message
+        else:
+            paths.add(place)
+    return paths
 
 
 def use_folder(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
     """Resolve relative paths of files against a folder."""
-    connection.execute(query("db/external_files/folder"), {"folder": folder})
+    connection.execute(bound(query("db/external_files/folder"), {"folder": folder}))
 
 
 def changed(database: Database) -> dict[str, str]:

@@ -181,6 +181,24 @@ def beside(corpus: Path, ending: str) -> Path:
     return corpus.with_name(corpus.name.removesuffix(".duckdb") + ending)
 
 
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder of ours that is a link or has one in it, which may lead to any file.
+
+    Raises:
+        MigrationError: It says which.
+    """
+    try:
+        entries = list(os.scandir(folder)) if not folder.is_symlink() else []
+        found = [folder] if folder.is_symlink() else [e for e in entries if e.is_symlink()]
+    except OSError:  # missing, or not to be read
+        return
+    if found:
+        raise MigrationError(
+            f"{shown(os.fspath(found[0]))} is a link, and may lead to any file; put the "
+            f"{'folder' if found[0] is folder else 'file'} itself there"
+        )
+
+
 def wal_of(path: Path) -> Path:
     """Return the path of a file's WAL."""
     return path.with_name(f"{path.name}.wal")

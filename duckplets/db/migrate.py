@@ -7,27 +7,18 @@ transaction (half the time), and renamed, so a kill leaves no file or a complete
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from duckplets.base.atomic import aside_of, remove
-from duckplets.base.sanitize import listed, shown
-from duckplets.db import files
+from duckplets.base.sanitize import shown
+from duckplets.db import catalog, files
+from duckplets.db.catalog import Kind
 from duckplets.db.database import Database
 from duckplets.db.queries import migrations
 from duckplets.errors import MigrationError, QueryError
-
-Kind = Literal["corpus", "state", "vectors"]
-
-_MADE_AGAIN: dict[Kind, str] = {
-    "corpus": "make it again: duckplets ingest",
-    "state": "let runs begin anew",
-    "vectors": "make it again: duckplets embed",
-}
 
 
 def create(path: Path, kind: Kind) -> None:
@@ -112,7 +103,12 @@ def migrate(database: Database, kind: Kind) -> list[str]:
                 database.rows(text)
                 database.run(
                     "db/migrate/record",
-                    {"number": number, "name": name, "kind": kind, "checksum": _checksum(text)},
+                    {
+                        "number": number,
+                        "name": name,
+                        "kind": kind,
+                        "checksum": catalog.checksum_of(text),
+                    },
                 )
     return [name for _, name, _ in missing]
 
@@ -134,46 +130,13 @@ def check(database: Database, kind: Kind) -> None:
 
 def _applied(database: Database, kind: Kind) -> set[int]:
     try:
-        applied = database.run("db/migrate/applied")
-    except QueryError as error:
-        _refuse_foreign(database, error)
+        rows = database.run("db/migrate/applied")
+    except QueryError:  # a new file: opening refuses those of other tools
         return set()
-    known = {number: (name, text) for number, name, text in migrations(kind)}
-    done = set()
-    for number, name, found_kind, checksum in applied:
-        if found_kind != kind:
-            raise MigrationError(f"{database.path} is a {found_kind} file, not a {kind} file")
-        if number not in known:
-            raise MigrationError(
-                f"{database.path} has a newer schema ({name}) than this duckplets knows; "
-                f"upgrade with: pip install -U duckplets"
-            )
-        if checksum != _checksum(known[number][1]):
-            raise MigrationError(
-                f"{database.path} was made by an earlier duckplets, before 0.1, whose files are "
-                f"not read; move it away and {_MADE_AGAIN[kind]}"
-            )
-        done.add(number)
+    found, done = catalog.applied(rows, str(database.path))
+    if done and found != kind:
+        raise MigrationError(f"{database.path} is a {found} file, not a {kind} file")
     return done
-
-
-def _refuse_foreign(database: Database, error: QueryError) -> None:
-    """Refuse a non-empty file without our migrations."""
-    tables = {name for (name,) in database.run("db/migrate/tables")}
-    if "schema_migrations" in tables:
-        raise MigrationError(
-            f"{database.path} is a DuckDB file of another tool, or of a duckplets before 0.1, "
-            f"which is not read; give another path"
-        ) from error
-    if tables:
-        raise MigrationError(
-            f"{database.path} is a DuckDB file of something else: it has tables "
-            f"({listed(sorted(tables)[:5])}) but none of duckplets; give another path"
-        )
-
-
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def unwritable(path: Path) -> str | None:

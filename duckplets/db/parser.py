@@ -1,16 +1,29 @@
-"""Parse expressions with DuckDB, without binding or running anything in them."""
+"""Parse expressions and queries with DuckDB, without binding or running anything in them."""
 
 from __future__ import annotations
 
 import os
+import re
 from functools import cache, lru_cache
 from typing import Any
 
 import duckdb
 
+from duckplets.base.sanitize import shown
+from duckplets.db import catalog
 from duckplets.db.foreign import translated
 from duckplets.db.queries import query
 from duckplets.db.sessions import Session
+from duckplets.errors import QueryError
+
+# Table functions that only read, of DuckDB 1.5 and 2.0. Others log, write, or take addresses of
+# memory; ``query`` hides a statement in a text.
+_READING = re.compile(
+    r"duckdb_\w+|generate_series|histogram(_values)?|icu_calendar_names|json_(each|tree)|parquet_\w+"
+    r"|pg_timezone_names|pragma_\w+|query_table|range|read_\w+|repeat(_row)?|summary|test_\w+_types"
+    r"|unnest|glob|sniff_csv"
+)
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\((ANALYZE|FORMAT)[^()]*\)\s*)?", re.IGNORECASE)
 
 _SEALED: dict[str, Any] = {"threads": "1", "enable_external_access": "false"}
 
@@ -26,6 +39,36 @@ def reading(*expressions: str) -> str:
     with translated():
         cursor = _session(os.getpid()).connection.cursor()
         return str(cursor.execute(f"{before}{quoted}{after}").fetchall()[0][0])
+
+
+def check_query(sql: str) -> None:
+    """Refuse a statement that is no query, or calls a table function that does more than read.
+
+    Raises:
+        QueryError: It names the function.
+    """
+    explain = _EXPLAIN.match(sql)
+    with translated():
+        connection = _session(os.getpid()).connection.cursor()
+        parts = catalog.parts_of(connection, sql[explain.end() :] if explain else sql)
+    if parts is None:
+        raise QueryError("sql() runs one SELECT, or EXPLAIN of one; PIVOT needs its IN (…)")
+    for part in parts:
+        if part.get("type") == "TABLE_FUNCTION":
+            name = str(part["function"].get("function_name", "")).lower()
+            if name in _built_in() and not _READING.fullmatch(name):
+                raise QueryError(
+                    f"{shown(name, 40)}() is no table function that only reads, and sql() runs "
+                    f"no other; use the duckdb CLI for it"
+                )
+
+
+@cache
+def _built_in() -> frozenset[str]:
+    """Return the names of DuckDB's own table functions."""
+    connection = _session(os.getpid()).connection.cursor()
+    rows = connection.execute(query("db/parser/table_functions")).fetchall()
+    return frozenset(name for (name,) in rows)
 
 
 @cache

@@ -8,6 +8,7 @@ In a wheel ``sql/`` and ``migrations/`` lie inside the package, in a checkout be
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,11 @@ _HOME = _PACKAGE if (_PACKAGE / "sql").is_dir() else _PACKAGE.parent
 SQL = _HOME / "sql"
 MIGRATIONS = _HOME / "migrations"
 
+Value = int | str | Sequence[str]
+
+QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+"""A text or a name in quotes."""
+_TOKEN = re.compile(rf"{QUOTED}|--.*|\$(\w+)")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
@@ -51,3 +57,25 @@ def migrations(kind: str) -> tuple[tuple[int, str, str], ...]:
     """Return ``(number, name, text)`` of every migration of a kind, in order."""
     files = sorted((MIGRATIONS / kind).glob("[0-9]*.sql"))
     return tuple((int(f.stem[:4]), f.stem, f.read_text(encoding="utf-8")) for f in files)
+
+
+def bound(text: str, values: Mapping[str, Value]) -> str:
+    """Return a statement with the values of its parameters written in.
+
+    DuckDB imports pandas for the first statement with a parameter, if pandas is installed.
+    """
+    return with_parameters(text, {name: literal(value) for name, value in values.items()})
+
+
+def with_parameters(text: str, written: Mapping[str, str]) -> str:
+    """Return a statement with SQL in the places of its parameters."""
+    return _TOKEN.sub(lambda found: written.get(found[1], found[0]), text)
+
+
+def literal(value: Value) -> str:
+    """Return a value as SQL."""
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"[{', '.join(map(literal, value))}]"

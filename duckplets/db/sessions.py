@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import pyarrow as pa
 from duckplets.base.live_set import LiveSet
 from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
-from duckplets.db import external_files, files, torn_write_repair
+from duckplets.db import catalog, external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
 from duckplets.db.foreign import first_line, orderly, raise_what_interrupted, translated
 from duckplets.db.queries import query
@@ -38,6 +38,9 @@ from duckplets.errors import (
 )
 
 Settings = Mapping[str, Any]
+
+# Nothing of a file is loaded before it is sealed, and then nothing can be.
+_NO_EXTENSIONS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 _WRITTEN = {
     # The oldest format in which file and WAL know each other; written by DuckDB 1.5 and 2.0.
@@ -53,7 +56,7 @@ class Session:
     """A connection, and the Arrow tables registered in it."""
 
     __slots__ = (
-        *("__weakref__", "_folder", "_hashed", "_is_attached"),
+        *("__weakref__", "_hashed", "_is_attached", "_path"),
         *("connection", "feeds", "file", "read_only"),
     )
 
@@ -64,7 +67,7 @@ class Session:
         *,
         read_only: bool = False,
         is_attached: bool = False,
-        folder: str | None = None,
+        path: Path | None = None,
     ) -> None:
         connection.execute(query("db/sessions/begin"))
         if is_attached:
@@ -73,9 +76,9 @@ class Session:
             names = "db/sessions/names_attached" if is_attached else "db/sessions/names"
             with suppress(duckdb.CatalogException):  # an empty or foreign file
                 connection.execute(query(names))
-        if folder is not None:
-            external_files.use_folder(connection, folder)
-        self._is_attached, self._folder = is_attached, folder
+        if path is not None:
+            external_files.use_folder(connection, external_files.folder_of(path))
+        self._is_attached, self._path = is_attached, path
         self._hashed = 0
         self.connection = connection
         self.feeds: dict[str, Feed] = {}
@@ -92,7 +95,7 @@ class Session:
                 self.file,
                 read_only=self.read_only,
                 is_attached=self._is_attached,
-                folder=self._folder,
+                path=self._path,
             )
 
     @contextmanager
@@ -129,6 +132,8 @@ class Session:
         with _GATE:  # DuckDB has one list of open files, with a lock that a fork would copy
             _SESSIONS.discard(self)
             _end(self.connection)
+            if self._path and not self.read_only and not _is_among(self._path, _SESSIONS):
+                catalog.note_own_changes(self._path)
 
 
 class Feed:
@@ -180,7 +185,7 @@ def open_session(
         DamagedFileError: DuckDB cannot read the file.
         CorpusLockedError: Another process has it open, or this one with other settings.
     """
-    config = {**settings, "temp_directory": str(files.spill_folder(path))}
+    config = {**settings, **_NO_EXTENSIONS, "temp_directory": str(files.spill_folder(path))}
     settle()
     with _GATE, orderly():
         try:
@@ -188,9 +193,10 @@ def open_session(
             files.check_place(path, name, read_only=read_only, is_open=is_open)
             if not is_open:  # looking into it would give up its lock
                 torn_write_repair.mend(path, name)
+            opening = _Opening(path, name, config, read_only, is_open)
             if read_only and _is_among(path, _INHERITED):
-                return _attached(path, config)
-            return _connected(path, config, allowed, read_only=read_only)
+                return opening.attached()
+            return opening.connected(allowed)
         except DuckpletsError:  # one of them is an OSError too
             raise
         except OSError as error:
@@ -202,41 +208,91 @@ def open_session(
             raise
 
 
-def _connected(
-    path: Path, config: dict[str, Any], allowed: Collection[str], *, read_only: bool
-) -> Session:
-    given = config if read_only else {**_WRITTEN, **config}
-    try:
-        connection = duckdb.connect(str(path), read_only=read_only, config=given)
-    except duckdb.ConnectionException:
-        if not read_only:
-            raise
-        return _attached(path, config)
-    session = _sealed(connection, path, allowed, read_only=read_only)
-    if not read_only:
-        files.sweep(path)
-    return session
+class _Opening:
+    """Opens a file: sealed first, then compared with what duckplets makes, then used."""
 
+    def __init__(
+        self, path: Path, name: str, config: dict[str, Any], read_only: bool, is_open: bool
+    ) -> None:
+        self._path, self._name, self._config = path, name, config
+        self._read_only, self._is_open = read_only, is_open
+        self._state = None if is_open else catalog.state_of(path)
 
-def _sealed(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    allowed: Collection[str] = (),
-    *,
-    read_only: bool = True,
-    is_attached: bool = False,
-) -> Session:
-    """Seal an instance against all files but those texts stay in."""
-    try:
-        folder = external_files.open_to(connection, path, allowed)
-        connection.execute(query("db/sessions/seal"))
-        file = file_id(path)
-        return Session(
-            connection, file, read_only=read_only, is_attached=is_attached, folder=folder
-        )
-    except BaseException:
-        _end(connection)
-        raise
+    def connected(self, allowed: Collection[str]) -> Session:
+        """Connect to the file; the connections of a process share one instance."""
+        config = self._config if self._read_only else {**_WRITTEN, **self._config}
+
+        def connect() -> duckdb.DuckDBPyConnection:
+            return duckdb.connect(str(self._path), read_only=self._read_only, config=config)
+
+        try:
+            session = self._sealed(connect, allowed)
+        except duckdb.ConnectionException:
+            if not self._read_only:
+                raise
+            return self.attached()
+        if not self._read_only:
+            files.sweep(self._path)
+        return session
+
+    def attached(self) -> Session:
+        """Open the file for reading in an instance of its own.
+
+        DuckDB gives everybody who connects to a path one instance: it refuses other settings, and
+        in a forked process that instance is the parent's.
+        """
+        from sqlglot import exp, parse_one
+        from sqlglot.dialects.duckdb import DuckDB
+
+        attach = parse_one(query("db/sessions/attach"), dialect=DuckDB)
+        for node in list(attach.find_all(exp.Literal)):
+            node.replace(exp.Literal.string(str(self._path)))
+        text = attach.sql(dialect=DuckDB, comments=False)
+
+        def connect() -> duckdb.DuckDBPyConnection:
+            connection = duckdb.connect(config=self._config)
+            try:
+                connection.execute(text)
+            except BaseException:
+                _end(connection)
+                raise
+            return connection
+
+        return self._sealed(connect, (), is_attached=True)
+
+    def _sealed(
+        self,
+        connect: Callable[[], duckdb.DuckDBPyConnection],
+        allowed: Collection[str],
+        *,
+        is_attached: bool = False,
+    ) -> Session:
+        """Open the file without access to others, except those that texts stay in."""
+        checked = catalog.known(self._state)
+        while True:
+            must_allow = False
+            placed = external_files.readable(checked.placed, self._path) if checked else set()
+            connection = connect()
+            try:
+                with catalog.aside(connection) as outside:
+                    was_sealed = external_files.seal(outside, self._path, placed.union(allowed))
+                    if checked is None and not (was_sealed and self._is_open):
+                        checked = catalog.check(outside, self._name)
+                        catalog.note(self._state, checked)
+                        must_allow = bool(checked.placed) and not was_sealed
+                if must_allow:  # they are read from the file, so it is opened again
+                    _end(connection)
+                    continue
+                return Session(
+                    connection,
+                    file_id(self._path),
+                    read_only=self._read_only or is_attached,
+                    is_attached=is_attached,
+                    path=self._path,
+                )
+            except BaseException:
+                _end(connection)
+                raise
 
 
 def _end(connection: duckdb.DuckDBPyConnection) -> None:
@@ -248,28 +304,6 @@ def _end(connection: duckdb.DuckDBPyConnection) -> None:
         connection.interrupt()
         connection.rollback()
     connection.close()
-
-
-def _attached(path: Path, config: dict[str, Any]) -> Session:
-    """Open a file for reading in an instance of its own.
-
-    DuckDB gives everybody who connects to a path one instance: it refuses other settings, and in a
-    forked process that instance is the parent's.
-    """
-    from sqlglot import exp, parse_one
-    from sqlglot.dialects.duckdb import DuckDB
-
-    attach = parse_one(query("db/sessions/attach"), dialect=DuckDB)
-    for node in list(attach.find_all(exp.Literal)):
-        node.replace(exp.Literal.string(str(path)))
-    connection = duckdb.connect(config=config)
-    try:
-        connection.execute(attach.sql(dialect=DuckDB, comments=False))
-        connection.execute(query("db/sessions/use"))
-    except BaseException:
-        _end(connection)
-        raise
-    return _sealed(connection, path, is_attached=True)
 
 
 def _is_among(path: Path, sessions: Iterable[Session]) -> bool:

@@ -41,13 +41,12 @@ from duckplets.base.arrays import Integers, turns
 from duckplets.base.names import inside
 from duckplets.db import files
 from duckplets.db.database import Database
-from duckplets.db.queries import query
+from duckplets.db.queries import literal, query
 from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.mining.blocks import REASONS, TopDocuments
 from duckplets.order.permute import mix
-from duckplets.pools.cte_steps import literal
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.mined import Mined, no_scorer

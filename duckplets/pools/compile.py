@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from duckplets.base.sanitize import shown
 from duckplets.conditions.allowed import COLUMNS
+from duckplets.db.queries import bound, literal
 from duckplets.errors import RecipeError
-from duckplets.pools.cte_steps import assembled, bound, literal, of_sources
+from duckplets.pools.cte_steps import assembled, of_sources
 from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from duckplets.db.queries import query
+from duckplets.db.queries import QUOTED, query, with_parameters
 
 WIDTH = 100
 
@@ -27,9 +27,7 @@ _LOOKED_AT = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _OPTIONAL = re.compile(r" -- if (\w+)$")
 _NAME = re.compile(r"(, )?\b([a-z]\w*)\b")
 _PARAMETER = re.compile(r"\$(\w+)")
-_QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
-_TOKEN = re.compile(rf"{_QUOTED}|--.*|\$(\w+)")
-_PIECE = re.compile(rf"""(?:{_QUOTED}|[^\s'"])+""")
+_PIECE = re.compile(rf"""(?:{QUOTED}|[^\s'"])+""")
 _CHUNKS = "split_chunks($split, $version)"
 
 
@@ -106,11 +104,6 @@ def _filled(lines: Iterable[str], fills: Fills) -> str:
     return "\n".join(done)
 
 
-def bound(text: str, values: Mapping[str, int | str]) -> str:
-    """Return a statement with the values of its parameters filled in."""
-    return _with_parameters(text, {name: literal(value) for name, value in values.items()})
-
-
 def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
     """Return a file with a statement as ``found_list``, its parameters read from columns."""
     inner, _, last = text.rpartition("\n")
@@ -118,16 +111,7 @@ def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
     if clause != "ORDER":  # its rows may come in any order
         inner, order = text, "number"
     whole = steps_of(statement)[1].replace("found_order", order)
-    return whole.replace("found_list", f"(\n{_with_parameters(inner, columns)}\n)")
-
-
-def _with_parameters(text: str, written: Mapping[str, str]) -> str:
-    return _TOKEN.sub(lambda found: written.get(found[1], found[0]), text)
-
-
-def literal(value: int | str) -> str:
-    """Return a number or a text as SQL."""
-    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+    return whole.replace("found_list", f"(\n{with_parameters(inner, columns)}\n)")
 
 
 def _wrapped(line: str) -> list[str]:

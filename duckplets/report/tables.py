@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from duckplets.base.sanitize import counted
 from duckplets.corpus import status
-from duckplets.db.queries import query
-from duckplets.pools.cte_steps import bound
+from duckplets.db.queries import bound, query
 from duckplets.quality.pii import redacted
 from duckplets.report.plots import Plot, bars
 

@@ -10,6 +10,7 @@ resuming resolves nothing again, and what was ingested, mined or stored since ch
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -282,7 +283,7 @@ def _opened(
     """Open a run at its first position; ``also``: sources whose pools are needed in any case."""
     newest, path = settings.versions[-1], Path(str(database.path))
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
-    folder = None if snapshot is None else Path(snapshot)
+    folder = None if snapshot is None else Path(os.path.realpath(snapshot))
     vectors = None
     if newest.vectors:
         vectors = RunVectors(path, newest.vectors, settings.columns, folder)

@@ -1,12 +1,3 @@
--- name: is_there
--- Whether a file has the table of Parquet files that texts were left in: a table, no view, which
--- would run whatever somebody wrote into it.
-SELECT count(*) = 1
-FROM duckdb_tables()
-WHERE
-    database_name = current_database() AND schema_name = '_internal'
-    AND table_name = 'placed_files'
-
 -- name: files
 -- The Parquet files that texts were left in.
 -- Rows: by file_key.
@@ -30,5 +21,5 @@ SET allowed_paths = $paths
 
 -- name: allow_folder
 -- The folder of mined candidates, which statements may read.
--- Parameters: $folders.
-SET allowed_directories = $folders
+-- Parameters: $paths.
+SET allowed_directories = $paths

@@ -192,6 +192,6 @@ def test_ctrl_c_while_a_file_is_opened_is_ctrl_c(tmp_path, monkeypatch):
     def interrupted(*_):
         raise RuntimeError("Query interrupted")  # as DuckDB has it
 
-    monkeypatch.setattr("duckplets.db.external_files.open_to", interrupted)
+    monkeypatch.setattr("duckplets.db.external_files.seal", interrupted)
     with pytest.raises(KeyboardInterrupt):
         dp.Corpus(tmp_path / "c.duckdb")

@@ -11,7 +11,7 @@ import pytest
 from effort import some
 
 import duckplets as dp
-from duckplets.db import migrate, queries
+from duckplets.db import catalog, migrate, queries
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, MigrationError, QueryError
 
@@ -46,7 +46,9 @@ def add(monkeypatch):
     """Make this duckplets know further migrations."""
 
     def set_migrations(further):
-        monkeypatch.setattr(migrate, "migrations", lambda kind: queries.migrations(kind) + further)
+        for module in (migrate, catalog):
+            all_of = lambda kind: queries.migrations(kind) + further  # noqa: E731
+            monkeypatch.setattr(module, "migrations", all_of)
 
     return set_migrations
 

@@ -1,0 +1,330 @@
+"""Compare the catalog of a file with what its migrations make, before the file can run anything.
+
+A file may come from anybody, and DuckDB looks functions up in it before its own: a macro ``count``
+in a file would run in every statement. So the first statements after the seal run where names mean
+DuckDB's own. They list the tables, views, macros, types, indexes and triggers of the file, and each
+one that duckplets did not make is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+
+from duckplets.base.sanitize import listed, shown
+from duckplets.db import files
+from duckplets.db.files import FileId
+from duckplets.db.queries import bound, migrations, query
+from duckplets.errors import MigrationError
+
+Kind = Literal["corpus", "state", "vectors"]
+Row = tuple[Any, ...]
+Entry = tuple[str, str, str]  # kind, schema, name
+Entries = dict[Entry, frozenset[str]]  # with the SQL of each; a macro may have several
+
+_MADE_AGAIN: dict[str, str] = {
+    "corpus": "make it again: duckplets ingest",
+    "state": "let runs begin anew",
+    "vectors": "make it again: duckplets embed",
+}
+FileState = tuple[FileId, tuple[tuple[tuple[int, ...], ...], bytes]]
+_CHECKED: dict[FileId, tuple[Any, Checked]] = {}
+_HEADER = 12_288  # bytes: three headers, of which each commit writes one
+
+_SEALED: dict[str, Any] = {"threads": "1", "enable_external_access": "false"}
+_BUILT_IN = ("TYPE", "SCHEMA")  # kinds that every file has some of
+_COPY = "put a copy of the file in its place"
+
+# DuckDB prints one definition with other brackets, quotes and truth values in memory, from a file,
+# and by 1.5 and 2.0. Its words and signs stay the same.
+_WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|[^\w\s()]""")
+_SPELLINGS = (
+    (re.compile(r"CAST\('t' AS BOOLEAN\)"), "true"),
+    (re.compile(r"CAST\('f' AS BOOLEAN\)"), "false"),
+    (re.compile(r"\bmain\.(?=[\w\"]+\()|\bMATERIALIZED\b|(?<=\bBIT)\(1\)"), ""),
+)
+_OF_A_SET = re.compile(r"\b((?:packed_)?vectors)_\d+\b")  # tables and views of one set of vectors
+
+# Views that follow from data: where texts are, what was mined, which vectors there are. They may
+# read these tables, and call these functions.
+_FOLLOWING = re.compile(r"sections|minings|candidates|vectors_0")
+_FUNCTIONS = {
+    *("||", "+", "-", "floats_of_float16", "floats_of_float32", "from_json", "getvariable"),
+    *("list_apply", "list_extract", "list_filter", "list_transform", "list_value"),
+    *("parse_filename", "read_parquet", "regexp_matches", "struct_extract", "struct_pack"),
+    "unnest",
+}
+_TABLES = {"stored_sections", "minings", "packed_vectors_0"}
+_NODES = {"SELECT_NODE", "SET_OPERATION_NODE"}
+_FROM = {"BASE_TABLE", "EMPTY", "JOIN", "SUBQUERY", "TABLE_FUNCTION"}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file that holds only what duckplets made."""
+
+    kind: Kind | None = None  # None: it is empty
+    placed: tuple[Row, ...] = ()  # path, size, time and footer of Parquet files that texts are in
+
+
+def state_of(path: Path) -> FileState | None:
+    """Return size, time and header of a file and its WAL, which change with each commit.
+
+    Not of a file that this process has open: closing it again would release DuckDB's lock.
+    """
+    try:
+        with path.open("rb") as file:
+            facts, header = os.fstat(file.fileno()), file.read(_HEADER)
+    except OSError:
+        return None
+    try:
+        wal = files.wal_of(path).stat()
+    except OSError:
+        wal = None
+    times = [(f.st_size, f.st_mtime_ns, f.st_ctime_ns) for f in (facts, wal) if f is not None]
+    return (facts.st_dev, facts.st_ino), (tuple(times), header)
+
+
+def known(state: FileState | None) -> Checked | None:
+    """Return what a check found in a file that has not changed since."""
+    if state is None:
+        return None
+    found = _CHECKED.get(state[0])
+    return found[1] if found is not None and found[0] == state[1] else None
+
+
+def note(state: FileState | None, checked: Checked) -> None:
+    """Remember what a check found in a file."""
+    if state is not None:
+        _CHECKED[state[0]] = state[1], checked
+
+
+def note_own_changes(path: Path) -> None:
+    """Remember the state of a file that only this process has changed since it was checked.
+
+    A corpus is checked again, since its rows say which files statements may read.
+    """
+    state = state_of(path)
+    found = _CHECKED.get(state[0]) if state is not None else None
+    if found is not None and found[1].kind in ("state", "vectors"):
+        note(state, found[1])
+
+
+@contextmanager
+def aside(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a second connection, in which names mean DuckDB's own and not those of the file."""
+    other = connection.cursor()
+    try:
+        other.execute(query("db/catalog/aside"))
+        yield other
+    finally:
+        other.close()
+
+
+def check(connection: duckdb.DuckDBPyConnection, name: str) -> Checked:
+    """Refuse a file that holds anything that duckplets did not make.
+
+    Args:
+        connection: To the file, ``aside`` and sealed already.
+        name: Name of the file, for messages.
+
+    Raises:
+        MigrationError: It says what to remove, or what else to do.
+    """
+    ((database,),) = connection.execute(query("db/catalog/database")).fetchall()
+    theirs = _entries(connection, database)
+    if all(kind in _BUILT_IN for kind, _, _ in theirs):
+        return Checked()
+    if not _has_record(theirs):
+        raise _foreign(theirs, name)
+    kind, texts = _made_by(_rows(connection, "db/catalog/applied", database), name)
+    ours = _ours(*texts)
+    for entry, definitions in theirs.items():
+        if not _is_ours(connection, entry, definitions, ours):
+            raise _refusal(entry, name, is_known=entry in ours)
+    if lacking := sorted(ours.keys() - theirs.keys() - {("TABLE", "main", "packed_vectors_0")}):
+        raise MigrationError(f"{name} lacks the {_named(lacking[0])}; {_COPY}")
+    placed = _rows(connection, "db/catalog/files", database) if kind == "corpus" else []
+    return Checked(kind, tuple(placed))
+
+
+def applied(rows: list[Row], name: str) -> tuple[Kind, set[int]]:
+    """Return the kind of a file and the numbers of its migrations.
+
+    Args:
+        rows: Number, name, kind and checksum of each, as the file records them.
+        name: Name of the file, for messages.
+
+    Raises:
+        MigrationError: Another tool, a later or an earlier duckplets has made the file.
+    """
+    kind: Kind = rows[0][2] if rows and rows[0][2] in _MADE_AGAIN else "corpus"
+    known = {number: text for number, _, text in migrations(kind)}
+    for number, migration, _, checksum in rows:
+        if number not in known:
+            raise MigrationError(
+                f"{name} has a newer schema ({shown(migration, 40)}) than this duckplets knows; "
+                f"upgrade with: pip install -U duckplets"
+            )
+        if checksum != checksum_of(known[number]):
+            raise MigrationError(
+                f"{name} was made by an earlier duckplets, before 0.1, whose files are "
+                f"not read; move it away and {_MADE_AGAIN[kind]}"
+            )
+    return kind, {row[0] for row in rows}
+
+
+def checksum_of(text: str) -> str:
+    """Return the checksum of a migration."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parts_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]] | None:
+    """Return all parts of a query as DuckDB's parser reads it; None for what is no query.
+
+    Nothing in it is bound or run.
+    """
+    parts: list[dict[str, Any]] = []
+    statement = bound(query("db/catalog/reading"), {"text": sql})
+    ((reading,),) = connection.execute(statement).fetchall()
+
+    def noted(part: dict[str, Any]) -> dict[str, Any]:
+        parts.append(part)
+        return part
+
+    return None if json.loads(reading, object_hook=noted)["error"] else parts
+
+
+def _made_by(rows: list[Row], name: str) -> tuple[Kind, list[str]]:
+    """Return the kind of a file and the statements that made it."""
+    kind, numbers = applied(rows, name)
+    texts = [text for number, _, text in migrations(kind) if number in numbers]
+    of_a_set = [query("vectors/store/create")] if kind == "vectors" else []
+    return kind, [query("db/migrate/create_table"), *texts, *of_a_set]
+
+
+def _entries(connection: duckdb.DuckDBPyConnection, database: str) -> Entries:
+    rows = connection.execute(query("db/catalog/entries")).fetchall()
+    if int(duckdb.__version__.partition(".")[0]) >= 2:
+        rows += connection.execute(query("db/catalog/triggers")).fetchall()
+    found: dict[Entry, set[str]] = {}
+    for where, kind, schema, name, sql in rows:
+        if where == database:
+            entry = kind, schema, _OF_A_SET.sub(r"\1_0", name)
+            found.setdefault(entry, set()).add(_OF_A_SET.sub(r"\1_0", sql or ""))
+    return {entry: frozenset(definitions) for entry, definitions in found.items()}
+
+
+@cache
+def _ours(*texts: str) -> Entries:
+    """Return what statements make in an empty file."""
+    with duckdb.connect(config=_SEALED) as connection:
+        connection.execute(texts[0])
+        connection.execute(query("db/sessions/names"))
+        for statement in connection.extract_statements("\n;".join(texts[1:]) or ";"):
+            is_view_of_a_set = "floats_of_dtype" in statement.query
+            if "COMMENT ON" not in statement.query and not is_view_of_a_set:
+                connection.execute(statement)
+        connection.execute(query("db/catalog/aside"))
+        return _entries(connection, "memory")
+
+
+def _has_record(theirs: Entries) -> bool:
+    """Return whether a file has the table of applied migrations, as it should be."""
+    record = ("TABLE", "_internal", "schema_migrations")
+    return _is_equal(theirs.get(record), _ours(query("db/migrate/create_table"))[record])
+
+
+def _is_ours(
+    connection: duckdb.DuckDBPyConnection, entry: Entry, definitions: frozenset[str], ours: Entries
+) -> bool:
+    if _is_equal(definitions, ours.get(entry)):
+        return True
+    kind, schema, name = entry
+    if (kind, schema) != ("VIEW", "main") or not _FOLLOWING.fullmatch(name):
+        return False
+    return all(_follows(connection, sql) for sql in definitions)
+
+
+def _is_equal(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
+    if one is None or other is None:
+        return False
+    return one == other or {_words(sql) for sql in one} == {_words(sql) for sql in other}
+
+
+@cache
+def _words(sql: str) -> tuple[str, ...]:
+    for spelling, usual in _SPELLINGS:
+        sql = spelling.sub(usual, sql)
+    return tuple(word.strip('"') for word in _WORD.findall(sql))
+
+
+def _follows(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
+    """Return whether a view reads only what such views do."""
+    parts = parts_of(connection, sql.partition(" AS ")[2].strip().rstrip(";"))
+    return parts is not None and all(map(_is_bounded, parts))
+
+
+def _is_bounded(node: dict[str, Any]) -> bool:
+    kind = str(node.get("type"))
+    if kind == "BASE_TABLE":
+        return _OF_A_SET.sub(r"\1_0", node["table_name"]) in _TABLES
+    if kind == "JOIN":
+        return bool(node["ref_type"] == "REGULAR")
+    if kind == "FUNCTION":
+        return node["function_name"] in _FUNCTIONS
+    if kind.endswith("_NODE"):
+        return kind in _NODES
+    return kind in _FROM if "sample" in node else True  # what follows FROM can be sampled
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, name: str, database: str) -> list[Row]:
+    """Read a table of a file whose database has a name of its own."""
+    quoted = '"' + database.replace('"', '""') + '"'
+    return connection.execute(
+        query(name).replace("file._internal", f"{quoted}._internal")
+    ).fetchall()
+
+
+def _refusal(entry: Entry, name: str, *, is_known: bool) -> MigrationError:
+    if is_known:
+        return MigrationError(f"{name}: the {_named(entry)} is not as duckplets made it; {_COPY}")
+    return MigrationError(
+        f"{name} has a {_named(entry)} that duckplets did not make, and nothing of a file runs "
+        f"unknown. Remove it: DROP {entry[0]} {_quoted(entry)}"
+    )
+
+
+def _foreign(theirs: Entries, name: str) -> MigrationError:
+    """Return the refusal of a file without our migrations."""
+    found = [entry for entry in theirs if entry[0] not in _BUILT_IN]
+    if any(entry[2] == "schema_migrations" for entry in found):
+        return MigrationError(
+            f"{name} is a DuckDB file of another tool, or of a duckplets before 0.1, "
+            f"which is not read; give another path"
+        )
+    return MigrationError(
+        f"{name} is a DuckDB file of something else: it has {listed(sorted(map(_named, found)), 3)}"
+        f", but none of duckplets; give another path"
+    )
+
+
+def _named(entry: Entry) -> str:
+    kind, schema, name = entry
+    dotted = name if schema in ("", "main") else f"{schema}.{name}"
+    return f"{kind.lower()} {shown(repr(dotted), 60)}"
+
+
+def _quoted(entry: Entry) -> str:
+    """Return the name of an entry as SQL."""
+    return ".".join('"' + shown(part, 60).replace('"', '""') + '"' for part in entry[1:] if part)
