@@ -120,6 +120,12 @@ class Database:
             return cls(Session(duckdb.connect(config=config)))
 
     @classmethod
+    def only(cls, path: Path) -> Database:
+        """Open a DuckDB file of another tool to read, in an instance that reads no other file."""
+        with translated():
+            return cls(sessions.attached_only(path, _settings(_READER_MEMORY, None)))
+
+    @classmethod
     def scratch(cls, threads: int | None = None) -> Database:
         """Open an in-memory instance that never downloads extensions by itself."""
         config: dict[str, Any] = _settings(_SCRATCH_MEMORY, threads) | {

@@ -28,7 +28,7 @@ from duckplets.base.sanitize import shown
 from duckplets.db import catalog, external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
 from duckplets.db.foreign import first_line, orderly, raise_what_interrupted, translated
-from duckplets.db.queries import query
+from duckplets.db.queries import bound, query
 from duckplets.errors import (
     CorpusLockedError,
     DamagedFileError,
@@ -241,13 +241,7 @@ class _Opening:
         DuckDB gives everybody who connects to a path one instance: it refuses other settings, and
         in a forked process that instance is the parent's.
         """
-        from sqlglot import exp, parse_one
-        from sqlglot.dialects.duckdb import DuckDB
-
-        attach = parse_one(query("db/sessions/attach"), dialect=DuckDB)
-        for node in list(attach.find_all(exp.Literal)):
-            node.replace(exp.Literal.string(str(self._path)))
-        text = attach.sql(dialect=DuckDB, comments=False)
+        text = bound(query("db/sessions/attach"), {"path": str(self._path)})
 
         def connect() -> duckdb.DuckDBPyConnection:
             connection = duckdb.connect(config=self._config)
@@ -293,6 +287,21 @@ class _Opening:
             except BaseException:
                 _end(connection)
                 raise
+
+
+def attached_only(path: Path, settings: Settings) -> Session:
+    """Open a DuckDB file of another tool to read, in an instance that reads no other file."""
+    real = str(path.resolve())
+    paths = [real, *(f"{real}.wal{ending}" for ending in ("", ".checkpoint", ".recovery"))]
+    connection = duckdb.connect(config={**settings, **_NO_EXTENSIONS})
+    try:
+        connection.execute(bound(query("db/external_files/allow"), {"paths": paths}))
+        connection.execute(query("db/sessions/seal"))
+        connection.execute(bound(query("db/sessions/attach"), {"path": real}))
+        return Session(connection, is_attached=True)
+    except BaseException:
+        _end(connection)
+        raise
 
 
 def _end(connection: duckdb.DuckDBPyConnection) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -263,7 +263,7 @@ class SqlSource(Mapped):
     query: str
     """One SELECT in DuckDB's SQL."""
     database: str | PathLike[str] | None = field(default=None, kw_only=True)
-    """DuckDB file whose tables the statement names; opened read-only."""
+    """DuckDB file whose tables the statement names; the statement reads no other file then."""
 
     kind: ClassVar[str] = "sql"
     in_pieces: ClassVar[bool] = False
@@ -293,11 +293,8 @@ class _Scan:
     """A separate connection, whose result stays open while the reader runs other statements."""
 
     def __init__(self, reader: Database, database: str | PathLike[str] | None, text: str) -> None:
-        self._connection = reader.cursor()
+        self._connection = reader.cursor() if database is None else _opened(database)
         self._text, self._uuids = text, set[str]()
-        self._name = f"attached_{uuid4().hex}" if database is not None else None
-        if database is not None:
-            self._attach(Path(os.path.expanduser(database)))
 
     def names(self) -> list[str]:
         """Return the statement's columns; it must be one SELECT."""
@@ -322,21 +319,21 @@ class _Scan:
             self.close()
 
     def close(self) -> None:
-        """Close the connection and release the attached file."""
-        if self._name is not None:
-            self._connection.run("sources/sql_query/home")
-            self._connection.rows(_named("sources/sql_query/detach", self._name))
+        """Close the connection, and with it the file."""
         self._connection.close()
 
-    def _attach(self, path: Path) -> None:
-        if not path.is_file():
-            raise SourceError(f"{path} is not a file")
-        name = self._name or ""
-        try:
-            self._connection.rows(_named("sources/sql_query/attach", name, path))
-            self._connection.rows(_named("sources/sql_query/use", name))
-        except QueryError as error:
-            raise SourceError(f"{path} cannot be opened: {error}") from error
+
+def _opened(database: str | PathLike[str]) -> Database:
+    """Open a DuckDB file; a file from anybody may hold views and macros that read others."""
+    from duckplets.db.database import Database
+
+    path = Path(os.path.expanduser(database))
+    if not path.is_file():
+        raise SourceError(f"{path} is not a file")
+    try:
+        return Database.only(path)
+    except QueryError as error:
+        raise SourceError(f"{path} cannot be opened: {error}") from error
 
 
 def _with_uuids(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
@@ -351,17 +348,3 @@ def _with_uuids(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
                 ids = pa.ListArray.from_arrays(column.offsets, ids)
             batch = batch.set_column(at, name, ids)
     return batch
-
-
-def _named(statement: str, name: str, path: Path | None = None) -> str:
-    """Return a statement with name and path of an attached database filled in."""
-    from sqlglot import exp, parse_one
-    from sqlglot.dialects.duckdb import DuckDB
-
-    tree = parse_one(query(statement), dialect=DuckDB)
-    for node in list(tree.find_all(exp.Identifier, exp.Var, exp.Literal)):
-        if isinstance(node, exp.Literal):
-            node.replace(exp.Literal.string(str(path)))
-        elif node.name == "attached":
-            node.replace(exp.to_identifier(name, quoted=True))
-    return tree.sql(dialect=DuckDB, comments=False)

@@ -1,8 +1,8 @@
 -- name: attach
--- A corpus or state file in an instance of its own, to read.
--- ATTACH takes no parameters: the path is put in its place by duckplets/db/sessions.py.
+-- A file in an instance of its own, to read. ATTACH takes no parameters: the path is written in.
+-- Parameters: $path.
 -- Rows: none.
-ATTACH 'path' AS corpus (READ_ONLY)
+ATTACH $path AS corpus (READ_ONLY)
 
 -- name: use
 -- Names in statements mean what is in that file.

@@ -3,6 +3,7 @@ import io
 import json
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -310,6 +311,18 @@ def test_statements(tmp_path, reader):
         with pytest.raises(SourceError) as raised:
             read(SqlSource(statement, text="q", database=file), reader)
         assert message in str(raised.value)
+
+
+def test_a_database_of_anybody_reads_no_other_file(tmp_path, reader):
+    canary, database = tmp_path / "canary.txt", tmp_path / "other.duckdb"
+    canary.write_text("TOPSECRET")
+    with duckdb.connect(str(database)) as file:
+        file.execute(f"CREATE VIEW faq AS SELECT content AS q FROM read_text('{canary}')")
+        file.execute(f"CREATE MACRO lower(x) AS (SELECT content FROM read_text('{canary}'))")
+    for statement in ("SELECT q FROM faq", "SELECT lower('a') AS q", f"FROM read_text('{canary}')"):
+        with pytest.raises(SourceError, match="Cannot access file") as raised:
+            read(SqlSource(statement, text="q", database=database), reader)
+        assert "TOPSECRET" not in str(raised.value)
 
 
 @thorough
