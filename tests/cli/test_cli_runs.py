@@ -178,7 +178,9 @@ def test_a_state_file_elsewhere(toy):
 def test_an_old_state_file_is_migrated_by_the_command_its_error_names(toy, monkeypatch):
     create(Path("s.duckdb"), "state")
     later = (9001, "9001_later.sql", "COMMENT ON TABLE saves IS 'Saves';")
-    monkeypatch.setattr("duckplets.db.migrate.migrations", lambda kind: [*migrations(kind), later])
+    for module in ("migrate", "catalog"):
+        known = f"duckplets.db.{module}.migrations"
+        monkeypatch.setattr(known, lambda kind: [*migrations(kind), later])
     said = error("cursor", "list", toy, "--state", "s.duckdb")
     assert "duckplets migrate s.duckdb" in said
     assert ok("migrate", "s.duckdb").startswith("s.duckdb: applied 9001_")
