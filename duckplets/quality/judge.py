@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import Reported, counted
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Part, mapped
@@ -45,6 +46,7 @@ from duckplets.quality.verdicts import (
     GATE,
     Candidate,
     MeasureJob,
+    check_fields,
     fields_of,
     measure_part,
     reasons,
@@ -124,6 +126,10 @@ class _Judging:
 
     def run(self, started: float, *, dry_run: bool) -> JudgeReport:
         """Judge, apply the changes, and return the report."""
+        for _, name, *_, text in self.database.run("ingest/records/live_sources"):
+            place = StoredJson(self.database.path, "sources", f"source {name!r}")
+            reading = None if text is None else dict(place.read("mapping", text, {str: object}))
+            check_fields(self.quality, name, reading)
         hash_what_is_there(self.database)
         self.database.run("quality/judge/append_unjudged")
         for name, keys in self.database.run("quality/intake/measurings"):

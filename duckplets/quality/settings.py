@@ -92,9 +92,11 @@ class Quality:
             ``max_pii_density``.
         min_characters: Of a text.
         max_characters: Of a text.
-        required: Fields of a row that have to be there and not blank, such as ``("title",)``.
-        licenses: Allowed values of the row's ``license``, whatever their case; a row without one
-            is rejected.
+        required: Fields that must not be blank in a row, such as ``("title",)``: columns with
+            text or metadata, ``id``, ``date``, ``group_key``, ``taxonomy``, ``created_at`` and
+            ``updated_at``. A field that the source does not keep is an error.
+        licenses: Allowed values of the metadata column ``license``, in any case. A row without a
+            licence is rejected; a source without ``meta="license"`` is an error.
         pii: ``"reject"`` by density, ``"redact"``: matches are replaced and nothing is rejected.
         pii_kinds: Which personal data counts, of email, phone, ssn, ipv4 and card. Looked for is
             what is written in ASCII. Preprocessors come first, so ``Corpus.normalise()`` before
