@@ -70,9 +70,10 @@ class JudgeReport(Reported):
 
     Attributes:
         dry_run: Whether nothing was changed.
-        rows: Rows that were judged: those that are records, and those that were rejected.
-        accepted: Rejected rows that become records.
-        rejected: Records that are removed.
+        rows: Judged rows: records, and rows that were rejected.
+        newly_accepted: Rejected rows that become records.
+        newly_rejected: Records that are removed.
+        unchanged: All other rows. ``changes`` has those that are rejected for another reason.
         changes: Of each source, and of each gate and rule before and now, the ``rows`` that end
             otherwise: ``source``, ``was`` and ``now`` (``GATE: RULE``, or accepted), ``rows``.
         measured: Rows of which a metric was missing and was measured from the stored text.
@@ -83,8 +84,9 @@ class JudgeReport(Reported):
 
     dry_run: bool
     rows: int
-    accepted: int
-    rejected: int
+    newly_accepted: int
+    newly_rejected: int
+    unchanged: int
     changes: list[dict[str, Any]] = field(default_factory=list)
     measured: int = 0
     without_text: int = 0
@@ -149,8 +151,9 @@ class _Judging:
         report = JudgeReport(
             dry_run=dry_run,
             rows=len(outcome),
-            accepted=len(accepted),
-            rejected=len(rejected),
+            newly_accepted=len(accepted),
+            newly_rejected=len(rejected),
+            unchanged=len(outcome) - len(accepted) - len(rejected),
             changes=[
                 {"source": source, "was": before, "now": after, "rows": count}
                 for (source, before, after), count in sorted(changes.items())
