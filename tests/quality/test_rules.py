@@ -12,7 +12,7 @@ from duckplets.db.database import Database
 from duckplets.quality.decide import decide, needed
 from duckplets.quality.measure import measure, measured
 from duckplets.quality.metrics import METRICS
-from duckplets.quality.settings import RULES, SETTINGS, Quality
+from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
 THRESHOLDS = [r for r in RULES if r.startswith(("min_", "max_")) or r == "code_score"]
 
@@ -136,7 +136,7 @@ def test_a_rule_at_its_limit(at):
     assert found["rule"].to_pylist() == [None, rule]
     assert found["outcome"].to_pylist() == ["accepted", "rejected"]
     if rule in RULES:
-        more = {"emails", "phones", "ssns", "addresses", "cards"} if rule == PRIVACY else set()
+        more = {*PII.values()} if rule == PRIVACY else set()
         assert needed(quality) == {*RULES[rule], "sha256"} | more
         kept = table.select(["row", *needed(quality)])
         assert decide(Database.reader(), kept, quality)["rule"].to_pylist() == [None, rule]
