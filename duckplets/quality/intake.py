@@ -147,7 +147,9 @@ class QualityGates(Gates):
                 f"far, {self._bytes / _MB:.3f} MB of text; a larger one goes on"
             )
         if self.quality is not None and self.quality.profanity is None:
-            said.append("profanity: off, as no word file was given (profanity=)")
+            said.append(
+                "profanity: off, as no list comes with duckplets; profanity=FILE turns it on"
+            )
         return said
 
     @property

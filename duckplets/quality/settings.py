@@ -108,7 +108,9 @@ class Quality:
             over several lines. They pass over numbers of versions and sections, such as ``version
             1.2.3.4``, and names of files, such as ``icon@2x.png``.
         max_pii_density: Of personal data.
-        profanity: A file with a word or phrase a line, found whatever their case.
+        profanity: A file with a word or phrase a line. Whole words are found in any case, as the
+            file spells them: list disguised spellings, such as ``d@mn``, too. None: off, as in all
+            presets, for no list comes with the package.
         max_profanity_density: Of these words.
         copyright: Phrases of which none may stand in a text, whatever their case; () for off.
         min_words: Tokens that are not punctuation. From here on down to ``min_stop_words``: Gopher.

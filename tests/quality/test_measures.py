@@ -20,7 +20,7 @@ from duckplets.quality.settings import Quality
 from duckplets.text.characters import bytes_of, classes
 
 UNICAST = ipaddress.IPv6Network("2000::/3")
-PROFANE = "damn\nhell\nbastard\n# a comment\nass\nblow it all\n"
+PROFANE = "damn\nd@rn\nhell\nbastard\n# a comment\nass\nblow it all\n"
 
 # Texts, and what is found in them; every metric that is not named in a row of PII is 0.
 PII = {
@@ -75,6 +75,7 @@ FOUND = [
     ("as assess class hello shell damnation he'll", "profanity", 0),
     ("blow  it\nall, then", "profanity", 1),
     ("damn's", "profanity", 1),
+    ("D@rn it, daaarn", "profanity", 1),
     ("The patient had a myocardial  infarction and chronic pain.", "domain_terms", 4),
     ("The patient had a myocardial infarction and chronic pain.", "domain_categories", 3),
     ("hearty painting", "domain_terms", 0),
