@@ -210,7 +210,7 @@ def intake(file: str, gated: bool, judged: bool) -> dict[str, float]:
             change = corpus.judge(stricter, dry_run=True)
             found["judge_seconds"] = round(time.perf_counter() - wall, 2)
             found["judge_processor_seconds"] = round(time.process_time() - processor, 2)
-            found["judged_otherwise"] = change.rejected + change.accepted
+            found["judged_otherwise"] = change.newly_rejected + change.newly_accepted
     return found
 
 

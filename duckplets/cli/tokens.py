@@ -88,7 +88,8 @@ def shard(
     """Write the texts of a corpus as token shards.
 
     They are Parquet files of like lengths, with a manifest. Interrupted or killed, it goes on
-    where it was when it is called again; when it is finished, it writes again what is missing.
+    where it was when it is called again. When it is finished, it compares checksums and repairs
+    the files that verify calls wrong.
 
     Args:
         out (OUT): A folder, or s3://bucket/prefix in an object store; left out with --status.
@@ -156,7 +157,6 @@ def verify(out: str, json: bool = False) -> None:
         tell("all files are as written" if report.ok else "WRONG: not all files are as written")
     if not report.ok:
         say(
-            f"Delete what is damaged or unlisted: the command that made them writes again what is "
-            f"missing (duckplets shard CORPUS {report.path} …), or everything with --overwrite"
+            f"the command that made the shards repairs them: duckplets shard CORPUS {report.path} …"
         )
         raise SystemExit(1)

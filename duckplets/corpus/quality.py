@@ -128,8 +128,9 @@ def decontaminate(
 
     The text of a record, and of a row of a file, is all of its sections but rejected ones, in
     order; words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
-    matches nothing, and is counted. What was found is kept in the table ``contaminations``.
-    Removing makes a new version: runs pinned to earlier ones keep what they have.
+    matches nothing: the report counts these, and says which ``ngram`` reaches most of them. What
+    was found is kept in the table ``contaminations``. Removing makes a new version: runs pinned to
+    earlier ones keep what they have.
 
     Args:
         against: ``test``: records of train and validation are compared with the test split;

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.prefetch import ahead
-from duckplets.base.sanitize import Reported, counted, listed
+from duckplets.base.sanitize import Reported, counted, listed, shown
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
 from duckplets.errors import SourceError, nearest
@@ -38,6 +38,8 @@ from duckplets.sources.rows import Mark
 
 _MEMORY = "300MB"  # memory for all n-grams; the rest waits on disk
 _EXAMPLES = 5
+# A suggested n-gram leaves out at most 5 % of the texts, as GPT-3's. Fewer words match by chance.
+_REACHED, _FEWEST = 0.05, 5
 _STATEMENTS = "quality/decontaminate/forget", "quality/decontaminate/store"
 _BEFORE = {"test": ["train", "validation"], "validation": ["train"]}
 _FOUND = pa.schema(
@@ -55,7 +57,7 @@ class DecontaminationReport(Reported):
         records: Records that were compared with it.
         contaminated: Those that share an n-gram with it.
         texts: Texts of the evaluation set.
-        short: Those of them with fewer words than an n-gram has: nothing can match them.
+        short: Texts with fewer words than ``ngram``, which match nothing.
         ngrams: Different n-grams of the evaluation set.
         skipped: Rows of the evaluation set without usable text, by reason.
         by_source: For each source and split ``records`` and ``contaminated``.
@@ -65,6 +67,7 @@ class DecontaminationReport(Reported):
         action: ``mark`` or ``remove``; ``none`` for a dry run.
         version: Of the corpus that was looked at; of a removal the one that it made.
         seconds: Wall time.
+        notes: How many texts are too short to be found, and which ``ngram`` reaches more.
     """
 
     against: str
@@ -80,6 +83,7 @@ class DecontaminationReport(Reported):
     action: str
     version: int
     seconds: float
+    notes: list[str] = field(default_factory=list)
 
 
 def decontaminate(
@@ -100,10 +104,10 @@ def decontaminate(
     evaluation = _evaluation_of(database, version, against, text)
     texts = LiveTexts.of(database, version, **evaluation.judged)
     with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
-        count, short = _note(scratch, evaluation, ngram)
+        words = _note(scratch, evaluation, ngram)
         ngrams = int(scratch.run("quality/decontaminate/count")[0][0])
         if not ngrams:
-            raise SourceError(_nothing_in(evaluation, count, ngram))
+            raise SourceError(_nothing_in(evaluation, words, ngram))
         found = pa.concat_tables(_matches(scratch, texts, ngram, work)).sort_by("place")
     places = found["place"].to_numpy()
     rows = pa.table(
@@ -125,8 +129,8 @@ def decontaminate(
         against=evaluation.name,
         records=len(texts.keys),
         contaminated=len(places),
-        texts=count,
-        short=short,
+        texts=len(words),
+        short=int((words < ngram).sum()),
         ngrams=ngrams,
         skipped=evaluation.skipped,
         by_source=texts.by_source(places, "contaminated"),
@@ -135,30 +139,41 @@ def decontaminate(
         action="none" if dry_run else action,
         version=version,
         seconds=round(time.monotonic() - started, 3),
+        notes=_too_short(words, ngram),
     )
 
 
-def _note(scratch: Database, evaluation: _Evaluation, n: int) -> tuple[int, int]:
-    """Store the evaluation set's n-grams; return how many texts it has, and how many without."""
+def _note(scratch: Database, evaluation: _Evaluation, n: int) -> Integers:
+    """Store the evaluation set's n-grams; return how many words its texts have."""
     scratch.run("quality/decontaminate/create")
-    count = short = 0
+    words = [np.zeros(0, np.int64)]
     for numbers, texts in evaluation.texts():
         grams = grams_of(scratch, texts, n, whole=False)
-        counts = np.diff(grams.starts)
-        count += len(counts)
-        short += int((counts == 0).sum())
-        rows = pa.table({"hash": grams.hashes, "number": np.repeat(numbers, counts)})
-        with scratch.registered(incoming=rows):
+        words.append(grams.counts)
+        owners = np.repeat(numbers, np.diff(grams.starts))
+        with scratch.registered(incoming=pa.table({"hash": grams.hashes, "number": owners})):
             scratch.run("quality/decontaminate/add")
     scratch.run("quality/decontaminate/sort")
-    return count, short
+    return np.concatenate(words)
 
 
-def _nothing_in(evaluation: _Evaluation, texts: int, n: int) -> str:
-    if texts:
+def _too_short(words: Integers, n: int) -> list[str]:
+    """Return how many texts are too short to be found, and an n-gram that finds most of them."""
+    short = int((words < n).sum())
+    if not short:
+        return []
+    said = f"{short:,} of {counted(len(words), 'text')} have fewer than {n} words and match nothing"
+    fewer = max(int(np.quantile(words, _REACHED)), _FEWEST)
+    if fewer < n:
+        said += f"; ngram={fewer} leaves out {int((words < fewer).sum()):,}"
+    return [said]
+
+
+def _nothing_in(evaluation: _Evaluation, words: Integers, n: int) -> str:
+    if len(words):
         return (
-            f"{evaluation.name}: none of its {counted(texts, 'text')} has {n} words; give a "
-            f"smaller ngram={n}"
+            f"{shown(evaluation.name, 80)}: none of its {counted(len(words), 'text')} has {n} "
+            f"words, the longest has {words.max()}: give a smaller ngram="
         )
     why = ", ".join(f"{count:,} {reason}" for reason, count in evaluation.skipped.items())
     return f"{evaluation.name} holds no text to compare with" + (f": {why}" if why else "")

@@ -37,6 +37,7 @@ from duckplets.quality.verdicts import (
     Candidate,
     MeasureJob,
     Verdicts,
+    check_fields,
     digested,
     reasons,
     settle,
@@ -44,6 +45,7 @@ from duckplets.quality.verdicts import (
     to_redact,
 )
 from duckplets.sources import Source
+from duckplets.sources.mapping import described
 from duckplets.sources.retry import digest_of
 from duckplets.sources.rows import is_failure
 
@@ -92,6 +94,8 @@ class QualityGates(Gates):
 
     def take_up(self, database: Database, name: str, source: Source) -> Any:
         """Look up what was read of a source before; return the cursor to continue at, or None."""
+        if self.quality is not None:
+            check_fields(self.quality, name, described(source))
         of_name = {"name": name, "unpublished": UNPUBLISHED}
         self._accepted, self._bytes = map(int, database.run("quality/intake/totals", of_name)[0])
         found = database.run("quality/intake/last", of_name)
@@ -143,7 +147,9 @@ class QualityGates(Gates):
                 f"far, {self._bytes / _MB:.3f} MB of text; a larger one goes on"
             )
         if self.quality is not None and self.quality.profanity is None:
-            said.append("profanity: off, as no word file was given (profanity=)")
+            said.append(
+                "profanity: off, as no list comes with duckplets; profanity=FILE turns it on"
+            )
         return said
 
     @property

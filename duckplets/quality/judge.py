@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import Reported, counted
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Part, mapped
@@ -45,6 +46,7 @@ from duckplets.quality.verdicts import (
     GATE,
     Candidate,
     MeasureJob,
+    check_fields,
     fields_of,
     measure_part,
     reasons,
@@ -68,9 +70,10 @@ class JudgeReport(Reported):
 
     Attributes:
         dry_run: Whether nothing was changed.
-        rows: Rows that were judged: those that are records, and those that were rejected.
-        accepted: Rejected rows that become records.
-        rejected: Records that are removed.
+        rows: Judged rows: records, and rows that were rejected.
+        newly_accepted: Rejected rows that become records.
+        newly_rejected: Records that are removed.
+        unchanged: All other rows. ``changes`` has those that are rejected for another reason.
         changes: Of each source, and of each gate and rule before and now, the ``rows`` that end
             otherwise: ``source``, ``was`` and ``now`` (``GATE: RULE``, or accepted), ``rows``.
         measured: Rows of which a metric was missing and was measured from the stored text.
@@ -81,8 +84,9 @@ class JudgeReport(Reported):
 
     dry_run: bool
     rows: int
-    accepted: int
-    rejected: int
+    newly_accepted: int
+    newly_rejected: int
+    unchanged: int
     changes: list[dict[str, Any]] = field(default_factory=list)
     measured: int = 0
     without_text: int = 0
@@ -124,6 +128,10 @@ class _Judging:
 
     def run(self, started: float, *, dry_run: bool) -> JudgeReport:
         """Judge, apply the changes, and return the report."""
+        for _, name, *_, text in self.database.run("ingest/records/live_sources"):
+            place = StoredJson(self.database.path, "sources", f"source {name!r}")
+            reading = None if text is None else dict(place.read("mapping", text, {str: object}))
+            check_fields(self.quality, name, reading)
         hash_what_is_there(self.database)
         self.database.run("quality/judge/append_unjudged")
         for name, keys in self.database.run("quality/intake/measurings"):
@@ -143,8 +151,9 @@ class _Judging:
         report = JudgeReport(
             dry_run=dry_run,
             rows=len(outcome),
-            accepted=len(accepted),
-            rejected=len(rejected),
+            newly_accepted=len(accepted),
+            newly_rejected=len(rejected),
+            unchanged=len(outcome) - len(accepted) - len(rejected),
             changes=[
                 {"source": source, "was": before, "now": after, "rows": count}
                 for (source, before, after), count in sorted(changes.items())

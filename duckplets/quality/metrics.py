@@ -20,6 +20,8 @@ emails: e-mail addresses
 phones: telephone numbers
 ssns: social security numbers
 addresses: public IPv4 addresses
+ipv6_addresses: public IPv6 addresses
+ibans: international numbers of bank accounts with a right checksum
 cards: numbers of cards with a right check digit
 profanity: words and phrases of the list; NULL without one
 copyright: how many of the phrases occur

@@ -96,6 +96,7 @@ class Grams(NamedTuple):
     words: pa.Array  # of all texts
     first: Integers  # first word of each n-gram
     size: Integers  # words of each n-gram
+    counts: Integers  # words of each text
 
     def text(self, gram: int) -> str:
         """Return an n-gram as words separated by spaces."""
@@ -132,7 +133,7 @@ def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Gra
     forth, back = (_powers(base, len(words)) for base in (_BASE, pow(_BASE, -1, 1 << 64)))
     sums = _sums(_hashed(database, words) * forth)
     hashes = mixed((sums[first + size] - sums[first]) * back[first])
-    return Grams(hashes, starts, words, first, size)
+    return Grams(hashes, starts, words, first, size, count)
 
 
 def _sums(counts: np.ndarray) -> np.ndarray:

@@ -1,20 +1,21 @@
 r"""Say what personal data looks like, count it, and take it out of texts.
 
-    text ─RE2 in SQL→ candidates ─Luhn, public networks→ counts        text ─the same→ [EMAIL] …
+    text ─RE2 in SQL→ candidates ─checksums, public networks→ counts     text ─the same→ [EMAIL] …
 
 One table of patterns, read alike by RE2, in DuckDB and in Arrow, and by Python: nothing but ASCII
 digits and words, no look-around. So what is counted is what is taken out. Texts are searched by
-RE2; those alone in which something was found are gone through, in time that grows with the text:
-e-mail addresses by RE2, for Python would read a run of letters and dots from each of its places to
-the end, and numbers, whose patterns are bounded, in Python.
+RE2; those alone in which something was found are gone through, in time that grows with the text.
 
 Underscores around a word are Markdown's emphasis and no part of what they enclose.
 
-- email: ``name@host.domain``.
+- email: ``name@host.domain``, but not ``icon@2x.png`` and ``git@github.com``.
 - phone: ``+`` and 8 to 15 digits with single separators, or ten digits as written in North
   America: ``(212) 555-0123``, ``212-555-0123``, with or without a 1 before it.
 - ssn: ``123-45-6789`` with hyphens or spaces, none of the numbers that are never given out.
-- ipv4: four numbers below 256 and no more, in a public network.
+- ipv4: four numbers below 256 and no more, in a public network; but not the number of a version or
+  section: ``version 1.2.3.4``, ``name-1.2.3.4``, ``name>=1.2.3.4``, ``1.2.3.4.zip``.
+- ipv6: an address in a public network, with or without ``::``.
+- iban: a country with the length of its numbers, at once or in fours, whose checksum is right.
 - card: 13 to 19 digits that begin with 2 to 6, as one, in fours, or in 4, 6 and 5, and whose check
   digit (Luhn) is right.
 """
@@ -22,19 +23,62 @@ Underscores around a word are Markdown's emphasis and no part of what they enclo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Integers
+
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 
-_EMAIL = r"[A-Za-z0-9][A-Za-z0-9._%+-]*@(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,}"
+_DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,}(?:\b|_)"
+_FILES = (
+    "avif|bmp|cjs|css|csv|dll|docx?|exe|gif|gz|heic|html?|ico|jar|jpe?g|json|jsx?|mjs|pdf|png|pptx?|"
+    "scss|svg|tgz|tiff?|toml|tsx?|ttf|txt|wav|webm|webp|whl|woff|xlsx?|xml|ya?ml"
+)  # no top-level domain is among them
+_VERSION = (
+    r"(?i:\b(?:v|vers?|versions?|releases?|rev|revisions?|builds?|firmware|sect?|sections?|chapters?"
+    r"|clauses?|fig|figures?|tables?|appendix|oid)\b[ .:=*]*|[a-z]-|[=<>~!]= ?)"
+)
+_OF_FILE = (
+    rf"(?i:\.(?:{_FILES}|deb|msi|rpm|tar|zip)|[-+](?:alpha|beta|dev|final|ga|pre|rc|snapshot))"
+)
+_HEX, _FIRST = "[0-9A-Fa-f]{1,4}", "[23][0-9A-Fa-f]{3}"
+
+# Countries by the length of their numbers, as of the registry of 2025.
+_IBANS = {
+    15: "NO",
+    16: "BE",
+    18: "DK|FI|FK|FO|GL|NL|SD",
+    19: "MK|SI",
+    20: "AT|BA|EE|KZ|LT|LU|MN|XK",
+    21: "CH|HR|LI|LV",
+    22: "BG|BH|CR|DE|GB|GE|IE|ME|RS|VA",
+    23: "AE|GI|IL|IQ|OM|SO|TL",
+    24: "AD|CZ|ES|MD|PK|RO|SA|SE|SK|TN|VG",
+    25: "LY|PT|ST",
+    26: "IS|TR",
+    27: "BI|DJ|FR|GR|IT|MC|MR|SM",
+    28: "AL|AZ|BY|CY|DO|GT|HN|HU|LB|NI|PL|SV",
+    29: "BR|EG|PS|QA|UA",
+    30: "JO|KW|MU|YE",
+    31: "MT|SC",
+    32: "LC",
+    33: "RU",
+}
+_IBAN = "|".join(
+    rf"(?:{of})\d\d(?: ?[A-Z0-9]{{4}}){{{size // 4 - 1}}}"
+    + f" ?[A-Z0-9]{{{size % 4}}}" * (size % 4 > 0)
+    for size, of in _IBANS.items()
+)
 
 PATTERNS = {
     # contained in each of those below but e-mail addresses
-    "digits": r"\d(?:[ .()-]{0,2}\d){6}|\d\.\d{1,3}\.\d{1,3}\.\d",
-    "email": rf"{_EMAIL}(\b|_)",
+    "digits": rf"\d(?:[ .()-]{{0,2}}\d){{6}}|\d\.\d{{1,3}}\.\d{{1,3}}\.\d|{_FIRST}:",
+    "email": rf"[A-Za-z0-9][A-Za-z0-9._%+-]*@{_DOMAIN}",
+    "no_email": rf"(?i)^git@|\.(?:{_FILES})_?$",
     "phone": (
         r"\+[1-9](?:[ .()-]{0,2}\d){7,14}\b"
         r"|(?:\b1[ .-])?(?:\(\d{3}\) ?|\b\d{3}[ .-])\d{3}[ .-]\d{4}\b"
@@ -43,64 +87,112 @@ PATTERNS = {
         r"\b(?:00[1-9]|0[1-9]\d|[1-578]\d\d|6[0-57-9]\d|66[0-57-9])[- ]"
         r"(?:0[1-9]|[1-9]\d)[- ](?:000[1-9]|00[1-9]\d|0[1-9]\d\d|[1-9]\d{3})\b"
     ),
-    "number": r"\b\d+(?:\.\d+)+\b",
+    "number": rf"(?:{_VERSION}|\b)\d+(?:\.\d+)+\b(?:{_OF_FILE})?",
     "ipv4": rf"{_OCTET}(?:\.{_OCTET}){{3}}",
     "reserved": (
         r"^(?:0|10|127|22[4-9]|2[345]\d)\.|^100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|^169\.254\."
         r"|^172\.(?:1[6-9]|2\d|3[01])\.|^192\.(?:168|0\.[02])\.|^198\.(?:1[89]|51\.100)\."
         r"|^203\.0\.113\."
     ),
-    # Emphasis; patterns of numbers treat it like "=", not as part of a word.
+    "groups": r"\b[0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]*[0-9A-Fa-f]\b",
+    "ipv6": "|".join(
+        [rf"{_FIRST}(?::{_HEX}){{7}}"]
+        + [rf"{_FIRST}(?::{_HEX}){{{n}}}::{_HEX}(?::{_HEX}){{0,{5 - n}}}" for n in range(6)]
+    ),
+    "reserved6": (
+        r"(?i)^2001:(?::|0{0,2}[0-9a-f]{1,2}:|0?[01][0-9a-f]{2}:|0?db8:)|^2002:|^3fff:0?[0-9a-f]{0,3}:"
+    ),
+    "iban": rf"\b(?:{_IBAN})\b",
+    # contained in each IPv6 address and IBAN
+    "rare": rf"\b[A-Z]{{2}}\d\d ?[A-Z0-9]{{4}}|{_FIRST}:[0-9A-Fa-f:]*:",
+    # Emphasis; patterns of numbers treat it like "*", not as part of a word.
     "emphasis": r"\b_+|_+\b",
     "card": r"\b[2-6](?:\d{3}(?:[ -]\d{4}){2}[ -]\d{1,7}|\d{3}[ -]\d{6}[ -]\d{4,5}|\d{12,18})\b",
 }
 
-_CANDIDATES = ("card", "email", "number", "ssn", "phone")  # replaced in this order
+# Kinds with the pattern of their candidates, in the order in which they are replaced.
+_CANDIDATES = {
+    "iban": "iban",
+    "card": "card",
+    "email": "email",
+    "ipv4": "number",
+    "ipv6": "groups",
+    "ssn": "ssn",
+    "phone": "phone",
+}
+_MARKS = dict.fromkeys(("ipv4", "ipv6"), "[IP]")
 _ANY = {kind: re.compile(PATTERNS[kind], re.ASCII) for kind in PATTERNS}
 _EMPHASIS = re.compile(r"(?<![A-Za-z0-9_])_+|(?<=[A-Za-z0-9])_++(?![A-Za-z0-9])")
+_HOST, _EMAN = re.compile(_DOMAIN, re.ASCII), re.compile(r"[A-Za-z0-9._%+-]*[A-Za-z0-9]")
 
 
 def redacted(texts: pa.Array, kinds: Sequence[str]) -> pa.Array:
     """Return texts in which personal data is replaced by its kind: ``[EMAIL]``, ``[PHONE]``, …."""
-    suspected = _suspected(texts.cast(pa.string()))
-    changed = texts.filter(suspected).cast(pa.string())
-    for candidate in _CANDIDATES:
-        kind = "ipv4" if candidate == "number" else candidate
-        if kind == "email" and kind in kinds:
-            changed = pc.replace_substring_regex(changed, PATTERNS[kind], r"[EMAIL]\1")
-        elif kind in kinds:
-            without = [_without(text, candidate, kind) for text in changed.to_pylist()]
-            changed = pa.array(without, pa.string())
-    return pc.replace_with_mask(texts, suspected, changed.cast(texts.type))
+    plain, changed = texts.cast(pa.string()), dict[int, str]()
+    with_digits = _found(plain, "digits")
+    numeric = pc.replace_substring_regex(plain.take(with_digits), PATTERNS["emphasis"], "*")
+    for kind in (kind for kind in _CANDIDATES if kind in kinds):
+        is_email, pattern = kind == "email", _CANDIDATES[kind]
+        places = _found(plain, pattern) if is_email else with_digits[_found(numeric, pattern)]
+        for place in places.tolist():
+            changed[place] = _without(changed.get(place) or plain[place].as_py(), kind)
+    is_changed = np.zeros(len(texts), bool)
+    is_changed[np.fromiter(changed, np.int64)] = True
+    values = pa.array([changed[place] for place in sorted(changed)], texts.type)
+    return pc.replace_with_mask(texts, pa.array(is_changed), values)
 
 
-def _suspected(texts: pa.Array) -> pa.Array:
-    """Return in which texts something looks like personal data."""
-    digits = pc.if_else(pc.match_substring_regex(texts, PATTERNS["digits"]), texts, "")
-    numeric = pc.replace_substring_regex(digits, PATTERNS["emphasis"], "=")
-    found = pc.match_substring_regex(texts, PATTERNS["email"])
-    for candidate in ("phone", "ssn", "number", "card"):
-        found = pc.or_(found, pc.match_substring_regex(numeric, PATTERNS[candidate]))
-    return pc.fill_null(found, False)
+def _found(texts: pa.Array, name: str) -> Integers:
+    """Return the texts in which RE2 finds a pattern."""
+    found = pc.fill_null(pc.match_substring_regex(texts, PATTERNS[name]), False)
+    return np.flatnonzero(found.to_numpy(zero_copy_only=False))
 
 
-def _without(text: str, candidate: str, kind: str) -> str:
-    """Replace the numbers of a kind in a text."""
-    mark = "[IP]" if kind == "ipv4" else f"[{kind.upper()}]"
-    plain, pieces, done = text, [], 0
-    if "_" in text:
-        plain = _EMPHASIS.sub(lambda found: "=" * len(found[0]), text)
-    for found in _ANY[candidate].finditer(plain):
-        if _is(kind, found[0]):
-            pieces += [text[done : found.start()], mark]
-            done = found.end()
+def _without(text: str, kind: str) -> str:
+    """Replace personal data of a kind in a text."""
+    mark = _MARKS.get(kind, f"[{kind.upper()}]")
+    pieces, done = [], 0
+    for start, stop in _emails(text) if kind == "email" else _numbers(text, kind):
+        if _is(kind, text[start:stop]):
+            pieces += [text[done:start], mark]
+            done = stop
     return "".join(pieces) + text[done:]
+
+
+def _numbers(text: str, kind: str) -> Iterator[tuple[int, int]]:
+    """Yield where there are candidates of a kind."""
+    if "_" in text:
+        text = _EMPHASIS.sub(lambda found: "*" * len(found[0]), text)
+    for found in _ANY[_CANDIDATES[kind]].finditer(text):
+        yield found.span()
+
+
+def _emails(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where RE2 finds e-mail addresses.
+
+    Python's search would read a run of letters and dots from each of its places to the end.
+    """
+    turned, done = text[::-1], 0
+    for found in re.finditer("@", text):
+        at = found.start()
+        name = _EMAN.match(turned, len(text) - at, len(text) - done)
+        host = _HOST.match(text, at + 1)
+        if name and host:
+            done = host.end()
+            yield len(text) - name.end(), done - (text[done - 1] == "_")
 
 
 def _is(kind: str, found: str) -> bool:
     """Return whether a candidate is of a kind."""
+    if kind == "email":
+        return not _ANY["no_email"].search(found)
     if kind == "ipv4":
         return bool(_ANY["ipv4"].fullmatch(found)) and not _ANY["reserved"].match(found)
+    if kind == "ipv6":
+        return bool(_ANY["ipv6"].fullmatch(found)) and not _ANY["reserved6"].match(found)
+    if kind == "iban":
+        found = found.replace(" ", "")
+        return int("".join(str(int(c, 36)) for c in found[4:] + found[:4])) % 97 == 1
     if kind == "card":
         digits = [int(c) for c in reversed(found) if c.isdigit()]
         doubled = [d * 2 - 9 * (d > 4) for d in digits[1::2]]

@@ -32,6 +32,8 @@ PII = {
     "phone": "phones",
     "ssn": "ssns",
     "ipv4": "addresses",
+    "ipv6": "ipv6_addresses",
+    "iban": "ibans",
     "card": "cards",
 }
 """Kinds of personal data, and the metric of each."""
@@ -56,7 +58,7 @@ Count = Annotated[int, Bounds(0, _LARGEST)] | None
 Share = Annotated[float, Bounds(0, 1)] | None
 Amount = Annotated[float, Bounds(0, _LARGEST)] | None
 Texts = tuple[str, ...]
-Kinds = tuple[Literal["email", "phone", "ssn", "ipv4", "card"], ...]
+Kinds = tuple[Literal["email", "phone", "ssn", "ipv4", "ipv6", "iban", "card"], ...]
 
 
 def _rule(gate: str | None, *of: str, off: Any = None, **presets: Any) -> Any:
@@ -92,17 +94,23 @@ class Quality:
             ``max_pii_density``.
         min_characters: Of a text.
         max_characters: Of a text.
-        required: Fields of a row that have to be there and not blank, such as ``("title",)``.
-        licenses: Allowed values of the row's ``license``, whatever their case; a row without one
-            is rejected.
+        required: Fields that must not be blank in a row, such as ``("title",)``: columns with
+            text or metadata, ``id``, ``date``, ``group_key``, ``taxonomy``, ``created_at`` and
+            ``updated_at``. A field that the source does not keep is an error.
+        licenses: Allowed values of the metadata column ``license``, in any case. A row without a
+            licence is rejected; a source without ``meta="license"`` is an error.
         pii: ``"reject"`` by density, ``"redact"``: matches are replaced and nothing is rejected.
-        pii_kinds: Which personal data counts, of email, phone, ssn, ipv4 and card. Looked for is
-            what is written in ASCII. Preprocessors come first, so ``Corpus.normalise()`` before
-            the ingest finds also what no-break spaces, typographic dashes or zero-width characters
-            hide. Not looked for are names, IPv6 and postal addresses, full-width digits and ``＠``,
-            e-mail addresses with letters beyond ASCII, and numbers over several lines.
+        pii_kinds: Which personal data counts: ``email``, ``phone``, ``ssn``, ``ipv4``, ``ipv6``,
+            ``iban`` and ``card``. It must be written in ASCII. Preprocessors come first, so
+            ``Corpus.normalise()`` before the ingest finds also what no-break spaces, typographic
+            dashes or zero-width characters hide. Gates do not look for names, postal addresses,
+            full-width digits and ``＠``, e-mail addresses with letters beyond ASCII, and numbers
+            over several lines. They pass over numbers of versions and sections, such as ``version
+            1.2.3.4``, and names of files, such as ``icon@2x.png``.
         max_pii_density: Of personal data.
-        profanity: A file with a word or phrase a line, found whatever their case.
+        profanity: A file with a word or phrase a line. Whole words are found in any case, as the
+            file spells them: list disguised spellings, such as ``d@mn``, too. None: off, as in all
+            presets, for no list comes with the package.
         max_profanity_density: Of these words.
         copyright: Phrases of which none may stand in a text, whatever their case; () for off.
         min_words: Tokens that are not punctuation. From here on down to ``min_stop_words``: Gopher.

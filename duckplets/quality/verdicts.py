@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
+from duckplets.errors import QualityError
 from duckplets.ingest.gates import METRICS
 from duckplets.quality import plugins
 from duckplets.quality.decide import decide, fails
@@ -25,13 +27,34 @@ from duckplets.quality.measure import measure
 from duckplets.quality.metrics import whole
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of, joined
+from duckplets.sources.mapping import Described, names_kept
 
 GATE = "duplicates"
 SAME_TEXT = "same text"
 SAME_ID = "same id"
 OTHER_TEXT = "same id, other content"
 
+LICENSE = "license"  # column of ``meta``, whatever its case
 _COLUMNS = ("date", "group_key", "taxonomy", "created_at", "updated_at")
+_ENTRIES = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+_SIZES = {"group_key": pc.binary_length, "taxonomy": pc.list_value_length}  # 0 is blank
+
+
+def check_fields(quality: Quality, source: str, reading: Described | None) -> None:
+    """Refuse settings that ask for a field that the records of a source do not keep."""
+    kept = names_kept(reading)
+    if reading is None or kept is None:
+        return
+    lacking = [("required", name) for name in quality.required if name not in kept]
+    if quality.licenses and LICENSE not in map(str.lower, reading.get("meta", ())):
+        lacking.append(("licenses", LICENSE))
+    for setting, name in lacking:
+        way = "" if "titles" in reading else f"keep it with meta={shown(repr([name]), 40)}, or "
+        raise QualityError(
+            f"source {shown(repr(source), 40)} keeps no field {shown(repr(name), 40)} for "
+            f"{setting}=: {way}leave out {setting}=; kept are {shown(', '.join(kept), 60)}"
+        )
+
 
 # -- on an engine ----------------------------------------------------------------------------------
 
@@ -144,19 +167,48 @@ def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return what gates need besides texts: ``license``, and what is ``present`` and not blank."""
-    meta = batch["meta"].to_pylist()
-    others = {name: batch[name].to_pylist() for name in _COLUMNS}
-    present = [
-        {name for name, value in own or () if value is not None and value.strip()}
-        | {name for name, values in others.items() if values[i]}
-        for i, own in enumerate(meta)
-    ]
-    licenses = [next((v for k, v in own or () if k == "license"), None) for own in meta]
+    """Return what gates need besides texts: ``license``, and what is ``present`` and not blank.
+
+    Metadata is present by its name, a text by its column, which is the heading of its section.
+    """
+    rows = np.arange(batch.num_rows)
+    owners, names = [rows], [pa.array(["id"] * len(rows), pa.string())]
+
+    def note(of: Any, named: pa.Array, there: pa.Array) -> None:
+        owners.append(of[pc.fill_null(there, False).to_numpy(zero_copy_only=False)])
+        names.append(named.filter(there))
+
+    for name in _COLUMNS:
+        column, size = batch[name], _SIZES.get(name, pc.is_valid)
+        note(rows, pa.array([name] * len(rows), pa.string()), pc.cast(size(column), pa.bool_()))
+    entries = batch["meta"].cast(_ENTRIES)
+    of_entry, (keys, values) = pc.list_parent_indices(entries), entries.flatten().flatten()
+    note(
+        of_entry.to_numpy(),
+        keys,
+        pc.cast(pc.binary_length(pc.utf8_trim_whitespace(values)), pa.bool_()),
+    )
+    headings = batch["sections"].flatten().field("heading")
+    note(pc.list_parent_indices(batch["sections"]).to_numpy(), headings, pc.is_valid(headings))
+    is_license = pc.equal(pc.utf8_lower(keys), LICENSE)
+    licenses = pa.table({"row": of_entry, "license": values}).filter(is_license)
     return {
-        "present": pa.array(map(sorted, present), pa.list_(pa.string())),
-        "license": pa.array(licenses, pa.string()),
+        "present": _lists(np.concatenate(owners), pa.concat_arrays(names), len(rows)),
+        "license": licenses["license"]
+        .combine_chunks()
+        .take(pc.index_in(pa.array(rows), licenses["row"])),
     }
+
+
+def _lists(owners: Any, names: pa.Array, count: int) -> pa.ListArray:
+    """Return the different names of every row, sorted."""
+    coded = names.dictionary_encode()
+    order = np.argsort(np.array(coded.dictionary.to_pylist(), object))
+    ranks = np.argsort(order)[coded.indices.to_numpy()]
+    pairs = np.unique(owners * len(order) + ranks)
+    starts = np.searchsorted(pairs, np.arange(count + 1) * len(order))
+    found = coded.dictionary.take(pa.array(order[pairs % len(order)]))
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), found)
 
 
 def _in_places(metrics: pa.Table, count: int) -> pa.Table:

@@ -20,7 +20,6 @@ from duckplets.errors import QualityError
 SHIPPED = "medical"  # the vocabulary of the package
 
 # Characters of all words of a file: one regular expression holds them, and RE2 has a limit.
-# Profanity takes more, with alternatives for each letter.
 _MOST_TERMS, _MOST_WORDS = 150_000, 25_000
 _LONGEST = 100  # longest word
 

@@ -354,6 +354,30 @@ def described(source: Any) -> Described | None:
     return dict(found) if isinstance(found, Mapping) else None
 
 
+_KEPT = {"group": "group_key"} | {n: n for n in ("date", "taxonomy", "created_at", "updated_at")}
+
+
+def names_kept(reading: Described | None) -> list[str] | None:
+    """Return the names under which records keep the fields of rows; None if rows choose them.
+
+    A text that has several candidates is kept under one of them, so only the first is named.
+    """
+    if not reading or not {*TEXTS, "titles", "converter"} & {*reading} or "sections" in reading:
+        return None
+    if "titles" in reading:
+        return ["title", "body", "id", *_KEPT.values()]
+    found: list[str] = list(reading.get("meta", ()))
+    if converter := reading.get("converter"):
+        if ":" in converter:  # a function of the user chooses
+            return None
+        found += converter_of(converter).fields
+    for part in ("anchor", "positive", "text"):
+        found += reading.get(part, ())[:1]
+    for part in ("context", "negative"):
+        found += [name.removesuffix("?") for name in reading.get(part, ())]
+    return [*found, "id", *(name for part, name in _KEPT.items() if part in reading)]
+
+
 def overriding(source: Any, on_error: OnError | None) -> Any:
     """Return a source with another rule for unusable rows; None keeps its own."""
     return source if on_error is None else changed(source, on_error=on_error)

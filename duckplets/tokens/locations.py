@@ -78,9 +78,17 @@ class ShardFolder:
         """Return the sizes of all files of an export, also those still to be sent."""
         return self.sizes()
 
-    def digest(self, path: str) -> str:
-        """Return the SHA-256 of a file."""
-        return digest_of(inside(self.folder, path, DamagedFileError))
+    def has(self, path: str, sha256: str) -> bool:
+        """Return whether a file is as it was written."""
+        try:
+            return digest_of(inside(self.folder, path, DamagedFileError)) == sha256
+        except (OSError, DamagedFileError):  # missing, unreadable, or a link out of the folder
+            return False
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or the link that stands for it."""
+        folder, _, name = path.rpartition("/")
+        remove(inside(self.folder, folder, ShardError) / name)
 
 
 class ShardStore(ShardFolder):
@@ -115,12 +123,20 @@ class ShardStore(ShardFolder):
         """Return the sizes of all objects by path."""
         return {path: each.size for path, each in self.there.items()}
 
-    def digest(self, path: str) -> str:
-        """Return the SHA-256 of an object."""
+    def has(self, path: str, sha256: str) -> bool:
+        """Return whether a file that waits here, or else an object, is as it was written."""
+        if path not in self.there or (self.folder / path).exists():
+            return super().has(path, sha256)
         digest = hashlib.sha256()
         for block in self._store.read(self.there[path]):
             digest.update(block)
-        return digest.hexdigest()
+        return digest.hexdigest() == sha256
+
+    def remove(self, path: str) -> None:
+        """Delete an object, and what waits here in its place."""
+        super().remove(path)
+        if self.there.pop(path, None) is not None:
+            self._store.remove([self._prefix + path])
 
     def begin(self, fingerprint: str) -> None:
         """Bring the JSON files; what waits here to be sent is removed if it is of another run."""

@@ -13,6 +13,7 @@ depends on when or where it was made: equal exports have equal manifests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -36,6 +37,9 @@ MANIFEST, MIXTURES, STATE, TOKENIZER = (
     "tokenizer.json",
 )
 DOCUMENTS = (STATE, TOKENIZER, MIXTURES, MANIFEST)  # in the order they are written
+
+ENDINGS = (".parquet", ".tsv")
+_SHARD = re.compile(r"(?:train|validation|test)/[^/]+/(b\d+)/shard_\1_s\d+\.(?:parquet|tsv)")
 
 Longer = Literal["own", "cut", "drop"]
 Split = Literal["train", "validation", "test"]
@@ -92,6 +96,11 @@ class ShardEntry(ShardName):
     sha256: str  # of the file
     seed: Count  # of the order of its rows
     tsv_sha256: str  # of the summary
+
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Its files: path and SHA-256."""
+        return (self.path, self.sha256), (self.tsv, self.tsv_sha256)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a manifest lists it, with its paths."""
@@ -207,6 +216,11 @@ class ShardManifest:
 def is_of_export(path: str) -> bool:
     """Return whether a path is one that an export writes to."""
     return path in DOCUMENTS or path.partition("/")[0] in get_args(Split)
+
+
+def is_of_shard(path: str) -> bool:
+    """Return whether a path is one that a shard has in an export."""
+    return _SHARD.fullmatch(path) is not None
 
 
 def buckets_of(lengths: npt.ArrayLike, buckets: Sequence[int]) -> npt.NDArray[np.int64]:

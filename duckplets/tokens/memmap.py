@@ -226,9 +226,8 @@ def _check(folder: Path, path: Path, shard: ShardEntry) -> None:
         if path.stat().st_size == shard.bytes and digest_of(path) == shard.sha256:
             return
     raise DamagedFileError(
-        f"{path} is not as the manifest says: its bytes are others. Delete it: the command that "
-        f"made the folder, duckplets shard CORPUS {folder} …, writes it again (and of shards in a "
-        f"store it is brought to the cache again)"
+        f"{path} is not as the manifest says. The command that made the folder repairs it: "
+        f"duckplets shard CORPUS {folder} …; in a cache= of a store delete the file instead"
     )
 
 

@@ -35,6 +35,7 @@ from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
 from duckplets.tokens.locations import SPOOL, ShardFolder, target_of
 from duckplets.tokens.manifest import (
+    ENDINGS,
     KIND,
     MANIFEST,
     MIXTURES,
@@ -44,6 +45,7 @@ from duckplets.tokens.manifest import (
     ShardEntry,
     ShardManifest,
     is_of_export,
+    is_of_shard,
     read_state,
 )
 from duckplets.tokens.mixtures import write_mixtures
@@ -130,7 +132,8 @@ def shard(
 
     The same corpus, tokenizer, settings and libraries give the same bytes. Interrupted or
     killed, it goes on where it was when it is called again. Called again when it is finished, it
-    writes again the shards that are missing or have another size; ``verify`` compares checksums.
+    compares checksums and repairs everything that ``verify`` calls wrong. A Parquet or TSV file
+    that is no shard is an error.
 
     Args:
         out: A folder, made if it is not there, or ``s3://bucket/prefix``: then shards are made
@@ -250,7 +253,7 @@ class _Export:
     def prepare(self, *, overwrite: bool) -> None:
         """Continue an export, or begin one."""
         self.target.begin(self.fingerprint)
-        state = None if overwrite else read_state(self.out)
+        state = None if overwrite else self._begun()
         if state is None:
             self._refuse_foreign(overwrite=overwrite)
             self.target.clear()
@@ -262,12 +265,53 @@ class _Export:
             )
         else:
             self.stage, self.counters = state["stage"], dict(state["counters"])
-            sizes = self.target.written()
-            for each in state["completed_shards"]:
-                if sizes.get(each.path) == each.bytes and each.tsv in sizes:
-                    self.done[each.shard_id] = each
+            self._refuse_unlisted()
+            sizes = None if (self.out / MANIFEST).exists() else self.target.written()
+            listed = state["completed_shards"]
+            self.done = {each.shard_id: each for each in listed if self._is_whole(each, sizes)}
         self._remove_left()
         self._save(at_once=True)
+
+    def _is_whole(self, shard: ShardEntry, sizes: Mapping[str, int] | None) -> bool:
+        """Return whether a shard is there, by sizes or else checksums; remove files that differ.
+
+        Sizes must do for an interrupted export, or each new start would read all shards.
+        """
+        if sizes is not None:
+            return sizes.get(shard.path) == shard.bytes and shard.tsv in sizes
+        wrong = [path for path, sha256 in shard.files if not self.target.has(path, sha256)]
+        for path in wrong:
+            self.target.remove(path)
+        return not wrong
+
+    def _begun(self) -> dict[str, Any] | None:
+        """Return the state of the export; if it is lost, what a manifest of this run says."""
+        manifest = self._manifest_of_this()
+        try:
+            state = read_state(self.out)
+        except DamagedFileError:
+            if manifest is None:
+                raise
+            state = None
+        if state is not None or manifest is None:
+            return state
+        groups = {(each.split, each.source, each.bucket) for each in manifest.shards}
+        of = {name: manifest.counts[name] for name in ("records", "tokens")}
+        return {
+            "stage": "completed",
+            "fingerprint": self.fingerprint,
+            "counters": of | {"buckets": len(groups), "shards": len(manifest.shards)},
+            "completed_shards": manifest.shards,
+        }
+
+    def _refuse_unlisted(self) -> None:
+        """Refuse files that readers of the folder would take for shards."""
+        for path in self.target.sizes():
+            if path.endswith(ENDINGS) and not is_of_shard(path):
+                raise ShardError(
+                    f"{self.target.name} has {shown(path)} in it, which no export has written; "
+                    f"move it away"
+                )
 
     def _refuse_foreign(self, *, overwrite: bool) -> None:
         """Refuse what is there; if it may be overwritten, what no export has written."""
@@ -318,22 +362,34 @@ class _Export:
         if is_new:
             manifest.write(self.out)
         remove(self.out / SPOOL)
+        self._remove_unlisted(manifest)
         self.target.send(manifest)
         self._save("completed")
         self.target.finish()
         self._remove_left()
         return manifest, made
 
-    def _whole(self) -> ShardManifest | None:
-        """Return the manifest if it is of this run and all its shards exist."""
+    def _manifest_of_this(self) -> ShardManifest | None:
+        """Return the manifest if it is of this run."""
         try:
             manifest = ShardManifest.read(self.out)
         except (ShardError, DamagedFileError):
             return None
-        is_whole = manifest.fingerprint == self.fingerprint and all(
-            self.done.get(each.shard_id) == each for each in manifest.shards
-        )
-        return manifest if is_whole else None
+        return manifest if manifest.fingerprint == self.fingerprint else None
+
+    def _whole(self) -> ShardManifest | None:
+        """Return the manifest if it is of this run and all its shards exist."""
+        manifest = self._manifest_of_this()
+        if manifest is None or any(self.done.get(e.shard_id) != e for e in manifest.shards):
+            return None
+        return manifest
+
+    def _remove_unlisted(self, manifest: ShardManifest) -> None:
+        """Remove shards of other runs."""
+        listed = {path for each in manifest.shards for path, _ in each.files}
+        for path in self.target.sizes():
+            if path.endswith(ENDINGS) and path not in listed:
+                self.target.remove(path)
 
     def _made(self) -> tuple[ShardManifest, int]:
         """Write the missing shards; return what there is, and their number."""

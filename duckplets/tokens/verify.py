@@ -13,15 +13,11 @@ from duckplets.base.object_store import is_address
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
-from duckplets.errors import DamagedFileError
 from duckplets.tokens.locations import ShardFolder, opened
-from duckplets.tokens.manifest import MANIFEST, MIXTURES, ShardManifest, read_state
+from duckplets.tokens.manifest import ENDINGS, MANIFEST, MIXTURES, ShardManifest, read_state
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
-
-
-_ENDINGS = (".parquet", ".tsv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +87,16 @@ def _compared(
     total, done = sum(there.get(path, 0) for path in expected), 0
     with bar(progress, sys.stderr, "bytes", rate=True) as advance:
         for path in (path for path in expected if path in there):
-            try:
-                is_whole = place.digest(path) == expected[path]
-            except (OSError, DamagedFileError):  # unreadable, or a link out of the folder
-                is_whole = False
-            if not is_whole:
+            if not place.has(path, expected[path]):
                 problems.append((path, "damaged"))
             done += there[path]
             if advance is not None:
                 advance(done, total)
-    unlisted = (path for path in there if path.endswith(_ENDINGS) and path not in expected)
+    unlisted = (path for path in there if path.endswith(ENDINGS) and path not in expected)
     return total, [*problems, *((path, "unlisted") for path in unlisted)]
 
 
 def _expected(manifest: ShardManifest) -> Iterator[tuple[str, str]]:
     yield manifest.tokenizer.path, manifest.tokenizer.sha256
     for each in manifest.shards:
-        yield each.path, each.sha256
-        yield each.tsv, each.tsv_sha256
+        yield from each.files

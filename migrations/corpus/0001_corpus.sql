@@ -399,6 +399,8 @@ CREATE TABLE judgements (
         phones BIGINT,
         ssns BIGINT,
         addresses BIGINT,
+        ipv6_addresses BIGINT,
+        ibans BIGINT,
         cards BIGINT,
         profanity BIGINT,
         copyright BIGINT,

@@ -23,7 +23,8 @@ SELECT
     count(*) FILTER (judgements.rule = 'max_pii_density') AS rejected,
     count(*) FILTER (
         judgements.metrics.emails + judgements.metrics.phones + judgements.metrics.ssns
-        + judgements.metrics.addresses + judgements.metrics.cards > 0
+        + judgements.metrics.addresses + judgements.metrics.ipv6_addresses
+        + judgements.metrics.ibans + judgements.metrics.cards > 0
         AND records.record_key IS NOT NULL
     ) AS with_personal_data
 FROM judgements

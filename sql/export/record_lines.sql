@@ -77,6 +77,8 @@ objects AS (
                     + judged.phones * list_contains(judged.kinds, 'phone')::INT
                     + judged.ssns * list_contains(judged.kinds, 'ssn')::INT
                     + judged.addresses * list_contains(judged.kinds, 'ipv4')::INT
+                    + judged.ipv6_addresses * list_contains(judged.kinds, 'ipv6')::INT
+                    + judged.ibans * list_contains(judged.kinds, 'iban')::INT
                     + judged.cards * list_contains(judged.kinds, 'card')::INT
                 ) / judged.words, 6),
                 'profanity_density': round(judged.profanity / judged.words, 6),

@@ -31,10 +31,14 @@ JOIN sizes ON sizes.record_key = unjudged.record_key
 -- What gates need of records (Arrow wanted: record_key) besides their texts.
 -- Rows: by record_key.
 SELECT
-    records.date, records.group_key, records.taxonomy, records.meta, records.created_at,
-    records.updated_at
+    any_value(records.date) AS date, any_value(records.group_key) AS group_key,
+    any_value(records.taxonomy) AS taxonomy, any_value(records.meta) AS meta,
+    any_value(records.created_at) AS created_at, any_value(records.updated_at) AS updated_at,
+    list({'heading': sections.heading}) AS sections
 FROM records
 JOIN wanted ON wanted.record_key = records.record_key
+JOIN sections ON sections.record_key = records.record_key
+GROUP BY records.record_key
 ORDER BY records.record_key
 
 -- name: rows

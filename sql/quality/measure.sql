@@ -1,7 +1,8 @@
 -- name: texts
 -- What regular expressions find in texts. Densities are made of these counts when it is decided.
--- Parameters: $email, $digits (in every text with one of the following), $phone, $ssn, $number,
---     $ipv4, $reserved, $card, $emphasis, $keyword (regular expressions), $phrases (lower case),
+-- Parameters: $email, $no_email, $digits (in every text with one of the following), $phone, $ssn,
+--     $number, $ipv4, $reserved, $rare (in every text with one of the following), $groups, $ipv6,
+--     $reserved6, $iban, $card, $emphasis, $keyword (regular expressions), $phrases (lower case),
 --     $sample (characters).
 -- Rows: one for each of `quality_texts` (place, text), in any order.
 WITH numeric AS (
@@ -11,10 +12,15 @@ WITH numeric AS (
         -- Most texts have no digits close to each other, and are not searched for numbers.
         CASE
             WHEN NOT regexp_matches(text, $digits) THEN ''
-            WHEN contains(text, '_') THEN regexp_replace(text, $emphasis, '=', 'g')
+            WHEN contains(text, '_') THEN regexp_replace(text, $emphasis, '*', 'g')
             ELSE text
         END AS numeric
     FROM quality_texts
+),
+
+with_rare AS (
+    SELECT *, CASE WHEN regexp_matches(numeric, $rare) THEN numeric ELSE '' END AS rare
+    FROM numeric
 ),
 
 found AS (
@@ -29,21 +35,43 @@ found AS (
             regexp_extract_all(numeric, $number),
             lambda found: regexp_full_match(found, $ipv4) AND NOT regexp_matches(found, $reserved)
         ) AS addresses,
+        list_filter(
+            regexp_extract_all(rare, $groups),
+            lambda found: regexp_full_match(found, $ipv6) AND NOT regexp_matches(found, $reserved6)
+        ) AS ipv6_addresses,
+        -- Digits, and letters from 10, of what looks like the number of an account, the check last.
+        list_transform(
+            list_transform(
+                regexp_extract_all(rare, $iban), lambda found: replace(found, ' ', '')
+            ),
+            lambda found: list_transform(
+                string_split(substr(found, 5) || left(found, 4), ''),
+                lambda sign: ord(sign) - CASE WHEN sign > '9' THEN 55 ELSE 48 END
+            )
+        ) AS accounts,
         -- Digits of what looks like the number of a card, the last first.
         list_transform(
             regexp_extract_all(numeric, $card),
             lambda found: string_split(reverse(replace(replace(found, ' ', ''), '-', '')), '')
         ) AS numbers
-    FROM numeric
+    FROM with_rare
 )
 
 SELECT
     place,
     length(text) AS characters,
-    len(CASE WHEN contains(text, '@') THEN regexp_extract_all(text, $email) ELSE [] END) AS emails,
+    len(list_filter(
+        CASE WHEN contains(text, '@') THEN regexp_extract_all(text, $email) ELSE [] END,
+        lambda found: NOT regexp_matches(found, $no_email)
+    )) AS emails,
     len(regexp_extract_all(numeric, $phone)) AS phones,
     len(regexp_extract_all(numeric, $ssn)) AS ssns,
     len(addresses) AS addresses,
+    len(ipv6_addresses) AS ipv6_addresses,
+    len(list_filter(accounts, lambda account: list_reduce(
+        account,
+        lambda rest, digit: (rest * CASE WHEN digit > 9 THEN 100 ELSE 10 END + digit) % 97
+    ) = 1)) AS ibans,
     -- Luhn: of every second digit from the right the double, of which the digits are added.
     len(list_filter(numbers, lambda digits: list_sum(list_transform(
         digits,

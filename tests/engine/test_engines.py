@@ -311,7 +311,7 @@ def judge(corpus, engine):
     gates = dp.Quality(
         language=None, gates=("short",), min_characters=20, pii=None, duplicates=False
     )
-    assert corpus.judge(gates, engine=engine).rejected
+    assert corpus.judge(gates, engine=engine).newly_rejected
 
 
 SAME = {

@@ -35,7 +35,7 @@ def test_text_is_taken_in_judged_and_told_of(tmp_path):
     loose = tmp_path / "loose.toml"
     loose.write_text("language = false\nmin_characters = 1\n")
     would = json.loads(ok("quality", corpus, "--apply", loose, "--dry-run", "--json"))
-    assert (would["accepted"], would["dry_run"], would["version"]) == (1, True, 2)
+    assert (would["newly_accepted"], would["dry_run"], would["version"]) == (1, True, 2)
     assert "schema: min_characters" in cli("quality", corpus, "--apply", loose).stderr
     assert json.loads(ok("quality", corpus, "--why", "b/1"))["outcome"] == "accepted"
     usage("quality", corpus, "--why", "b:2", "--against", "a")

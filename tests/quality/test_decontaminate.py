@@ -87,12 +87,34 @@ def test_shared_ngrams_are_found_with_their_place(tmp_path, form):
     assert rows["one/3"]["evaluation"] == f"{path}{line}"
     assert (report.contaminated, report.records, report.version) == (2, 2 * RECORDS, 2)
     assert (report.texts, report.short) == (4 + 6, 1 + 6)
+    (note,) = report.notes
+    assert note.startswith("7 of 10 texts have fewer than 13 words")
     assert report.skipped == {"no text": 2}
     told = {(r["source"], r["split"]): r["contaminated"] for r in report.by_source}
     assert sum(r["records"] for r in report.by_source) == 2 * RECORDS
     assert told["one", splits["one/3"]] == told["two", splits["two/7"]] == 1
     assert sum(told.values()) == 2
     assert report.examples[0]["record_id"] == "one/3"
+
+
+TOO_SHORT = [
+    ([20] * 9, 13, []),
+    ([12] + [20] * 39, 13, ["1 of 40 texts have fewer than 13 words and match nothing"]),
+    ([7, 8, *[9] * 17, 20], 13, "; ngram=7 leaves out 0"),
+    ([1] * 3 + [6] * 96 + [13], 13, "; ngram=6 leaves out 3"),
+    ([2] * 5 + [20], 13, "; ngram=5 leaves out 5"),
+    ([2] * 5 + [20], 4, ["5 of 6 texts have fewer than 4 words and match nothing"]),
+]
+
+
+def test_texts_too_short_to_be_found_are_said_with_an_ngram_that_reaches_most(tmp_path):
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        for sizes, ngram, said in TOO_SHORT:
+            rows = [{"text": " ".join(words_of(i, size))} for i, size in enumerate(sizes)]
+            questions = dp.MemorySource(rows, text="text")
+            report = corpus.decontaminate(questions, ngram=ngram, dry_run=True, progress=False)
+            assert report.short == sum(size < ngram for size in sizes)
+            assert report.notes == said or report.notes[0].endswith(said), (sizes, report.notes)
 
 
 @pytest.mark.parametrize("n", some([2, 1, 4], less=1))
@@ -166,7 +188,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path):
         ("oen", {}, SourceError, "did you mean 'one'"),
         (tmp_path / "empty.jsonl", {"text": "q"}, SourceError, "is empty"),
         (tmp_path / "none.jsonl", {"text": "q"}, SourceError, "no text to compare with: 1 no"),
-        (tmp_path / "short.jsonl", {"text": "q"}, SourceError, "none of its 1 text has 13 words"),
+        (tmp_path / "short.jsonl", {"text": "q"}, SourceError, "has 13 words, the longest has 3"),
         (tmp_path / "short.jsonl", {}, SourceError, "say which columns hold the text"),
         (tmp_path / "short.jsonl", {"text": "x"}, SourceError, "x"),
         (tmp_path / "eval.xyz", {}, SourceError, "its format cannot be told"),

@@ -54,8 +54,19 @@ def test_rows_become_records_and_records_go(corpus):
     would = corpus.judge(LOOSE, dry_run=True)
     assert contents(corpus) == before
     did = corpus.judge(LOOSE)
-    assert (would.accepted, would.rejected) == (did.accepted, did.rejected) == (3, 0)
+    assert (
+        (would.newly_accepted, would.newly_rejected)
+        == (did.newly_accepted, did.newly_rejected)
+        == (3, 0)
+    )
     assert would.changes == did.changes
+    shown = [line.split() for line in str(did).splitlines()]
+    assert shown[1:5] == [
+        ["rows", "6"],
+        ["newly", "accepted", "3"],
+        ["newly", "rejected", "0"],
+        ["unchanged", "3"],
+    ]
     assert did.changes == [
         {"source": "s", "was": "content: copyright", "now": "accepted", "rows": 1},
         {"source": "s", "was": "content: max_pii_density", "now": "accepted", "rows": 1},
@@ -69,11 +80,11 @@ def test_rows_become_records_and_records_go(corpus):
     )
     assert corpus.judge(LOOSE).changes == []
     gone = corpus.judge(STRICT)
-    assert (gone.accepted, gone.rejected) == (0, 4)
+    assert (gone.newly_accepted, gone.newly_rejected) == (0, 4)
     assert texts(corpus) == [LONG * 5]
     back = corpus.judge(QUALITY)
     assert reasons(corpus) == [reason for _, reason in ROWS]
-    assert (back.accepted, corpus.version) == (1, 4)
+    assert (back.newly_accepted, corpus.version) == (1, 4)
     rows = corpus.sql(
         "SELECT record_id, meta, split FROM records JOIN splits USING (record_key) "
         "WHERE removed_version IS NULL ORDER BY record_id"
@@ -104,7 +115,7 @@ def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path):
         corpus.ingest(of("bsd"), name="plain", progress=False)
         assert reasons(corpus) == ["schema: licenses", "accepted"]
         report = corpus.judge(QUALITY)
-        assert (report.accepted, report.rejected, report.measured) == (1, 2, 1)
+        assert (report.newly_accepted, report.newly_rejected, report.measured) == (1, 2, 1)
         assert live(corpus) == ["first/gpl"]
         assert corpus.judge(QUALITY).changes == []
         corpus.judge(strict)
@@ -115,9 +126,9 @@ def test_records_without_gates_are_measured_and_judged(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(source([text for text, _ in ROWS]), name="s", progress=False)
         report = corpus.judge(QUALITY)
-        assert (report.rows, report.rejected, report.measured) == (6, 4, 6)
+        assert (report.rows, report.newly_rejected, report.measured) == (6, 4, 6)
         assert texts(corpus) == [GOOD.format(1), LONG * 5]
-        assert corpus.judge(LOOSE).accepted == 3
+        assert corpus.judge(LOOSE).newly_accepted == 3
         assert corpus.judge(LOOSE).measured == 0
 
 
@@ -129,7 +140,7 @@ def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path):
             take(corpus, source([text for text, _ in ROWS]), quality=kept)
             if keep:
                 report = corpus.judge(asked)
-                assert (report.measured, report.accepted, report.rejected) == (6, 1, 1)
+                assert (report.measured, report.newly_accepted, report.newly_rejected) == (6, 1, 1)
                 assert texts(corpus) == [LONG * 5, LONG + "© somebody"]
             else:
                 with pytest.raises(dp.QualityError, match=r"4 rows .* texts were not kept"):

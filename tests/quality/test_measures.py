@@ -1,6 +1,7 @@
 """What is found in texts: a table of planted kinds, with near misses, measured in one call."""
 
 import hashlib
+import ipaddress
 import random
 import tempfile
 from collections import Counter
@@ -14,10 +15,12 @@ from effort import often
 from duckplets.db.database import Database
 from duckplets.quality import lines, tokens
 from duckplets.quality.measure import measure
+from duckplets.quality.settings import PII as KINDS
 from duckplets.quality.settings import Quality
 from duckplets.text.characters import bytes_of, classes
 
-PROFANE = "damn\nhell\nbastard\n# a comment\nass\nblow it all\n"
+UNICAST = ipaddress.IPv6Network("2000::/3")
+PROFANE = "damn\nd@rn\nhell\nbastard\n# a comment\nass\nblow it all\n"
 
 # Texts, and what is found in them; every metric that is not named in a row of PII is 0.
 PII = {
@@ -45,6 +48,19 @@ PII = {
     "card 4111 1111 1111 1112": {},
     "isbn 9780306406157, 0000 0000 0000 0000": {},
     "order 12345": {},
+    "version 1.2.3.4, Version: 8.8.8.8, versions 8.8.8.8": {},
+    "name-8.8.8.8, name==8.8.8.8, name >= 8.8.8.8, v. 8.8.8.8": {},
+    "8.8.8.8.tar.gz, 8.8.8.8.zip, 8.8.8.8-rc1, section 8.8.8.8": {},
+    "conversion 8.8.8.8 at ip=8.8.8.8, http://8.8.8.8/x.png": {"addresses": 3},
+    "icon@2x.png, icon@3x.JPG, app@1.2.min.js, git@github.com:a/b": {},
+    "png@example.com, a@png.com": {"emails": 2},
+    "IBAN DE89 3704 0044 0532 0130 00, GB82WEST12345698765432.": {"ibans": 2},
+    "BE68 5390 0754 7034 BANK; MT84 MALT 0110 0001 2345 MTLC AST0 01S": {"ibans": 2},
+    "DE88 3704 0044 0532 0130 00, DE89 3704 0044 0532 0130 0, XX89370400440532013000": {},
+    "2a00:1450:4001:81b::200e, [2606:4700::1111]:443": {"ipv6_addresses": 2},
+    "2001:4860:4860:0:0:0:0:8888 and 2620:0:2D0:200::7": {"ipv6_addresses": 2},
+    "2001:db8::1, fe80::2a00:1, ::1, fd12:3456:789a::1, 2002:808:808::1": {},
+    "2024::, 12:34:56, 2a00::1::2, 2001:1:2:3:4:5:6:7:8, std::dec, add::2": {},
 }
 
 # Texts, a metric, its value.
@@ -59,6 +75,7 @@ FOUND = [
     ("as assess class hello shell damnation he'll", "profanity", 0),
     ("blow  it\nall, then", "profanity", 1),
     ("damn's", "profanity", 1),
+    ("D@rn it, daaarn", "profanity", 1),
     ("The patient had a myocardial  infarction and chronic pain.", "domain_terms", 4),
     ("The patient had a myocardial infarction and chronic pain.", "domain_categories", 3),
     ("hearty painting", "domain_terms", 0),
@@ -126,9 +143,30 @@ def metrics():
 
 def test_personal_data():
     found, texts = metrics()
-    kinds = ("emails", "phones", "ssns", "addresses", "cards")
+    kinds = KINDS.values()
     for at, text in enumerate(texts[: len(PII)]):
         assert {kind: found[kind][at] for kind in kinds if found[kind][at]} == PII[text], text
+
+
+def test_ipv6_addresses_are_those_of_the_standard_library():
+    draw = random.Random(3)
+    groups = ["", "0", "1f", "db8", "0db8", "1ff", "200", "2a00", "2600", "3ffe", "ffff", "2001"]
+    shown = [":".join(draw.choices(groups, k=draw.choice([3, 4, 6, 8, 9]))) for _ in range(3_000)]
+    shown = [each.strip(":") for each in [*shown, *(f"2a00:{each}" for each in shown[:1_000])]]
+    table = pa.table({"row": range(len(shown)), "text": shown})
+    found = measure(Database.reader(), table, Quality(language=None))["ipv6_addresses"].to_pylist()
+    assert 50 < sum(found) < 3_000
+    for text, count in zip(shown, found, strict=True):
+        assert count == is_public(text), text
+
+
+def is_public(text):
+    """Return whether a text is a public address."""
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return address.is_global and address in UNICAST and text[4:5] == ":"
 
 
 def test_metrics():

@@ -1,5 +1,6 @@
 """Every rule at its limit: one text that just keeps it, and one that just does not."""
 
+import re
 from functools import cache
 from itertools import product
 
@@ -11,7 +12,7 @@ from duckplets.db.database import Database
 from duckplets.quality.decide import decide, needed
 from duckplets.quality.measure import measure, measured
 from duckplets.quality.metrics import METRICS
-from duckplets.quality.settings import RULES, SETTINGS, Quality
+from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
 THRESHOLDS = [r for r in RULES if r.startswith(("min_", "max_")) or r == "code_score"]
 
@@ -135,7 +136,7 @@ def test_a_rule_at_its_limit(at):
     assert found["rule"].to_pylist() == [None, rule]
     assert found["outcome"].to_pylist() == ["accepted", "rejected"]
     if rule in RULES:
-        more = {"emails", "phones", "ssns", "addresses", "cards"} if rule == PRIVACY else set()
+        more = {*PII.values()} if rule == PRIVACY else set()
         assert needed(quality) == {*RULES[rule], "sha256"} | more
         kept = table.select(["row", *needed(quality)])
         assert decide(Database.reader(), kept, quality)["rule"].to_pylist() == [None, rule]
@@ -213,19 +214,75 @@ def test_choices_that_are_no_limits():
         assert found["rule"].to_pylist() == [rule], (values, settings)
 
 
-def test_fields_that_are_there_are_metrics(tmp_path):
+FIELDS = {"anchor": ["title", "note"], "context": "body", "id": "key", "date": "day"}
+KEPT = [
+    ({}, ("title", "body", "id", "date"), None, ["2"]),
+    ({}, ("body",), None, []),
+    ({"meta": ["note", "License"]}, ("note",), ("MIT",), ["1", "2", "3"]),
+    ({"meta": ["note"]}, ("note",), None, ["1"]),
+    ({}, ("note",), None, "'note' for required=: keep it with meta=['note']"),
+    ({}, ("day",), None, "kept are title, body, id, date"),
+    ({}, (), ("mit",), "'license' for licenses=: keep it with meta=['license']"),
+    (None, ("title", "body"), None, []),
+    (None, ("author",), None, "'author' for required=: leave out required="),
+]
+
+
+@pytest.mark.parametrize("at", range(len(KEPT)))
+@pytest.mark.parametrize("later", [False, True])
+def test_fields_that_records_keep_may_be_required(tmp_path, at, later):
+    """By an ingest as by a judgement of what is stored; others are refused."""
+    more, required, licenses, expected = KEPT[at]
     rows = [
-        {"id": "1", "text": "a" * 60, "title": "x", "note": " "},
-        {"id": "2", "text": "b" * 60, "title": "", "note": "n", "day": "2024-01-01"},
+        {"key": "1", "title": "A", "note": " ", "body": "a" * 60, "License": "mit"},
+        {"key": "2", "title": "", "note": "n", "body": "b" * 60, "License": "gpl"},
+        {"key": "3", "title": "C", "note": "n", "body": "c" * 60},
     ]
-    source = dp.MemorySource(rows, text="text", id="id", meta=["title", "note"], date="day")
+    (tmp_path / "x.txt").write_text("# Title\n\n" + "x" * 60)
+    if more is None:
+        source = dp.TextFileSource(tmp_path)
+    else:
+        rows = [row | {"day": "2024-01-01"} for row in rows]
+        source = dp.MemorySource(rows, **FIELDS, **more)
+    quality = Quality(required=required, licenses=licenses, language=None)
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+
+        def gated():
+            corpus.ingest(
+                source, name="s", quality=None if later else quality, limit=9, progress=False
+            )
+            if later:
+                corpus.judge(quality)
+
+        if isinstance(expected, str):
+            with pytest.raises(dp.QualityError, match=re.escape(expected)) as refused:
+                gated()
+            assert len(str(refused.value)) <= 240
+            return
+        gated()
+        found = corpus.sql("SELECT record_id, gate FROM judgements WHERE outcome = 'rejected'")
+    assert {row["record_id"] for row in found.to_pylist()} == {f"s/{key}" for key in expected}
+
+
+def test_fields_that_are_there_are_metrics(tmp_path):
+    class Feed:
+        name = "feed"
+
+        def batches(self, cursor):
+            meta = {"title": "x", "note": " ", "LICENSE": "mit"}
+            yield [{"text": "a" * 60, "meta": meta, "group": "g"}], None
+            yield [{"anchor": "b" * 60, "positive": "c", "date": "2024-01-01"}], None
+
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         quality = Quality(required=("title",), language=None)
-        corpus.ingest(source, name="s", quality=quality, progress=False)
-        found = corpus.sql("SELECT metrics.present AS there, rule FROM judgements ORDER BY row")
+        corpus.ingest(Feed(), quality=quality, progress=False)
+        found = corpus.sql(
+            "SELECT metrics.present AS there, metrics.license, rule FROM judgements ORDER BY row"
+        )
+    there = ["LICENSE", "group_key", "id", "text", "title"]
     assert found.to_pylist() == [
-        {"there": ["title"], "rule": None},
-        {"there": ["date", "note"], "rule": "required"},
+        {"there": there, "license": "mit", "rule": None},
+        {"there": ["anchor", "date", "id", "positive"], "license": None, "rule": "required"},
     ]
 
 

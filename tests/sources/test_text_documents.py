@@ -71,9 +71,13 @@ MATTER = [
     ('+++\ntitle = "A"\n+++\ntext', "A", "text"),
     ("---\ntitle: 2024\n---\ntext", "2024", "text"),
     ("---\nlayout: page\n---\ntext", None, "text"),
-    ("---\ntitle: *a\n---\ntext", None, "text"),
-    ("---\ntitle: [a]\n---\ntext", None, "text"),
-    ("---\ntitle: " + "[" * often(5000, less=300) + "\n---\ntext", None, "text"),
+    ("---\ntitle:\n---\ntext", None, "text"),
+    ("---\ntitle: *a\n---\ntext", "", "text"),
+    ("---\ntitle: A: B\n---\ntext", "", "text"),
+    ("+++\ntitle = 'A\n+++\ntext", "", "text"),
+    ("---\ntitle: [a]\n---\ntext", "", "text"),
+    ("---\ntitle: '" + "a" * 301 + "'\n---\ntext", "", "text"),
+    ("---\ntitle: " + "[" * often(5000, less=300) + "\n---\ntext", "", "text"),
     ("---\njust text\n---\nmore", None, None),
     ("---\ntitle: never closed\n", None, None),
     ("----\ntitle: a\n----\n", None, None),
@@ -228,6 +232,17 @@ def test_sections_are_records(tmp_path, reader):
     (note,) = opened.notes()
     assert "('Title > Section') of 8 sections in 4 files" in note
     assert "3 headings without text of their own" in note
+
+
+@pytest.mark.parametrize("by_heading", [False, True])
+def test_front_matter_whose_title_cannot_be_read_is_counted(tmp_path, reader, by_heading):
+    for name, title in {"a": "A: B", "b": "'A", "c": "fine", "d": ""}.items():
+        (tmp_path / f"{name}.md").write_text(f"---\ntitle: {title}\n---\n# Heading\n\ntext\n")
+    opened = dp.TextFileSource(tmp_path, pattern="*.md", by_heading=by_heading).open(reader)
+    rows = [row for batch in opened.batches for row in batch.to_pylist()]
+    first = ["Heading", "Heading", "fine > Heading" if by_heading else "fine", "Heading"]
+    assert [texts(row)[0][1] for row in rows] == first
+    assert opened.notes()[1:] == ["unreadable title in the front matter of 2 files: quote it"]
 
 
 @pytest.mark.timeout(60)  # by a pattern that takes its square it would be hours

@@ -153,8 +153,11 @@ def test_what_is_wrong_in_a_store_is_found_and_made_again(proxy, made, tmp_path)
         pytest.raises(dp.DamagedFileError, match="is not as the manifest says"),
     ):
         shards.sampler(seq_length=8)
-    for key in (shard, f"{root}train/other.parquet"):
-        client().delete_object(Bucket=BUCKET, Key=key)
+    with pytest.raises(dp.ShardError, match=r"train/other\.parquet in it, .* move it away"):
+        sharded(made)
+    client().delete_object(Bucket=BUCKET, Key=f"{root}train/other.parquet")
+    stray = f"{root}train/texts/b0/shard_b0_s77.parquet"
+    client().put_object(Bucket=BUCKET, Key=stray, Body=b"x")
     assert sharded(made).made == 1
     assert of_store() == digests(made / "shards")
     assert "as written" in ok("verify", OUT)

@@ -26,9 +26,9 @@ from token_shards import digests
 
 import duckplets as dp
 from duckplets.tokens import shards as making
-from duckplets.tokens.documents import read_document
+from duckplets.tokens.documents import read_document, write_document
 from duckplets.tokens.locations import status
-from duckplets.tokens.manifest import ShardManifest, buckets_of
+from duckplets.tokens.manifest import KIND, ShardManifest, buckets_of
 from duckplets.tokens.texts import plain
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -358,8 +358,30 @@ def _cut_short(path):
     Path(path).write_bytes(Path(path).read_bytes()[:-9])
 
 
+def _linked(path):
+    """Move a file elsewhere and put a link in its place."""
+    path.symlink_to(path.rename(path.parents[4] / "elsewhere"))
+
+
+def _copied(path):
+    shutil.copy(path, path.with_stem("shard_b0_s99" if "/b0/" in str(path) else "shard_b3_s99"))
+
+
+def _shifted(path):
+    """Give a manifest the fingerprint of another run."""
+    values = read_document(path, KIND)
+    write_document(path, KIND, values | {"fingerprint": "0" * 64})
+
+
 # What is harmed, and how many shards are made again.
 DAMAGES = {
+    "shard with a flipped bit": (_flip, "shard", 1),
+    "summary with a flipped bit": (_flip, "tsv", 1),
+    "link out of the folder": (_linked, "shard", 1),
+    "unlisted shard": (_copied, "shard", 0),
+    "no state": (Path.unlink, "export_state.json", 0),
+    "state": (_cut_short, "export_state.json", 0),
+    "manifest of another run": (_shifted, "manifest.json", 0),
     "shard cut short": (_cut_short, "shard", 1),
     "no shard": (Path.unlink, "shard", 1),
     "no summary": (Path.unlink, "tsv", 1),
@@ -376,8 +398,8 @@ def small(corpus_file, tokenizer):
     return out
 
 
-@pytest.mark.parametrize("what", some(DAMAGES, less=3))
-def test_the_same_command_writes_again_what_is_missing(small, corpus_file, tmp_path, what):
+@pytest.mark.parametrize("what", some(DAMAGES, less=8))
+def test_the_same_command_repairs_everything_that_verify_finds(small, corpus_file, tmp_path, what):
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
     harm, file, made = DAMAGES[what]
@@ -386,18 +408,23 @@ def test_the_same_command_writes_again_what_is_missing(small, corpus_file, tmp_p
     try:
         assert not dp.verify(out).ok
     except dp.DamagedFileError:
-        assert what == "manifest"
+        assert what in ("manifest", "state")
     assert shards(out, **how).made == made
     assert dp.verify(out).ok
     assert digests(out) == digests(small)
     assert shards(out, **how).made == 0
 
 
-def test_a_folder_without_its_state_is_refused_or_made_anew(small, corpus_file, tmp_path):
+def test_a_folder_without_state_and_manifest_is_refused_or_made_anew(small, corpus_file, tmp_path):
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
+    (out / "mine.parquet").touch()
+    with pytest.raises(dp.ShardError, match=r"mine\.parquet in it, .* move it away"):
+        shards(out, **how)
+    (out / "mine.parquet").unlink()
     (out / "export_state.json").unlink()
     assert dict(dp.verify(out).problems) == {"manifest.json": "of another run"}
+    (out / "manifest.json").unlink()
     with pytest.raises(dp.ShardError, match=r"no export_state\.json .* or overwrite=True"):
         shards(out, **how)
     _cut_short(shutil.copy(small / "export_state.json", out))
@@ -450,7 +477,6 @@ def test_commands_make_tell_and_verify(corpus_file, tmp_path):
     assert f"duckplets shard CORPUS {out}" in found.stderr
     with pytest.raises(dp.DamagedFileError, match="duckplets shard CORPUS"):
         dp.TokenShards(out).sampler(seq_length=8)
-    flipped.unlink()
     assert re.search("^made +1$", ok("shard", corpus_file, out, *small), re.MULTILINE)
     assert "as written" in ok("verify", out)
 

@@ -99,7 +99,8 @@ def front_matter(text: str) -> tuple[str | None, int]:
     """Return the title in a text's front matter, and the offset of the text after it.
 
     Front matter is YAML between two lines ``---`` or TOML between two ``+++``, up to 200 lines.
-    Only one entry of it is parsed, so aliases and tags elsewhere cost nothing.
+    Only one entry of it is parsed, so aliases and tags elsewhere cost nothing. An entry that is no
+    title, such as ``title: A: B`` in YAML, gives ``""``.
     """
     if not text.startswith(("---", "+++")):
         return None, 0
@@ -129,13 +130,15 @@ _SIMPLE = re.compile(  # valid YAML, and TOML if quoted
 def _value(entry: str, form: Any) -> str | None:
     simple = _SIMPLE.fullmatch(entry)  # the common case; parsing takes as long as reading the file
     if simple is not None:
-        return _clean(next(filter(None, simple.groups())))
+        return _clean(next(filter(None, simple.groups()))) or ""
     try:
         found = parse(entry, form)
     except Unreadable:
-        return None
+        return ""
     value = found.get("title") if isinstance(found, dict) else None
-    return _clean(str(value)) if isinstance(value, str | int | float) else None
+    if value is None or value == "":
+        return None
+    return (_clean(str(value)) or "") if isinstance(value, str | int | float) else ""
 
 
 # -- the heading that a text begins with ----------------------------------------------------------

@@ -111,7 +111,8 @@ class TextFileSource:
     else the file's name without suffix, ``_`` as space. The context is the text without front
     matter and that heading, newlines kept; the path within the folder the id; its folders the
     taxonomy; the time of its last change both times of the record. What ends in .gz or .zst is
-    decompressed. What else lies there is counted in the report's notes.
+    decompressed. Other files, and titles in front matter that cannot be read, are counted in the
+    report's notes.
 
     With ``by_heading`` each section is a record: its anchor is the path of its heading, such as
     ``Title > Installing > Linux``, its context the text up to the next heading, its id the file's
@@ -254,8 +255,10 @@ class _FolderReading:
         tagged = ", ".join(
             f"{n:,} {what}" for what, n in sorted(self._counts.items()) if what in _TAGGED
         )
+        wrong = self._counts[_UNREADABLE]
+        titles = f"unreadable title in the front matter of {counted(wrong, 'file')}: quote it"
         tags = f"read as plain text, with their tags: {tagged}" if tagged else ""
-        return [note for note in (self._of_anchors(), tags, others) if note]
+        return [note for note in (self._of_anchors(), wrong and titles, tags, others) if note]
 
     def _of_anchors(self) -> str:
         files = [(what, self._counts[what]) for what in _NAMES if self._counts[what]]
@@ -289,6 +292,9 @@ class _FolderReading:
         named = self._source.titles == "name"
         markup = markup_of(bare)
         title, start = (None, 0) if named else front_matter(body)
+        if title == "":
+            self._counts[_UNREADABLE] += 1
+            title = None
         first = None if named or is_code(bare) else opening(body[start:], markup)
         self._counts[_NAMES[0 if title else 1 if first else 2]] += 1
         if self._source.by_heading:
@@ -328,6 +334,7 @@ def _trimmed(text: str) -> str:
 
 
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*(?:\r\n|\r|\n))+")
+_UNREADABLE = "unreadable title"
 _NAMES = ("title in front matter", "heading", "file name")
 _TAGGED = {".htm", ".html", ".xhtml", ".xml"}
 
