@@ -96,18 +96,22 @@ def _reader(column: pa.Array, where: str) -> Callable[[int, int], list[Any]]:
 def _check_structure(column: pa.Array, where: str, row: int) -> None:
     """Refuse damaged data; UTF-8 is checked value by value."""
     try:
+        viewed = column.view(_as_bytes(column.type))
+    except (pa.ArrowException, NotImplementedError):
+        viewed = column  # types without a view variant
+    faults = []
+    for looked_at in (viewed, column):  # a view of nulls in lists has a wrong length
         try:
-            looked_at = column.view(_as_bytes(column.type))
-        except (pa.ArrowException, NotImplementedError):
-            looked_at = column  # types without a view variant
-        looked_at.validate(full=True)
-    except pa.ArrowException as error:
-        if "UTF8" not in str(error):
-            reason = " ".join(str(error).split())
-            last = row + len(column)
-            raise SourceError(
-                f"{where} is damaged in rows {row + 1} to {last}: {shown(reason)}"
-            ) from error
+            looked_at.validate(full=True)
+            return
+        except pa.ArrowException as error:
+            faults.append(error)
+    reason = " ".join(str(faults[0]).split())
+    if "UTF8" not in reason:
+        last = row + len(column)
+        raise SourceError(
+            f"{where} is damaged in rows {row + 1} to {last}: {shown(reason)}"
+        ) from faults[0]
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
