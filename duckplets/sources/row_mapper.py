@@ -27,6 +27,7 @@ from duckplets.sources.values import (
     cell_text,
     document,
     escaped,
+    identifier,
     is_utf8,
     items_of,
     json_text,
@@ -295,6 +296,8 @@ class RowMapper:
         cells: dict[str, Any] = {}
         for part, (_, key, steps, _) in self._cell_names:
             value = row.get(key) if not steps else _value(row, key, steps)
+            if part in ("id", "group") and type(value) is not str:
+                value = identifier(value)
             text = self._text_of(value)
             if text is None or (part in _TIMES and text.strip(" ") == "NaT"):
                 continue  # as pandas writes a missing time
