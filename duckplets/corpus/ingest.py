@@ -113,10 +113,10 @@ def ingest(
     """
     from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest import ingest
-    from duckplets.sources.by_path import given_source
+    from duckplets.sources.by_path import given_source, takes_columns
     from duckplets.text.prefix import prefix_of
 
-    if isinstance(trust, str):
+    if isinstance(trust, str) and takes_columns(source):
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
     gates = _gates(quality, where=where, size_mb=size_mb, limit=limit)

@@ -56,8 +56,7 @@ def given_source(source: Any, arguments: dict[str, Any]) -> Source:
     if isinstance(source, (str, os.PathLike)):
         return source_of(source, **arguments)
     kind = type(source).__name__
-    is_own = isinstance(source, type) or hasattr(source, "open") or hasattr(source, "batches")
-    if hasattr(source, "__arrow_c_stream__") or (isinstance(source, Iterable) and not is_own):
+    if takes_columns(source):
         first = source[0] if isinstance(source, (list, tuple)) and source else None
         if not (first is None or isinstance(first, Mapping)):
             raise SourceError(
@@ -73,6 +72,14 @@ def given_source(source: Any, arguments: dict[str, Any]) -> Source:
             f"{name}= is for a path or data; give it to the source: {kind}(…, {name}=…)"
         )
     return made
+
+
+def takes_columns(source: Any) -> bool:
+    """Return whether a source is a path or data, whose columns are arguments of ``ingest``."""
+    if isinstance(source, (str, os.PathLike)) or hasattr(source, "__arrow_c_stream__"):
+        return True
+    is_own = isinstance(source, type) or hasattr(source, "open") or hasattr(source, "batches")
+    return isinstance(source, Iterable) and not is_own
 
 
 def source_of(
