@@ -19,6 +19,7 @@ from duckplets.errors import EmptyPoolError
 from duckplets.pools.arrays import Anchors
 from duckplets.recipes.recipes import TextRecipe, any_section
 from duckplets.recipes.store import SourceRecipes
+from duckplets.sources.converters.turns import KEPT
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
 _FUNCTION = {"name": "VARCHAR", "arguments": "VARCHAR"}
 _CALLS = [{"id": "VARCHAR", "type": "VARCHAR", "function": _FUNCTION}]
-_OTHERS = ("tool_call_id", "name", "reasoning_content", "reasoning", "thinking")
-_MORE: dict[str, Any] = {"tool_calls": _CALLS} | dict.fromkeys(_OTHERS, "VARCHAR")
+_MORE: dict[str, Any] = {"tool_calls": _CALLS} | dict.fromkeys(("tool_call_id", *KEPT), "VARCHAR")
 _COLUMNS = {  # by their names in the statement
     "chosen": "messages",
     "rejected": "rejected_messages",

@@ -18,7 +18,7 @@ Kind = Literal["text", "list", "either"]
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-_KEPT = ("name", "reasoning_content", "reasoning", "thinking")  # as chat templates name them
+KEPT = ("name", "reasoning_content", "reasoning", "thinking")  # as chat templates name them
 _SHOWN = 60  # characters of a wrong value shown in a message
 _SHOWN_ERROR = 200
 
@@ -272,7 +272,7 @@ class Converter:
 
 def _more(turn: Mapping[str, Any], calls: Any, *, has_id: bool) -> dict[str, Any]:
     """Return what a message has besides role, texts and weight."""
-    names = ("tool_call_id", *_KEPT) if has_id else _KEPT
+    names = ("tool_call_id", *KEPT) if has_id else KEPT
     found = {"tool_calls": calls} | {name: turn.get(name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
