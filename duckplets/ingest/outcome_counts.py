@@ -17,9 +17,7 @@ EXAMPLES = 5
 """Rows that are kept of each reason."""
 
 ONE_ANCHOR = "text left out after the first in the list of an anchor"
-UNPAIRED_TURN = (
-    "turn left out of pairs: a user turn without a reply, or a reply that is not the last to one"
-)
+UNPAIRED_TURN = "turn left out: in no pair of question and last reply"
 
 _TOLD = ("row", "file", "line", "value")
 _NUMBERS = ("read", "added", "replaced", "quarantined")

@@ -228,7 +228,7 @@ def test_the_last_reply_before_the_next_user_turn_is_the_positive(corpus, conver
         weights = [[m["loss_weight"] for m in json.loads(row["messages"])] for row in found]
         made = [(*row["texts"], each) for row, each in zip(found, weights, strict=True)]
         assert (made, sum(report.dropped_sections.values())) == (pairs, unpaired), text
-        assert ("turn left out of pairs" in str(report)) == (unpaired > 0)
+        assert ("turn left out: in no pair of" in str(report)) == (unpaired > 0)
 
 
 def test_every_key_of_a_turn_is_in_the_messages_or_counted(corpus):
