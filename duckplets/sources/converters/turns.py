@@ -258,7 +258,8 @@ class Converter:
             detail = f"'loss_weight' is no number from 0 up: {json_text(weight)[:_SHOWN]}"
             raise fault("has a 'loss_weight' that is no number from 0 up", detail)
         bare = Turn(role, texts, "", float(number))
-        if type(content) is str and len(turn) == 2 + (weight is not None):  # nothing else is there
+        has_others = content is None or len(turn) != 2 + (weight is not None)
+        if not has_others and (type(content) is str or all(len(block) == 2 for block in content)):
             return bare
         more = _more(turn, calls, has_id=role == "tool" and self.has_tools)
         read = {self.tag, self.value, heavy, *more}
