@@ -77,8 +77,8 @@ HI = exchange("Hi", "Lo")
 
 ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "instruction": (alpaca("Hi", output="Lo"), HI),
-    "with input": (alpaca("Translate:", "你好", "Hello"), exchange("Translate:你好", "Hello")),
-    "no separator": (alpaca("a ", " b", "c"), exchange("a  b", "c")),
+    "with input": (alpaca("Translate:", "你好", "Hello"), exchange("Translate:\n你好", "Hello")),
+    "spaces around the line break": (alpaca("a ", " b", "c"), exchange("a \n b", "c")),
     "system": (
         alpaca("Hi", "", "Lo", "Be kind."),
         Good([("s", "Be kind."), ("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
@@ -99,7 +99,7 @@ ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         exchange('say "a\\b"\t\n', "\u2028/é😀"),
     ),
     "control characters": (alpaca("a\x01b", "", "c\x1fd"), exchange("a\x01b", "c\x1fd")),
-    "JSON as text": (alpaca("[1]", '{"a": null}', "null"), exchange('[1]{"a": null}', "null")),
+    "JSON as text": (alpaca("[1]", '{"a": null}', "null"), exchange('[1]\n{"a": null}', "null")),
     "spaces are kept": (alpaca(" Hi ", "", " Lo\n"), exchange(" Hi ", " Lo\n")),
     "no output": (alpaca("Hi", ""), missing("output")),
     "null output": (alpaca("Hi", "", None), missing("output")),
@@ -287,7 +287,14 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         Good([("u", "q"), ("t", []), ("a", "r")], "q", "r"),
     ),
     "no tool calls": (openai(U, {"role": "assistant", "content": "r", "tool_calls": []}), ONE_TURN),
-    "names": (openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7), ONE_TURN),
+    "names": (
+        openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7),
+        Good([("u", "q", {"name": "Ann"}), QA[1]], "q", "r"),
+    ),
+    "reasoning": (
+        openai(U, {"role": "assistant", "content": "r", "reasoning_content": "as", "thinking": ""}),
+        Good([QA[0], ("a", "r", {"reasoning_content": "as", "thinking": ""})], "q", "r"),
+    ),
     "as JSON text": (
         {"messages": '[{"role":"user","content":"q"},{"role":"assistant","content":"r"}]'},
         ONE_TURN,
@@ -449,7 +456,7 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "texts and a question": (pair("r", "w", question="q"), PLAIN),
     "instruction and input": (
         pair("r", "w", instruction="a:", input="b"),
-        preferred([("u", "a:b"), ("a", "r")], [("u", "a:b"), ("a", "w")], "a:b"),
+        preferred([("u", "a:\nb"), ("a", "r")], [("u", "a:\nb"), ("a", "w")], "a:\nb"),
     ),
     "the prompt before the question": (pair("r", "w", prompt="q", question="x"), PLAIN),
     "a blank prompt": (pair("r", "w", prompt=" ", question="q"), PLAIN),

@@ -63,12 +63,13 @@ def ingest(
         source: What to read: a path as the command line takes it (a file, whose suffix
             says its format, a folder of text, a glob, ``s3://bucket/key``, ``gs://`` or ``az://``
             so, an ``hf://`` line),
-            data with ``__arrow_c_stream__`` (a frame of polars or pandas, an Arrow table or
-            reader, a relation of DuckDB), one of the sources of this package, or any object with a
-            ``name`` and ``batches(cursor)``.
+            dictionaries in a list or any iterable, a frame of polars or pandas, an Arrow table or
+            reader, a relation of DuckDB, anything with ``__arrow_c_stream__``, a data set of
+            ``datasets``, one of the sources of this package, or any object with a ``name`` and
+            ``batches(cursor)``.
         name: Name of the source; by default that of the file. Ingesting again under a name
             adds what is new.
-        trust: Of the source, in [0,1]; 0.5 if never given. Of a path also a column.
+        trust: Trust in the source, from 0 to 1, or for a path or data a column. Default: 0.5.
         on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
         prefix: Metadata that is shown before half of the texts of all its records, such as
             ``"source,date"``; as for ``set_prefix``.
@@ -112,10 +113,10 @@ def ingest(
     """
     from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest import ingest
-    from duckplets.sources.by_path import given_source
+    from duckplets.sources.by_path import given_source, takes_columns
     from duckplets.text.prefix import prefix_of
 
-    if isinstance(trust, str) and isinstance(source, str | PathLike):
+    if isinstance(trust, str) and takes_columns(source):
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
     gates = _gates(quality, where=where, size_mb=size_mb, limit=limit)

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.ingest.records import Example
-from duckplets.sources.rows import FURTHER, LEFT_OUT, is_failure
+from duckplets.sources.rows import FURTHER, LEFT_OUT, UNPAIRED, is_failure
 
 EXAMPLES = 5
 """Rows that are kept of each reason."""
 
 ONE_ANCHOR = "text left out after the first in the list of an anchor"
+UNPAIRED_TURN = "turn left out: in no pair of question and last reply"
 
 _TOLD = ("row", "file", "line", "value")
 _NUMBERS = ("read", "added", "replaced", "quarantined")
@@ -57,14 +58,15 @@ class Counts:
         """Count unread parts of rows that may be records.
 
         ``left_out`` is a JSON list of fields that a converter does not read, ``further`` the number
-        of texts left in a list.
+        of texts left in a list, ``unpaired`` the number of turns in no pair.
         """
         if LEFT_OUT in rows.schema.names:
             for pair in pc.value_counts(rows[LEFT_OUT].drop_null()).to_pylist():
                 for name in json.loads(pair["values"]):
                     self.left_out[name] += pair["counts"]
-        if FURTHER in rows.schema.names and (further := pc.sum(rows[FURTHER]).as_py()):
-            self.dropped_sections[ONE_ANCHOR] += further
+        for name, reason in ((FURTHER, ONE_ANCHOR), (UNPAIRED, UNPAIRED_TURN)):
+            if name in rows.schema.names and (count := pc.sum(rows[name]).as_py()):
+                self.dropped_sections[reason] += count
 
     def told(self) -> dict[str, Any]:
         """Return the report's attributes that are the same here, reasons in order."""

@@ -36,13 +36,14 @@ class IngestReport(Reported):
             are among those added, or skipped for another reason.
         replaced: Stored records that a row of this ingest took the place of.
         dropped_sections: Texts that are no section, by reason: preprocessors left nothing of them,
-            or they come after the first in the list of an anchor, which has one.
+            they come after the first in the list of an anchor, or a turn is in no pair.
         removed: Records that a remapped source no longer has.
         notes: Sentences on what was found, and on which choices were made.
         version: Corpus version it made.
         spanning: Records that joined a family of which some records are in another split.
-        left_out: Count of usable rows by field that a built-in converter does not read, such as
-            ``tools``: in JSON those with a value there, of a table all of a file that has it.
+        left_out: Count of usable rows by field that a converter does not read, such as ``tools``:
+            in JSON those with a value there, of a table all of a file that has it. Keys of turns
+            are paths, such as ``messages.images``, counted where they have a value.
     """
 
     read: int

@@ -19,6 +19,7 @@ from duckplets.errors import EmptyPoolError
 from duckplets.pools.arrays import Anchors
 from duckplets.recipes.recipes import TextRecipe, any_section
 from duckplets.recipes.store import SourceRecipes
+from duckplets.sources.converters.turns import KEPT
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _FUNCTION = {"name": "VARCHAR", "arguments": "VARCHAR"}
 _CALLS = [{"id": "VARCHAR", "type": "VARCHAR", "function": _FUNCTION}]
-_TOOLS: dict[str, Any] = {"tool_calls": _CALLS, "tool_call_id": "VARCHAR", "name": "VARCHAR"}
+_MORE: dict[str, Any] = {"tool_calls": _CALLS} | dict.fromkeys(("tool_call_id", *KEPT), "VARCHAR")
 _COLUMNS = {  # by their names in the statement
     "chosen": "messages",
     "rejected": "rejected_messages",
@@ -51,10 +52,10 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
 
 
 def shape_of(database: Database, version: int, part: str = "text") -> list[Any]:
-    """Return the shape of messages for ``from_json``, with tools only if some are called."""
-    ((tools,),) = database.run("runs/messages/calls_tools", {"version": version})
+    """Return the shape of messages for ``from_json``, with further keys if a message has one."""
+    ((has_more,),) = database.run("runs/messages/calls_tools", {"version": version})
     said: dict[str, Any] = {"role": "VARCHAR", "content": [{"type": "VARCHAR", part: "VARCHAR"}]}
-    return [said | (_TOOLS if tools else {}) | {"loss_weight": "DOUBLE"}]
+    return [said | (_MORE if has_more else {}) | {"loss_weight": "DOUBLE"}]
 
 
 def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:

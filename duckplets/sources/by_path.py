@@ -6,7 +6,7 @@ path ─there→ what it names ─format_of→ csv, jsonl, text, … ─source_a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.files import reader_of
 from duckplets.sources.formats.text_file import listed
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.memory import MemorySource
+from duckplets.sources.memory import DatasetSource, MemorySource
 
 if TYPE_CHECKING:
     from duckplets.sources import Source
@@ -52,26 +52,34 @@ _ANCHORS = (
 
 
 def given_source(source: Any, arguments: dict[str, Any]) -> Source:
-    """Return the source for what ``ingest`` is given: a path by its format, data by its columns.
-
-    A user's own source is wrapped.
-    """
+    """Return the source of a path by its format, of data by its columns; wrap a user's source."""
     if isinstance(source, (str, os.PathLike)):
         return source_of(source, **arguments)
-    if hasattr(source, "__arrow_c_stream__"):
-        _check("Arrow data", "in memory", arguments, _MAPPED)
-        return MemorySource(source, **arguments)
-    if arguments:
-        name, kind = next(iter(arguments)), type(source).__name__
-        if hasattr(source, "with_format"):  # of the package datasets
-            kind = "DatasetSource"
-        elif isinstance(source, Iterable):
-            kind = "MemorySource"
-        raise SourceError(
-            f"{name}= is for a path or Arrow data; else for the source: {kind}(…, {name}=…)"
-        )
+    kind = type(source).__name__
+    if takes_columns(source):
+        first = source[0] if isinstance(source, (list, tuple)) and source else None
+        if not (first is None or isinstance(first, Mapping)):
+            raise SourceError(
+                f"a {kind} of {type(first).__name__} is no source: give dictionaries, one per "
+                f"record; for several sources call corpus.acquire([…])"
+            )
+        _check(f"data of {kind}", "in memory", arguments, _MAPPED)
+        of_datasets = hasattr(source, "with_format")  # of the package datasets
+        return (DatasetSource if of_datasets else MemorySource)(source, **arguments)
     made: Source = adapted(source)
+    for name in arguments:
+        raise SourceError(
+            f"{name}= is for a path or data; give it to the source: {kind}(…, {name}=…)"
+        )
     return made
+
+
+def takes_columns(source: Any) -> bool:
+    """Return whether a source is a path or data, whose columns are arguments of ``ingest``."""
+    if isinstance(source, (str, os.PathLike)) or hasattr(source, "__arrow_c_stream__"):
+        return True
+    is_own = isinstance(source, type) or hasattr(source, "open") or hasattr(source, "batches")
+    return isinstance(source, Iterable) and not is_own
 
 
 def source_of(

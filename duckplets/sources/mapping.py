@@ -101,9 +101,10 @@ class Mapped:
     """Converter of instruction data, in place of texts: one of ``dp.converter_names()``, or a
     function of yours as ``module:function``, whose code then runs."""
     turns: Turns = "last"
-    """Which replies of a conversation make a pair: the ``last``, whose anchor is all that was said
-    before it; or ``each``, whose anchor is what the user said since the reply before. Each is a
-    record then, ``ID#NUMBER``, in one group with the others of its conversation."""
+    """Which replies of a conversation make a pair. ``last``: the last reply, with all turns before
+    it as anchor. ``each``: the last reply before each next user turn, with the user turns since
+    the previous pair as anchor. Each is a record ``ID#NUMBER`` then, in one group with the others
+    of its conversation; turns in no pair are counted. Default: ``last``."""
     on_error: OnError | None = None
     """What becomes of a row that cannot be used, a malformed line too: an error that names it
     (``"raise"``, the default where there is a converter), a count in the report with the first

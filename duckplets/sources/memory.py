@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -13,6 +14,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from duckplets.base.sanitize import shown
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of
@@ -21,7 +23,7 @@ from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.row_batches import opened, refused
 from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
 from duckplets.sources.typed import blocks_of, classes_of_features, names_of
-from duckplets.sources.values import Fault
+from duckplets.sources.values import Fault, escaped
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -52,10 +54,15 @@ class MemorySource(Mapped):
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns, then read the records; an iterator is used up."""
         records = self.records
+        if hasattr(records, "columns") and (
+            hasattr(records, "iloc") or hasattr(records, "to_series")
+        ):
+            frame = _frame_blocks(self, records)
+            return opened(reader, self, frame, _WHERE, total=len(records), marks=False)
         if hasattr(records, "__arrow_c_stream__"):
             total = getattr(records, "num_rows", None)
-            stream = pa.RecordBatchReader.from_stream(records)
-            blocks = table_blocks(self, names_of(stream.schema, _WHERE), stream, _WHERE)
+            names, batches = _streamed(records)
+            blocks = table_blocks(self, names, batches, _WHERE)
             return opened(reader, self, blocks, _WHERE, total=total, marks=False)
         if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
             raise SourceError(
@@ -63,8 +70,7 @@ class MemorySource(Mapped):
                 f"or an Arrow table"
             )
         total = len(records) if isinstance(records, (list, tuple)) else None
-        blocks = _blocks(iter(records))
-        return opened(reader, self, blocks, _WHERE, total=total, marks=False)
+        return opened(reader, self, _blocks(records), _WHERE, total=total, marks=False)
 
 
 def table_blocks(
@@ -74,6 +80,65 @@ def table_blocks(
     require_texts(mapping, names, where)
     blocks = blocks_of(batches, where, columns=resolve(mapping, names, where))
     return (block._replace(columns=names) for block in blocks)
+
+
+def _streamed(records: Any) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    """Return the column names and the batches of anything with ``__arrow_c_stream__``."""
+    try:
+        stream = pa.RecordBatchReader.from_stream(records)
+        names = names_of(stream.schema, _WHERE)
+    except SourceError:
+        raise
+    except Exception as error:
+        said = shown(" ".join(str(error).split()), 100)
+        raise SourceError(
+            f"{type(records).__name__} records cannot be read as a table: {said}; give an Arrow "
+            f"table or a frame with named columns"
+        ) from error
+    found = _guarded(((batch, None) for batch in stream), _WHERE, 0)
+    return names, (batch for batch, _ in found)
+
+
+def _frame_blocks(mapping: Mapped, frame: Any) -> Iterator[RowBlock]:
+    """Yield the rows of a frame of pandas or polars, converting only columns that are read.
+
+    Values of a column that Arrow does not have are read one by one.
+    """
+    columns = _columns_of(frame)
+    names = [name for name, _ in columns]
+    require_texts(mapping, names, _WHERE)
+    arrays: dict[str, Any] = {}
+    others: dict[str, Iterator[Any]] = {}
+    for name in resolve(mapping, names, _WHERE):
+        column = columns[names.index(name)][1]()
+        try:
+            arrays[name] = _array_of(column)
+        except Exception:  # mixed types, or a type of the frame's own
+            arrays[name], others[name] = pa.nulls(len(frame)), iter(column.to_list())
+    for block in blocks_of(pa.table(arrays).to_batches(), _WHERE):
+        for name, values in others.items():
+            for row, value in zip(block.rows, values, strict=False):
+                row[name] = value
+        yield block._replace(columns=names)
+
+
+def _columns_of(frame: Any) -> list[tuple[str, Callable[[], Any]]]:
+    """Return names and values of a frame's columns; of pandas also named levels of its index."""
+    names = [escaped(str(name)) for name in frame.columns]
+    if not hasattr(frame, "iloc"):
+        return [(name, partial(frame.to_series, i)) for i, name in enumerate(names)]
+    index = frame.index
+    found = [(n, partial(frame.iloc.__getitem__, (slice(None), i))) for i, n in enumerate(names)]
+    levels = [(escaped(str(n)), i) for i, n in enumerate(index.names) if n is not None]
+    return found + [(n, partial(index.get_level_values, i)) for n, i in levels if n not in names]
+
+
+def _array_of(column: Any) -> pa.Array | pa.ChunkedArray:
+    if str(column.dtype) == "Object":  # of polars, which exports addresses
+        raise TypeError(column.dtype)
+    if hasattr(column, "__arrow_c_stream__"):
+        return pa.chunked_array(column)
+    return pa.array(column, from_pandas=True)
 
 
 def batches_of(records: Any) -> Iterable[pa.RecordBatch]:
@@ -93,8 +158,13 @@ def row_of(record: Any) -> dict[str, Any] | Fault:
     return Fault("not an object")
 
 
-def _blocks(records: Iterator[Any]) -> Iterator[RowBlock]:
-    while some := list(islice(records, _MEMORY_ROWS)):
+def _blocks(records: Iterable[Any]) -> Iterator[RowBlock]:
+    def batches() -> Iterator[tuple[list[Any], None]]:
+        left = iter(records)
+        while some := list(islice(left, _MEMORY_ROWS)):
+            yield some, None
+
+    for some, _ in _guarded(batches(), _WHERE, 0):
         yield RowBlock(list(map(row_of, some)))
 
 
@@ -161,6 +231,11 @@ class DatasetSource(Mapped):
             SourceError: A column is missing.
         """
         where = f"data set {self.default_name()!r}"
+        if (getattr(self.dataset, "format", None) or {}).get("type") == "custom":
+            raise SourceError(
+                f"{where} has a transform, whose texts are not stored; apply it with "
+                f"dataset.map(function), or take it off with dataset.with_format(None)"
+            )
         place = cursor_of(cursor, where, (dict, None))
         features = self.dataset.features
         if features is not None:

@@ -27,6 +27,7 @@ from duckplets.sources.values import (
     cell_text,
     document,
     escaped,
+    identifier,
     is_utf8,
     items_of,
     json_text,
@@ -295,6 +296,8 @@ class RowMapper:
         cells: dict[str, Any] = {}
         for part, (_, key, steps, _) in self._cell_names:
             value = row.get(key) if not steps else _value(row, key, steps)
+            if part in ("id", "group") and type(value) is not str:
+                value = identifier(value)
             text = self._text_of(value)
             if text is None or (part in _TIMES and text.strip(" ") == "NaT"):
                 continue  # as pandas writes a missing time
@@ -352,8 +355,6 @@ class RowMapper:
         if self._get["label"] and "label" not in cells:
             lack = lack or "no label"
         others = self._left_out or (unread(row, self._known) if self._known else ())
-        if others:
-            cells["left_out"] = json.dumps(others)
         given = row if converter.is_own else {f: row.get(k) for f, k in self._fields.items()}
         for made in converter.converted(given, each=self._each):
             own = dict(cells)
@@ -367,7 +368,10 @@ class RowMapper:
                 for section in made.sections:
                     self._section(*section)
                 own |= {"messages": made.messages, "rejected_messages": made.rejected_messages}
-                own |= {"lack": lack, "identity": made.identity}
+                own |= {"lack": lack, "identity": made.identity, "unpaired": made.unpaired}
+                if others or made.left_out:
+                    of_turns = {path for path in made.left_out if path.lower() not in self._known}
+                    own["left_out"] = json.dumps([*others, *sorted(of_turns)])
                 self._size += len(made.messages or "") + len(made.rejected_messages or "")
             self._end(number, own, row)
 

@@ -48,6 +48,7 @@ EXTRA_COLUMNS = {
     "note": pa.string(),  # what was unreadable in a row that is still a record
     "left_out": pa.string(),  # JSON list of fields of a converted row that nobody reads
     "further": pa.int64(),  # further texts in the list of an anchor, which has one
+    "unpaired": pa.int64(),  # turns of a conversation that are in no pair of question and reply
     "line": pa.int64(),  # line of the file, from 1, if it has lines
     # And a dictionary-encoded text, ``file``: where the row stands.
 }
@@ -55,7 +56,7 @@ EXTRA_COLUMNS = {
 HASHED = ("key", "content_hash")
 """Columns that a statement makes of the others."""
 
-FURTHER, LEFT_OUT = "further", "left_out"
+FURTHER, LEFT_OUT, UNPAIRED = "further", "left_out", "unpaired"
 
 DROPPED = "dropped by the source"
 """The reason for a row that its source itself left out."""

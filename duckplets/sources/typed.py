@@ -81,33 +81,42 @@ def _reader(column: pa.Array, where: str) -> Callable[[int, int], list[Any]]:
     """Return what reads the values of a column; dictionary values are converted once."""
 
     def read(start: int, count: int) -> list[Any]:
-        try:
-            return values_of(column.slice(start, count))
-        except (pa.ArrowException, NotImplementedError) as error:
-            raise SourceError(f"{where}: cannot read {shown(f'{column.type}: {error}')}") from error
+        return _readable(column.slice(start, count), where)
 
     if not pa.types.is_dictionary(column.type):
         return read
-    each = [*values_of(column.dictionary), None]
+    each = [*_readable(column.dictionary, where), None]
     places = pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()
     return lambda start, count: [each[i] for i in places[start : start + count]]
+
+
+def _readable(column: pa.Array, where: str) -> list[Any]:
+    try:
+        return values_of(column)
+    except Exception as error:  # Arrow has no value in Python, or fails to make it
+        said = shown(f"{column.type}: {error}", 100)
+        raise SourceError(f"{where}: cannot read {said}; leave the column out") from error
 
 
 def _check_structure(column: pa.Array, where: str, row: int) -> None:
     """Refuse damaged data; UTF-8 is checked value by value."""
     try:
+        viewed = column.view(_as_bytes(column.type))
+    except (pa.ArrowException, NotImplementedError):
+        viewed = column  # types without a view variant
+    faults = []
+    for looked_at in (viewed, column):  # a view of nulls in lists has a wrong length
         try:
-            looked_at = column.view(_as_bytes(column.type))
-        except (pa.ArrowException, NotImplementedError):
-            looked_at = column  # types without a view variant
-        looked_at.validate(full=True)
-    except pa.ArrowException as error:
-        if "UTF8" not in str(error):
-            reason = " ".join(str(error).split())
-            last = row + len(column)
-            raise SourceError(
-                f"{where} is damaged in rows {row + 1} to {last}: {shown(reason)}"
-            ) from error
+            looked_at.validate(full=True)
+            return
+        except pa.ArrowException as error:
+            faults.append(error)
+    reason = " ".join(str(faults[0]).split())
+    if "UTF8" not in reason:
+        last = row + len(column)
+        raise SourceError(
+            f"{where} is damaged in rows {row + 1} to {last}: {shown(reason)}"
+        ) from faults[0]
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
@@ -163,7 +172,7 @@ def values_of(column: pa.Array) -> list[Any]:
         rows = zip(*parts, strict=True) if parts else ((),) * len(column)
         made = [dict(zip(names, values, strict=True)) for values in rows]
         return _but_null(column, made)
-    if types.is_nested(kind):
+    if types.is_nested(kind) and not types.is_union(kind):
         return _lists(column)
     return list(column.to_pylist())
 

@@ -138,6 +138,19 @@ def items_of(value: Any) -> list[str]:
     return [text for text in map(cell_text, several) if text is not None]
 
 
+def identifier(value: Any) -> Any:
+    """Return the value of an id column; a whole number is an integer, whatever its column."""
+    value = plain(value)
+    if type(value) is float or (type(value) is Odd and value.kind == "number"):
+        number = Decimal(value)
+        if number.is_finite() and abs(number) < _MOST_WHOLE and number == int(number):
+            return int(number)
+    return value
+
+
+_MOST_WHOLE = 10**38  # as Arrow's decimals
+
+
 def plain(value: Any) -> Any:
     """Return a user's value as a plain one; invalid UTF-8 stays bytes."""
     if value is None or type(value) in _PLAIN:
@@ -168,7 +181,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
     if hasattr(value, "tolist"):  # NumPy numbers and arrays
-        return plain(value.tolist())
+        listed = value.tolist()
+        return Odd(str(value), "number") if type(listed) is type(value) else plain(listed)
     return value if isinstance(value, (int, float)) else Odd(str(value), "object")
 
 

@@ -22,6 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+from unicodedata import ucd_3_2_0  # one version of Unicode for every Python
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 20
 _SPACES = NARROW_SPACES + WIDE_SPACES
+_JOINER = "\u200d"
+_SKIN_TONES = "".join(map(chr, range(0x1F3FB, 0x1F400)))
 # first UTF-8 bytes of wide spaces, and the last bytes that complete one
 _LAST_BYTES: dict[bytes, Flags] = {}
 for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
@@ -262,7 +265,8 @@ def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> 
     By itself a window may have more tokens than in its text: it loses the space before its first
     word, or gets one, and begins or ends within a word. Then its end moves back, by tokens or else
     characters, and the next window begins there if it would have begun later. Only a single
-    character may exceed the limit.
+    character may exceed the limit. A window begins with a combining mark or a joiner only if one
+    character with its marks exceeds the limit.
     """
     found: list[_Window] = []
     starts, count = offsets[:, 0].tolist(), len(offsets) - 1
@@ -271,7 +275,7 @@ def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> 
         # several tokens may share a character: take the first
         first = bisect_left(starts, starts[bisect_right(starts, begin, 0, count) - 1])
         after = bisect_right(starts, begin)  # first token that begins later
-        end = starts[max(min(first + most, count), after)]
+        end = _before_marks(text, begin, starts[max(min(first + most, count), after)])
         while window := text[begin:end].strip(_SPACES):
             start = begin + len(text[begin:end]) - len(text[begin:end].lstrip(_SPACES))
             tokens = yield window
@@ -281,10 +285,30 @@ def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> 
                 break
             shorter = starts[max(bisect_left(starts, end) - extra, 0)]
             end = shorter if start < shorter < end else start + max(1, len(window) - -(-extra // 4))
+            end = _before_marks(text, start, end)
         if (once and found) or end >= last:
             break
         begin = min(max(starts[min(first + max(1, most - overlap), count)], starts[after]), end)
+        while begin < end and _is_inside(text, begin):
+            begin += 1
     return found
+
+
+def _before_marks(text: str, start: int, at: int) -> int:
+    """Return a place moved back to a character with all its marks; as it is if none is left."""
+    back = at
+    while start < back < len(text) and _is_inside(text, back):
+        back -= 1
+    return back if back > start else at
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """Return whether a place is between a character and its marks, or beside a joiner."""
+    char = text[at]
+    if char.isascii():
+        return False
+    is_mark = char == _JOINER or char in _SKIN_TONES or ucd_3_2_0.category(char)[0] == "M"
+    return is_mark or text[at - 1] == _JOINER
 
 
 def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:

@@ -14,7 +14,8 @@ SELECT
     messages,
     rejected_messages,
     regexp_matches(
-        concat(messages, rejected_messages), '"(tool_calls|tool_call_id|name)":'
+        concat(messages, rejected_messages),
+        '"(tool_calls|tool_call_id|name|reasoning_content|reasoning|thinking)":'
     ) AS has_tools
 FROM new_conversations
 WHERE messages IS NOT NULL

@@ -81,7 +81,7 @@ TALK = [
     {"role": "user", "content": "and then?"},
     {"role": "user", "content": "tomorrow"},
     {"role": "assistant", "content": "Rain."},
-    {"role": "assistant", "content": "With wind."},  # answers nobody
+    {"role": "assistant", "content": "With wind."},
 ]
 VALUE = {"type": "text", "value": 'a "text":"value" b'}
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
@@ -104,13 +104,13 @@ def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus):
     assert "each reply is the context of a record" in str(report)
     assert pairs_of(corpus) == [
         ("chat/a#1", "a", "weather?", "It is sunny."),
-        ("chat/a#2", "a", "and then?\n\ntomorrow", "Rain."),
+        ("chat/a#3", "a", "and then?\n\ntomorrow", "With wind."),
         ("chat/b#1", "b", "hi", "hello"),
     ]
     said = corpus.sql("SELECT messages FROM conversations ORDER BY record_key")["messages"]
     first, second, third = map(json.loads, said.to_pylist())
     assert [m["loss_weight"] for m in first] == [0, 0, 0, 0, 1]  # not what a tool is asked
-    assert [m["loss_weight"] for m in second] == [0, 0, 0, 0, 0, 0, 0, 1]
+    assert [m["loss_weight"] for m in second] == [0, 0, 0, 0, 0, 0, 0, 1, 1]
     assert second[:4] == first[:4]
     assert len(third) == 2
     again = corpus.ingest(source, name="chat", progress=False)
@@ -173,3 +173,109 @@ def test_messages_have_keys_for_tools_only_where_one_is_called(corpus):
     ]
     [batch] = corpus.read([1], batch_size=2, source="chat", columns=["messages"])
     assert batch["messages"][0][0]["content"] == [{"type": "text", "text": VALUE["value"]}]
+
+
+# ---- which reply is the positive, and keys that no message has
+
+CALL = {"role": "assistant", "tool_calls": CALLS, "content": None}
+SPOKEN = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+
+
+def conversation(text):
+    """Return turns from words such as ``u1``; ``c`` calls a tool, ``c1`` with text."""
+    made = []
+    for word in text.split():
+        said = {"role": SPOKEN.get(word[0]), "content": word}
+        made.append(said if word[0] in SPOKEN else CALL | {"content": word[1:] and word})
+    return made
+
+
+# By conversation: pairs, each with the weights of its turns, and turns in no pair.
+LAST_REPLIES = {
+    "u1 c1 t1 a1": ([("u1", "a1", [0, 1, 0, 1])], 1),
+    "u1 c t1 a1": ([("u1", "a1", [0, 0, 0, 1])], 0),
+    "u1 a1 a2 u2 a3": ([("u1", "a2", [0, 1, 1]), ("u2", "a3", [0, 0, 0, 0, 1])], 1),
+    "u1 a1 s1 a2": ([("u1", "a2", [0, 1, 0, 1])], 1),
+    "s1 a1 u1 u2 c1 c t1 t2 a2 a3 c": ([("u1\n\nu2", "a3", [0, 0, 0, 0, 1, 0, 0, 0, 1, 1])], 3),
+    "u1 a1 u2 c t1": ([("u1", "a1", [0, 1])], 1),
+    "u1 c1 t1 u2 a1": ([("u1", "c1", [0, 1]), ("u2", "a1", [0, 0, 0, 0, 1])], 0),
+}
+
+
+@pytest.mark.parametrize("converter", ["openai", "sharegpt"])
+def test_the_last_reply_before_the_next_user_turn_is_the_positive(corpus, converter):
+    tags = {"user": "human", "assistant": "gpt", "tool": "observation", "system": "system"}
+    for number, (text, (pairs, unpaired)) in enumerate(LAST_REPLIES.items()):
+        turns = conversation(text)
+        if converter == "sharegpt":  # whose calls have text
+            if "c" in text.split():
+                continue
+            turns = [{"from": tags[t["role"]], "value": t["content"]} for t in turns]
+            for turn in turns:
+                if turn["value"].startswith("c"):
+                    turn["from"] = "function_call"
+        field = {"openai": "messages", "sharegpt": "conversations"}[converter]
+        source = dp.MemorySource([{field: turns}], converter=converter, turns="each")
+        report = corpus.ingest(source, name=f"c{number}", progress=False)
+        found = corpus.sql(
+            """
+            SELECT messages, list(text ORDER BY position) AS texts
+            FROM conversations JOIN records USING (record_key) JOIN sections USING (record_key)
+            WHERE starts_with(record_id, $name) GROUP BY record_key, messages ORDER BY record_key
+            """,
+            {"name": f"c{number}/"},
+        ).to_pylist()
+        weights = [[m["loss_weight"] for m in json.loads(row["messages"])] for row in found]
+        made = [(*row["texts"], each) for row, each in zip(found, weights, strict=True)]
+        assert (made, sum(report.dropped_sections.values())) == (pairs, unpaired), text
+        assert ("turn left out: in no pair of" in str(report)) == (unpaired > 0)
+
+
+def test_every_key_of_a_turn_is_in_the_messages_or_counted(corpus):
+    asked = {"role": "user", "content": "q"}
+    kept = ("name", "reasoning_content", "reasoning", "thinking")
+    counted = ("refusal", "images", "audio", "annotations", "train", "tool_call_id", "weight")
+    block = {"type": "text", "text": "a", "cache_control": {"type": "x"}}
+    base = {"role": "assistant", "content": "a", "loss_weight": 1, "audio": [], "refusal": None}
+    turns = [base, *(base | {key: value} for key in (*kept, *counted) for value in ("x", "y"))]
+    turns += [base | {"content": [block]}, base | {"content": [block | {"cache_control": "y"}]}]
+    dp.register_converter("own_keys", lambda row: {"messages": row["turns"]})
+    for turns_of, field in (
+        ("openai", "messages"),
+        ("sharegpt", "conversations"),
+        ("own", "turns"),
+    ):
+        rows = [{field: [asked, turn]} for turn in turns]
+        names = {"role": "from", "content": "value"} if turns_of == "sharegpt" else {}
+        if names:
+            rows = [
+                {field: [{names.get(k, k): v for k, v in t.items()} for t in row[field]]}
+                for row in rows[:-2]
+            ]
+        converter = "own_keys" if turns_of == "own" else turns_of
+        for how in ("last", "each") if turns_of == "openai" else ("last",):
+            source = dp.MemorySource(rows, converter=converter, turns=how)
+            report = corpus.ingest(source, name=f"{turns_of} {how}", progress=False)
+            assert report.added == len(rows), "rows that differ in one key are different"
+            where = "messages" if turns_of == "own" else field
+            expected = {f"{where}.{key}": 2 for key in counted}
+            expected |= {} if names else {f"{where}.content.cache_control": 2}
+            assert report.left_out == expected
+            stored = corpus.sql(
+                "SELECT messages FROM conversations JOIN records USING (record_key) "
+                "WHERE starts_with(record_id, $name) ORDER BY record_key",
+                {"name": f"{turns_of} {how}/"},
+            )["messages"].to_pylist()
+            said = [json.loads(text)[1] for text in stored]
+            for place, key in enumerate(kept):
+                assert [turn[key] for turn in said[1 + 2 * place : 3 + 2 * place]] == ["x", "y"]
+    # A path of the mapping reads such a key.
+    source = dp.MemorySource(
+        [{"messages": [asked, base | {"images": "x"}]}], converter="openai", meta="messages.images"
+    )
+    assert corpus.ingest(source, name="meta", progress=False).left_out == {}
+    corpus.split(train=1, validation=0, test=0)
+    with corpus.sampler("messages", epochs=1, mixture={"openai last": 1}) as sampler:
+        served = [m[1] for batch in sampler for m in batch["messages"]]
+    assert sorted(m["thinking"] for m in served if "thinking" in m) == ["x", "y"]
+    assert all("thinking" not in m or m["thinking"] for m in served)

@@ -3,8 +3,10 @@
 import gzip
 import json
 import random
+import re
 from importlib import import_module
 from importlib.util import find_spec
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -198,7 +200,6 @@ REFUSED = [
     ("docs", {"pattern": "*.md", "anchor": "q"}, "is text: anchor= is for files with columns"),
     ("sets.yaml", {}, "corpus.ingest_data_sets("),
     (dp.CsvSource("faq.csv", **PAIR), {"anchor": "q"}, "the source: CsvSource(…, anchor=…)"),
-    ([{"q": "a"}], {"text": "q"}, "the source: MemorySource(…, text=…)"),
 ]
 
 
@@ -276,3 +277,51 @@ def test_data_is_ingested_by_its_columns_and_taken_by_others(corpus, reader):
     with corpus.sampler("texts", batch_size=2) as sampler:
         for given in (corpus.sql("SELECT record_id AS x FROM records"), next(sampler)):
             assert pa.RecordBatchReader.from_stream(given).read_all().num_rows == len(given)
+
+
+# ---- records as a notebook has them
+
+RECORDS = [{"q": "one", "a": "1", "sure": 0.25}, {"q": "two", "a": "2", "sure": 0.75}]
+NOTEBOOK = {
+    "list": lambda: RECORDS,
+    "tuple": lambda: tuple(RECORDS),
+    "generator": lambda: (row for row in RECORDS),
+    "views": lambda: [MappingProxyType(row) for row in RECORDS],
+    "datasets": lambda: import_module("datasets").Dataset.from_list(RECORDS),
+}
+
+
+def test_dictionaries_are_ingested_with_column_arguments(corpus):
+    mapping = {"anchor": "q", "positive": "a", "trust": "sure"}
+    for giver, give in NOTEBOOK.items():
+        if giver != "datasets" or find_spec(giver):
+            assert corpus.ingest(give(), name=giver, progress=False, **mapping).added == 2
+            found = corpus.sql(
+                "SELECT trust FROM records WHERE starts_with(record_id, $s) ORDER BY trust",
+                {"s": f"{giver}/"},
+            )
+            assert found["trust"].to_pylist() == [0.25, 0.75], giver
+
+
+def failing():
+    yield RECORDS[0]
+    raise LookupError("page 7 is gone")
+
+
+REFUSED_RECORDS = [
+    (lambda: {"q": ["one"]}, "dict records: give a list of dictionaries, one per record"),
+    (lambda: ["a.csv"], "a list of str is no source: give dictionaries, one per record; for sev"),
+    (lambda: [dp.MemorySource(RECORDS, text="q")], "a list of MemorySource is no source"),
+    (
+        lambda: dp.MemorySource(RECORDS, text="q"),
+        "text= is for a path or data; give it to the sour",
+    ),
+    (failing, "records, after row 0: LookupError: page 7 is gone"),
+    (lambda: 5, "int has no batches(): a source has a name"),
+]
+
+
+@pytest.mark.parametrize(("give", "message"), REFUSED_RECORDS)
+def test_records_that_are_refused(corpus, give, message):
+    with pytest.raises(dp.SourceError, match=re.escape(message)):
+        corpus.ingest(give(), text="q", progress=False)

@@ -87,6 +87,7 @@ def sound_row(draw, converter, number):
         tags = ["human", "gpt"] * count
         return {**more, "conversations": [{"from": tag, "value": sound(draw)} for tag in tags]}
     said = [{"role": r, "content": sound(draw)} for r in ["user", "assistant"] * count]
+    said[-1] |= {"name": "A"} if number % 2 else {"train": {"b": [number], "a": None}}
     if converter == "openai":
         return {**more, "messages": said}
     other = [*said[:-1], {"role": "assistant", "content": sound(draw)}]

@@ -173,3 +173,16 @@ def test_what_datasets_cannot_read_either_is_told(hub):
     said = "hf://org/odd: data.xyz cannot be read by datasets either: "
     with pytest.raises(SourceError, match=said):
         whole_of(HubSource("hf://org/odd text=text"))
+
+
+def test_a_transform_is_refused_and_a_format_is_not(reader):
+    plain = in_memory(5)
+    loud = plain.with_transform(lambda batch: {**batch, "question": ["x"] * len(batch["answer"])})
+    inside = in_memory(5)
+    inside.set_transform(lambda batch: batch)
+    for given in (loud, inside):
+        with pytest.raises(SourceError, match=r"has a transform, .*dataset\.map\(function\)"):
+            DatasetSource(given, **MAPPING).open(reader)
+    expected = rest_of(DatasetSource(plain, **MAPPING), None)
+    for given in (plain.with_format("numpy"), loud.with_format(None)):
+        assert rest_of(DatasetSource(given, **MAPPING), None) == expected

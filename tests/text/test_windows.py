@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pickle
 import sys
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -221,6 +222,32 @@ def test_no_window_has_more_tokens_than_asked_for_when_it_stands_alone(tmp_path,
             text = texts[section][start : start + length]
             tokens = len(encode(text, add_special_tokens=False))
             assert tokens <= most or len(text.strip()) == 1, text
+
+    check()
+
+
+CLUSTERS = ["e\u0301", "👩\u200d💻", "👍🏽", "क\u094d\u200dषि", "ที่", "\u2764\ufe0f", "a", "b "]
+
+
+def test_a_character_keeps_its_marks_and_joiners(tmp_path):
+    path = byte_level(tmp_path / "tokenizer.json")
+
+    @settings(max_examples=often(300, less=25), deadline=None)
+    @given(
+        parts=st.lists(st.sampled_from(CLUSTERS), max_size=40),
+        most=st.integers(20, 40),
+        overlap=st.integers(0, 45),
+    )
+    def check(parts, most, overlap):
+        text = "".join(parts)
+        ends = set(accumulate((len(part) for part in parts), initial=0))
+        places = ends | {end - 1 for end in ends if text[:end].endswith(" ")}
+        how = {"max_tokens": most, "overlap": (overlap,), "summary_tokens": 0}
+        found = rows(pa.array([text]), Chunking(**how, tokenizer=str(path)))[1]
+        assert_covered([text], found)
+        for _, _, _, _, start, length, _, count in found:
+            assert count <= most
+            assert {start, start + length} <= places
 
     check()
 

@@ -29,9 +29,10 @@ def register_converter(name: str, function: Function) -> None:
         name: Not that of a built-in converter.
         function: Takes a row as a dictionary (keys whose value is null are left out) and returns
             ``{"messages": [...]}``, each message ``{"role": ..., "content": ...}`` with the text
-            or a list of ``{"type": "text", "value": ...}``, and ``"loss_weight"`` where it is not
-            to be 1.0 for the assistant and 0.0 for others. For a preference pair it returns
-            ``"chosen_messages"`` and ``"rejected_messages"``.
+            or a list of ``{"type": "text", "text": ...}`` (``"value"`` is read as ``"text"``), and
+            ``"loss_weight"`` where it is not to be 1.0 for the assistant and 0.0 for others.
+            Batches have ``"text"``, batches of a data index ``"value"``. For a preference pair it
+            returns ``"chosen_messages"`` and ``"rejected_messages"``.
 
     Raises:
         SourceError: The name is taken or no name, or the function cannot be called.

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from duckplets.sources.values import is_filled, json_string, json_text, number_text, plain
@@ -18,6 +18,7 @@ Kind = Literal["text", "list", "either"]
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+KEPT = ("name", "reasoning_content", "reasoning", "thinking")  # as chat templates name them
 _SHOWN = 60  # characters of a wrong value shown in a message
 _SHOWN_ERROR = 200
 
@@ -35,16 +36,16 @@ Said = tuple[str, int, Any]
 
 
 class Turn(NamedTuple):
-    """A checked turn; ``more`` is the JSON of its tool calls."""
+    """A checked turn."""
 
     role: str
     texts: list[str]
-    more: str
+    more: str  # JSON of its tool calls, name and reasoning
     weight: float
+    unread: Mapping[str, Any] = {}  # values that are not in its message, by their path in a row
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(NamedTuple):
     """A record made of a row, or why there is none."""
 
     sections: Sequence[tuple[str, str | None, str]] = ()
@@ -55,6 +56,8 @@ class Converted:
     detail: str | None = None
     number: int | None = None  # number of the reply, if each makes a record
     conversation: str | None = None
+    left_out: Sequence[str] = ()  # paths of values in turns that are not in the messages
+    unpaired: int | None = None  # turns of a conversation that are in no pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +162,7 @@ class Converter:
 
     def _conversations(self, values: dict[str, Any], *, each: bool) -> Iterator[Converted]:
         said = (self.said or _of_function)(values)
-        sides, main = [self._turns(side) for side in said], self.main
+        sides, main = [self._turns(side, each) for side in said], self.main
         if each:
             yield from self._replies(sides[0], main)
             return
@@ -171,7 +174,7 @@ class Converter:
         )
         prompt, reply, written = _spoken(sides[0], main)
         sections = [("anchor", asked, prompt), ("context", heading, reply)]
-        identity, rejected_written = _identity(written), None
+        identity, rejected_written = _identity(written, sides[0]), None
         if len(sides) > 1:
             rejected = self.rejected or ""
             other, text, rejected_written = _spoken(sides[1], rejected)
@@ -182,40 +185,37 @@ class Converter:
                     f"field '{rejected}': {detail}: {other[:_SHOWN]}",
                 )
             sections.append(("rejected", rejected, text))
-            identity += _identity(rejected_written)
-        yield Converted(sections, written, rejected_written, identity)
+            identity += _identity(rejected_written, sides[1])
+        left_out = [path for side in sides for turn in side for path in turn.unread]
+        yield Converted(sections, written, rejected_written, identity, left_out=left_out)
 
     def _replies(self, turns: list[Turn], main: str) -> Iterator[Converted]:
-        """Yield a record for each reply: an assistant's turn with text after a user's."""
+        """Yield a record for the last reply before each next user turn."""
         whole = [
             {"role": t.role, "texts": t.texts, "more": t.more, "weight": t.weight} for t in turns
         ]
         digest = hashlib.md5(json_text(whole).encode(), usedforsecurity=False)
         conversation = digest.hexdigest()[:16]
-        places = [i for i, turn in enumerate(turns) if _is_reply(turn)]
-        before = [0, *(place + 1 for place in places)]
-        numbers = [
-            n
-            for n, place in enumerate(places)
-            if any(turn.role == "user" for turn in turns[before[n] : place])
-        ]
-        for n in numbers or [0]:
+        left_out = [path for turn in turns for path in turn.unread]
+        pairs, unpaired = _pairs(turns)
+        for number, first, reply in pairs:
             try:
-                place = places[n] if places else None
-                prompt, reply, written = _spoken(turns, main, place, before[n], each=True)
+                prompt, text, written = _spoken(turns, main, reply, first, each=True)
             except Wrong as wrong:
                 made = Converted(reason=wrong.reason, detail=wrong.detail)
             else:
-                sections = [("anchor", main, prompt), ("context", main, reply)]
-                made = Converted(sections, written, identity=_identity(written))
-            yield replace(made, number=n + 1, conversation=conversation)
+                sections = [("anchor", main, prompt), ("context", main, text)]
+                identity = _identity(written, turns[: (reply or 0) + 1])
+                made = Converted(sections, written, None, identity, left_out=left_out)
+                made, unpaired = made._replace(unpaired=unpaired or None), 0
+            yield made._replace(number=number, conversation=conversation)
 
-    def _turns(self, said: list[Said]) -> list[Turn]:
-        turns = [self._turn(each) for each in said]
+    def _turns(self, said: list[Said], each: bool) -> list[Turn]:
+        turns = [self._turn(one, each) for one in said]
         return [turn for turn in turns if turn.role != "system" or "".join(turn.texts) != ""]
 
-    def _turn(self, said: Said) -> Turn:
-        """Return a checked turn: role, texts, weight and tool calls."""
+    def _turn(self, said: Said, each: bool) -> Turn:
+        """Return a checked turn; with ``each`` a call without text weighs 0 by default."""
 
         def fault(reason: str, detail: str) -> Wrong:
             return Wrong(f"{said[0]} {reason}", f"field '{said[0]}', turn {said[1]}: {detail}")
@@ -247,16 +247,55 @@ class Converter:
             raise fault(f"has a '{self.value}' that is not text", detail)
         if role in ("assistant", "user") and calls is None and not is_filled("".join(texts)):
             raise fault(f"has an empty turn of the {role}", f"the turn of the {role} is empty")
-        weight = turn.get("loss_weight")
-        weight = turn.get("weight") if weight is None and not self.is_own else weight
-        number = role == "assistant" if weight is None else weight
+        heavy, weight = "loss_weight", turn.get("loss_weight")
+        if weight is None and self.function is None:
+            heavy, weight = "weight", turn.get("weight")
+        is_trained = role == "assistant" and (not each or is_filled("".join(texts)))
+        number = is_trained if weight is None else weight
         if (isinstance(weight, bool) or not isinstance(number, (int, float))) or not (
             0 <= number < math.inf
         ):
             detail = f"'loss_weight' is no number from 0 up: {json_text(weight)[:_SHOWN]}"
             raise fault("has a 'loss_weight' that is no number from 0 up", detail)
-        more = _more(role, calls, turn) if self.has_tools else ""
-        return Turn(role, texts, more, float(number))
+        bare = Turn(role, texts, "", float(number))
+        has_others = content is None or len(turn) != 2 + (weight is not None)
+        if not has_others and (type(content) is str or all(len(block) == 2 for block in content)):
+            return bare
+        more = _more(turn, calls, has_id=role == "tool" and self.has_tools)
+        read = {self.tag, self.value, heavy, *more}
+        if calls is not None and not _has_value(turn.get("tool_calls")):
+            read.add("function_call")
+        unread = _unread(said[0], {key: turn[key] for key in turn if key not in read})
+        unread |= _unread(f"{said[0]}.{self.value}", _beside_texts(content))
+        written = ",".join(f'"{key}":{json_text(value)}' for key, value in more.items())
+        return bare._replace(more=written, unread=unread)
+
+
+def _more(turn: Mapping[str, Any], calls: Any, *, has_id: bool) -> dict[str, Any]:
+    """Return what a message has besides role, texts and weight."""
+    names = ("tool_call_id", *KEPT) if has_id else KEPT
+    found = {"tool_calls": calls} | {name: turn.get(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _has_value(value: Any) -> bool:
+    return plain(value) not in (None, [])
+
+
+def _unread(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{path}.{key}": value for key, value in values.items() if _has_value(value)}
+
+
+def _beside_texts(content: Any) -> dict[str, Any]:
+    """Return by key the values of text blocks besides their texts, each with its block's number."""
+    found: dict[str, Any] = {}
+    blocks = map(plain, content if isinstance(content, list) else ())
+    for number, block in enumerate(blocks):
+        text = "text" if block.get("text") is not None else "value"
+        for key, value in block.items():
+            if key not in ("type", text) and _has_value(value):
+                found.setdefault(key, []).append([number, value])
+    return found
 
 
 def _block(value: Any) -> Any:
@@ -269,7 +308,7 @@ def _block(value: Any) -> Any:
 
 def _calls(more: Mapping[str, Any]) -> Any:
     calls, function = plain(more.get("tool_calls")), plain(more.get("function_call"))
-    if calls is not None and calls != []:
+    if _has_value(calls):
         return calls
     return None if function is None else [{"type": "function", "function": function}]
 
@@ -282,12 +321,18 @@ def _are_calls(calls: Any) -> bool:
     return isinstance(calls, list) and all(isinstance(name(call), str) for call in calls)
 
 
-def _more(role: str, calls: Any, more: Mapping[str, Any]) -> str:
-    parts = [f'"tool_calls":{json_text(calls)}'] if calls is not None else []
-    if role == "tool":
-        given = ((key, more.get(key)) for key in ("tool_call_id", "name"))
-        parts += [f'"{key}":{json_text(value)}' for key, value in given if value is not None]
-    return ",".join(parts)
+def _pairs(turns: list[Turn]) -> tuple[list[tuple[int, int, int | None]], int]:
+    """Return number, first turn and reply of each pair, and the number of turns in none."""
+    replies = [i for i, turn in enumerate(turns) if _is_reply(turn)]
+    asked = [turn.role == "user" for turn in turns]
+    first, pairs = 0, list[tuple[int, int, int | None]]()
+    for number, place in enumerate(replies, 1):
+        if number == len(replies) or any(asked[place : replies[number]]):
+            if any(asked[first:place]):
+                pairs.append((number, first, place))
+            first = place + 1
+    unpaired = len(replies) - len(pairs) + sum(asked[first:])
+    return pairs or [(1, 0, replies[0] if replies else None)], unpaired
 
 
 def _is_reply(turn: Turn) -> bool:
@@ -299,8 +344,9 @@ def _spoken(
 ) -> tuple[str, str, str]:
     """Return prompt, reply and messages of turns.
 
-    The prompt is everything said before the reply, joined by blank lines; with ``each``, what users
-    said since the previous reply, and the messages end with the reply.
+    The prompt is everything said before the reply, joined by blank lines. With ``each`` it is the
+    user turns from the first turn on, turns before that weigh 0, and the messages end with the
+    reply.
     """
     if not turns:
         raise Wrong(f"{main} is empty", f"field '{main}': the conversation is empty")
@@ -319,9 +365,7 @@ def _spoken(
         lack = f"field '{main}': nothing before the last reply"
         raise Wrong(f"{main} has nothing before the reply", lack)
     told = turns[: reply + 1] if each else turns
-    written = (
-        _message(turn, 0.0 if each and i < reply else turn.weight) for i, turn in enumerate(told)
-    )
+    written = (_message(turn, turn.weight if i >= first else 0.0) for i, turn in enumerate(told))
     return prompt, "\n".join(turns[reply].texts), f"[{','.join(written)}]"
 
 
@@ -331,9 +375,21 @@ def _message(turn: Turn, weight: float) -> str:
     return f'{{"role":"{turn.role}","content":[{texts}],{more}"loss_weight":{number_text(weight)}}}'
 
 
-def _identity(written: str) -> str:
-    data = written.encode("utf-8", "surrogatepass")
+def _identity(written: str, turns: Sequence[Turn]) -> str:
+    """Return the identity of messages and of the values beside them."""
+    unread = [[i, turn.unread] for i, turn in enumerate(turns) if turn.unread]
+    whole = written + (json_text(_in_order(unread)) if unread else "")
+    data = whole.encode("utf-8", "surrogatepass")
     return f"messages {hashlib.md5(data, usedforsecurity=False).hexdigest()}"
+
+
+def _in_order(value: Any) -> Any:
+    """Return a value with sorted keys and without nulls, equal for all formats of files."""
+    value = plain(value)
+    if isinstance(value, dict):
+        pairs = sorted(value.items(), key=lambda pair: str(pair[0]))
+        return {key: _in_order(item) for key, item in pairs if item is not None}
+    return [_in_order(item) for item in value] if isinstance(value, list) else value
 
 
 def _listed(text: str, kind: Kind) -> list[Any] | None:
@@ -359,7 +415,7 @@ def _alpaca(values: dict[str, Any]) -> Converted:
     if instruction is None and more is None:
         detail = "field 'instruction': missing, and 'input' too"
         raise Wrong("instruction is missing", detail)
-    prompt = (instruction or "") + (more or "")
+    prompt = _instructed(instruction, more)
     if not is_filled(prompt):
         detail = "field 'instruction': empty, and no text in 'input' either"
         raise Wrong("instruction is empty", detail)
@@ -374,6 +430,13 @@ def _alpaca(values: dict[str, Any]) -> Converted:
         hashlib.sha256(system.encode("utf-8", "surrogatepass")).hexdigest() if system else ""
     )
     return Converted(sections, f"[{written}]", identity=f"alpaca {of_system}".rstrip())
+
+
+def _instructed(instruction: str | None, more: str | None) -> str:
+    """Return an instruction and its input, joined by a newline if both have text."""
+    if instruction and more and is_filled(instruction) and is_filled(more):
+        return f"{instruction}\n{more}"
+    return (instruction or "") + (more or "")
 
 
 def _of_list(name: str, values: list[Any]) -> list[Said]:
@@ -402,7 +465,7 @@ def _asked_in(values: dict[str, Any]) -> str | None:
     prompt = values["prompt"]
     if isinstance(prompt, list) or (prompt is not None and is_filled(prompt)):
         return "prompt"
-    if is_filled((values["instruction"] or "") + (values["input"] or "")):
+    if is_filled(_instructed(values["instruction"], values["input"])):
         return "instruction"
     return "question" if values["question"] and is_filled(values["question"]) else None
 
@@ -421,7 +484,7 @@ def _pair(values: dict[str, Any]) -> list[list[Said]]:
     if where == "prompt" and isinstance(values["prompt"], list):
         opening = _of_list("prompt", values["prompt"])
     elif where is not None:
-        joined = (values["instruction"] or "") + (values["input"] or "")
+        joined = _instructed(values["instruction"], values["input"])
         asked = joined if where == "instruction" else values[where]
         opening = [(where, 1, {"role": "user", "content": asked})]
     sides = []
