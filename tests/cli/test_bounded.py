@@ -5,6 +5,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from commands import error
 from prebuilt import kept
 
 import duckplets as dp
@@ -27,11 +28,15 @@ def path() -> Path:
 
 @pytest.mark.parametrize("case", ENDED)
 def test_a_child_process_ends_at_its_limit(path, case):
-    query, limits, error, said = ENDED[case]
-    with pytest.raises(error, match=said) as raised:
+    query, limits, kind, said = ENDED[case]
+    with pytest.raises(kind, match=said) as raised:
         list(bounded.lines("mcp:sql_rows", path, {"query": query}, **limits))
-    assert type(raised.value) is error
+    assert type(raised.value) is kind
     assert len(str(raised.value)) <= 240
+
+
+def test_the_error_of_a_child_is_that_of_its_function(path):
+    assert "no recipe 'nonsense'" in error("sql", path, "nonsense", "--rows")
 
 
 ANSWERS = {
