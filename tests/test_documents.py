@@ -8,6 +8,7 @@ import runpy
 import shlex
 import sys
 from functools import cache, partial
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -40,14 +41,20 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 @pytest.fixture
 def surroundings(tmp_path):
-    """This checkout's command and the duckdb CLI, wherever they are installed."""
+    """This checkout's command, and those of the packages that the README installs besides."""
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "duckplets"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m duckplets.cli "$@"\n')
     command.chmod(0o755)
-    folders = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
-    return {"PATH": os.pathsep.join(folders)}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for package in re.findall(r"^pip install ([\w-]+)", readme, re.MULTILINE):
+        for file in distribution(package).files or ():
+            if file.parent.name == "bin":
+                (folder / file.name).symlink_to(Path(file.locate()).resolve())
+    own = str(Path(sys.executable).parent)  # where more is installed
+    others = [place for place in os.environ["PATH"].split(os.pathsep) if place != own]
+    return {"PATH": os.pathsep.join([str(folder), *others])}
 
 
 def shell(code, environment, typed=None):

@@ -28,6 +28,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from duckplets.artifacts.folder import FileEntry, damaged, new_path
 from duckplets.artifacts.read_ahead import CAN_ADVISE
+from duckplets.base.atomic import naming
 from duckplets.base.names import inside
 from duckplets.errors import DamagedFileError
 
@@ -64,15 +65,19 @@ class ArrayWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        if not self._done:
-            self._path.unlink(missing_ok=True)
+        try:
+            with naming(self._path):
+                self._file.close()
+        finally:
+            if not self._done:
+                self._path.unlink(missing_ok=True)
 
     def append(self, data: Any) -> int:
         """Write bytes at the end of the file and return their offset."""
         begin = self.size
-        self._file.seek(begin)
-        self._file.write(data)
+        with naming(self._path):
+            self._file.seek(begin)
+            self._file.write(data)
         self.size += memoryview(data).nbytes
         return begin
 
@@ -80,7 +85,7 @@ class ArrayWriter:
         """Return an array to fill, on disk as long as this process has it."""
         if count == 0:
             return np.zeros(0, dtype)
-        with tempfile.TemporaryFile(dir=self._path.parent) as file:
+        with naming(self._path), tempfile.TemporaryFile(dir=self._path.parent) as file:
             try:  # a full disk is an error here, not a signal later
                 os.posix_fallocate(file.fileno(), 0, count * np.dtype(dtype).itemsize)
             except AttributeError:
@@ -118,11 +123,13 @@ class ArrayWriter:
     def finish(self) -> FileEntry:
         """Flush the file to disk and return its manifest entry."""
         size = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({self.size - _HEAD},), }}"
-        self._file.seek(0)
-        self._file.write(b"\x93NUMPY\x01\x00\x76\x00" + size.ljust(_HEAD - 11).encode() + b"\n")
-        self._file.truncate(self.size)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with naming(self._path):
+            self._file.seek(0)
+            head = b"\x93NUMPY\x01\x00\x76\x00" + size.ljust(_HEAD - 11).encode() + b"\n"
+            self._file.write(head)
+            self._file.truncate(self.size)
+            self._file.flush()
+            os.fsync(self._file.fileno())
         entry = FileEntry.of(self._path)
         self._done = True
         return entry
@@ -237,7 +244,8 @@ def write_bundle(folder: Path, objects: Mapping[str, Any]) -> dict[str, Any]:
         entries = {key: _apart(value, writer) for key, value in objects.items()}
         arrays = writer.finish()
     path = new_path(folder, "arrays", ".json")
-    path.write_text(json.dumps(entries), encoding="utf-8")
+    with naming(path):
+        path.write_text(json.dumps(entries), encoding="utf-8")
     return {"arrays": asdict(arrays), "index": asdict(FileEntry.of(path))}
 
 

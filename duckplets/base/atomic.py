@@ -26,12 +26,23 @@ def aside_of(path: Path, kind: str = "new") -> Path:
 
 
 @contextmanager
+def naming(path: object) -> Iterator[None]:
+    """Let errors of writing name a file: those of the system do so for opening only."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def written_aside(path: Path) -> Iterator[BinaryIO]:
     """Open a file that gets its name once it is complete and on disk."""
     sweep(path)
     aside = aside_of(path)
     try:
-        with aside.open("wb") as file:
+        with naming(path), aside.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

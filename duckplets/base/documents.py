@@ -2,9 +2,9 @@
 
 bytes ─size→ text ─parser→ dicts, lists, texts, numbers, dates ─checked→ caller
 
-Documents are limited in size and depth, and YAML aliases are refused: a few hundred bytes of them
-can expand to gigabytes. Stored JSON is checked as a whole before any of it is used: an unexpected
-shape means damage or tampering.
+Documents are limited in size and depth, TOML keys before parsing. YAML aliases are refused: a few
+hundred bytes of them can expand to gigabytes. Stored JSON is checked as a whole before any of it is
+used: an unexpected shape means damage or tampering.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ Form = Literal["JSON", "TOML", "YAML"]
 LARGEST = 16 << 20  # bytes of a document
 _DEEPEST = 100  # nesting of lists and tables; walking them recurses
 _LONGEST_NUMBER = 100  # digits; Python refuses to print thousands
+_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""  # of a key of TOML, or a string
+_DOT = r"[ \t]*+\.[ \t]*+"
+_TOML = re.compile(
+    r"#[^\n]*+"
+    r'|"{3}(?:[^"\\]|\\.|"(?!""))*+"{3}'
+    r"|'{3}(?:[^']|'(?!''))*+'{3}"
+    rf"|{_PART}(?:{_DOT}{_PART}){{0,{_DEEPEST - 1}}}+(?P<too_deep>{_DOT}{_PART})?+",
+    re.DOTALL,
+)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # surrogates, paired or alone
 
 
@@ -80,7 +89,7 @@ def parse(text: str, form: Form) -> Any:
         Unreadable: It is malformed, or nested too deeply.
     """
     parsers: dict[Form, Callable[[str], Any]]
-    parsers = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": _yaml}
+    parsers = {"JSON": json.loads, "TOML": _toml, "YAML": _yaml}
     try:
         return _checked(parsers[form](text))
     except Unreadable:
@@ -107,6 +116,15 @@ def _checked(value: Any) -> Any:
         elif isinstance(inner, int) and inner.bit_length() > 4 * _LONGEST_NUMBER:
             raise Unreadable(f"holds a number of more than {_LONGEST_NUMBER} digits")
     return value
+
+
+def _toml(text: str) -> Any:
+    """Parse TOML after a check of its keys: each dot of one costs the parser all dots before it."""
+    for found in _TOML.finditer(text):
+        if found["too_deep"]:
+            line = text.count("\n", 0, found.start()) + 1
+            raise Unreadable(f"is nested too deeply: line {line}: a key of over {_DEEPEST} parts")
+    return tomllib.loads(text)
 
 
 def _yaml(text: str) -> Any:

@@ -8,6 +8,7 @@ when the reader of stdout is gone, as in a shell. Values from outside are escape
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -55,6 +56,8 @@ INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer does not export its usage error
+
+_UNWRITTEN = {errno.EFBIG, errno.ENOSPC, errno.EIO}
 
 _debug = False
 
@@ -270,6 +273,8 @@ def _give_up_stdout() -> None:
 def _text_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = error.filename2 or error.filename  # of a renaming what the user knows
+        if where is None and error.errno in _UNWRITTEN:
+            where = "stdout"  # other writers name their file
         return f"{where}: {error.strerror}" if where else error.strerror
     if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":
         return f"{shown(error.object)} is not UTF-8"

@@ -146,16 +146,20 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
 
 
 def _put_lines(tables: Iterable[pa.Table], stream: BinaryIO) -> int:
-    """Write rows as JSON lines; maps become objects, dates ISO texts."""
     written = 0
     for table in tables:
-        for start in range(0, table.num_rows, _ROWS):
-            rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
-            lines = (f"{harmless_json(line)}\n" for line in map(_ENCODER.encode, rows))
-            stream.write("".join(lines).encode())
+        stream.writelines(json_lines([table]))
         stream.flush()
         written += table.num_rows
     return written
+
+
+def json_lines(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """Yield rows as JSON lines, some at a time; maps become objects, dates ISO texts."""
+    for table in tables:
+        for start in range(0, table.num_rows, _ROWS):
+            rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
+            yield "".join(f"{harmless_json(_ENCODER.encode(row))}\n" for row in rows).encode()
 
 
 def _shown(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

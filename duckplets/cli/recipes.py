@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from duckplets.base.sanitize import harmless, listed
-from duckplets.cli import output
+from duckplets.cli import bounded, output
 from duckplets.cli.app import corpus_at, say
 from duckplets.cli.options import command_line
 from duckplets.cli.verbs import command
@@ -124,7 +126,8 @@ def sql(
 ) -> None:
     """Print the statement of a recipe's pool, or its rows.
 
-    It is ready for the duckdb CLI.
+    It is ready for the duckdb CLI. Plan and rows come from a child process, which may use 4 GB of
+    memory and 75 seconds.
 
     Args:
         recipe (RECIPE): Name of a recipe.
@@ -140,16 +143,25 @@ def sql(
         raise typer.BadParameter("--limit is about rows: give --rows with it")
     if explain and rows:
         raise typer.BadParameter("give --explain or --rows, not both")
-    with corpus_at(corpus, read_only=True) as opened:
-        if rows:
-            output.put(iter([opened.pool(recipe, **given).slice(0, limit)]), None)
-            return
-        statement = opened.runnable_sql(recipe, **given)
-        if not explain:
-            print(_harmless_sql(statement), end="")
-            return
-        for plan in opened.sql(" ".join(("EXPLAIN", statement)))["explain_value"].to_pylist():
-            print(harmless(plan, None))
+    if not rows and not explain:
+        with corpus_at(corpus, read_only=True) as opened:
+            print(_harmless_sql(opened.runnable_sql(recipe, **given)), end="")
+        return
+    made, how = ("recipes:pool_rows", {"limit": limit}) if rows else ("recipes:plan", {})
+    sys.stdout.flush()
+    for line in bounded.lines(made, corpus, {"name": recipe, **how, **given}):
+        sys.stdout.buffer.write(line)
+
+
+def pool_rows(corpus: Corpus, limit: int | None, **given: Any) -> Iterator[bytes]:
+    """Return the rows of a pool as lines of JSON; runs in the child process."""
+    return output.json_lines([corpus.pool(**given).slice(0, limit)])
+
+
+def plan(corpus: Corpus, **given: Any) -> Iterator[bytes]:
+    """Return DuckDB's plan of a pool as lines; runs in the child process."""
+    plans = corpus.sql(" ".join(("EXPLAIN", corpus.runnable_sql(**given))))["explain_value"]
+    return (f"{harmless(plan, None)}\n".encode() for plan in plans.to_pylist())
 
 
 def _defaults(corpus: Corpus, preset: Preset | None) -> dict[Recipe, str]:

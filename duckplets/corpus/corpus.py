@@ -87,7 +87,7 @@ class Corpus:
         memory_limit: What DuckDB may use, such as ``"2GB"``; 1 GB by default.
         threads: Threads DuckDB may use; all cores by default. No result depends on it.
         statement_timeout: Seconds that one statement over a pool, with the conditions of its
-            recipe, may take; None for no end.
+            recipe, or one of yours in ``sql`` may take; None for no end.
 
     Attributes:
         database: The connections, for the verbs; statements of yours go to ``sql``.

@@ -170,10 +170,14 @@ def compiled_pool(
 
 
 def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-    """Run one reading statement over the corpus's tables and return its rows.
+    """Run one reading statement over the corpus's tables and return its rows, with whole values.
+
+    ``statement_timeout`` of the corpus bounds it, and fetching its rows. DuckDB cannot interrupt a
+    function at work: a statement that makes a value of a gigabyte is stopped after that value.
 
     Raises:
         QueryError: It is no reading statement, or DuckDB refuses it.
+        DeadlineError: It took longer than ``statement_timeout``.
     """
     kinds = corpus.database.statement_type(query)
     if kinds not in (["SELECT"], ["EXPLAIN"]):

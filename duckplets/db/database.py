@@ -18,7 +18,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -280,18 +280,17 @@ class Database:
         sql: str,
         parameters: Parameters | None = None,
         before: Callable[[Database], None] | None = None,
-        limited: str | None = None,
     ) -> pa.Table:
         """Run SQL text of a user in a transaction that cannot change anything.
 
-        ``before`` prepares the connection; ``limited`` names what has a ``deadline``.
+        It has a ``deadline``; ``before`` prepares the connection.
         """
         reader = self.cursor()
         try:
             if before is not None:
                 before(reader)
             reader.rows("BEGIN TRANSACTION READ ONLY")
-            with reader.deadline(limited) if limited else nullcontext():
+            with reader.deadline("sql"):
                 return reader.arrow(sql, parameters)
         finally:
             reader.close()

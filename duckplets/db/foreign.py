@@ -88,8 +88,8 @@ def _out_of_memory(message: str) -> str:
     if "used)" in message:
         return f"{message}: {MORE_MEMORY}"
     return (
-        f"the system gives this process no more memory ({message}): raise the limit that it set "
-        f"(ulimit -v, the container's), or end other programs"
+        f"the system gives this process no more memory ({message}): ask for less, or raise the "
+        f"limit that it has (ulimit -v, the container's)"
     )
 
 

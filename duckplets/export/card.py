@@ -110,22 +110,22 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
         f"duckplets {version_of('duckplets')} with DuckDB {engine_version()} from version "
         f"{contents.version} of a corpus.",
         *_section("What guards and policies left", _table(contents.counts)),
-        *([f"\nAnchors left out: {tallied(contents.left_out)}."] if contents.left_out else []),
+        *([f"\nAnchors left out: {_plain(tallied(contents.left_out))}."] * bool(contents.left_out)),
         *_section("Licences", _table(licences)),
         *(["\nNULL: the source has no column `license`, or it was not kept."] * unlicensed),
         *_section("Personal data", _table(personal)),
-        *([f"\nNo gate has looked for it in {', '.join(map(shown, unseen))}."] * bool(unseen)),
+        *([f"\nNo gate has looked for it in {', '.join(map(_code, unseen))}."] * bool(unseen)),
         *_section("How it was made", _fenced(_json(contents.made), "json")),
         *(["", *_fenced(contents.notes, "text")] if contents.notes else []),
         "\n## Recipes",
     ]
     for name in dict.fromkeys(pool.recipe.name for pool in pools):
         first, *others = (pool for pool in pools if pool.recipe.name == name)
-        also = [shown(pool.parameters["source"]) for pool in others]
+        also = [_code(pool.parameters["source"]) for pool in others]
         lines += [
-            f"\n### {shown(name)}\n",
+            f"\n### {_code(name)}\n",
             *_fenced(_json(to_dict(first.recipe)), "json"),
-            f"\nIts pool in source {shown(first.parameters['source'])}"
+            f"\nIts pool in source {_code(first.parameters['source'])}"
             + (f"; likewise in {', '.join(also)}:" if also else ":"),
             "",
             *_fenced(first.runnable(), "sql"),
@@ -155,21 +155,32 @@ def _section(title: str, lines: list[str]) -> list[str]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return rows as a table, with what they hold escaped."""
     if not rows:
         return []
     columns = dict.fromkeys(name for row in rows for name in row)
-    lines = [[row.get(name) for name in columns] for row in rows[:_MOST]]
-    lines = [list(columns), ["---"] * len(columns), *lines]
+    lines = [[_cell(row.get(name)) for name in columns] for row in rows[:_MOST]]
+    lines = [[*map(_plain, columns)], ["---"] * len(columns), *lines]
     more = [f"\n… and {len(rows) - _MOST:,} more rows."] if len(rows) > _MOST else []
-    return [f"| {' | '.join(map(_cell, line))} |" for line in lines] + more
+    return [f"| {' | '.join(line)} |" for line in lines] + more
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
+    return _code(value) if isinstance(value, str) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """Return words of ours without a meaning in Markdown."""
     text = shown("NULL" if value is None else value)
-    return "".join(f"\\{c}" if c in "\\|`*_[]<>#" else c for c in text) if text != "---" else text
+    return "".join(f"\\{c}" if c in "\\|`*_[]<>#&" else c for c in text)
+
+
+def _code(value: str) -> str:
+    """Return a name from outside as a span of code, in which no markup and no address acts."""
+    text = shown(value).replace("|", "\\x7c")  # a table would end its cell there, even in code
+    fence = _fence(text, "`")
+    return f"{fence} {text} {fence}"  # one blank on both sides is no part of it
 
 
 def _json(value: Any) -> str:
@@ -177,8 +188,12 @@ def _json(value: Any) -> str:
 
 
 def _fenced(text: str, language: str) -> list[str]:
-    """Return a block of code, fenced by more backticks than it has."""
-    fence = "```"
+    fence = _fence(text, "```")
+    return [f"{fence}{language}", text.rstrip("\n"), fence]
+
+
+def _fence(text: str, fence: str) -> str:
+    """Return more backticks than a text has in a row."""
     while fence in text:
         fence += "`"
-    return [f"{fence}{language}", text.rstrip("\n"), fence]
+    return fence

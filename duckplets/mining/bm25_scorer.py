@@ -145,8 +145,8 @@ def _folder(database: Database) -> Iterator[Path]:
     except OSError as error:
         where = error.filename or folder
         raise QueryError(
-            f"mining writes its postings to {folder}: {where}: {error.strerror}; what was mined "
-            f"so far is kept, and mining again goes on from there"
+            f"mining cannot write its postings to {where}: {error.strerror or error}; what was "
+            f"mined so far is kept, and mining again goes on from there"
         ) from error
     finally:
         remove(folder)

@@ -38,6 +38,7 @@ import pyarrow as pa
 
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged, new_path
 from duckplets.base.arrays import Integers, turns
+from duckplets.base.atomic import naming
 from duckplets.base.names import inside
 from duckplets.db import files
 from duckplets.db.database import Database
@@ -312,7 +313,7 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
     except OSError as error:
         where = error.filename or folder.path
         raise QueryError(
-            f"mining writes its candidates to {folder.path}: {where}: {error.strerror}; what was "
+            f"mining cannot write its candidates to {where}: {error.strerror or error}; what was "
             f"mined so far is kept, and mining again goes on from there"
         ) from error
 
@@ -360,7 +361,7 @@ class OpenMining:
         rows, anchors = pa.concat_tables(self._rows).cast(SCHEMA).combine_chunks(), self._anchors
         self._rows, self._anchors = [], 0  # what fails now is not written by a second call
         path = new_path(self._folder.path, "part", ".parquet")
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             options: dict[str, Any] = {"use_dictionary": _REPEATED, "column_encoding": _ENCODED}
             pq.write_table(rows, file, compression="zstd", row_group_size=_PART_ROWS, **options)
             file.flush()

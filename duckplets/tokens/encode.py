@@ -94,7 +94,14 @@ def fingerprint(tokenizer: Tokenizer) -> str:
     """Return the SHA-256 of a tokenizer's saved model: for BPE, vocabulary and merges."""
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
-        for name in tokenizer.model.save(folder):
+        try:
+            names = tokenizer.model.save(folder)
+        except Exception as error:  # the library has no class of its own
+            raise ShardError(
+                f"{folder}: the tokenizer cannot be written there: {error}; give a folder with "
+                f"room as TMPDIR"
+            ) from error
+        for name in names:
             digest.update((Path(folder) / Path(name).name).read_bytes())
     return digest.hexdigest()
 

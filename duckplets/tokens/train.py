@@ -209,8 +209,11 @@ def _train(
     remove(aside)
     aside.mkdir()
     try:
-        tokenizer.save(str(aside / TOKENIZER))
-        tokenizer.model.save(str(aside), "tokenizer")
+        try:
+            tokenizer.save(str(aside / TOKENIZER))
+            tokenizer.model.save(str(aside), "tokenizer")
+        except Exception as error:  # the library has no class of its own
+            raise OSError(str(error)) from error
         report = TokenizerReport(
             path=folder / TOKENIZER,
             fingerprint=fingerprint(tokenizer),

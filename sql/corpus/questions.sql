@@ -98,10 +98,10 @@ ORDER BY found.score - found.positive_score DESC, anchor, negative
 SELECT * FROM query_table($view) LIMIT $rows
 
 -- name: first
--- The first rows of a user's statement.
+-- The first rows of a user's statement, each as a text of JSON.
 -- Parameters: $query, $rows.
 -- Rows: in the statement's order.
-SELECT * FROM query($query) LIMIT $rows
+SELECT to_json(answer)::VARCHAR AS "row" FROM query($query) AS answer LIMIT $rows
 
 -- name: serve
 -- Serve the page on this machine.

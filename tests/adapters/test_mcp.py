@@ -29,7 +29,7 @@ CALLS = [
     # what is refused
     ("sql", {"query": "DELETE FROM records"}),
     ("sql", {"query": "SELECT * FROM read_text('/etc/hosts')"}),
-    ("sql", {"query": "SELECT 1; SELECT 2"}),
+    ("sql", {"query": "SELECT error('what a text says')"}),
     ("pool", {"recipe": "nonsense"}),
     ("served", {"start": 0, "stop": 5, "run": "none"}),
     ("show", {"source": "none"}),
@@ -63,6 +63,7 @@ def answers(tmp_path_factory):
                 "instructions": told.instructions,
                 "tools": tools,
                 "texts": [answer.content[0].text for answer in found],
+                "failed": [answer.is_error for answer in found],
             }
 
     found = asyncio.run(asyncio.wait_for(talk(), 120))
@@ -96,8 +97,11 @@ def test_answers_are_bounded_and_marked_as_data(answers):
     assert by_call[str(CALLS[3])]["data"][1]["text"].startswith(INJECTED[:900])
 
 
-def test_what_is_refused_is_one_line(answers):
+def test_what_is_refused_is_an_error_whose_message_is_data(answers):
+    assert answers["failed"] == [False] * (len(CALLS) - REFUSED) + [True] * REFUSED
     for (name, given), text in zip(CALLS[-REFUSED:], answers["texts"][-REFUSED:], strict=True):
         found = json.loads(text)
-        assert set(found) == {"error"}, (name, given, found)
-        assert "\n" not in found["error"]
+        assert set(found) == {"error", "data"}, (name, given, found)
+        assert issubclass(getattr(dp, found["error"]), dp.DuckpletsError)
+        assert "\n" not in found["data"]
+    assert any("what a text says" in text for text in answers["texts"][-REFUSED:])

@@ -19,7 +19,14 @@ TOO_MUCH = {
     "no day": ("YAML", "2001-99-99", "is not YAML: month must be in 1..12"),
     "a key twice": ("YAML", "a: 1\na: 2", "line 2: 'a' comes twice"),
     "half a pair": ("YAML", r'"\ud800"', "holds half of a pair of characters"),
-    "a dotted key": ("TOML", "a." * 200 + "b = 1", "nested too deeply"),
+    **{  # parsed, each takes seconds and a gigabyte
+        f"a key {key[:9]}": ("TOML", f"a = 1\n{key} = 1", "deeply: line 2: a key of over 100 parts")
+        for key in (
+            *("a." * 50_000 + "b", "a . " * 50_000 + "b", '\'a.b\' .\t"c\\"".' * 9_000 + "b"),
+            *(f"[{'a.' * 50_000}b]", f"[[ {'a.' * 50_000}b ]]", f"c = {{{'a.' * 50_000}b = 1}}"),
+        )
+    },
+    "a deep key": ("TOML", "a." * 99 + "b = {c = 1}", "nested too deeply: more than 100 levels"),
     "brackets": ("TOML", "\nx = " + "[" * 100_000, "nested too deeply"),
     "a large number": ("TOML", "a = 0x" + "f" * 500, "a number of more than 100 digits"),
     "JSON": ("JSON", "[" * 100_000, "nested too deeply"),
@@ -38,7 +45,16 @@ def test_a_document_that_is_too_much_is_refused_at_once():
 
 def test_what_is_nested_or_dotted_within_the_limits_is_read():
     assert parse("[" * 32 + "]" * 32, "JSON") == parse("[" * 32 + "]" * 32, "YAML")
-    assert list(parse("a." * 31 + "b = 1", "TOML")) == ["a"]
+    assert list(parse("a." * 99 + "b = 1", "TOML")) == ["a"]
+    dots = "a." * 200
+    for text in (
+        f"x = '{dots}'",
+        f'x = "\\"{dots}"',
+        f"x = '''\n{dots}\n'''",
+        f'x = """"{dots}"""',
+    ):
+        assert parse(f"#{dots}\n{text} # {dots}", "TOML")["x"].strip('"\n') == dots
+    assert parse(f"x = [{'0.5, ' * 200}]", "TOML") == {"x": [0.5] * 200}
     texts = "a = '''[[[[.' '''\n'b.c' = \"]]{{\\\"\" # [[[[\n"
     assert parse(texts, "TOML") == {"a": "[[[[.' ", "b.c": ']]{{"'}
 

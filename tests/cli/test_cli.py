@@ -295,13 +295,11 @@ def test_recipes_are_kept_shown_and_removed(toy):
 
 
 def test_pool_rows_are_json_lines(toy):
-    rows = lines(ok("sql", toy, "anchor_context", "--rows", "--source", "b", "--split", "test"))
+    of = ("--source", "b", "--split", "test")
+    rows = lines(ok("sql", toy, "anchor_context", "--rows", "--limit", "2", *of))
     with dp.Corpus(toy, read_only=True) as corpus:
-        assert rows == corpus.pool("anchor_context", "test", "b").to_pylist()
-    limited = lines(ok("sql", toy, "anchor_context", "--rows", "--limit", "2"))
-    assert [row["record_id"].split("/")[0] for row in limited] == ["a", "a"]
-    assert ok("sql", toy, "anchor_context", "--rows", "--limit", "0") == ""
-    assert "HASH_JOIN" in ok("sql", toy, "anchor_context", "--explain")
+        assert rows == corpus.pool("anchor_context", "test", "b").to_pylist()[:2]
+    assert len(rows) == 2
 
 
 # ---- looking
@@ -534,6 +532,8 @@ def test_the_duckdb_cli_runs_what_sql_prints(toy):
         run = ran(str(DUCKDB), "-readonly", "-json", toy, typed=statement)
         assert (run.returncode, run.stderr) == (0, "")
         rows = json.loads(run.stdout)
-        expected = lines(ok("sql", toy, recipe, "--rows", *options))
-        assert [row["record_id"] for row in rows] == [row["record_id"] for row in expected]
+        where = dict(zip(["source", "split"], options[1::2], strict=False))
+        with dp.Corpus(toy, read_only=True) as corpus:
+            expected = corpus.pool(recipe, **where)["record_id"].to_pylist()
+        assert [row["record_id"] for row in rows] == expected
         assert rows

@@ -97,7 +97,7 @@ def test_a_failure_leaves_the_old_file(toy, monkeypatch):
     for name in ("out.jsonl", "out.parquet"):
         Path(name).write_text("what was there before")
         said = error("sample", toy, "--steps", "5", "--save", "--out", name)
-        assert said == "error: No space left on device\n"
+        assert said == f"error: {name}: No space left on device\n"
         assert Path(name).read_text() == "what was there before"
     assert files() == {toy, "out.jsonl", "out.parquet"}
 

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from functools import partialmethod
 
 import pyarrow as pa
@@ -12,9 +13,11 @@ import yaml
 from commands import cli, ok, usage
 from hub_data import point_to
 from hub_server import POOR, TOKEN, Hub
+from markdown_it import MarkdownIt
 from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
 
 import duckplets as dp
+from duckplets.base.sanitize import shown
 from duckplets.errors import EmptyPoolError, PassingError, SamplerError, SourceError
 from duckplets.export.hub import HubTarget
 
@@ -118,8 +121,8 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
         assert yaml.safe_load(card.split("---\n")[1])["tags"][0] == "duckplets"
         statement = card.split("````sql\n")[1].split("\n````")[0]
         assert corpus.sql(statement).num_rows == corpus.pool("anchor_context").num_rows
-        assert "open \\| \\`\\`\\` x | CC-BY-4.0 | 40 |" in card
-        assert "open \\| \\`\\`\\` x | redact | 40 | 0 | 0 |" in card
+        assert "| ```` open \\x7c ``` x ```` | ` CC-BY-4.0 ` | 40 |" in card
+        assert "| ```` open \\x7c ``` x ```` | ` redact ` | 40 | 0 | 0 |" in card
         assert "No gate has looked" not in card
         assert "| kept | same record | same group | same text |" in card.replace("\\_", "_")
         assert dp.__version__ in card
@@ -127,8 +130,49 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
         corpus.ingest(dp.MemorySource(rows[:9], anchor="q", positive="a"), name="unknown")
         corpus.push("me/card", overwrite=True, negatives=0, progress=False)
         card = files_of(hub, "me/card")["README.md"].decode()
-        assert "| unknown | NULL | 9 |" in card
-        assert "No gate has looked for it in unknown." in card
+        assert "| ` unknown ` | NULL | 9 |" in card
+        assert "No gate has looked for it in ` unknown `." in card
+
+
+HOSTILE = [
+    *(
+        "<img src=x onerror=alert(1)>",
+        "[click](javascript:alert(1))",
+        "![x](https://example.org/x)",
+    ),
+    *(
+        "https://example.org",
+        "<https://example.org>",
+        "`<b>`` &lt;i&gt;",
+        "a|<u>|`b\\",
+        "`",
+        "# *a* _b_",
+    ),
+    *("x\n\n<script>1</script>", "</code><script>", "[a]: https://example.org"),
+]
+
+
+def test_no_name_acts_in_a_card(hub, tmp_path):
+    """Nor a licence: what is rendered has only the markup of the card itself."""
+    rows = [{"q": f"q{i}", "a": f"a{i}", "license": HOSTILE[i % len(HOSTILE)]} for i in range(24)]
+    how = {"anchor": "q", "positive": "a", "meta": "license"}
+    with dp.Corpus(tmp_path / "card.duckdb") as corpus:
+        names = [name for name in HOSTILE if "/" not in name]
+        for name in names:
+            corpus.ingest(dp.MemorySource(rows, **how), name=name, progress=False)
+        corpus.split(train=1, validation=0, test=0)
+        recipes = [dp.TextRecipe(name, dp.role("anchor")) for name in names]
+        with corpus.sampler("texts", recipes=recipes, batch_size=4) as sampler:
+            corpus.push("me/hostile", sampler, steps=1, progress=False)
+    card = files_of(hub, "me/hostile")["README.md"].decode().split("---\n", 2)[2]
+    blocks = MarkdownIt("commonmark").enable("table").parse(card)
+    spans = [span for block in blocks for span in block.children or ()]
+    kinds = {token.type.removesuffix("_open") for token in (*blocks, *spans)}
+    assert not kinds & {"html_block", "html_inline", "link", "image", "em", "strong"}
+    code = {span.content for span in spans if span.type == "code_inline"}
+    assert {shown(name).replace("|", "\\x7c") for name in HOSTILE} <= code
+    words = " ".join(span.content for span in spans if span.type == "text")
+    assert not re.search(r"https?:|example|[<>`]", words)
 
 
 def test_what_is_there_is_replaced_only_when_asked_and_stays_in_the_history(mined, hub):

@@ -184,3 +184,12 @@ def test_a_bomb_takes_no_more_than_the_reader_and_a_little(tmp_path, name):
     run = ran(sys.executable, "-c", INGEST, tmp_path / file, tmp_path / "c.duckdb", kind)
     assert message in run.stdout, run.stdout + run.stderr
     assert int(run.stdout.splitlines()[-1]) <= 512 + 200
+
+
+def test_the_process_that_reads_runs_no_code_of_the_working_folder(tmp_path, monkeypatch):
+    arrow(pa.array(["a", "b"]), "zstd")(tmp_path / "f.arrow")
+    (tmp_path / "json.py").write_text("open('ran', 'w').close(); raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    with dp.Corpus("a.duckdb") as corpus:
+        report = corpus.ingest("f.arrow", text="t", progress=False)
+    assert (report.added, (tmp_path / "ran").exists()) == (2, False)

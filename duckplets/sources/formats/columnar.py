@@ -240,7 +240,8 @@ def _apart(
         "groups": list(groups),
     }
     asked["memory"] = limits.size("memory")
-    command = [sys.executable, "-m", "duckplets.sources.formats.columnar", json.dumps(asked)]
+    module = "duckplets.sources.formats.columnar"
+    command = [sys.executable, "-P", "-m", module, json.dumps(asked)]  # -P: not from this folder
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
