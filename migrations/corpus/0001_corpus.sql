@@ -165,7 +165,7 @@ COMMENT ON TABLE _internal.conversations IS 'The messages of records that were c
 COMMENT ON COLUMN _internal.conversations.record_key IS 'The record';
 COMMENT ON COLUMN _internal.conversations.messages IS 'JSON list of {role, content: [{type, text}], loss_weight}, where tools are called with tool_calls, tool_call_id and name; of a preference pair the chosen ones';
 COMMENT ON COLUMN _internal.conversations.rejected_messages IS 'The rejected messages of a preference pair, or NULL';
-COMMENT ON COLUMN _internal.conversations.has_tools IS 'Whether a message has tool_calls, a tool_call_id or a name';
+COMMENT ON COLUMN _internal.conversations.has_tools IS 'Whether a message has tool_calls, a tool_call_id, a name or reasoning';
 
 CREATE TABLE _internal.section_originals (
     record_key BIGINT NOT NULL,
