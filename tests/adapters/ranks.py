@@ -48,6 +48,41 @@ def of_sentence_transformers(corpus: dp.Corpus, folder: Path, **how: Any) -> lis
     return seen
 
 
+def of_a_language_model(folder: Path) -> None:
+    """Train on rows of tokens, which accelerate deals out, and compare them with the run."""
+    from token_shards import lengths_of, numbered, write_shards
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+    seen: list[list[list[int]]] = []
+
+    class Seen(GPT2LMHeadModel):
+        def forward(self, input_ids: Any, **others: Any) -> Any:
+            seen.append(input_ids.tolist())
+            return super().forward(input_ids=input_ids, labels=input_ids)
+
+    model = Seen(GPT2Config(vocab_size=5000, n_positions=24, n_embd=8, n_layer=1, n_head=1))
+    own = folder / f"tokens-{os.environ['RANK']}"
+    texts = {"train": {"one": numbered(lengths_of(200, 1))}}
+    with dp.TokenShards(write_shards(own / "shards", texts)) as shards:
+        sampler = shards.sampler(seq_length=24, pack=True, batch_size=2 * BATCH, steps=STEPS)
+        settings = TrainingArguments(
+            output_dir=str(own / "out"),
+            max_steps=STEPS,
+            per_device_train_batch_size=BATCH,
+            use_cpu=True,
+            ddp_backend="gloo",
+            report_to="none",
+            disable_tqdm=True,
+            save_strategy="no",
+            remove_unused_columns=False,
+        )
+        rows, callbacks = sampler.to_hf(), [sampler.hf_callback()]
+        Trainer(model=model, args=settings, train_dataset=rows, callbacks=callbacks).train()
+        whole = shards.sampler(seq_length=24, pack=True, batch_size=2 * BATCH, steps=STEPS)
+        low = BATCH * int(os.environ["RANK"])
+        assert seen == [batch["input_ids"][low : low + BATCH].tolist() for batch in whole]
+
+
 def of_a_loop(dataset: SamplerDataset) -> list[list[str]]:
     """Return the anchors of two epochs of plain PyTorch, whose workers are ahead."""
     model, seen = DistributedDataParallel(torch.nn.Linear(1, 1)), []
@@ -115,6 +150,7 @@ def main(path: Path, folder: Path) -> None:
         apart = {"accelerator_config": {"dispatch_batches": False}}
         found["sentence-transformers"] = of_sentence_transformers(corpus, folder, **apart)
         found["passes"] = of_sentence_transformers(corpus, folder, passes=PASSES, **apart)
+    of_a_language_model(folder)
     for run in (of_a_loop, of_accelerate, of_lightning):
         found[run.__name__] = run(SamplerDataset(path, batch_size=BATCH, steps=STEPS))
     result = folder / f"rank-{os.environ['RANK']}.json"

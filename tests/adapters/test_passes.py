@@ -69,6 +69,9 @@ def test_passes_of_steps_and_of_an_endless_run(corpus_path, alone, epochs):
     dataset = fresh(corpus_path, epochs=None, steps=6)
     assert [batch["step"] for _ in range(3) for batch in dataset] == list(range(18))
     assert taken(dataset) == taken(alone[18:24])
+    dataset.set_epoch(0)
+    same = loader(list(dataset))  # for evaluation
+    assert taken(same) == taken(same) == taken(alone[:6])
     endless = fresh(corpus_path, epochs=None)
     for epoch in epochs:  # as a trainer that stops each of its epochs early
         assert taken(islice(endless, 3)) == epoch[:48]

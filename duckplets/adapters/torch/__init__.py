@@ -39,11 +39,11 @@ except ImportError as error:
 from duckplets.adapters.torch.batches import Batches
 from duckplets.adapters.torch.opening import (
     MOST_PASSES,
+    Pass,
     Passes,
     RunOpening,
     RunStates,
     State,
-    Turn,
     check_taken,
     put,
     standing,
@@ -104,10 +104,10 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         check_taken(type(self).__name__, opening.kind.sampler, opening.arguments)
         self._opening = opening
         self._passes = Passes()
-        self._run: tuple[Turn, RunStates] | None = None
+        self._run: tuple[Pass, RunStates] | None = None
         self._stands: State | None = None  # where this process's own iteration is
         self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
-        self._counting: tuple[Turn, Sampler] | None = None  # what metrics of steps are counted by
+        self._counting: tuple[Pass, Sampler] | None = None  # what metrics of steps are counted by
         self._losses = Losses(first=MAX_POSITION)  # that were reported in this process
 
     @classmethod
@@ -161,10 +161,10 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
     def _begun(self) -> Batches:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        turn = self._passes.take(info)
+        due = self._passes.take(info)
         sampler = self._opening.open(workers if info else None)
         try:
-            number, run = put(sampler, self._passes, turn, worker, workers)
+            number, run = put(sampler, self._passes, due, worker, workers)
         except BaseException:
             sampler.close()
             raise
@@ -305,12 +305,12 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         if step is None and taken is not None:
             return taken.metrics()
         position = self._state(step)["position"]
-        turn, counting = self._passes.now, self._counting
-        if counting is not None and (counting[0] != turn or counting[1].position > position):
+        due, counting = self._passes.now, self._counting
+        if counting is not None and (counting[0] != due or counting[1].position > position):
             self._stop_counting()
         if self._counting is None:
-            self._counting = turn, self._opening.open()
-            put(self._counting[1], self._passes, turn, 0, 1)
+            self._counting = due, self._opening.open()
+            put(self._counting[1], self._passes, due, 0, 1)
         self._counting[1].move(position)
         counted = self._counting[1].metrics()  # which has prepared nothing: workers do
         return {name: of for name, of in counted.items() if name.startswith("data/")}
@@ -401,10 +401,10 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     def _known_run(self) -> RunStates:
         ranks = self._opening.resolved()  # others once torch.distributed has been started
-        turn, known = self._passes.now, self._run
-        if known is None or known[0] != turn or known[1].world_size != (ranks.world_size or 1):
+        due, known = self._passes.now, self._run
+        if known is None or known[0] != due or known[1].world_size != (ranks.world_size or 1):
             with self._opening.open() as sampler:
-                self._run = known = turn, put(sampler, self._passes, turn, 0, 1)[1]
+                self._run = known = due, put(sampler, self._passes, due, 0, 1)[1]
         return known[1]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -149,7 +149,7 @@ _WORKERS = 256
 MOST_PASSES = 1 << 24
 
 
-class Turn(NamedTuple):
+class Pass(NamedTuple):
     """A pass: its number counts from where the run or the loaded state is, or from 0."""
 
     by: int  # who began the one before
@@ -175,7 +175,7 @@ class Passes:
         self.loaded = loaded
         self.allow_drift = allow_drift
         self._shared = torch.zeros(1 + _WORKERS, dtype=torch.int64)
-        self._put(Turn(0, 0, False, False))
+        self._put(Pass(0, 0, False, False))
         self.__setstate__({})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -188,64 +188,64 @@ class Passes:
                 "count passes: call set_epoch(epoch) before each"
             )
 
-    def _put(self, turn: Turn) -> None:
-        by, number, *flags = turn
+    def _put(self, due: Pass) -> None:
+        by, number, *flags = due
         self._shared[0] = ((by << 24 | number) << 2) | flags[0] << 1 | flags[1]
 
     @property
-    def _next(self) -> Turn:
+    def _next(self) -> Pass:
         rest, flags = divmod(int(self._shared[0]), 4)
-        return Turn(rest >> 24, rest % MOST_PASSES, bool(flags & 2), bool(flags & 1))
+        return Pass(rest >> 24, rest % MOST_PASSES, bool(flags & 2), bool(flags & 1))
 
     @property
-    def now(self) -> Turn:
+    def now(self) -> Pass:
         """The pass that was begun last, or the first one before any."""
-        turn = self._next
-        has_begun = turn.by not in (0, _REPLACED)
-        return turn._replace(by=0, number=turn.number - has_begun)
+        due = self._next
+        has_begun = due.by not in (0, _REPLACED)
+        return due._replace(by=0, number=due.number - has_begun)
 
     @property
     def by_workers(self) -> bool:
         """Whether workers began it."""
         return self._next.by > _REPLACED
 
-    def take(self, worker_info: Any) -> Turn:
+    def take(self, worker_info: Any) -> Pass:
         """Return the pass that begins.
 
         Raises:
             SamplerError: This is a worker, and a state was loaded since it was started.
         """
-        turn = self._next
+        due = self._next
         if worker_info is None:
-            self._put(turn._replace(by=_HERE, number=turn.number + 1))
-            return turn
-        if turn.by == _REPLACED:
+            self._put(due._replace(by=_HERE, number=due.number + 1))
+            return due
+        if due.by == _REPLACED:
             raise SamplerError(
                 "a state was loaded after these workers had started, so they do not know it; make "
                 "a new DataLoader, or leave out persistent_workers=True"
             )
         by, own = 3 + (worker_info.seed - worker_info.id) % _OTHERS, 1 + worker_info.id % _WORKERS
-        if turn.by == by and int(self._shared[own]) < turn.number:  # another one of the set began
-            turn = turn._replace(number=turn.number - 1)
-        self._shared[own] = turn.number + 1
-        self._put(turn._replace(by=by, number=turn.number + 1))
-        return turn
+        if due.by == by and int(self._shared[own]) < due.number:  # another one of the set began
+            due = due._replace(number=due.number - 1)
+        self._shared[own] = due.number + 1
+        self._put(due._replace(by=by, number=due.number + 1))
+        return due
 
     def ask(self, number: int) -> None:
         """Let the next iteration be a pass, counted from 0."""
-        turn = self._next
+        due = self._next
         self._shared[1:] = 0
-        self._put(Turn(0, number, True, turn.is_whole or turn.by != 0))
+        self._put(Pass(0, number, True, due.is_whole or due.by != 0))
 
     def replaced(self, worker_info: Any, state: State) -> None:
         """Note that another state was loaded: here, or by torchdata in a worker of its own."""
         if worker_info is None:
-            self._put(Turn(_REPLACED, 0, False, False))
+            self._put(Pass(_REPLACED, 0, False, False))
             return
         self.take(worker_info)
         if "pass" in state:  # else of an endless run
             by = 3 + (worker_info.seed - worker_info.id) % _OTHERS
-            self._put(Turn(by, state["pass"] + 1, True, True))
+            self._put(Pass(by, state["pass"] + 1, True, True))
 
 
 def standing(sampler: Sampler, worker: int, workers: int, number: int) -> State:
@@ -257,7 +257,7 @@ def standing(sampler: Sampler, worker: int, workers: int, number: int) -> State:
 
 
 def put(
-    sampler: Sampler, of: Passes, turn: Turn, worker: int, workers: int
+    sampler: Sampler, of: Passes, due: Pass, worker: int, workers: int
 ) -> tuple[int, RunStates]:
     """Put a worker's sampler where a pass begins, to take its share of the batches.
 
@@ -271,8 +271,8 @@ def put(
     if state is not None:
         at = Standing.of_plain(state).position
         base = integer("pass", state.get("pass", passes.at(sampler, at)), 0, MOST_PASSES)
-    number = turn.pass_of(base)
-    goes_on = number == base and not turn.is_whole
+    number = due.pass_of(base)
+    goes_on = number == base and not due.is_whole
     if state is not None or not goes_on:
         passes.begin(sampler, number)
     if state is not None:
