@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from itertools import chain, islice
 
 import pytest
+from adapters.loaders import loader, torch
 from adapters.models import embedder, ranker, st
 from adapters.ranks import BATCH as OF_RANK
 from adapters.ranks import PASSES, STEPS
@@ -20,6 +21,7 @@ from token_shards import lengths_of, numbered, write_shards
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 import duckplets as dp
+from duckplets.torch import SamplerDataset
 
 BATCH = 8
 
@@ -221,6 +223,44 @@ def test_a_language_model_takes_rows_of_tokens_over_epochs(tmp_path):
         )
         Trainer(model=model, args=settings, train_dataset=rows).train()
     assert seen == whole, "two passes of three steps"
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's, of a loader that does not resume by itself
+def test_lightning_goes_on_with_its_epochs_from_every_checkpoint(corpus, tmp_path):
+    lightning = pytest.importorskip("pytorch_lightning")
+
+    def steps(folder, checkpoint=None):
+        class Model(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.seen = torch.nn.Linear(1, 1), []
+
+            def training_step(self, batch, _):
+                self.seen.append((self.current_epoch, batch["step"]))
+                return self.layer(batch["weight"][:, None].float()).mean()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        dataset, model = SamplerDataset(corpus.path, batch_size=BATCH, steps=2), Model()
+        saving = lightning.callbacks.ModelCheckpoint(
+            folder, filename="{step}", every_n_train_steps=1, save_top_k=-1
+        )
+        shown = ("logger", "enable_progress_bar", "enable_model_summary")
+        lightning.Trainer(
+            max_epochs=3,
+            accelerator="cpu",
+            use_distributed_sampler=False,
+            callbacks=[dataset.lightning_callback(), saving],
+            **dict.fromkeys(shown, False),
+        ).fit(model, loader(dataset), ckpt_path=checkpoint)
+        return model.seen
+
+    whole = steps(tmp_path / "whole")
+    assert whole == [(step // 2, step) for step in range(6)]
+    for step in (1, 2, 4):
+        rest = steps(tmp_path / f"rest-{step}", tmp_path / "whole" / f"step={step}.ckpt")
+        assert rest == whole[step:], step
 
 
 def test_two_ranks_of_each_trainer_have_the_batches_of_one(corpus, tmp_path):
