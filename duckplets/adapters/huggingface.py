@@ -1,8 +1,8 @@
 """Turn a run into Hugging Face datasets, for the trainer of sentence-transformers.
 
 That trainer tokenises every column it is given, in their order, so these datasets have exactly
-the text columns, and the label of pairs; of messages, these and the rejected ones; of token shards
-the arrays.
+the text columns, and a label: of pairs, or the scores of a teacher; of messages, these and the
+rejected ones; of token shards the arrays.
 ``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler``,
 ``Sampler.hf_callback`` and ``Sampler.hf_logger`` are these functions.
 """
@@ -12,27 +12,41 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import pyarrow as pa
 
 from duckplets.adapters.run_log import SafeLogger, log_run
 from duckplets.base.checks import integer
 from duckplets.base.columns import shaped_type
 from duckplets.base.sanitize import listed
+from duckplets.base.settings import checked
 from duckplets.errors import ExtensionError, SamplerError
-from duckplets.samples.columns import slot_names
+from duckplets.runs import passes
+from duckplets.samples.columns import default_columns, slot_names
 from duckplets.tokens.batches import ARRAYS
 
 _NAME = "dataset_name"  # of sentence-transformers
+
+Label: TypeAlias = Literal["margin", "scores"]
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from duckplets.runs.sampler import Sampler
 
+_BEGINNINGS: WeakKeyDictionary[Sampler, int] = WeakKeyDictionary()  # positions, of to_hf
 
-def to_hf(sampler: Sampler, start_step: int | None = None, *, dataset_name: bool = False) -> Any:
+
+def to_hf(
+    sampler: Sampler,
+    start_step: int | None = None,
+    *,
+    dataset_name: bool = False,
+    label: Label | None = None,
+) -> Any:
     """Return the rows from where a sampler stands as a ``datasets.IterableDataset``.
 
     Its features are the text columns in order, and for pairs the label, an integer or, where a
@@ -40,11 +54,15 @@ def to_hf(sampler: Sampler, start_step: int | None = None, *, dataset_name: bool
     Of token shards they are the four arrays of a row, as lists of int32, for a ``Trainer``.
     With the sampler's batch size as ``per_device_train_batch_size`` its batches are the sampler's.
 
-    It drives the sampler: every iteration moves it back to where the first began. The trainer
-    reads ahead, so where training stands is its ``global_step``, not the sampler's: let
-    ``hf_callback`` save the run. To resume without reading anew what was used, begin with the
-    step that was saved and set the trainer's ``ignore_data_skip=True``. Use no workers of a
-    DataLoader; a thread prepares the rows already.
+    It drives the sampler. A second iteration continues with the next epoch, as for
+    ``duckplets.torch.SamplerDataset``, and ``set_epoch`` is the same; trainers call it. One that
+    counts its epochs anew when it resumes begins where the sampler is. As ``eval_dataset`` it needs
+    ``epochs=1``, and every evaluation has the same rows.
+
+    The trainer reads ahead, so where training stands is its ``global_step``, not the sampler's: let
+    ``hf_callback`` save the run. To resume without reading anew what was used, begin with the step
+    that was saved and set the trainer's ``ignore_data_skip=True``. Use no workers of a DataLoader;
+    a thread prepares the rows already.
 
     Args:
         sampler: Of all ranks in one (``world_size=1``): a trainer deals rows out by itself.
@@ -55,23 +73,33 @@ def to_hf(sampler: Sampler, start_step: int | None = None, *, dataset_name: bool
             arguments need ``accelerator_config={"dispatch_batches": False}``, for accelerate deals
             out no text. For a loss of each source set ``trainer.loss = {source: loss}`` once the
             trainer is made: its constructor wants a ``DatasetDict`` for that.
+        label: Add ``label`` from the scores of mined triplets, for distillation. ``"margin"``: the
+            positive's minus the negative's, a list if there are several. ``"scores"``: a list, the
+            positive's first. The sampler's ``columns=`` must have ``positive_score`` and that of
+            each negative.
 
     Raises:
         ExtensionError: ``datasets`` is not installed.
-        SamplerError: There is no such step, the sampler is that of one rank of several, its
-            ``columns=`` leave out all texts, or its batches are of several sources.
+        SamplerError: There is no such step, or no batch left; the sampler is that of one rank of
+            several; its ``columns=`` leave out all texts or the scores of a label, or have one
+            that is no text; or its batches are of several sources. From an iteration: a negative
+            has no score.
     """
     datasets = imported("datasets")
-    columns = _columns(sampler)
+    columns = _columns(sampler, label)
     _refuse_ranks(sampler)
     if dataset_name:
         _refuse_mixed(sampler)
         columns[_NAME] = pa.string()
     if start_step is not None:
         sampler.move(integer("start_step", start_step, 0) * sampler.settings.global_batch)
+    if sampler.position == sampler._reader.end:
+        raise _at_end(sampler)
     features = datasets.Features.from_arrow_schema(pa.schema(list(columns.items())))
-    rows = _Rows(sampler, list(columns))
+    rows = _Rows(sampler, columns, label)
     made = datasets.IterableDataset.from_generator(rows, features=features)
+    made.set_epoch, made._is_endless = rows.set_epoch, sampler._reader.end is None
+    _BEGINNINGS[sampler] = sampler.position
     if dataset_name:  # the trainer refuses the column in data sets that it has not made itself
         made._sentence_transformers_preprocessed = True
     return made
@@ -90,7 +118,14 @@ def _refuse_mixed(sampler: Sampler) -> None:
         )
 
 
-def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
+def _at_end(sampler: Sampler) -> SamplerError:
+    return SamplerError(
+        f"this run is at its end, position {sampler.position}: it has no batch left; open it with "
+        f"more steps= or epochs="
+    )
+
+
+def to_hf_dataset(sampler: Sampler, steps: int, *, label: Label | None = None) -> Any:
     """Return the rows of the next batches as a ``datasets.Dataset``; the sampler stays.
 
     A bounded run that ends before gives the batches it has left.
@@ -98,21 +133,21 @@ def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
     Args:
         sampler: The run.
         steps: Number of batches.
+        label: As for ``to_hf``.
 
     Raises:
         ExtensionError: ``datasets`` is not installed.
-        SamplerError: The run has no batch left, or its ``columns=`` leave out all texts.
+        SamplerError: The run has no batch left, its ``columns=`` leave out all texts or the scores
+            of a label, or have one that is no text; or a negative has no score.
     """
     datasets = imported("datasets")
-    columns = _columns(sampler)
+    columns = _columns(sampler, label)
     batches = sampler.peek(integer("steps", steps, 1))
-    tables = [batch.table.select(list(columns)) for batch in batches]
+    tables = [_table(batch, columns, label) for batch in batches]
     if ARRAYS[0] in columns:  # fixed-size lists have a type of their own
         tables = [table.cast(pa.schema(list(columns.items()))) for table in tables]
     if not tables:
-        raise SamplerError(
-            f"this run is at its end, position {sampler.position}: it has no batch left"
-        )
+        raise _at_end(sampler)
     return datasets.Dataset(pa.concat_tables(tables).combine_chunks())
 
 
@@ -186,8 +221,9 @@ def hf_callback(sampler: Sampler) -> Any:
     Raises:
         ExtensionError: ``transformers`` is not installed.
         SamplerError: The sampler is that of one rank of several. From the trainer, before its
-            first step: its batches are not the sampler's, or it asks for more than a bounded run
-            has.
+            first step: its batches are not the sampler's; it asks for more than a bounded run has;
+            it would pass over batches that a resumed sampler has passed; or accelerate would deal
+            out texts. From its first evaluation: ``eval_dataset`` is an endless run.
     """
     _refuse_ranks(sampler)
     callbacks = imported("transformers").TrainerCallback
@@ -195,11 +231,28 @@ def hf_callback(sampler: Sampler) -> Any:
     class SavesSampler(callbacks):  # type: ignore[misc, valid-type]
         """Save a run beside every checkpoint; see ``hf_callback``."""
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
             """Note where training begins, and refuse what would not be the sampler's batches."""
+            loader = type(others.get("train_dataloader")).__name__
+            if args.world_size > 1 and loader == "DataLoaderDispatcher":
+                _refuse_dispatch(sampler)
             self._used = _used_steps(sampler, args, state)
             if state.max_steps > 0:
                 _refuse_beyond(sampler, self._used(state.max_steps))
+
+        def on_prediction_step(
+            self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any
+        ) -> None:
+            """Refuse to evaluate what has no end."""
+            data = eval_dataloader
+            while hasattr(data, "dataset"):  # of a loader, and of accelerate's part for a rank
+                data = data.dataset
+            if getattr(data, "_is_endless", False):
+                raise SamplerError(
+                    "eval_dataset= is an endless run, so this evaluation would never end: open its "
+                    "sampler with epochs=1 (or steps=), as in corpus.sampler(split='validation', "
+                    "epochs=1).to_hf()"
+                )
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Save the step that comes after those the checkpoint has used."""
@@ -280,14 +333,19 @@ def _configure(callback: Any, values: dict[str, str]) -> None:
 def _used_steps(sampler: Sampler, args: Any, state: Any) -> Callable[[int], int]:
     """Return how to tell the run's step from a trainer's, as a trainer begins."""
     batches = _batches_a_step(sampler, args)
-    # Without ignore_data_skip the trainer reads again what it used before.
-    used = state.global_step if args.ignore_data_skip else 0
-    first = sampler.step - used * batches
+    start = _BEGINNINGS.get(sampler, sampler.position) // sampler.settings.global_batch
+    used = state.global_step * batches
+    # Without ignore_data_skip the trainer reads again the batches that it used before.
+    first = start - used if args.ignore_data_skip else start
     if first < 0:
         raise SamplerError(
-            f"the trainer goes on after {used * batches} batches, and the sampler with step "
-            f"{sampler.step}: resume it from the state file in the checkpoint that the trainer "
-            f"resumes from"
+            f"the trainer continues after {used} batches, and the sampler at step {start}: resume "
+            f"it from the state file in the checkpoint that the trainer resumes from"
+        )
+    if used and start and not args.ignore_data_skip and sampler in _BEGINNINGS:
+        raise SamplerError(
+            f"the trainer passes over the {used} batches it used before, and the sampler is at "
+            f"step {start} already: set ignore_data_skip=True in its arguments"
         )
     return lambda step: int(first + step * batches)
 
@@ -317,20 +375,41 @@ def _refuse_beyond(sampler: Sampler, step: int) -> None:
         )
 
 
-class _Rows:
-    """The rows of a sampler from its position on; called once per iteration."""
+def _refuse_dispatch(sampler: Sampler) -> None:
+    if ARRAYS[0] not in sampler.settings.columns:  # whose batches are all of one width
+        raise SamplerError(
+            "accelerate would deal out batches of one process, and cannot where texts differ in "
+            'length: set accelerator_config={"dispatch_batches": False} in the arguments of the '
+            "trainer; every process then reads the run, and takes its rows"
+        )
 
-    def __init__(self, sampler: Sampler, columns: list[str]) -> None:
-        self._sampler = sampler
-        self._columns = columns
-        self._start = sampler.position
-        self._process = os.getpid()
+
+class _Rows:
+    """The rows of a sampler, a pass at each call; the first begins at its position."""
+
+    def __init__(
+        self, sampler: Sampler, columns: dict[str, pa.DataType], label: Label | None
+    ) -> None:
+        self._sampler, self._columns, self._label = sampler, columns, label
+        self._start, self._process = sampler.position, os.getpid()
+        self._first = self._next = passes.at(sampler, self._start)  # passes
+        self._before: int | None = None  # passes before the trainer's epoch 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be a pass; see ``to_hf``."""
+        integer("epoch", epoch, 0)
+        if self._before is None:  # a trainer that resumes may count anew
+            self._before = max(0, self._first - epoch)
+        self._next = self._before + epoch
 
     def __call__(self) -> Iterator[dict[str, Any]]:
         if os.getpid() != self._process:
             _refuse_process()
-        self._sampler.move(self._start)
-        expected = self._start
+        number, self._next = self._next, self._next + 1
+        passes.begin(self._sampler, number)
+        if number == self._first:
+            self._sampler.move(self._start)
+        expected = self._sampler.position
         while True:
             if self._sampler.position != expected:
                 raise SamplerError(
@@ -342,14 +421,12 @@ class _Rows:
             if batch is None:
                 return
             expected = self._sampler.position
-            table = batch.table
-            if _NAME in self._columns:
-                table = table.append_column(_NAME, table["source"].cast(pa.string()))
-            yield from table.select(self._columns).to_pylist()
+            yield from _table(batch, self._columns, self._label).to_pylist()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Data sets are distinguished by their pickles, and so are these.
-        return _elsewhere, (self._sampler.settings.fingerprint(), self._start, self._columns)
+        of = self._sampler.settings.fingerprint(), self._start, list(self._columns), self._label
+        return _elsewhere, of
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> _Rows:
         return self
@@ -367,9 +444,37 @@ def _refuse_process() -> NoReturn:
     )
 
 
-def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
+def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> pa.Table:
+    """Return the columns of a batch that a trainer takes."""
+    table: pa.Table = batch.table
+    if label is not None:
+        negatives = sum(name.startswith("negative") for name in columns)
+        scores = [table[name].to_numpy() for name in _scores(negatives)]
+        if np.isnan(margins := scores[0][:, None] - np.stack(scores[1:], axis=1)).any():
+            at = batch.position + int(np.flatnonzero(np.isnan(margins).any(axis=1))[0])
+            raise SamplerError(
+                f"label={label!r}: a negative at position {at} has no score, for it is not mined; "
+                f"open the sampler with by=dp.mined(…, when_short='drop')"
+            )
+        values = np.stack(scores, axis=1) if label == "scores" else margins
+        values = values[:, 0] if columns["label"] == pa.float64() else values
+        table = table.append_column("label", pa.array(values.tolist(), columns["label"]))
+    if _NAME in columns:
+        table = table.append_column(_NAME, table["source"].cast(pa.string()))
+    return table.select(list(columns))
+
+
+def _scores(negatives: int) -> list[str]:
+    """Return the columns of scores, the positive's first."""
+    return [f"{slot}_score" for slot in slot_names("triplets", negatives)[1:]]
+
+
+def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
     """Return the columns a trainer takes, in order, with their types."""
     settings = sampler.settings
+    checked("label", label, Label | None, SamplerError)
+    if label is not None and settings.kind != "triplets":
+        raise SamplerError(f"label={label!r}: it is of triplets; leave it out for {settings.kind}")
     if ARRAYS[0] in settings.columns:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
     slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
@@ -381,8 +486,25 @@ def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
             f"this sampler has no texts: columns= has {', '.join(settings.columns)}; add "
             f"{', '.join(slots)}"
         )
-    label = pa.float64() if sampler.graded else pa.int64()
-    return found | ({"label": label} if "label" in settings.columns else {})
+    if label is not None:
+        names = _scores(settings.negatives)
+        if len(found) < len(slots) or not {*names} <= {*settings.columns}:
+            raise SamplerError(
+                f"label={label!r} needs texts and scores: open the sampler with columns="
+                f"[{listed(map(repr, [*slots, *names]), 7)}]"
+            )
+        is_list = label == "scores" or settings.negatives > 1
+        found["label"] = pa.list_(pa.float64()) if is_list else pa.float64()
+    elif "label" in settings.columns:
+        found["label"] = pa.float64() if sampler.graded else pa.int64()
+    also = {"padded", *(_scores(settings.negatives) if label is not None else ())}
+    also.update(default_columns(settings.kind, settings.negatives), found)
+    if left := [name for name in settings.columns if name not in also]:
+        raise SamplerError(
+            f"a trainer takes texts and a label, and columns= has {listed(left, 5)}: leave them "
+            f"out, or give label='margin' or 'scores' for scores"
+        )
+    return found
 
 
 def _refuse_ranks(sampler: Sampler) -> None:

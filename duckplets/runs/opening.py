@@ -29,7 +29,7 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
 from duckplets.pools import batch_keys
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import messages, sources, state, versions
+from duckplets.runs import messages, passes, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
 from duckplets.runs.sampler import Sampler
@@ -265,6 +265,10 @@ def take_up(
                 f"is at step {step}; use set_weights or a Phase from step {step}. What "
                 f"differs: {edited}"
             )
+    settings, end = sampler.settings, sampler._reader.end
+    bounds = saved.settings["steps"], saved.settings["epochs"]
+    if end is not None and saved.position > end and bounds == (settings.steps, settings.epochs):
+        passes.begin(sampler, passes.at(sampler, saved.position))
     sampler.go_on(saved)
 
 

@@ -46,6 +46,7 @@ class FetchesSamples(Protocol):
     """Turn plans into blocks, and describe their samples."""
 
     reads: ReadAhead  # reads of what is not in memory
+    padded_from: int | None  # first position of samples that only fill the last batch
 
     @property
     def slots(self) -> Sequence[str]:
@@ -180,6 +181,13 @@ class BatchReader:
     def bounded(self, position: int) -> int:
         """Return a position, or the end of a bounded run if that comes first."""
         return min(position, MAX_POSITION if self.end is None else self.end)
+
+    def bound(self, end: int | None, padded_from: int | None) -> None:
+        """End elsewhere; samples from ``padded_from`` on only fill the last batch."""
+        self.check_open()
+        self.end, self.fetcher.padded_from = end, padded_from
+        self.forget()
+        self._begin()
 
     def share(self, workers: int) -> None:
         """Take only every ``workers``-th batch from now on."""

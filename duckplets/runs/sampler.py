@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -383,13 +383,19 @@ class Sampler:
         """Take losses that were reported in the place of this sampler, for it to save."""
         self._losses.add(losses)
 
-    def to_hf(self, start_step: int | None = None, *, dataset_name: bool = False) -> Any:
+    def to_hf(
+        self,
+        start_step: int | None = None,
+        *,
+        dataset_name: bool = False,
+        label: Literal["margin", "scores"] | None = None,
+    ) -> Any:
         """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
-        return _trainers().to_hf(self, start_step, dataset_name=dataset_name)
+        return _trainers().to_hf(self, start_step, dataset_name=dataset_name, label=label)
 
-    def to_hf_dataset(self, steps: int) -> Any:
+    def to_hf_dataset(self, steps: int, *, label: Literal["margin", "scores"] | None = None) -> Any:
         """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
-        return _trainers().to_hf_dataset(self, steps)
+        return _trainers().to_hf_dataset(self, steps, label=label)
 
     def hf_batch_sampler(self) -> Any:
         """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""

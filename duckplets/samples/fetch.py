@@ -63,7 +63,7 @@ class Fetcher:
         self._texts, self._folder = texts, folder
         self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
         self._shows_meta = any(name.endswith("_prefix_meta") for name in columns)
-        self._padded_from = np.inf if padded_from is None else padded_from
+        self.padded_from = padded_from
         self.reads = ReadAhead()
 
     def close(self) -> None:
@@ -112,7 +112,8 @@ class Fetcher:
 
     def _samples(self, plan: Plan) -> Samples:
         of = self._streams, self.slots, self._texts, self._look_up
-        return Samples(plan, *of, padded_from=self._padded_from)
+        padded_from = np.inf if self.padded_from is None else self.padded_from
+        return Samples(plan, *of, padded_from=padded_from)
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""

@@ -295,8 +295,8 @@ class Planner:
         self.samples_per_draw, self.epoch_length = last.samples_per_draw, last.epoch_length
         for part, after in pairwise(parts):
             after.epoch = part.epoch - (part.origin - after.first) // part.epoch_length
-        for part in parts if last.needs_all else ():  # others may end anywhere
-            part.end = self._end(part, part.epoch_length, end_of)
+        self.parts = list(parts)
+        self.end_at(end_of)
         self._divide(parts)
         self.streams: list[Stream] = []
         for part in self.parts:
@@ -307,6 +307,11 @@ class Planner:
         """Return where the run ends, counted within a part with epochs of some length."""
         end = end_of(lambda epoch: part.origin + (epoch - part.epoch) * length)
         return None if end is None else end - part.origin
+
+    def end_at(self, end_of: EndOf) -> None:
+        """Let the run end elsewhere."""
+        for part in self.parts if self.parts[-1].needs_all else ():  # others may end anywhere
+            part.end = self._end(part, part.epoch_length, end_of)
 
     def add(self, part: PartPlanner, streams: Sequence[Any]) -> None:
         """Add the streams of sources that a part draws from later on."""

@@ -87,7 +87,7 @@ class TokenFetcher:
     ) -> None:
         self._streams = streams
         self._file = file
-        self._padded_from, self._pads = padded_from, pads
+        self.padded_from, self._pads = padded_from, pads
         self._ids = RecordIds(folder, manifest)
         self.reads = file.reads
 
@@ -139,7 +139,7 @@ class TokenFetcher:
             found["bucket"] = buckets[plan.streams]
         found["row"] = plan.chunks[0]
         if self._pads:
-            least = np.inf if self._padded_from is None else self._padded_from
+            least = np.inf if self.padded_from is None else self.padded_from
             found["padded"] = plan.positions >= least
         return TokenBlock(start, stop, groups, group, place, found)
 

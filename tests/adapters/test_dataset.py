@@ -40,9 +40,13 @@ def test_workers_that_are_spawned_do_as_well(corpus_path, alone):
 
 
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])
-def test_each_iteration_begins_anew_and_an_endless_run_does_not_end(corpus_path, alone, workers):
-    batches = loader(SamplerDataset(corpus_path, **COMMON, epochs=4), workers)
+def test_a_pass_begins_where_it_is_asked_to_and_an_endless_run_does_not_end(
+    corpus_path, alone, workers
+):
+    dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
+    batches = loader(dataset, workers)
     assert plain(islice(batches, 5)) == alone[:5]
+    dataset.set_epoch(0)
     assert plain(batches) == alone
     endless = plain(islice(loader(SamplerDataset(corpus_path, **COMMON), workers), len(alone) + 3))
     assert endless[: len(alone) - 1] == alone[:-1]
@@ -54,6 +58,7 @@ def test_workers_open_what_is_open_in_their_parent(corpus_path, alone):
     here = iter(dataset)
     assert plain(islice(here, 3)) == alone[:3]
     for workers in some((2, 1), less=1):
+        dataset.set_epoch(0)
         assert plain(loader(dataset, workers)) == alone
     assert plain(here) == alone[3:]
 
@@ -134,7 +139,10 @@ def test_ranks_are_those_of_torch_distributed(corpus_path, alone, monkeypatch):
     # A process that is spawned has to be told.
     pickled = pickle.dumps(dataset)
     monkeypatch.undo()
-    assert next(iter(pickle.loads(pickled)))["anchor"] == alone[0]["anchor"][8:]
+    dataset.set_epoch(0)
+    spawned = pickle.loads(pickled)
+    spawned.set_epoch(0)
+    assert next(iter(spawned))["anchor"] == alone[0]["anchor"][8:]
     assert next(iter(dataset))["anchor"] == alone[0]["anchor"][:8]
 
 
@@ -155,6 +163,7 @@ def test_batches_of_batches_are_refused(corpus_path, workers, columns):
     dataset = SamplerDataset(corpus_path, **COMMON, columns=columns)
     batches = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=workers)
     assert_refused(batches, dp.SamplerError, r"give it batch_size=None, as in DataLoader\(")
+    dataset.set_epoch(0)
     own = torch.utils.data.DataLoader(dataset, batch_size=4, collate_fn=list)
     assert [batch["step"] for batch in next(iter(own))] == [0, 1, 2, 3]
 

@@ -65,8 +65,9 @@ def test_a_loaded_state_is_for_one_iteration(corpus_path, alone, workers):
     dataset.load_state_dict(dataset.state_dict(step=40))
     batches = loader(dataset, workers)
     assert steps(batches) == steps(alone[40:])
-    for _ in range(often(2, less=1)):
-        assert steps(batches) == steps(alone)
+    last = steps(alone)[-1]
+    assert steps(batches)[0] in (last, last + 1), "the next pass"
+    dataset.set_epoch(0)
     assert steps(dataset) == steps(alone)
 
 
@@ -179,4 +180,6 @@ def test_a_stateful_loader_resumes_in_the_middle(corpus_path, alone, workers):
         resumed = stateful(fresh(corpus_path), batch_size=None, num_workers=workers)
         resumed.load_state_dict(state)
         assert first + anchors(resumed) == anchors(alone), taken
-    assert anchors(resumed) == anchors(alone)  # the next epoch is whole
+    seen = anchors(resumed)  # the next pass is whole, and has other samples
+    assert len(seen) == len(alone)
+    assert seen != anchors(alone)

@@ -38,7 +38,9 @@ except ImportError as error:
 
 from duckplets.adapters.torch.batches import Batches
 from duckplets.adapters.torch.opening import (
-    LoadedState,
+    MOST_PASSES,
+    Pass,
+    Passes,
     RunOpening,
     RunStates,
     State,
@@ -62,8 +64,11 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
     is given. What workers yield it passes over; a ``collate_fn`` that runs in a worker may read
     that as the dict that arrives: ``{**batch, "lengths": …}``.
 
-    Each iteration begins at the start of the run; ``load_state_dict`` says where the next one
-    begins. So a run is one iteration: for several epochs open it with ``epochs=``.
+    Each iteration is a pass as long as the run's ``epochs=`` or ``steps=``, and continues with the
+    epoch after the last: iterate a run of ``epochs=1`` once for each epoch of a trainer. A pass of
+    an endless run begins with an epoch. ``set_epoch`` and ``load_state_dict`` say where the next
+    iteration begins. ``step`` counts over passes; a pass that ends within a batch ends with a short
+    one. For evaluation call ``set_epoch(0)`` before each pass, which then has the same samples.
 
     Args:
         corpus_path: The corpus file. It is opened where and when the dataset is iterated.
@@ -98,11 +103,11 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         super().__init__()
         check_taken(type(self).__name__, opening.kind.sampler, opening.arguments)
         self._opening = opening
-        self._start = LoadedState()
-        self._run: RunStates | None = None
+        self._passes = Passes()
+        self._run: tuple[Pass, RunStates] | None = None
         self._stands: State | None = None  # where this process's own iteration is
         self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
-        self._counting: Sampler | None = None  # what metrics of steps are counted by
+        self._counting: tuple[Pass, Sampler] | None = None  # what metrics of steps are counted by
         self._losses = Losses(first=MAX_POSITION)  # that were reported in this process
 
     @classmethod
@@ -156,20 +161,23 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
     def _begun(self) -> Batches:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        loaded, allow_drift = self._start.take(info), self._start.allow_drift
+        due = self._passes.take(info)
         sampler = self._opening.open(workers if info else None)
         try:
-            self._run = RunStates.of(sampler)
-            put(sampler, loaded, worker, workers, allow_drift=allow_drift)
+            number, run = put(sampler, self._passes, due, worker, workers)
         except BaseException:
             sampler.close()
             raise
-        self._stands = standing(sampler, worker, workers)
+        self._run = self._passes.now, run
+        self._stands = standing(sampler, worker, workers, number)
         self._sampler = ref(sampler)
         return Batches(sampler, self._stands, hands_over=info is not None)
 
     def __len__(self) -> int:
-        """Return the number of batches of a bounded run, from its start.
+        """Return the number of batches of a pass over a bounded run.
+
+        It is the same for every pass. With ``no_duplicates`` or ``batch_by`` a pass may have one
+        more: the batch where two epochs meet is in both.
 
         Raises:
             TypeError: The run is endless.
@@ -188,9 +196,25 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     @property
     def step(self) -> int:
-        """Step of the first batch: that of the loaded state, or of the start of the run."""
+        """Step of the first batch of this pass: that of the loaded state, or of its start."""
         run = self._known_run()
-        return int((self._start.loaded or run.start)["position"] // run.batch)
+        return int(run.start["position"] // run.batch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be a pass of this number; the one after it continues.
+
+        A loaded state within that pass keeps its place, until an iteration has begun there. Call it
+        in the process that makes the iterators; workers see it.
+
+        Args:
+            epoch: Number of the pass from 0, as trainers count their epochs: with ``epochs=1`` the
+                nominal epoch of the run.
+
+        Raises:
+            SamplerError: It is no such number.
+        """
+        self._passes.ask(integer("epoch", epoch, 0, MOST_PASSES - 2))
+        self._stands = self._sampler = None
 
     def state_dict(self, step: int | None = None) -> State:
         """Return where the run stands: ``position``, and ``run``, JSON of what else there is.
@@ -212,32 +236,31 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     def _state(self, step: int | None) -> State:
         if step is not None:
-            return self._known_run().at(step, self._start.loaded)
-        if get_worker_info() is None and self._start.told_workers:
+            return self._known_run().at(step)
+        if get_worker_info() is None and self._passes.by_workers:
             raise SamplerError(
                 "state_dict(): the workers of the DataLoader are ahead of what was used; give the "
                 'step after the last batch used, state_dict(step=batch["step"] + 1), or use '
                 "torchdata's StatefulDataLoader"
             )
-        if self._stands is None:
-            return dict(self._start.loaded or self._known_run().start)
-        return dict(self._stands)
+        return dict(self._known_run().start if self._stands is None else self._stands)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
     ) -> None:
         """Let the next iteration begin where ``state_dict`` was taken.
 
-        Whether it fits is checked when the corpus is opened. Iterations after the next one begin
-        at the start of the run again.
+        Whether it fits is checked when the corpus is opened. The next iteration ends where the pass
+        ends that the state is of; the one after it continues.
 
         Args:
             state_dict: Of this dataset, or of a ``Sampler`` of the same run.
             allow_drift: Names of fingerprint fields that may differ.
         """
-        self._start.replaced(get_worker_info())
-        self._start = LoadedState(unfolded(state_dict), tuple(allow_drift))
-        self._stands = self._sampler = None
+        state = unfolded(state_dict)
+        self._passes.replaced(get_worker_info(), state)
+        self._passes = Passes(state, tuple(allow_drift))
+        self._run = self._stands = self._sampler = None
         self._stop_counting()
 
     def save(
@@ -254,10 +277,8 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         """
         state = self._state(step)
         with self._opening.open() as sampler:
-            if self._start.loaded is None:
-                sampler.move(state["position"])
-            else:
-                sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
+            put(sampler, self._passes, self._passes.now, 0, 1)
+            sampler.move(state["position"])
             sampler.take_losses(self._losses)
             saved = sampler.save(tag, path)
             if path is None:
@@ -284,22 +305,20 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         if step is None and taken is not None:
             return taken.metrics()
         position = self._state(step)["position"]
-        if self._counting is not None and self._counting.position > position:
+        due, counting = self._passes.now, self._counting
+        if counting is not None and (counting[0] != due or counting[1].position > position):
             self._stop_counting()
         if self._counting is None:
-            loaded = self._start.loaded
-            if loaded is not None and loaded["position"] > position:
-                loaded = None  # of an iteration after the one that began there
-            self._counting = self._opening.open()
-            put(self._counting, loaded, 0, 1, allow_drift=self._start.allow_drift)
-        self._counting.move(position)
-        counted = self._counting.metrics()  # which has prepared nothing: workers do
+            self._counting = due, self._opening.open()
+            put(self._counting[1], self._passes, due, 0, 1)
+        self._counting[1].move(position)
+        counted = self._counting[1].metrics()  # which has prepared nothing: workers do
         return {name: of for name, of in counted.items() if name.startswith("data/")}
 
     def _stop_counting(self) -> None:
         counting, self._counting = self._counting, None
         if counting is not None:
-            counting.close()
+            counting[1].close()
 
     def forecast(self, steps: int | None = None) -> Forecast:
         """Return what the run draws from step 0 on; see ``Sampler.forecast``."""
@@ -368,7 +387,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             SamplerError: There is no such step, a name is no source, or a loss no number.
         """
         run = self._known_run()
-        start = run.at(step, self._start.loaded)["position"]  # refuses what is no step
+        start = run.at(step)["position"]  # refuses what is no step
         if not losses and per_sample is None:
             raise SamplerError("report_loss: give the losses of sources, or per_sample=")
         if losses:
@@ -382,10 +401,11 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     def _known_run(self) -> RunStates:
         ranks = self._opening.resolved()  # others once torch.distributed has been started
-        if self._run is None or self._run.world_size != (ranks.world_size or 1):
+        due, known = self._passes.now, self._run
+        if known is None or known[0] != due or known[1].world_size != (ranks.world_size or 1):
             with self._opening.open() as sampler:
-                self._run = RunStates.of(sampler)
-        return self._run
+                self._run = known = due, put(sampler, self._passes, due, 0, 1)[1]
+        return known[1]
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker that is spawned knows nothing of torch.distributed.

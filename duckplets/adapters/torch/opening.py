@@ -1,16 +1,17 @@
 """Open a run in whichever process iterates it, where that iteration begins.
 
-An iteration begins where a loaded state says, which is informed once, to whoever iterates next.
+Each iteration is a pass over the run; the first one begins where a loaded state says.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import distributed
@@ -18,8 +19,12 @@ from torch import distributed
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.corpus.corpus import Corpus
 from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.runs import passes
 from duckplets.runs.sampler import Sampler
+from duckplets.runs.state import Standing
 from duckplets.tokens.dataset import TokenShards
+
+log = logging.getLogger("duckplets")
 
 State = dict[str, Any]
 
@@ -90,9 +95,10 @@ def _shares(workers: int | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunStates:
-    """What the states of a run are made of; ``batch`` is that of all ranks."""
+    """What the states of a pass are made of; ``batch`` is that of all ranks."""
 
-    start: State
+    start: State  # where its iteration begins
+    first: int  # first position of the pass
     batch: int
     end: int | None
     mixture: dict[str, Any]
@@ -101,130 +107,193 @@ class RunStates:
     world_size: int
 
     @classmethod
-    def of(cls, sampler: Sampler) -> RunStates:
-        """Return that of a sampler at its start."""
-        settings, end = sampler.settings, sampler._reader.end
-        start, mixture = standing(sampler, 0, 1), settings.mixture.to_dict()
-        names = settings.versions[-1].sources
+    def of(cls, sampler: Sampler, number: int) -> RunStates:
+        """Return that of a sampler where its iteration begins."""
+        settings = sampler.settings
+        start, (first, end) = standing(sampler, 0, 1, number), passes.bounds(sampler, number)
+        mixture, names = settings.mixture.to_dict(), settings.versions[-1].sources
         id_of, size = sampler.run_id, settings.world_size
-        return cls(start, settings.global_batch, end, mixture, names, id_of, size)
+        return cls(start, first, settings.global_batch, end, mixture, names, id_of, size)
 
     @property
     def steps(self) -> int:
-        """Number of batches.
+        """Number of batches of the pass.
 
         Raises:
             TypeError: The run is endless.
         """
         if self.end is None:
             raise TypeError("an endless run has no length; bound it with steps= or epochs=")
-        return -(-self.end // self.batch)
+        return -(-(self.end - self.first) // self.batch)
 
-    def at(self, step: int, loaded: Mapping[str, Any] | None) -> State:
-        """Return the state before the batch of a step, in an iteration from a loaded state.
+    def at(self, step: int) -> State:
+        """Return the state before the batch of a step of the pass.
 
         Raises:
             SamplerError: There is no such step.
         """
-        most = MAX_POSITION // self.batch
+        least, most = self.first // self.batch, MAX_POSITION // self.batch
         step = integer("step", step, 0, most)
-        step = integer("step", step, 0, None if self.end is None else self.steps)
-        begun = loaded or self.start
-        # A run that was taken over with another batch size need not stand at a multiple of it.
-        position = step * self.batch + begun["position"] % self.batch
+        last = None if self.end is None else least + self.steps
+        step = integer("step", step, least, last)
+        # A pass, or a run that was taken over with another batch size, may begin between steps.
+        position = max(step * self.batch + self.start["position"] % self.batch, self.first)
         if self.end is not None:
             position = min(position, self.end)
-        return self.start | {"position": position, "events": begun.get("events", [])}
+        return self.start | {"position": position}
 
 
-class LoadedState:
-    """Tell where the next iteration begins, once: to this process or to one set of workers.
+_HERE, _REPLACED = 1, 2  # who began a pass: this process; nobody, and another state was loaded
+_OTHERS = (1 << 32) - 3  # a set of workers by its seed, from 3 on
+_WORKERS = 256
+MOST_PASSES = 1 << 24
 
-    Workers have copies of the dataset, so who was informed lies in memory that they share. A
-    DataLoader seeds its workers anew for every iteration, which tells one set from another.
+
+class Pass(NamedTuple):
+    """A pass: its number counts from where the run or the loaded state is, or from 0."""
+
+    by: int  # who began the one before
+    number: int
+    is_asked: bool  # by set_epoch: it counts from 0
+    is_whole: bool  # asked after an iteration began at the loaded state
+
+    def pass_of(self, base: int) -> int:
+        """Return the number of the pass from 0."""
+        return self.number if self.is_asked else base + self.number
+
+
+class Passes:
+    """Tell each iteration its pass, in this process or in a set of workers.
+
+    Workers have copies of the dataset, so the number lies in memory that they share. The first of
+    a set to begin advances it, in one number: so the others cannot see half of it. A DataLoader
+    seeds its workers anew for every iteration, which tells one set from another; where a user sets
+    the seed each time, the passes that each worker has begun do.
     """
 
     def __init__(self, loaded: State | None = None, allow_drift: tuple[str, ...] = ()) -> None:
         self.loaded = loaded
         self.allow_drift = allow_drift
-        self._taken = False  # in this process
-        # 0 for nobody, -1 if another state was loaded since, else the seed of those informed first.
-        self._informed = torch.zeros(1, dtype=torch.int64).share_memory_()
+        self._shared = torch.zeros(1 + _WORKERS, dtype=torch.int64)
+        self._put(Pass(0, 0, False, False))
+        self.__setstate__({})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        try:  # what a DataLoader spawns shares it already; other copies count for themselves
+            self._shared.share_memory_()
+        except (RuntimeError, OSError):
+            log.warning(
+                "this process has no memory to share with workers of a DataLoader, so they do not "
+                "count passes: call set_epoch(epoch) before each"
+            )
+
+    def _put(self, due: Pass) -> None:
+        by, number, *flags = due
+        self._shared[0] = ((by << 24 | number) << 2) | flags[0] << 1 | flags[1]
 
     @property
-    def told_workers(self) -> bool:
-        """Whether workers began there."""
-        return int(self._informed) > 0
+    def _next(self) -> Pass:
+        rest, flags = divmod(int(self._shared[0]), 4)
+        return Pass(rest >> 24, rest % MOST_PASSES, bool(flags & 2), bool(flags & 1))
 
-    def take(self, worker_info: Any) -> State | None:
-        """Return what was loaded to the first that ask, None to all others.
+    @property
+    def now(self) -> Pass:
+        """The pass that was begun last, or the first one before any."""
+        due = self._next
+        has_begun = due.by not in (0, _REPLACED)
+        return due._replace(by=0, number=due.number - has_begun)
+
+    @property
+    def by_workers(self) -> bool:
+        """Whether workers began it."""
+        return self._next.by > _REPLACED
+
+    def take(self, worker_info: Any) -> Pass:
+        """Return the pass that begins.
 
         Raises:
             SamplerError: This is a worker, and a state was loaded since it was started.
         """
-        first = self._is_for(worker_info) and not self._taken
-        self._taken = True
-        return self.loaded if first else None
-
-    def _is_for(self, worker_info: Any) -> bool:
-        informed = int(self._informed)
+        due = self._next
         if worker_info is None:
-            self._informed.fill_(0)
-            return informed == 0
-        if informed < 0:
+            self._put(due._replace(by=_HERE, number=due.number + 1))
+            return due
+        if due.by == _REPLACED:
             raise SamplerError(
                 "a state was loaded after these workers had started, so they do not know it; make "
                 "a new DataLoader, or leave out persistent_workers=True"
             )
-        asking = (worker_info.seed - worker_info.id) % (1 << 62) + 1
-        if informed == 0:
-            self._informed.fill_(asking)
-        return informed in (0, asking)
+        by, own = 3 + (worker_info.seed - worker_info.id) % _OTHERS, 1 + worker_info.id % _WORKERS
+        if due.by == by and int(self._shared[own]) < due.number:  # another one of the set began
+            due = due._replace(number=due.number - 1)
+        self._shared[own] = due.number + 1
+        self._put(due._replace(by=by, number=due.number + 1))
+        return due
 
-    def replaced(self, worker_info: Any) -> None:
+    def ask(self, number: int) -> None:
+        """Let the next iteration be a pass, counted from 0."""
+        due = self._next
+        self._shared[1:] = 0
+        self._put(Pass(0, number, True, due.is_whole or due.by != 0))
+
+    def replaced(self, worker_info: Any, state: State) -> None:
         """Note that another state was loaded: here, or by torchdata in a worker of its own."""
         if worker_info is None:
-            self._informed.fill_(-1)
-        else:
-            self.take(worker_info)
+            self._put(Pass(_REPLACED, 0, False, False))
+            return
+        self.take(worker_info)
+        if "pass" in state:  # else of an endless run
+            by = 3 + (worker_info.seed - worker_info.id) % _OTHERS
+            self._put(Pass(by, state["pass"] + 1, True, True))
 
 
-def standing(sampler: Sampler, worker: int, workers: int) -> State:
+def standing(sampler: Sampler, worker: int, workers: int, number: int) -> State:
     """Return the state of a worker's sampler, without counters: each counts only its own."""
     found = {name: value for name, value in sampler.state_dict().items() if name != "counts"}
+    if (number or workers > 1) and sampler._reader.end is not None:
+        found["pass"] = number  # whose end is where the next one begins
     return found if workers == 1 else found | {"worker": [worker, workers]}
 
 
 def put(
-    sampler: Sampler,
-    state: State | None,
-    worker: int,
-    workers: int,
-    *,
-    allow_drift: Collection[str],
-) -> None:
-    """Put a worker's sampler where it begins, to take its share of the batches.
+    sampler: Sampler, of: Passes, due: Pass, worker: int, workers: int
+) -> tuple[int, RunStates]:
+    """Put a worker's sampler where a pass begins, to take its share of the batches.
 
     A state that a worker made (for torchdata) is of that worker's next batch; any other is of the
-    next batch of all workers.
+    next batch of all workers. Returns the number of the pass, and what its states are made of.
 
     Raises:
         StateMismatchError: The state is of another run, or of another worker.
     """
-    own = None if state is None else state.get("worker")
-    if own is not None:
-        if list(own) != [worker, workers]:
-            raise StateMismatchError(
-                f"this is the state of worker {own[0]} of {own[1]}, not of {worker} of {workers}: "
-                f"give the StatefulDataLoader the num_workers that its state was saved with"
-            )
-        sampler.stride(worker, workers)
+    state, own, base = of.loaded, None, passes.at(sampler, sampler.position)
     if state is not None:
-        sampler.load_state_dict(state, allow_drift=allow_drift)
+        at = Standing.of_plain(state).position
+        base = integer("pass", state.get("pass", passes.at(sampler, at)), 0, MOST_PASSES)
+    number = due.pass_of(base)
+    goes_on = number == base and not due.is_whole
+    if state is not None or not goes_on:
+        passes.begin(sampler, number)
+    if state is not None:
+        own = state.get("worker") if goes_on else None
+        if own is not None:
+            if list(own) != [worker, workers]:
+                raise StateMismatchError(
+                    f"this is the state of worker {own[0]} of {own[1]}, not of {worker} of "
+                    f"{workers}: give the StatefulDataLoader the num_workers that its state was "
+                    f"saved with"
+                )
+            sampler.stride(worker, workers)
+        if not goes_on:
+            state = {**state, "position": sampler.position}
+        sampler.load_state_dict(state, allow_drift=of.allow_drift)
+    run = RunStates.of(sampler, number)
     if own is None:
         sampler.stride(worker, workers)
     if worker:
         sampler.notes.clear()  # the first one says them
+    return number, run
 
 
 def check_taken(what: str, takes: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
