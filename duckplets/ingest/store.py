@@ -35,7 +35,7 @@ from duckplets.ingest.splits import assign_missing
 from duckplets.recipes.store import brought
 from duckplets.sources import Rows
 from duckplets.sources.mapping import described, told
-from duckplets.sources.paths import ENCODED
+from duckplets.sources.rows import ADVICE
 
 SAME = "duplicate id, same content"
 TAKEN = "duplicates: came in meanwhile"
@@ -282,7 +282,7 @@ class Storing:
         said = [*self.prepared.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(self._quarantined())
-        said.append(self._of_encoding())
+        said += self._advice()
         if self._forgotten:
             rows = counted(self._forgotten, "row")
             said.append(f"gone from the table quarantine: {rows} of earlier versions")
@@ -295,11 +295,11 @@ class Storing:
     def _quarantined(self) -> str:
         return f"in the table quarantine: {counted(self.counts.quarantined, 'row')}"
 
-    def _of_encoding(self) -> str:
-        """Return what to do about a file that is not UTF-8, if this may be one."""
-        if not (self.counts.reasons["invalid UTF-8"] and hasattr(self.prepared.source, "encoding")):
-            return ""
-        return ENCODED
+    def _advice(self) -> list[str]:
+        """Return what to do about files of text whose rows fail."""
+        if not hasattr(self.prepared.source, "encoding"):
+            return []
+        return list(dict.fromkeys(a for reason, a in ADVICE.items() if self.counts.reasons[reason]))
 
     def _refuse_nothing(self) -> None:
         name, counts = self.prepared.name, self.counts
@@ -316,4 +316,4 @@ class Storing:
                 self.refusal = SourceError(told_of + self._quarantined())
             else:
                 told_of += f"({reasons}{counts.first_place()}); nothing was stored"
-                raise SourceError("; ".join(filter(None, (told_of, self._of_encoding()))))
+                raise SourceError("; ".join((told_of, *self._advice())))

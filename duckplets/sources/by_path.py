@@ -39,6 +39,7 @@ _MAPPED = [part.name for part in fields(Mapped)]
 _OF = {  # what arguments of single formats are for
     "delimiter": "CSV files",
     "quote": "CSV files",
+    "escape": "CSV files",
     "encoding": "files of text",
     "pattern": "folders of text",
     "by_heading": "files of text",

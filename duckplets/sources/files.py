@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -19,7 +20,7 @@ from duckplets.base.formats import READERS
 from duckplets.base.object_store import StoredObject, address_of
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.limits import limits_of
+from duckplets.sources.limits import limits_of, part_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.remote.stores import arrivals, store_of
@@ -67,7 +68,9 @@ class Files(Mapped, ABC):
         For objects of a store the ETag replaces the time.
         """
         written = [
-            each.name for each in fields(self) if each.name in ("encoding", "delimiter", "quote")
+            each.name
+            for each in fields(self)
+            if each.name in ("encoding", "delimiter", "quote", "escape")
         ]
         how = {name: getattr(self, name) for name in written}
         return self.read_settings() | how | {"files": digest_of(paths.files(self.path))}
@@ -75,6 +78,10 @@ class Files(Mapped, ABC):
     def look(self, file: Path, reader: Database) -> Look:
         """Return the columns of a file; nothing if its rows have keys of their own."""
         return Look()
+
+    def notes(self, counts: Mapping[str, int]) -> list[str]:
+        """Return sentences on what was counted in the files."""
+        return []
 
     @abstractmethod
     def blocks(
@@ -86,22 +93,25 @@ class Files(Mapped, ABC):
         """Check the columns of every file, then read them in turn."""
         files, stop = brought(self.path)
         looked: Iterable[_Looked] = (self._looked_at(*each, reader) for each in files)
+        part = part_of(reader)
+        counts = Counter[str]() if part is None else part.counts
         total: int | None = None
         if stop is None:  # they are here: each is looked at before the first is read
             looked = list(looked)
-            counts = [look.rows for _, _, look, _ in looked]
-            total = None if None in counts else sum(filter(None, counts))
+            rows_of = [look.rows for _, _, look, _ in looked]
+            total = None if None in rows_of else sum(filter(None, rows_of))
 
         def blocks() -> Iterator[RowBlock]:
             for file, path, look, used in looked:
                 with called(path, file):
                     for block in self.blocks(path, look, used, reader):
+                        for name, number in block.counts.items():
+                            counts[name.replace(str(path), str(file))] += number
                         yield block._replace(file=str(file), columns=look.columns)
 
         where = self.uri or ""
-        rows = opened(
-            reader, self, blocks(), where, cursor=cursor, total=total, marks=self.in_pieces
-        )
+        how: Any = {"marks": self.in_pieces, "notes": lambda: self.notes(counts)}
+        rows = opened(reader, self, blocks(), where, cursor=cursor, total=total, **how)
         return Stoppable.of(rows, stop)
 
     def _looked_at(self, file: Path | StoredObject, path: Path, reader: Database) -> _Looked:

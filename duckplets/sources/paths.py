@@ -38,7 +38,6 @@ _MOST_FILES = 1_024  # files read together
 AT_ONCE = MAX_BYTES // 4  # bytes of files read together
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
-ENCODED = "a file that is not UTF-8 is read with encoding= (--encoding), such as 'cp1252'"
 _PACKED = (".bz2", ".xz", ".lz4", ".zip", ".7z", ".tar", ".tgz")
 
 

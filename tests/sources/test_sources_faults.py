@@ -60,7 +60,7 @@ def test_csv(tmp_path, reader):
 CSV_ERRORS = {
     "no data": (b"", "f.csv is empty"),
     "only blank lines": (b"\n\n", "has no header row"),
-    "nameless column": (b"a,,b\n1,2,3\n", "column 2 of the header has no name"),
+    "nameless columns": (b",,\n1,2,3\n", "has no header row"),
     "twice": (b"a,b,a\n", "the header names column 'a' twice"),
     "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "UTF-8 is read with encoding="),
     "quote in header": (b'"a,b\n1,2\n', "f.csv: the header row cannot be read"),
