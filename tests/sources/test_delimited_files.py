@@ -159,7 +159,3 @@ def test_files_as_other_programs_write_them(tmp_path):
         assert note in " ".join(notes), name
     rows, _ = read(tmp_path / "6.csv", id="Unnamed: 0")
     assert [row["key"] for row in rows] == ["0"]
-    late = "q,a\n" + "y" * 1_100_000 + ",z\n" + 'x, "y"\n'
-    (tmp_path / "late.csv").write_text(late)
-    _, notes = read(tmp_path / "late.csv")
-    assert "look: 1 row with a blank before a quote, which is taken as text" in notes

@@ -63,7 +63,8 @@ class CsvSource(Files):
     """CSV and TSV files whose first row names the columns.
 
     A column without a name is called by its place, ``Unnamed: 0``, as pandas does. Excel's line
-    ``sep=;`` gives the delimiter. Blanks between a delimiter and a quote are skipped.
+    ``sep=;`` gives the delimiter. Blanks between a delimiter and a quote
+    are skipped, if there are some in the first million characters.
     """
 
     path: paths.Paths
@@ -173,9 +174,7 @@ class CsvSource(Files):
                 while found := rows.block():
                     if rows.counts["swallowed"] or any(isinstance(row, Fault) for row in found):
                         return False
-                    if any(
-                        of > 1 and len(r) != width for r, of in zip(found, rows.lines, strict=True)
-                    ):
+                    if any(len(found[place]) != width for place in rows.lines):
                         return False
             except SourceError:
                 return False
@@ -190,13 +189,16 @@ class CsvSource(Files):
         with paths.open_text(file, self.encoding) as text:
             rows = _CsvRows(file, text, look.dialect, limits_of(reader))
             header = rows.header()
+            width = len(header)
             if self.quote == "auto" and look.dialect.quote is None:
                 rows.counts["quotes are text"] += 1
             while True:
                 found = rows.block()
                 made = [
-                    _row(row, places, header, lines)
-                    for row, lines in zip(found, rows.lines, strict=True)
+                    {name: row[place] for name, place in places}
+                    if len(row) == width and type(row) is list and row != header
+                    else _odd(row, header, rows.lines.get(at, 1))
+                    for at, row in enumerate(found)
                 ]
                 yield RowBlock(made, lines=rows.starts, counts=rows.counts)
                 if not found:
@@ -223,9 +225,6 @@ class CsvSource(Files):
                 f"look: {swallowed:,} of {counted(several, 'row')} with line breaks may have "
                 f"swallowed others (first {shown(first)}): {BAD_QUOTES}"
             )
-        if counts["spaced"]:
-            rows_ = counted(counts["spaced"], "row")
-            said.append(f"look: {rows_} with a blank before a quote, which is taken as text")
         if counts["mark"]:
             marks = counted(counts["mark"], "byte order mark")
             said.append(f"look: {marks} left out within files; were files joined?")
@@ -242,18 +241,16 @@ def _has_quoted(text: TextIO, dialect: _Dialect) -> bool:
     return False
 
 
-def _row(row: list[str] | Fault, places: list[tuple[str, int]], header: list[str], of: int) -> Any:
+def _odd(row: list[str] | Fault, header: list[str], lines: int) -> Fault:
+    """Return why a row is none."""
     if isinstance(row, Fault):
         return row
+    cells = json_text([escaped(cell) for cell in row])
     if row == header:
-        cells = json_text(row)
         return Fault("the header again", None, cells)
-    if len(row) != len(header):
-        cells = json_text([escaped(cell) for cell in row])
-        if of > 1:
-            return Fault("ragged row of several lines", f"{of} lines: {cells}", cells)
-        return Fault("ragged row", cells, cells)
-    return {name: row[place] for name, place in places}
+    if lines > 1:
+        return Fault("ragged row of several lines", f"{lines} lines: {cells}", cells)
+    return Fault("ragged row", cells, cells)
 
 
 def _is_spaced(cell: str, quote: str) -> bool:
@@ -267,17 +264,14 @@ class _CsvRows:
         self, file: Path, text: TextIO, dialect: _Dialect, limits: Limits, *, strict: bool = True
     ) -> None:
         self._file, self._text, self._limits, self._dialect = file, text, limits, dialect
-        quote = dialect.quote or "\0"
-        blank = rf"{re.escape(dialect.delimiter)} +{re.escape(quote)}"
-        self._spaced, self._blank = re.compile(blank), f" {quote}"
-        self._may_be_spaced = self._is_separated = False
+        self._is_separated = False
         self._under_way: list[str] = []  # lines of the current row
         self._size = 0  # characters of these lines
         self._number = 0  # rows so far
         self._ended = 0  # lines up to the end of the last complete row
         self._width = 0  # fields of the header
         self.starts: list[int] = []  # first lines of the rows of the last block
-        self.lines: list[int] = []  # how many lines each of them has
+        self.lines: dict[int, int] = {}  # how many lines those of several have, by place
         self.counts = Counter[str]()  # lines by what they are, and what looks wrong
         self._rows = dialect.reader(self._lines(), strict=strict)
 
@@ -300,50 +294,56 @@ class _CsvRows:
     def block(self) -> list[list[str] | Fault]:
         """Return the next rows, without blank lines."""
         found: list[list[str] | Fault] = []
-        self.starts, self.lines, size = [], [], 0
+        self.starts, self.lines, size = [], {}, 0
         # csv's field limit is global: another ingest may have set it.
         csv.field_size_limit(self._limits.size("field"))
+        rows, most = self._rows, self._limits.columns
         while len(found) < _ROWS and size < _CHARACTERS:
             try:
-                for row in islice(self._rows, _ROWS - len(found)):
+                for row in islice(rows, _ROWS - len(found)):
                     size += self._size
-                    if row:
-                        self._check_width(row)
-                        self._note(row)
-                        found.append(row)
-                        self._end_row()
-                    else:
+                    if not row:
                         self._end("blank")
+                        continue
+                    if len(row) > most:
+                        self._check_width(row)
+                    if len(self._under_way) > 1:
+                        self._note(row)
+                        self._note_lines(len(found))
+                    found.append(row)
+                    self.starts.append(self._ended + 1)
+                    self._number += 1
+                    self._ended += len(self._under_way)
+                    self._under_way, self._size = [], 0
                     if size >= _CHARACTERS:
                         break
                 else:
                     break
             except csv.Error as error:
+                self._note_lines(len(found))
                 found.append(self._bad(error))
-                self._end_row()
+                self.starts.append(self._ended + 1)
+                self._number += 1
+                self._end("bad")
+        self.counts["row"] += len(found)
         return found
 
-    def _end_row(self) -> None:
-        self.starts.append(self._ended + 1)
-        self._number += 1
-        self.lines.append(self._end("row"))
+    def _end(self, what: str) -> None:
+        """Count the lines of what is no row."""
+        self.counts[what] += len(self._under_way)
+        self._ended += len(self._under_way)
+        self._under_way, self._size = [], 0
 
-    def _end(self, what: str) -> int:
-        """Count the lines of what has ended, and return their number."""
-        lines = int(self._rows.line_num) - self._ended
-        self._ended += lines
-        self.counts[what] += 1
-        if lines > 1:
-            self.counts["further" if what == "row" else what] += lines - 1
-            self.counts["several"] += what == "row"
-        self._under_way, self._size, self._may_be_spaced = [], 0, False
-        return lines
+    def _note_lines(self, place: int) -> None:
+        """Count the lines of a row, if it has several."""
+        if (lines := len(self._under_way)) > 1:
+            self.lines[place] = lines
+            self.counts["further"] += lines - 1
+            self.counts["several"] += 1
 
     def _note(self, row: list[str]) -> None:
         """Count what looks wrong about a row."""
-        if self._may_be_spaced and not self._dialect.is_spaced and self._dialect.quote:
-            self.counts["spaced"] += any(_is_spaced(cell, self._dialect.quote) for cell in row)
-        if len(self._under_way) > 1 and self._width == len(row) and any(map(self._has_rows, row)):
+        if self._width == len(row) and any(map(self._has_rows, row)):
             if not self.counts["swallowed"]:
                 self.counts[f"{_AT}{self._file}:{self._ended + 1}"] += 1
             self.counts["swallowed"] += 1
@@ -390,8 +390,6 @@ class _CsvRows:
                 self.counts["mark"] += 1
             self._size += len(line)
             self._under_way.append(line)
-            if self._blank in line and self._spaced.search(line):
-                self._may_be_spaced = True
             if self._size > most:
                 stray = "the row is longer (is a quote opened there and never closed?)"
                 raise self._limits.exceeded(self._row(), stray, "row")
