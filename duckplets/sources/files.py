@@ -7,6 +7,7 @@ in ``base/formats``.
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from duckplets.base.formats import READERS
 from duckplets.base.object_store import StoredObject, address_of
@@ -70,7 +72,7 @@ class Files(Mapped, ABC):
         written = [
             each.name
             for each in fields(self)
-            if each.name in ("encoding", "delimiter", "quote", "escape")
+            if each.name in ("encoding", "delimiter", "quote", "escape", "rows")
         ]
         how = {name: getattr(self, name) for name in written}
         return self.read_settings() | how | {"files": digest_of(paths.files(self.path))}
@@ -103,11 +105,19 @@ class Files(Mapped, ABC):
 
         def blocks() -> Iterator[RowBlock]:
             for file, path, look, used in looked:
+                partition = partition_of(str(file))
+                columns, own = look.columns, used
+                if partition and columns is not None:
+                    own = [name for name in used if name in columns]
+                    columns = [*columns, *partition.keys() - set(columns)]
+                    partition = {n: partition[n] for n in used if n not in own}
                 with called(path, file):
-                    for block in self.blocks(path, look, used, reader):
+                    for block in self.blocks(path, look, own, reader):
+                        if partition:
+                            block = block.with_values(partition)
                         for name, number in block.counts.items():
                             counts[name.replace(str(path), str(file))] += number
-                        yield block._replace(file=str(file), columns=look.columns)
+                        yield block._replace(file=str(file), columns=columns)
 
         where = self.uri or ""
         how: Any = {"marks": self.in_pieces, "notes": lambda: self.notes(counts)}
@@ -117,13 +127,26 @@ class Files(Mapped, ABC):
     def _looked_at(self, file: Path | StoredObject, path: Path, reader: Database) -> _Looked:
         with called(path, file):
             look = self.look(path, reader)
-        return file, path, look, used_of(self, look, str(file), reader)
+        every = look.columns and list(dict.fromkeys((*look.columns, *partition_of(str(file)))))
+        used = used_of(self, look._replace(columns=every), str(file), reader)
+        return file, path, look, used
 
 
 def reader_of(form: str) -> Any:
     """Return the class that reads a format of files."""
     module, _, name = READERS[form].reader.partition(":")
     return getattr(import_module(f"duckplets.sources.{module}"), name)
+
+
+def partition_of(file: str) -> dict[str, str | None]:
+    """Return the values that folders such as ``lang=en`` give to the rows of a file."""
+    found = (_PARTITION.fullmatch(part) for part in file.split("/")[:-1])
+    pairs = ((each[1], unquote(each[2])) for each in found if each)
+    return {name: None if value == _NO_VALUE else value for name, value in pairs}
+
+
+_PARTITION = re.compile(r"([A-Za-z_]\w*)=(.*)")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def used_of(mapping: Mapped, look: Look, where: str, reader: Database) -> list[str]:

@@ -60,11 +60,13 @@ FURTHER, LEFT_OUT = "further", "left_out"
 DROPPED = "dropped by the source"
 """The reason for a row that its source itself left out."""
 
+LFS_POINTER = "Git LFS pointer: run git lfs pull"
+
 # Reasons that mean unreadable input rather than an unusable row.
 UNREADABLE = frozenset(
     {
         *("ragged row", "ragged row of several lines", "bad quoting", "invalid UTF-8"),
-        *("unreadable date", "binary file"),
+        *("unreadable date", "binary file", LFS_POINTER),
         *("unreadable label", "no text"),
         *("invalid JSON", "not an object", "empty file", "unreadable file", "unreadable folder"),
     }
@@ -111,6 +113,11 @@ class RowBlock(NamedTuple):
     # columns of a table; None for rows with keys of their own
     columns: Sequence[str] | None = None
     counts: Mapping[str, int] = {}  # what else was found, for the notes of the source
+
+    def with_values(self, values: dict[str, Any]) -> RowBlock:
+        """Return the block with values that all its rows have, unless they have their own."""
+        rows = [values | row if isinstance(row, dict) else row for row in self.rows]
+        return self._replace(rows=rows)
 
     def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""

@@ -109,8 +109,9 @@ class CsvSource(Files):
         before: set[str] = set()
         for place, name in enumerate(names):
             if not name.isprintable() and ("\0" in name or escaped(name) != name):
+                advice = "is it UTF-16? say encoding='utf-16-le'" if "\0" in name else ENCODED
                 raise SourceError(
-                    f"{file}: the header is not UTF-8 text: {shown(names)}; {ENCODED}"
+                    f"{file}: the header is not UTF-8 text: {shown(names, 80)}; {advice}"
                 )
             name = names[place] = name if name.strip() else f"Unnamed: {place}"
             if name in before:
