@@ -132,34 +132,27 @@ def _files_at(places: list[str], form: str) -> str | list[str]:
         if not folder.is_dir():
             found.append(place)
             continue
-        files = listed(folder, "*").files
-        there = (file for file in files if _reader_of(_form_of(file)) == _reader_of(form))
-        ends = sorted({"".join(file.suffixes[-1 - _is_packed(file) :]) for file in there})
+        there = (f for f in listed(folder, "*").files if _reader_of(f) == READERS[form].reader)
+        packed = paths.COMPRESSED
+        ends = sorted({"".join(f.suffixes[-1 - (f.suffix.lower() in packed) :]) for f in there})
         if not ends:
             raise SourceError(f"{place} is a folder without files of the format {form}")
         found += [f"{glob.escape(place)}/**/*{end}" for end in ends]
     return found[0] if len(found) == 1 else found
 
 
-def _is_packed(file: PurePath) -> bool:
-    return file.suffix.lower() in paths.COMPRESSED
-
-
-def _form_of(file: PurePath) -> str | None:
-    return OF_SUFFIX.get(paths.inner_suffix(file))
-
-
-def _reader_of(form: str | None) -> str | None:
+def _reader_of(file: PurePath) -> str | None:
+    form = OF_SUFFIX.get(paths.inner_suffix(file))
     return form and READERS[form].reader
 
 
 def _of_folder(place: str) -> str:
     """Return the format of a folder's files: text, unless all known ones are of another."""
-    there = listed(Path(os.path.expanduser(place)), "*").files
-    found = {form for file in there if (form := _form_of(file))}
+    suffixes = set(map(paths.inner_suffix, listed(Path(os.path.expanduser(place)), "*").files))
+    found = {OF_SUFFIX[suffix] for suffix in suffixes.intersection(OF_SUFFIX)}
     if TEXT in found or not found:
         return TEXT
-    if len(set(map(_reader_of, found))) > 1:
+    if len({READERS[form].reader for form in found}) > 1:
         raise SourceError(
             f"{place} holds files of several formats: say format= (--format): one of "
             f"{', '.join(sorted(found))}"

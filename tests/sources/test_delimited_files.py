@@ -4,6 +4,7 @@ import gzip
 import re
 
 import pytest
+from commands import ok
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,3 +160,20 @@ def test_files_as_other_programs_write_them(tmp_path):
         assert note in " ".join(notes), name
     rows, _ = read(tmp_path / "6.csv", id="Unnamed: 0")
     assert [row["key"] for row in rows] == ["0"]
+
+
+def test_an_escape_is_given_anywhere(tmp_path):
+    path = tmp_path / "spark.csv"
+    path.write_text('q,a\n"say \\"x\\", so",z\n')
+    places = {"file_name": str(path), "anchor": "q", "positive": "a", "escape": "\\"}
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        assert corpus.ingest_data_sets({"set": places}, progress=False)["set"].added == 1
+        given = {"anchor": "q", "positive": "a", "progress": False}
+        assert corpus.ingest(path, name="own", escape="\\", **given).added == 1
+        (tmp_path / "x.json").write_text("[]")
+        with pytest.raises(dp.SourceError, match="is json: escape= is for CSV files"):
+            corpus.ingest(tmp_path / "x.json", format="json", escape="\\", text="t")
+    command = ("ingest", tmp_path / "c.duckdb", path, "--anchor", "q", "--positive", "a")
+    ok(*command, "--name", "typed", "--escape", "\\")
+    with pytest.raises(dp.SourceError, match="escape='ab': give one character"):
+        dp.CsvSource(path, text="q", escape="ab")
