@@ -37,7 +37,7 @@ _HEADINGS = {
     ),
     "How files are read": (
         *("format", "text_of", "date_format", "on_bad_date", "null_values", "converter", "turns"),
-        *("encoding", "delimiter", "no_quote", "pattern", "titles", "by_heading"),
+        *("encoding", "delimiter", "no_quote", "escape", "rows", "pattern", "titles", "by_heading"),
         *("max_row", "max_field", "max_columns", "reader_memory"),
     ),
     "Gates": ("quality", "where", "size_mb", "limit", "license", "jsonl", "readers", "retries"),

@@ -105,6 +105,7 @@ def ingest(
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
     from duckplets.corpus.corpus import Corpus
+    from duckplets.db.files import wal_of
     from duckplets.sources.limits import Limits
 
     if corpus.suffix[1:].lower() in FORMATS:
@@ -145,7 +146,8 @@ def ingest(
             _store(opened, found, problems, how, json=json)
         finally:
             if is_new and opened.version == 0 and not opened.unfinished():
-                opened.path.unlink(missing_ok=True)  # while the lock is still held
+                for file in (opened.path, wal_of(opened.path)):  # a full disk leaves the second
+                    file.unlink(missing_ok=True)  # while the lock is still held
 
 
 def _preview(

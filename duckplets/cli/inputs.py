@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SOURCES = (
     *("sources.mapping:Mapped", "sources.formats.csv_file:CsvSource"),
-    "sources.formats.text_file:TextFileSource",
+    *("sources.formats.json_file:JsonSource", "sources.formats.text_file:TextFileSource"),
 )
 """The classes whose fields are options."""
 _OF_INGEST = ("prefix", "on_error")  # which a mapping has for itself, too
@@ -36,9 +36,10 @@ def is_data_sets(given: str) -> bool:
 def row_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return those options that are arguments of a source."""
     from duckplets.sources.formats.csv_file import CsvSource
+    from duckplets.sources.formats.json_file import JsonSource
     from duckplets.sources.formats.text_file import TextFileSource
 
-    known = {of.name for kind in (CsvSource, TextFileSource) for of in fields(kind)}
+    known = {of.name for kind in (CsvSource, JsonSource, TextFileSource) for of in fields(kind)}
     found = {name: given[name] for name in given if name in known and name not in _OF_INGEST}
     if "trust" in found:
         with suppress(ValueError):  # otherwise a column
@@ -109,7 +110,7 @@ def found_in(
         found[own] = source
 
     if name is not None:
-        forms = {format_of(each, form) for each in others}
+        forms = {format_of(each, form, is_text="pattern" in arguments) for each in others}
         if len(forms) > 1:
             raise SourceError(
                 f"--name {name}: these are of several formats, {', '.join(sorted(forms))}; ingest "
@@ -119,7 +120,9 @@ def found_in(
         return found, problems
     for each in others:
         with passed_over(each):
-            source = source_at(each, format_of(each, form), dict(arguments))
+            source = source_at(
+                each, format_of(each, form, is_text="pattern" in arguments), dict(arguments)
+            )
             add(source.default_name(), source)
     wrong: list[str] = []
     for file in lists:

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from duckplets.base import atomic
@@ -154,6 +155,9 @@ def check_room(path: Path, name: str) -> None:
         folder = shown(Path(name).parent)
         raise MigrationError(f"{name} cannot be made: its folder {folder} is read-only")
     wal = wal_of(path)
+    with suppress(OSError):
+        if wal.stat().st_size == 0:  # a full disk leaves one
+            wal.unlink()
     if os.path.lexists(wal):
         raise MigrationError(
             f"{name} is not there, but {shown(wal)} is: what a process that was killed had "

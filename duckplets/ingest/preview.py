@@ -28,6 +28,7 @@ _FEW = 20  # rows from which equal texts mean something
 _SHORT = 1_000  # bytes
 _LABEL = 30  # longest label, in characters
 _LABELS = 10
+_LOOK = "look: "
 _NULLS = {"n/a", "#n/a", "na", "<na>", "nan", "null", "none", "nil"}  # of missing values
 _COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
 
@@ -62,7 +63,7 @@ class Preview(Reported):
                 f"  {section['role']} ({shown(section['heading'], 40)}): {_start(section['text'])}"
                 for section in (row["sections"] or [] if not row["skip"] else [])
             ]
-        return "\n".join(lines + [f"look: {flag}" for flag in self.flags])
+        return "\n".join(lines + [f"{_LOOK}{flag}" for flag in self.flags])
 
     __repr__ = __str__
 
@@ -102,7 +103,9 @@ def preview(
                     break
     reading = described(read)
     notes = [note for note in (told(reading) if reading is not None else "",) if note]
-    return Preview(rows=rows[:n], flags=_flags(rows), notes=notes, looked_at=len(rows))
+    looks = (note for note in opened.notes() if note.startswith(_LOOK))
+    flags = [*_flags(rows), *(note.removeprefix(_LOOK) for note in looks)]
+    return Preview(rows=rows[:n], flags=flags, notes=notes, looked_at=len(rows))
 
 
 def _start(text: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.sanitize import counted
+from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import checkpoint
@@ -35,7 +35,7 @@ from duckplets.ingest.splits import assign_missing
 from duckplets.recipes.store import brought
 from duckplets.sources import Rows
 from duckplets.sources.mapping import described, told
-from duckplets.sources.paths import ENCODED
+from duckplets.sources.rows import ADVICE
 
 SAME = "duplicate id, same content"
 TAKEN = "duplicates: came in meanwhile"
@@ -56,7 +56,8 @@ class Storing:
         self.refusal: SourceError | None = None  # raised once the quarantine is committed
         self.cursor: Any = None  # cursor of the last mark
         self._forgotten = 0  # quarantined rows of earlier versions of a remapped source
-        self._kept: list[pa.Array] = []  # ids that a remapped source still has
+        self._kept: list[pa.Array] = []  # ids that a source read anew still has
+        self._stale = 0  # records that such a source no longer has
         self._flags: list[str] | None = None  # remarks on the first texts
         found, gates = prepared.found, prepared.gates
         self.counts = Counts.from_json({} if found is None else found.counts)
@@ -167,9 +168,9 @@ class Storing:
         at = pc.index(verdicts, "conflict").as_py()
         if self.prepared.on_conflict == "error" and at >= 0:
             raise SourceError(
-                f"record {ids[at].as_py()!r} (row {batch['row'][at]}) has other content than the "
-                f"record of that id before it; give ids that are unique, or choose "
-                f"on_conflict='replace' or 'skip'"
+                f"record {shown(repr(ids[at].as_py()), 60)} (row {batch['row'][at]}) has other "
+                f"content than the one of that id before it: remap=True reads a changed source "
+                f"anew; on_conflict='replace' or 'skip' takes the last or first of equal ids"
             )
         is_new = pc.equal(verdicts, "add")
         others = pc.invert(is_new)
@@ -179,7 +180,7 @@ class Storing:
         for verdict, reason in _REASONS.items():
             these = rows.filter(pc.equal(verdicts, verdict))
             self.counts.note(these, pa.repeat(reason, these.num_rows), self.counts.reasons)
-            if verdict == "same" and self.prepared.remap:
+            if verdict == "same" and self.prepared.on_conflict == "replace":
                 self._kept.append(these["value"])
         return is_new
 
@@ -247,7 +248,9 @@ class Storing:
         taken = prepared.gates.finish(version)
         counts.added -= taken
         counts.reasons[TAKEN] += taken
-        removed = self._remove_the_rest(version) if prepared.remap else 0
+        removed = 0
+        if prepared.on_conflict == "replace":
+            removed = self._remove_the_rest(version) if prepared.remap else self._rest(version)
         self._update_source(version)
         if prepared.placing is not None:
             prepared.placing.finish()
@@ -272,20 +275,35 @@ class Storing:
         of_name = {"source": self.prepared.name, "version": version}
         found = self.database.run("ingest/conversations/forget_quarantine", of_name)
         self._forgotten = int(found[0][0])
+        return self._of_the_rest("remove_the_rest", version)
+
+    def _rest(self, version: int) -> int:
+        """Count the records that were not read, and stay; return that none is removed."""
+        if self.prepared.found is None:  # else the first part was read by another process
+            self._stale = self._of_the_rest("count_the_rest", version)
+        return 0
+
+    def _of_the_rest(self, statement: str, version: int) -> int:
         ids = pa.chunked_array(self._kept, pa.string())
         of_source = {"source_id": self.source_id, "version": version}
         with self.database.registered(kept=pa.table({"record_id": ids})):
-            return int(self.database.run("ingest/records/remove_the_rest", of_source)[0][0])
+            return int(self.database.run(f"ingest/records/{statement}", of_source)[0][0])
 
     def _notes(self, version: int) -> list[str]:
         reading = described(self.prepared.source)
         said = [*self.prepared.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(self._quarantined())
-        said.append(self._of_encoding())
+        said += self._advice()
         if self._forgotten:
             rows = counted(self._forgotten, "row")
             said.append(f"gone from the table quarantine: {rows} of earlier versions")
+        if self._stale:
+            records = counted(self._stale, "record")
+            said.append(
+                f"look: {records} of the source not in what was read, and kept; remap=True "
+                f"(--remap) removes them"
+            )
         if self.refusal is None:
             said += records_told(self.database, self.source_id, version)
         said += [f"look: {flag}" for flag in self._flags or ()]
@@ -295,11 +313,11 @@ class Storing:
     def _quarantined(self) -> str:
         return f"in the table quarantine: {counted(self.counts.quarantined, 'row')}"
 
-    def _of_encoding(self) -> str:
-        """Return what to do about a file that is not UTF-8, if this may be one."""
-        if not (self.counts.reasons["invalid UTF-8"] and hasattr(self.prepared.source, "encoding")):
-            return ""
-        return ENCODED
+    def _advice(self) -> list[str]:
+        """Return what to do about files of text whose rows fail."""
+        if not hasattr(self.prepared.source, "encoding"):
+            return []
+        return list(dict.fromkeys(a for reason, a in ADVICE.items() if self.counts.reasons[reason]))
 
     def _refuse_nothing(self) -> None:
         name, counts = self.prepared.name, self.counts
@@ -316,4 +334,4 @@ class Storing:
                 self.refusal = SourceError(told_of + self._quarantined())
             else:
                 told_of += f"({reasons}{counts.first_place()}); nothing was stored"
-                raise SourceError("; ".join(filter(None, (told_of, self._of_encoding()))))
+                raise SourceError("; ".join((told_of, *self._advice())))

@@ -51,6 +51,8 @@ _WRITTEN = {  # keys about text files, and the formats they apply to
     "encoding": ("csv", "json", "text"),
     "delimiter": ("csv",),
     "quote": ("csv",),
+    "escape": ("csv",),
+    "rows": ("json",),
 }
 _TABS = ("tab", "\\t")
 _CONTROLS = ("size", "size_mode", "weight", "seed")
@@ -78,8 +80,8 @@ class DataSet:
             goes on there; None for the way of the source.
         mapping: Arguments of the source: converter, or columns by part.
         controls: How an index lists its records.
-        written: How the text of files is written: ``encoding``, ``delimiter`` and ``quote``, as
-            arguments of the source.
+        written: How the text of files is written: ``encoding``, ``delimiter``, ``quote``,
+            ``escape`` and ``rows``, as arguments of the source.
         gates: What is said of its texts: ``quality``, ``where``, ``size_mb`` and ``limit``, as
             arguments of ``Corpus.ingest``.
         clean: What it needs of the corpus, whose preprocessors clean the texts of all sources:
@@ -130,7 +132,8 @@ def load_data_sets(
     texts are given the rows hold ``messages``. A converter may be a
     function, ``module:function``; its module is imported, with a warning. Of files of text
     ``encoding`` is the name of another one than UTF-8; of CSV files ``delimiter`` is a character
-    or ``tab``, and ``quote`` a character or, where quotes are plain text, ``""``.
+    or ``tab``, ``quote`` a character or, where quotes are plain text, ``""``, and ``escape`` a
+    character; of JSON files ``rows`` is the path to the rows.
 
     Args:
         path: Of the file; or what would stand in one, keys and values by name of the data set.

@@ -5,6 +5,7 @@ path ─there→ what it names ─format_of→ csv, jsonl, text, … ─source_a
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -28,7 +29,7 @@ from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
 from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.files import reader_of
-from duckplets.sources.formats.text_file import listed
+from duckplets.sources.formats.text_file import is_hidden, listed
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.memory import DatasetSource, MemorySource
 
@@ -39,6 +40,8 @@ _MAPPED = [part.name for part in fields(Mapped)]
 _OF = {  # what arguments of single formats are for
     "delimiter": "CSV files",
     "quote": "CSV files",
+    "escape": "CSV files",
+    "rows": "JSON files",
     "encoding": "files of text",
     "pattern": "folders of text",
     "by_heading": "files of text",
@@ -96,7 +99,7 @@ def source_of(
         raise SourceError(
             f"{path} describes data sets: call corpus.ingest_data_sets({path!r}), or say format="
         )
-    return source_at(path, format_of(path, format), arguments)
+    return source_at(path, format_of(path, format, is_text="pattern" in arguments), arguments)
 
 
 def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> Source:
@@ -107,6 +110,8 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
 
         _check(first, form, arguments, _MAPPED)
         return HubSource(first, **arguments)
+    if form != TEXT:
+        place = _files_at([place] if isinstance(place, str) else place, form)
     kind = reader_of(form)
     _check(first, form, arguments, [part.name for part in fields(kind) if part.kw_only])
     arguments = {**READERS[form].arguments, **arguments}
@@ -122,8 +127,45 @@ def _only_text(place: str) -> str | None:
     if not folder.is_dir():
         return None
     there = listed(folder, "*.txt")
-    found = {paths.inner_suffix(file) for file in there.others}.intersection(READERS[TEXT].suffixes)
+    others = {paths.inner_suffix(file) for file in there.others if not is_hidden(file)}
+    found = others.intersection(READERS[TEXT].suffixes)
     return found.pop() if len(found) == 1 and not there.files else None
+
+
+def _files_at(places: list[str], form: str) -> str | list[str]:
+    """Return paths, with globs of the files of a format in place of folders."""
+    found: list[str] = []
+    for place in places:
+        folder = Path(os.path.expanduser(place))
+        if not folder.is_dir():
+            found.append(place)
+            continue
+        there = (f for f in listed(folder, "*").files if _reader_of(f) == READERS[form].reader)
+        packed = paths.COMPRESSED
+        ends = sorted({"".join(f.suffixes[-1 - (f.suffix.lower() in packed) :]) for f in there})
+        if not ends:
+            raise SourceError(f"{place} is a folder without files of the format {form}")
+        found += [f"{glob.escape(place)}/**/*{end}" for end in ends]
+    return found[0] if len(found) == 1 else found
+
+
+def _reader_of(file: PurePath) -> str | None:
+    form = OF_SUFFIX.get(paths.inner_suffix(file))
+    return form and READERS[form].reader
+
+
+def _of_folder(place: str) -> str:
+    """Return the format of a folder's files: text, unless all known ones are of another."""
+    suffixes = set(map(paths.inner_suffix, listed(Path(os.path.expanduser(place)), "*").files))
+    found = {OF_SUFFIX[suffix] for suffix in suffixes.intersection(OF_SUFFIX)}
+    if TEXT in found or not found:
+        return TEXT
+    if len({READERS[form].reader for form in found}) > 1:
+        raise SourceError(
+            f"{place} holds files of several formats: say format= (--format): one of "
+            f"{', '.join(sorted(found))}"
+        )
+    return min(found)
 
 
 def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str]) -> None:
@@ -138,8 +180,8 @@ def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str
         raise SourceError(f"{shown(first)} is {form}: {said} is for {_OF[name]}{more}")
 
 
-def format_of(given: str, wanted: str | None = None) -> str:
-    """Return the format of a path, looking at what is there."""
+def format_of(given: str, wanted: str | None = None, *, is_text: bool = False) -> str:
+    """Return the format of a path, looking at what is there; a folder's may be known as text."""
     if wanted is not None and wanted not in FORMATS:
         raise SourceError(
             f"format={wanted!r}{nearest(str(wanted), FORMATS)}: give one of {', '.join(FORMATS)}"
@@ -159,7 +201,7 @@ def format_of(given: str, wanted: str | None = None) -> str:
     is_folder = Path(os.path.expanduser(given)).is_dir()
     files = [] if is_folder else paths.files(given)
     if wanted is not None or is_folder:
-        return ALIASES.get(wanted, wanted) if wanted else TEXT
+        return ALIASES.get(wanted, wanted) if wanted else TEXT if is_text else _of_folder(given)
     formats = {_of_suffix(PurePosixPath(str(file))) for file in files}
     if len(formats) > 1:
         raise SourceError(f"{given} matches files of several formats: {', '.join(sorted(formats))}")

@@ -7,19 +7,22 @@ in ``base/formats``.
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from duckplets.base.formats import READERS
 from duckplets.base.object_store import StoredObject, address_of
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.limits import limits_of
+from duckplets.sources.limits import limits_of, part_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.remote.stores import arrivals, store_of
@@ -67,7 +70,9 @@ class Files(Mapped, ABC):
         For objects of a store the ETag replaces the time.
         """
         written = [
-            each.name for each in fields(self) if each.name in ("encoding", "delimiter", "quote")
+            each.name
+            for each in fields(self)
+            if each.name in ("encoding", "delimiter", "quote", "escape", "rows")
         ]
         how = {name: getattr(self, name) for name in written}
         return self.read_settings() | how | {"files": digest_of(paths.files(self.path))}
@@ -75,6 +80,10 @@ class Files(Mapped, ABC):
     def look(self, file: Path, reader: Database) -> Look:
         """Return the columns of a file; nothing if its rows have keys of their own."""
         return Look()
+
+    def notes(self, counts: Mapping[str, int]) -> list[str]:
+        """Return sentences on what was counted in the files."""
+        return []
 
     @abstractmethod
     def blocks(
@@ -86,34 +95,58 @@ class Files(Mapped, ABC):
         """Check the columns of every file, then read them in turn."""
         files, stop = brought(self.path)
         looked: Iterable[_Looked] = (self._looked_at(*each, reader) for each in files)
+        part = part_of(reader)
+        counts = Counter[str]() if part is None else part.counts
         total: int | None = None
         if stop is None:  # they are here: each is looked at before the first is read
             looked = list(looked)
-            counts = [look.rows for _, _, look, _ in looked]
-            total = None if None in counts else sum(filter(None, counts))
+            rows_of = [look.rows for _, _, look, _ in looked]
+            total = None if None in rows_of else sum(filter(None, rows_of))
 
         def blocks() -> Iterator[RowBlock]:
             for file, path, look, used in looked:
+                partition = partition_of(str(file))
+                columns, own = look.columns, used
+                if partition and columns is not None:
+                    own = [name for name in used if name in columns]
+                    columns = [*columns, *partition.keys() - set(columns)]
+                    partition = {n: partition[n] for n in used if n not in own}
                 with called(path, file):
-                    for block in self.blocks(path, look, used, reader):
-                        yield block._replace(file=str(file), columns=look.columns)
+                    for block in self.blocks(path, look, own, reader):
+                        if partition:
+                            block = block.with_values(partition)
+                        for name, number in block.counts.items():
+                            counts[name.replace(str(path), str(file))] += number
+                        yield block._replace(file=str(file), columns=columns)
 
         where = self.uri or ""
-        rows = opened(
-            reader, self, blocks(), where, cursor=cursor, total=total, marks=self.in_pieces
-        )
+        how: Any = {"marks": self.in_pieces, "notes": lambda: self.notes(counts)}
+        rows = opened(reader, self, blocks(), where, cursor=cursor, total=total, **how)
         return Stoppable.of(rows, stop)
 
     def _looked_at(self, file: Path | StoredObject, path: Path, reader: Database) -> _Looked:
         with called(path, file):
             look = self.look(path, reader)
-        return file, path, look, used_of(self, look, str(file), reader)
+        every = look.columns and list(dict.fromkeys((*look.columns, *partition_of(str(file)))))
+        used = used_of(self, look._replace(columns=every), str(file), reader)
+        return file, path, look, used
 
 
 def reader_of(form: str) -> Any:
     """Return the class that reads a format of files."""
     module, _, name = READERS[form].reader.partition(":")
     return getattr(import_module(f"duckplets.sources.{module}"), name)
+
+
+def partition_of(file: str) -> dict[str, str | None]:
+    """Return the values that folders such as ``lang=en`` give to the rows of a file."""
+    found = (_PARTITION.fullmatch(part) for part in file.split("/")[:-1])
+    pairs = ((each[1], unquote(each[2])) for each in found if each)
+    return {name: None if value == _NO_VALUE else value for name, value in pairs}
+
+
+_PARTITION = re.compile(r"([A-Za-z_]\w*)=(.*)")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def used_of(mapping: Mapped, look: Look, where: str, reader: Database) -> list[str]:

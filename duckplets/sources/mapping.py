@@ -71,7 +71,8 @@ class Mapped:
     id: str | None = None
     """Column that identifies a row; without one the content does."""
     date: str | None = None
-    """Column with a date: a DATE or TIMESTAMP, or ISO text. Where a zone is written it is the date
+    """Column with a date: a DATE or TIMESTAMP, ISO text, or a number of seconds, milliseconds,
+    microseconds or nanoseconds since 1970 (from 1973 on). Where a zone is written it is the date
     as written there (of Arrow's timestamps, in the column's zone); else that of UTC."""
     created_at: str | None = None
     """Column with the time the record was made: a timestamp or ISO text; UTC where no zone is

@@ -186,6 +186,7 @@ class Names:
         self.seen: list[str] = []
         self._own = own
         self._met: set[str] = set()
+        self._lists: list[str] = []  # keys of a single object that have objects
         self.columns: Sequence[str] | None = None  # of a table
         self._paths: dict[str, tuple[str, list[str]]] = {}  # unmatched: keys and fields seen so far
 
@@ -210,6 +211,9 @@ class Names:
         keys = dict.fromkeys(self.seen)
         for row in rows:
             keys.update(dict.fromkeys(row))
+        if len(rows) == 1 and hasattr(self.mapping, "rows"):
+            of = ((k, v) for k, v in rows[0].items() if isinstance(v, list) and v)
+            self._lists = [key for key, value in of if isinstance(value[0], dict)]
         before, self.seen = len(self.found), [key for key in keys if isinstance(key, str)]
         if len(self.seen) > self._limits.columns:
             what = "its objects have more different keys"
@@ -273,6 +277,12 @@ class Names:
         self.seen = list(known["seen"])
 
     def _unknown(self, name: str) -> SourceError:
+        if name not in self._paths and self._lists:
+            there = self._lists[0]
+            return SourceError(
+                f"{self.where}: no column {shown(repr(name))}; if the rows are the list {there!r} "
+                f"say rows={there!r} (--rows {shlex.quote(there)})"
+            )
         if name not in self._paths:
             return unknown(name, self.seen, self.where)
         key, fields = self._paths[name]

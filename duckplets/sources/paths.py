@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import codecs
 import glob
+import gzip
 import io
 import os
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, TextIO, TypeVar, cast
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 import pyarrow as pa
 
@@ -31,14 +33,31 @@ Paths = str | os.PathLike[str] | Sequence[Given]
 F = TypeVar("F", bound=Path | StoredObject)
 
 # Errors of Arrow on damaged files; a name that is not UTF-8 is a bare UnicodeError.
-_FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
+_FOREIGN = (
+    *(pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError),
+    *(EOFError, zlib.error),
+)
 
-_CUT = "Truncated compressed stream"
+_CUT = ("Truncated compressed stream", "ended before the end-of-stream")
+_WINDOW = "too much memory for decoding"  # of zstd
 _MOST_FILES = 1_024  # files read together
 AT_ONCE = MAX_BYTES // 4  # bytes of files read together
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
-ENCODED = "a file that is not UTF-8 is read with encoding= (--encoding), such as 'cp1252'"
+_PACKED_STARTS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+LFS = "a Git LFS pointer, and no data: run git lfs pull"
+_OTHER_STARTS = {
+    b"version https://git-lfs.github.com/spec/": LFS,
+    b"PAR1": "a Parquet file: say format='parquet' (--format parquet)",
+    b"ARROW1": "an Arrow file: say format='arrow' (--format arrow)",
+    b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save it as CSV",
+    b"\xd0\xcf\x11\xe0": "an old Office document: save it as CSV",
+    b"BZh": "packed by bzip2: unpack it",
+    b"\xfd7zXZ\0": "packed by xz: unpack it",
+    b"7z\xbc\xaf": "packed by 7-Zip: unpack it",
+    b"SQLite format 3\0": "an SQLite database: see examples/custom_sqlite.py",
+    b"%PDF-": "a PDF document: convert it to text",
+}
 _PACKED = (".bz2", ".xz", ".lz4", ".zip", ".7z", ".tar", ".tgz")
 
 
@@ -118,8 +137,9 @@ def _name_of_address(address: str, *, alone: bool) -> str:
 
 def inner_suffix(path: PurePath) -> str:
     """Return the suffix before a compression suffix, in lower case."""
-    inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
-    return inner.suffix.lower()
+    while path.suffix.lower() in COMPRESSED:
+        path = path.with_suffix("")
+    return path.suffix.lower()
 
 
 def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
@@ -145,27 +165,69 @@ def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
         yield found, sum(map(sizes.__getitem__, found))
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file, decompressed by its suffix."""
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open a file, decompressed by its suffix or its first bytes, as often as it was packed."""
     try:
-        compression = COMPRESSED.get(path.suffix.lower())
-        if compression is None:
-            return path.open("rb")
-        return cast("BinaryIO", pa.input_stream(str(path), compression=compression))
+        stream = path.open("rb")
     except OSError as error:
         raise unreadable(path, error) from error
+    try:
+        codec = COMPRESSED.get(path.suffix.lower()) or _codec_of(stream)
+        while codec:
+            unpacked: Any = (
+                _Unzipped(stream) if codec == "gzip" else pa.CompressedInputStream(stream, "zstd")
+            )
+            stream = io.BufferedReader(unpacked)
+            codec = _codec_of(stream)
+    except _FOREIGN as error:
+        stream.close()
+        raise unreadable(path, error) from error
+    return stream
+
+
+def _codec_of(stream: io.BufferedReader) -> str | None:
+    start = stream.peek(4)
+    return next((codec for magic, codec in _PACKED_STARTS.items() if start.startswith(magic)), None)
+
+
+class _Unzipped(gzip.GzipFile):
+    """The text of a gzip file, which closes that; Arrow's (26.0) fails on zeros after the data."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__(fileobj=stream, mode="rb")
+        self.myfileobj: Any = stream
 
 
 def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
     """Open a text file, decompressed; undecodable bytes become lone surrogates."""
-    return as_text(open_bytes(path), encoding, newline)
+    stream = open_bytes(path)
+    try:
+        if found := no_text(stream.peek(64)):
+            raise SourceError(f"{path} is {found}")
+        return as_text(stream, encoding, newline)
+    except SourceError:
+        stream.close()
+        raise
+
+
+def no_text(start: bytes) -> str | None:
+    """Return in words what a file is by its first bytes, and what to do, if it is no text."""
+    return next((what for magic, what in _OTHER_STARTS.items() if start.startswith(magic)), None)
 
 
 def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:
-    """Return the text of a stream, without a byte order mark."""
-    found = codec_of(encoding)
+    """Return the text of a stream, without a byte order mark, which may say that it is UTF-16."""
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[type-var]
+    found = codec_of(encoding or marked(buffered.peek(4)))
     name, errors = ("utf-8-sig", "surrogateescape") if found is None else (found.name, "lost")
-    return io.TextIOWrapper(stream, name, errors, newline)
+    return io.TextIOWrapper(buffered, name, errors, newline)
+
+
+def marked(start: bytes) -> str | None:
+    """Return the encoding that a byte order mark tells; None for UTF-8 or without one."""
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    return "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else None
 
 
 def _lost(error: UnicodeError) -> tuple[str, int]:
@@ -220,8 +282,13 @@ def unreadable(path: Path | str, error: Exception) -> SourceError:
     reason = getattr(error, "strerror", None) or shown(said, 300) or repr(error)
     if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
         reason = "the system gives this process no more memory"
-    if _CUT in reason:
+    if any(cut in reason for cut in _CUT):
         reason = "it ends in the middle of its compressed data; the file was cut short"
+    if _WINDOW in reason:
+        reason = "zstd --long wrote it; unpack it first, with zstd -d --long=31"
+    with suppress(OSError), open(path, "rb") as stream:
+        if no_text(stream.read(64)) == LFS:
+            return SourceError(f"{path} is {LFS}")
     return SourceError(f"{path} cannot be read: {reason}")
 
 

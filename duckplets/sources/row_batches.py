@@ -25,6 +25,7 @@ from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
 from duckplets.sources.row_mapper import RowMapper
 from duckplets.sources.rows import (
+    ADVICE,
     DROPPED,
     EXTRA_COLUMNS,
     HASHED,
@@ -249,8 +250,10 @@ class RowBatches:
             where += f" ({row['file']}{line})"
         value = "" if row.get("value") is None else f": {row['value']!r}"
         said = row.get("complaint") or f"{row['skip']}{value}"
+        advice = ADVICE.get(row["skip"]) if hasattr(self._mapping, "encoding") else None
         raise SourceError(
             f"{where}: {said}; on_error='skip' or 'quarantine' goes on without such rows"
+            f"{f'; {advice}' if advice else ''}"
         )
 
 

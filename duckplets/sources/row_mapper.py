@@ -498,7 +498,10 @@ def _day(text: str | date) -> date | None:
         return text
     try:
         bare = text.strip(" ")
-        return date.fromisoformat(bare[:10]) if _ISO.fullmatch(bare) else None
+        if _ISO.fullmatch(bare):
+            return date.fromisoformat(bare[:10])
+        moment = _of_epoch(bare)
+        return moment and moment.date()
     except ValueError:  # no such day
         return None
 
@@ -509,7 +512,7 @@ def _moment(text: str) -> datetime | None:
     bare = text.strip(" ")
     found = _ISO.fullmatch(bare)
     if found is None:
-        return None
+        return _of_epoch(bare)
     hours, minutes, seconds = (int(part or 0) for part in found.groups()[:3])
     if minutes > 59 or seconds > 59 or (hours, minutes, seconds) > (24, 0, 0):
         return None
@@ -522,6 +525,22 @@ def _moment(text: str) -> datetime | None:
         return day + since - zone
     except (ValueError, OverflowError):
         return None
+
+
+_EPOCH = re.compile(r"(\d{9,19})(?:\.(\d+))?", re.ASCII)
+_UNITS = {9: 0, 10: 0, 12: 3, 13: 3, 15: 6, 16: 6, 18: 9, 19: 9}  # by the number of digits
+
+
+def _of_epoch(text: str) -> datetime | None:
+    """Return the time that a number tells: seconds since 1970, or thousandths or less of them.
+
+    The unit follows from the digits: from 1973 to 2286 they are unambiguous.
+    """
+    found = _EPOCH.fullmatch(text)
+    power = _UNITS.get(len(found[1])) if found else None
+    if found is None or power is None:
+        return None
+    return datetime(1970, 1, 1) + timedelta(microseconds=int(found[1]) * 10**6 // 10**power)
 
 
 def _trust(text: str) -> float | None:

@@ -61,15 +61,29 @@ FURTHER, LEFT_OUT, UNPAIRED = "further", "left_out", "unpaired"
 DROPPED = "dropped by the source"
 """The reason for a row that its source itself left out."""
 
+LFS_POINTER = "Git LFS pointer: run git lfs pull"
+
 # Reasons that mean unreadable input rather than an unusable row.
 UNREADABLE = frozenset(
     {
-        *("ragged row", "bad quoting", "invalid UTF-8", "unreadable date", "binary file"),
+        *("ragged row", "ragged row of several lines", "bad quoting", "invalid UTF-8"),
+        *("unreadable date", "binary file", LFS_POINTER),
         *("unreadable label", "no text"),
         *("invalid JSON", "not an object", "empty file", "unreadable file", "unreadable folder"),
     }
 )
 
+
+ENCODED = "a file that is not UTF-8 is read with encoding= (--encoding), such as 'cp1252'"
+BAD_QUOTES = (
+    "quotes that are text: quote=None (--no-quote); after backslashes: escape='\\\\' "
+    "(--escape '\\')"
+)
+ADVICE = {
+    "invalid UTF-8": ENCODED,
+    **dict.fromkeys(("bad quoting", "ragged row of several lines"), BAD_QUOTES),
+}
+"""What to do about rows of text that fail, by reason."""
 
 _FAILURES = ("invalid ", "not text: ", "sections: ")
 
@@ -85,6 +99,7 @@ class Look(NamedTuple):
     columns: list[str] | None = None  # None where rows have keys of their own
     rows: int | None = None
     classes: Mapping[str, tuple[str, ...]] = {}
+    dialect: Any = None  # how a CSV file is written
 
 
 class RowBlock(NamedTuple):
@@ -98,6 +113,12 @@ class RowBlock(NamedTuple):
     at: Any = None  # place after the rows to continue from, as JSON values of the source
     # columns of a table; None for rows with keys of their own
     columns: Sequence[str] | None = None
+    counts: Mapping[str, int] = {}  # what else was found, for the notes of the source
+
+    def with_values(self, values: dict[str, Any]) -> RowBlock:
+        """Return the block with values that all its rows have, unless they have their own."""
+        rows = [values | row if isinstance(row, dict) else row for row in self.rows]
+        return self._replace(rows=rows)
 
     def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""

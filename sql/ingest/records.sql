@@ -125,6 +125,18 @@ WHERE
     AND added_version < $version
     AND record_id NOT IN (SELECT record_id FROM kept)
 
+-- name: count_the_rest
+-- How many records of a source that were there before a version are not in the table kept (Arrow:
+-- record_id), and live.
+-- Parameters: $source_id, $version.
+SELECT count(*)
+FROM records
+WHERE
+    source_id = $source_id
+    AND removed_version IS NULL
+    AND added_version < $version
+    AND record_id NOT IN (SELECT record_id FROM kept)
+
 -- name: append_records
 -- Append new_records (Arrow).
 -- Parameters: $source_id, $version, $removed_version (NULL, or that of unpublished records),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,18 @@ def test_text_files_by_name():
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         stored = corpus.sql("SELECT mapping FROM sources ORDER BY name")["mapping"].to_pylist()
     assert [json.loads(text) for text in stored] == [{"titles": "heading"}] * 2
+
+
+def test_a_full_disk_leaves_nothing_of_a_new_corpus(tmp_path):
+    corpus, rows = tmp_path / "c.duckdb", tmp_path / "rows.csv"
+    rows.write_text("t\n" + "".join(f"text {i} of {i * 7919 % 10_007}\n" for i in range(30_000)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, limits[1]))
+    try:
+        result = cli("ingest", corpus, rows, "--text", "t")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.exit_code == 1
+    assert not list(tmp_path.glob("c.duckdb*"))
+    corpus.with_name("c.duckdb.wal").touch()  # as other programs leave it
+    ok("ingest", corpus, rows, "--text", "t")

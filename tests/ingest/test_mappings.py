@@ -101,6 +101,30 @@ def test_a_remapped_source_is_that_of_the_new_reading_whatever_was_there(tmp_pat
             assert old.to_pylist() == [8]
 
 
+def test_a_source_that_has_changed_is_read_anew_or_its_old_records_are_counted(corpus, tmp_path):
+    texts = tmp_path / "docs"
+    texts.mkdir()
+    for name in "abcd":
+        (texts / f"{name}.txt").write_text(f"text {name}")
+    how = {"progress": False}
+    corpus.ingest(texts, **how)
+    for name in "ab":
+        (texts / f"{name}.txt").unlink()
+    (texts / "c.txt").write_text("text c, changed")
+    (texts / "e.txt").write_text("text e")
+    with pytest.raises(dp.SourceError, match="remap=True reads a changed source anew") as raised:
+        corpus.ingest(texts, **how)
+    assert len(str(raised.value)) <= 240
+    report = corpus.ingest(texts, on_conflict="replace", **how)
+    assert (report.added, report.replaced, report.skipped, report.removed) == (2, 1, 1, 0)
+    stale = "look: 2 records of the source not in what was read, and kept; remap=True (--remap)"
+    assert any(note.startswith(stale) for note in report.notes)
+    report = corpus.ingest(texts, remap=True, **how)
+    assert (report.added, report.removed, report.skipped) == (0, 2, 3)
+    report = corpus.ingest(texts, on_conflict="replace", **how)
+    assert not any("not in what was read" in note for note in report.notes)
+
+
 def test_rows_set_aside_are_those_of_the_reading_in_force(corpus):
     def aside():
         rows = corpus.sql("SELECT source, version, row FROM quarantine ORDER BY ALL").to_pylist()

@@ -45,7 +45,7 @@ BAD_CSV = [
     (3, "bad quoting", 4, '"x"y,b', '"x"y,b'),
     (5, "no anchor", 8, None, {"q": "", "a": "d"}),
     (6, "invalid UTF-8", 9, "\\xff\\xfe", {"q": "q7", "a": "\\xff\\xfe"}),
-    (7, "bad quoting", 10, '"a\nb"c,d', '"a\nb"c,d'),
+    (7, "bad quoting", 10, '2 lines: "a\nb"c,d', '"a\nb"c,d'),
 ]
 JSON = b"""{"q": "q1", "a": "a1"}
 

@@ -183,6 +183,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path):
     (tmp_path / "short.jsonl").write_text('{"q": "three short words"}')
     (tmp_path / "none.jsonl").write_text('{"q": null}')
     (tmp_path / "eval.xyz").write_text("what")
+    (tmp_path / "texts").mkdir()
     cases = [
         ("missing.jsonl", {"text": "q"}, SourceError, "is no file, no source"),
         ("oen", {}, SourceError, "did you mean 'one'"),
@@ -192,7 +193,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path):
         (tmp_path / "short.jsonl", {}, SourceError, "say which columns hold the text"),
         (tmp_path / "short.jsonl", {"text": "x"}, SourceError, "x"),
         (tmp_path / "eval.xyz", {}, SourceError, "its format cannot be told"),
-        (tmp_path, {"text": "q"}, SourceError, "text= is for files with columns"),
+        (tmp_path / "texts", {"text": "q"}, SourceError, "text= is for files with columns"),
         ("test", {"text": "q"}, SourceError, "is of the corpus"),
         ("test", {"ngram": 0}, SamplerError, "ngram=0: give an integer from 1"),
         ("test", {"action": "drop"}, SamplerError, "give 'mark' or 'remove'"),

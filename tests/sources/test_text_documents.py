@@ -296,6 +296,67 @@ def test_which_files_are_read(folder, reader):
         dp.TextFileSource(folder, pattern="*.org").open(reader)
 
 
+JUNK = {
+    ".git/HEAD.md": b"ref",
+    ".ipynb_checkpoints/a.md": b"# Old\ntext",
+    "sub/.trash/b.md": b"# Gone\ntext",
+    "._a.md": b"\0\5\x16\7" + bytes(64) + b"Mac OS X        ",
+    "~$a.md": b"lock",
+}
+
+
+def test_names_that_programs_hide_are_counted_and_not_read(folder, reader):
+    for name, data in JUNK.items():
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_bytes(data)
+    opened = dp.TextFileSource(folder, pattern="*.md").open(reader)
+    assert [key for batch in opened.batches for key in batch["key"].to_pylist()] == ["a.md"]
+    *_, others = opened.notes()
+    assert "4 with a leading dot (._a.md, .git/HEAD.md, .ipynb_checkpoints/a.md, …)" in others
+    assert "1 of open documents (~$a.md)" in others
+    asked = read(dp.TextFileSource(folder, pattern=(".git/*.md", "._*")), reader)
+    assert [(row["key"], row["skip"]) for row in asked] == [
+        (None, "binary file"),
+        (".git/HEAD.md", None),
+    ]
+    (row,) = read(dp.TextFileSource(folder / "~$a.md"), reader)  # it is named
+    assert row["key"] == "~$a.md"
+
+
+FRONT = {
+    "2024-02-01-my-post.md": ("# Post\n\ntext", "2024-02-01"),
+    "2024-02-01-other.md": (
+        "---\ntitle: Other\ndate: 2024-03-05 10:00 +0100\n---\ntext",
+        "2024-03-05",
+    ),
+    "toml.md": ("+++\ndate = 2024-04-05T07:00:00Z\n+++\ntext", "2024-04-05"),
+    "quoted.md": ('---\nx: 1\ndate: "2024-04-06"\n---\ntext', "2024-04-06"),
+    "none.md": ("# None\n\ndate: 2024-01-01", None),
+    "words.md": ("---\ndate: 5 May 2024\n---\ntext", None),
+    "no day.md": ("---\ndate: 2024-02-31\n---\ntext", None),
+    "empty.md": ("", None),
+}
+
+
+def test_dates_of_front_matter_and_of_posts(tmp_path, reader):
+    for name, (text, _) in FRONT.items():
+        (tmp_path / name).write_text(text)
+    for given in ({"date": "path"}, {"date": "path", "titles": "name"}):
+        opened = dp.TextFileSource(tmp_path, pattern="*.md", **given).open(reader)
+        rows = [row for batch in opened.batches for row in batch.to_pylist()]
+        found = {row["key"]: row["date"] and row["date"].isoformat() for row in rows}
+        assert found == {name: day for name, (_, day) in FRONT.items()}
+        said = "dates: 3 files from front matter, 1 file from the path, 3 files without one"
+        assert said in opened.notes()
+    opened = dp.TextFileSource(tmp_path, pattern="*.md").open(reader)
+    days = [day for batch in opened.batches for day in batch["date"].to_pylist()]
+    assert sum(day is not None for day in days) == 3
+    opened = dp.TextFileSource(tmp_path, pattern="*.md", date=False).open(reader)
+    days = [day for batch in opened.batches for day in batch["date"].to_pylist()]
+    assert set(days) == {None}
+    assert not any("dates" in note for note in opened.notes())
+
+
 def test_anchors_are_headings_or_names(folder, reader):
     source = dp.TextFileSource(folder, pattern=["*.md", "*.rst", "*.txt"])
     opened = source.open(reader)
@@ -327,6 +388,9 @@ def test_a_comment_of_code_is_no_heading(tmp_path, reader):
     assert anchors == {key: [("anchor", name), ("context", text)] for key, name in names.items()}
 
 
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
 def test_binary_files_are_told_from_text(tmp_path, reader):
     noise = random.Random(1).randbytes(5000)
     cut = ("a" * 5000 + "日" * 2000).encode()
@@ -335,11 +399,20 @@ def test_binary_files_are_told_from_text(tmp_path, reader):
             noise,
             zlib.compress(noise),
             b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe" + noise,
-            "words in utf-16".encode("utf-16") * 100,
+            "words in utf-16".encode("utf-16-le") * 100,
             b"text" + b"\0" * 2000,
         ],
         "invalid UTF-8": [b"caf\xe9 " * 500],
-        None: [b"x\0y", "ümlaut ".encode() * 2000, b"\x1b[1mbold\x1b[0m", cut, cut[1:], cut[2:]],
+        "Git LFS pointer: run git lfs pull": [LFS],
+        None: [
+            b"x\0y",
+            "words".encode("utf-16"),
+            "ümlaut ".encode() * 2000,
+            b"\x1b[1mbold\x1b[0m",
+            cut,
+            cut[1:],
+            cut[2:],
+        ],
         "empty file": [b"", b"\t\f\r"],
     }
     for skip, contents in files.items():
@@ -465,7 +538,9 @@ PATHS = [
     ("2024--old/01-02--x/y.txt", "2024-01-02"),
     ("2023-05-06/2024-13-02.txt", "2023-05-06"),
     ("01-02.txt", None),
-    ("2024-01-02-story.txt", None),
+    ("2024-01-02-my-post.md", "2024-01-02"),
+    ("01_02_2024 a story.txt", "2024-01-02"),
+    ("2024-01-023.txt", None),
     ("2024/x/01-02.txt", None),
     ("x20240102.txt", None),
 ]

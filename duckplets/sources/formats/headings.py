@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 from functools import cache
 from itertools import islice
 from pathlib import PurePosixPath
@@ -117,6 +118,16 @@ def front_matter(text: str) -> tuple[str | None, int]:
     return title and _value(title[0], form), found.at(size + 2)
 
 
+def front_date(text: str) -> date | None:
+    """Return the date in a text's front matter, as it is written there; None without one."""
+    found = _DATE.search(text[: front_matter(text)[1]])
+    try:
+        return found and date.fromisoformat(found[1])
+    except ValueError:  # no such day
+        return None
+
+
+_DATE = re.compile(r"^date[ \t]*[:=][ \t]*[\"']?(\d{4}-\d\d-\d\d)(?![\d-])", re.MULTILINE)
 _ENTRY = re.compile(r"[\"']?[\w.-]+[\"']?\s*[:=](?:\s|$)")
 _YAML_TITLE = re.compile(r"^title:(?:[ \t].*)?(?:\n[ \t]+.*)*$", re.MULTILINE)
 _TOML_TITLE = re.compile(r"^title[ \t]*=.*$", re.MULTILINE)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
+from duckplets.base.sanitize import listed
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _ROWS, _CHARACTERS = 2_048, 4 << 20  # objects of a block
 _CHUNK = 1 << 20
 _SPACE = " \t\r\n"
+_MOST_KEYS = 20  # named in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,9 @@ class JsonSource(Files):
 
     path: paths.Paths
     """File (also .gz and .zst), glob, or list of them; ``-`` reads lines from standard input."""
+    rows: str | None = field(default=None, kw_only=True)
+    """The path to the list of rows, such as ``data`` for ``{"data": [...]}``; lists on the way are
+    read in turn. Default: the file is a list, or has objects one after the other."""
     encoding: str | None = field(default=None, kw_only=True)
     """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
 
@@ -42,6 +47,8 @@ class JsonSource(Files):
 
     def __post_init__(self) -> None:
         Files.__post_init__(self)
+        if self.rows is not None and not (isinstance(self.rows, str) and self.rows):
+            raise SourceError(f"rows={self.rows!r}: give the path to the rows, such as 'data'")
         if self.in_pieces and self.is_stdin:
             raise SourceError("standard input cannot be read again, so it cannot go on at a row")
 
@@ -61,7 +68,7 @@ class JsonSource(Files):
         if sys.stdin is None:
             raise SourceError("standard input is closed, so there is nothing to read")
         text = paths.as_text(sys.stdin.buffer, self.encoding, "\n")
-        blocks = _lines_of(text, "standard input", limits_of(reader))
+        blocks = self._blocks(text, "standard input", "lines", limits_of(reader))
         return opened(reader, self, blocks, "standard input", marks=False)
 
     def _form(self, file: Path) -> str:
@@ -76,10 +83,15 @@ class JsonSource(Files):
         """Yield the objects of a file."""
         limits, form = limits_of(reader), self._form(file)
         with paths.open_text(file, self.encoding, "\n") as text:
-            if form == "lines":
-                yield from _lines_of(text, str(file), limits)
-            else:
-                yield from _values_of(text, str(file), limits, is_array=form == "array")
+            yield from self._blocks(text, str(file), form, limits)
+
+    def _blocks(self, text: TextIO, where: str, form: str, limits: Limits) -> Iterator[RowBlock]:
+        if self.rows is not None:
+            yield from _Values(text, where, limits).blocks(tuple(self.rows.split(".")))
+        elif form == "lines":
+            yield from _lines_of(text, where, limits)
+        else:
+            yield from _Values(text, where, limits).blocks(() if form == "array" else None)
 
 
 def _form(start: str) -> str:
@@ -133,28 +145,6 @@ def _object(line: str) -> dict[str, Any] | Fault | None:
     return value if isinstance(value, dict) else Fault.of("not an object", line)
 
 
-def _values_of(text: TextIO, where: str, limits: Limits, *, is_array: bool) -> Iterator[RowBlock]:
-    """Yield the elements of an array, or consecutive objects, in bounded pieces."""
-    values = _Values(text, where, limits)
-    if is_array:
-        values.pass_by("[")
-    rows: list[Any] = []
-    size = 0
-    while (sign := values.sign()) and not (is_array and sign == "]"):
-        if is_array and values.count:
-            values.pass_by(",")
-        value, whole = values.next()
-        rows.append(value if isinstance(value, dict) else Fault.of("not an object", whole))
-        size += len(whole)
-        if len(rows) >= _ROWS or size >= _CHARACTERS:
-            yield RowBlock(rows)
-            rows, size = [], 0
-    if rows:
-        yield RowBlock(rows)
-    if is_array and not sign:
-        raise values.broken("unexpected end of the file")
-
-
 class _Values:
     """The JSON values of a text, read through a window."""
 
@@ -165,6 +155,72 @@ class _Values:
         self._decode = json.JSONDecoder().raw_decode
         self._is_over = False
         self.count = 0
+        self._keys: dict[str, None] = {}  # the first ones on the way to the rows
+        self._is_met = False  # whether a list of rows was there
+
+    def blocks(self, steps: Sequence[str] | None) -> Iterator[RowBlock]:
+        """Yield the objects of the list that steps lead to, or without steps one after the other.
+
+        Where there are steps the text may hold several documents.
+        """
+        rows: list[Any] = []
+        size = 0
+        for value, whole in self._rows_of(steps):
+            rows.append(value if isinstance(value, dict) else Fault.of("not an object", whole))
+            size += len(whole)
+            if len(rows) >= _ROWS or size >= _CHARACTERS:
+                yield RowBlock(rows)
+                rows, size = [], 0
+        if rows:
+            yield RowBlock(rows)
+
+    def _rows_of(self, steps: Sequence[str] | None) -> Iterator[tuple[Any, str]]:
+        if steps is None:
+            while self.sign():
+                yield self.next()
+        elif not steps:
+            yield from (self.next() for _ in self._elements())
+        else:
+            while self.sign():
+                yield from self._follow(steps)
+            if not self._is_met:
+                raise SourceError(
+                    f"{self._where} has no list at rows={'.'.join(steps)!r}; its keys are: "
+                    f"{listed(self._keys)}"
+                )
+
+    def _follow(self, steps: Sequence[str]) -> Iterator[tuple[Any, str]]:
+        """Yield the elements of the lists that steps lead to; note keys on the way."""
+        if self.sign() == "[":
+            self._is_met = self._is_met or not steps
+            for _ in self._elements():
+                yield from self._follow(steps) if steps else (self.next(),)
+            return
+        if not steps or self.sign() != "{":
+            self.next()
+            return
+        for _ in self._elements("{}"):
+            key, _whole = self.next()
+            self.pass_by(":")
+            if len(self._keys) < _MOST_KEYS:
+                self._keys[key] = None
+            if key == steps[0]:
+                yield from self._follow(steps[1:])
+            else:
+                self.next()
+
+    def _elements(self, signs: str = "[]") -> Iterator[None]:
+        """Stand before each element of a list or object in turn."""
+        self.pass_by(signs[0])
+        is_first = True
+        while (sign := self.sign()) != signs[1]:
+            if not sign:
+                raise self.broken("unexpected end of the file")
+            if not is_first:
+                self.pass_by(",")
+            is_first = False
+            yield
+        self.pass_by(signs[1])
 
     def sign(self) -> str:
         """Return the next character that is not white space; empty at the end."""

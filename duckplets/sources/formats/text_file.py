@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from duckplets.sources.files import Files, digest_of
 from duckplets.sources.formats.headings import (
     MOST_PARSED,
     Markup,
+    front_date,
     front_matter,
     is_code,
     markup_of,
@@ -33,7 +35,7 @@ from duckplets.sources.formats.json_file import line_blocks
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows
+from duckplets.sources.rows import LFS_POINTER, Look, RowBlock, Rows
 from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ SEPARATOR = " > "
 
 Titles = Literal["heading", "name"]
 _START = 8_192  # bytes checked to recognise binary files
+_FEW_NULLS = 2  # of a text that may have some
 _MAPPING = Mapped(
     anchor="title",
     context="body",
@@ -110,9 +113,10 @@ class TextFileSource:
     begins with (of Markdown or reStructuredText, without its markup; comments of code are none),
     else the file's name without suffix, ``_`` as space. The context is the text without front
     matter and that heading, newlines kept; the path within the folder the id; its folders the
-    taxonomy; the time of its last change both times of the record. What ends in .gz or .zst is
-    decompressed. Other files, and titles in front matter that cannot be read, are counted in the
-    report's notes.
+    taxonomy; the time of its last change both times of the record. The date is that of the front
+    matter (``date: 2024-02-01``). What ends in .gz or .zst is decompressed. Other files, and titles
+    in front matter that cannot be read, are counted in the report's notes, as are names that begin
+    with a dot or ``~$``; a pattern that begins with a dot reads them.
 
     With ``by_heading`` each section is a record: its anchor is the path of its heading, such as
     ``Title > Installing > Linux``, its context the text up to the next heading, its id the file's
@@ -124,7 +128,8 @@ class TextFileSource:
     pattern: str | Sequence[str] = field(default="*.txt", kw_only=True)
     """Which file names are read, at any depth, compressed or not; one pattern or several."""
     date: Literal["path"] | bool | None = field(default=None, kw_only=True)
-    """``"path"`` takes the record's date from the path: YYYY-MM-DD, MM-DD-YYYY, or YYYY/MM-DD."""
+    """``"path"``: where front matter has no date, take it from the path: YYYY-MM-DD or MM-DD-YYYY
+    at the beginning of a name, or YYYY/MM-DD. False: no dates. Default: of front matter only."""
     trust: float | None = field(default=None, kw_only=True)
     """Trust in the source, from 0 to 1."""
     trust_by_folder: Mapping[str, float] = field(default_factory=dict, kw_only=True)
@@ -228,12 +233,12 @@ class _FolderReading:
         for path in files:
             file = self._folder / path
             body, modified, fault = _read(file, self._most, self._source.encoding)
+            day = self._day(inner_name(path), None if fault else body)
             # Bytes of a name that is not UTF-8 are escaped.
             path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
             folders = list(path.parts[:-1])
             trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
             bare = inner_name(path)
-            day = path_date(bare) if self._source.date else None
             others = {
                 "date": None if day is None else day.isoformat(),
                 "file": str(path) if self._source.by_heading else None,
@@ -249,6 +254,15 @@ class _FolderReading:
                 rows.append(row)
             yield RowBlock(rows, str(file), columns=_COLUMNS)
 
+    def _day(self, bare: PurePosixPath, body: str | None) -> date | None:
+        """Return the date of a text: that of its front matter, else that of its path."""
+        asked = self._source.date
+        day = None if body is None or asked is False else front_date(body)
+        where = _DATES[0] if day else _DATES[1]
+        day = day or (path_date(bare) if asked else None)
+        self._counts[where if day else _DATES[2]] += body is not None
+        return day
+
     def notes(self, found: Listed) -> list[str]:
         """Return where anchors came from, and what was not read."""
         others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
@@ -258,7 +272,14 @@ class _FolderReading:
         wrong = self._counts[_UNREADABLE]
         titles = f"unreadable title in the front matter of {counted(wrong, 'file')}: quote it"
         tags = f"read as plain text, with their tags: {tagged}" if tagged else ""
-        return [note for note in (self._of_anchors(), wrong and titles, tags, others) if note]
+        notes = (self._of_anchors(), self._of_dates(), wrong and titles, tags, others)
+        return [note for note in notes if note]
+
+    def _of_dates(self) -> str:
+        there = [(where, n) for where in _DATES if (n := self._counts[where])]
+        if not self._source.date and not any(self._counts[where] for where in _DATES[:2]):
+            return ""
+        return "dates: " + ", ".join(f"{counted(n, 'file')} {where}" for where, n in there)
 
     def _of_anchors(self) -> str:
         files = [(what, self._counts[what]) for what in _NAMES if self._counts[what]]
@@ -336,6 +357,7 @@ def _trimmed(text: str) -> str:
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*(?:\r\n|\r|\n))+")
 _UNREADABLE = "unreadable title"
 _NAMES = ("title in front matter", "heading", "file name")
+_DATES = ("from front matter", "from the path", "without one")
 _TAGGED = {".htm", ".html", ".xhtml", ".xml"}
 
 
@@ -349,10 +371,13 @@ def _read(
         changed = _time_of(file.stat().st_mtime)
         with paths.open_bytes(file) as stream:
             data = stream.read(_START)
+            encoding = encoding or paths.marked(data)
+            if paths.no_text(data) == paths.LFS:
+                return None, changed, LFS_POINTER
             if encoding is None and is_binary(data):
                 return None, changed, "binary file"
             data += stream.read(max(most + 1 - len(data), 0))
-    except (OSError, SourceError, pa.ArrowException, ValueError):
+    except (OSError, SourceError, pa.ArrowException, ValueError, EOFError, zlib.error):
         return None, None, "unreadable file"
     if len(data) > most:
         return None, changed, "file larger than the limit of a field"
@@ -378,9 +403,12 @@ def _time_of(seconds: float) -> datetime | None:
 def is_binary(start: bytes) -> bool:
     """Return whether a file is binary, by its beginning.
 
-    Text in other encodings has hardly any control characters; random bytes have one in ten.
+    Text in other encodings has hardly any control characters; random bytes have one in ten, and
+    what programs leave beside files may be NULs for the greater part.
     """
-    controls = len(_CONTROL.findall(start))
+    nulls, controls = start.count(0), len(_CONTROL.findall(start))
+    if nulls > _FEW_NULLS and 10 * nulls > len(start):
+        return True
     try:
         start[: len(start) - 3 if len(start) > 4 else None].decode()
         return len(start) >= 512 and 10 * controls > len(start)
@@ -393,6 +421,7 @@ def is_binary(start: bytes) -> bool:
 # -- files ----------------------------------------------------------------------------------------
 
 _NAMED = 3  # unread files named in a note
+_LOCK = "~$"  # before the name of a document that is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +437,9 @@ class Listed:
         """Return the other files by suffix: how many, and the first of each."""
         by_suffix: dict[str, list[str]] = {}
         for file in self.others:
-            by_suffix.setdefault(file.suffix.lower(), []).append(str(file))
+            kind = "with a leading dot" if is_hidden(file) else file.suffix.lower()
+            kind = "of open documents" if file.name.startswith(_LOCK) else kind
+            by_suffix.setdefault(kind, []).append(str(file))
         most = sorted(by_suffix.items(), key=lambda item: (-len(item[1]), item[0]))
         said = []
         for suffix, names in most[:10]:
@@ -447,15 +478,25 @@ def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
     there = [
         Path(place, name) for place, _, names in os.walk(folder, onerror=note) for name in names
     ]
-    globs = [f"{one}{end}" for one in patterns(pattern) for end in ("", *paths.COMPRESSED)]
-    found = {file for one in globs for file in folder.rglob(one) if not _is_other(file)}
-    files = sorted(_within(file, folder) for file in found)
+    found = set[PurePosixPath]()
+    for one in patterns(pattern):
+        asked = is_hidden(PurePosixPath(one))
+        for end in ("", *paths.COMPRESSED):
+            those = (each for each in folder.rglob(f"{one}{end}") if not _is_other(each))
+            names = (_within(each, folder) for each in those)
+            found.update(name for name in names if asked or not is_hidden(name))
+    files = sorted(found)
     others = sorted({_within(file, folder) for file in there}.difference(files))
     return Listed(folder, files, unread, others)
 
 
 def _within(file: Path, folder: Path) -> PurePosixPath:
     return PurePosixPath(file.relative_to(folder).as_posix())
+
+
+def is_hidden(file: PurePosixPath) -> bool:
+    """Return whether a name, or a folder on its way, begins with a dot; or a program's lock."""
+    return file.name.startswith(_LOCK) or any(part[0] == "." for part in file.parts)
 
 
 def _is_other(file: Path) -> bool:
@@ -473,16 +514,17 @@ def inner_name(file: PurePosixPath) -> PurePosixPath:
 
 # -- dates in the names of files and folders ------------------------------------------------------
 
-_YEAR_FIRST = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
-_YEAR_LAST = re.compile(r"(?P<month>\d\d)-(?P<day>\d\d)-(?P<year>\d{4})")
+_YEAR_FIRST = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?:[-. ].*)?")
+_YEAR_LAST = re.compile(r"(?P<month>\d\d)-(?P<day>\d\d)-(?P<year>\d{4})(?:[-. ].*)?")
 _IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
 
 
 def path_date(path: PurePath) -> date | None:
     """Return the date in the innermost dated part of a path.
 
-    A part is dated if all of it, up to ``--``, is YYYY-MM-DD or MM-DD-YYYY, or MM-DD under a
-    folder YYYY; ``_`` counts as ``-``. The last part is taken without its suffix.
+    A part is dated if it begins with YYYY-MM-DD or MM-DD-YYYY, as a word, or if all of it, up to
+    ``--``, is MM-DD under a folder YYYY; ``_`` counts as ``-``. The last part is taken without its
+    suffix.
     """
     parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
     for place in reversed(range(len(parts))):
