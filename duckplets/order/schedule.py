@@ -29,7 +29,7 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
-from duckplets.order.blocks import InBlocks
+from duckplets.order.blocks import InBlocks, InEpochs
 from duckplets.order.kinds import Factor, Shares, Step
 from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
@@ -71,7 +71,7 @@ class Schedule:
         samples_per_draw: int = 1,
         events: Events | None = None,  # each holds until the mixture's next change
         begin: int = 0,  # first step; counts of sources begin at 0 there
-        in_blocks: bool = False,  # whether sources are dealt whole batches
+        batch_by: str | None = None,  # what batches share; sources are dealt whole batches
     ) -> None:
         self.mixture = mixture
         self.sources = sorted(sources)
@@ -79,7 +79,8 @@ class Schedule:
         self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
         self.first = begin  # step from which on it deals
         self._seed = seed
-        self.together = batch // samples_per_draw if in_blocks else 1  # draws dealt together
+        self.together = batch // samples_per_draw if batch_by else 1  # draws dealt together
+        self._keeps_epochs = batch_by == "source"  # other keys need batches of whole blocks
         self._changes = list(mixture.changes(self.sources))
         self._segments: list[_Segment] = []
         for change in self._changes:
@@ -155,6 +156,15 @@ class Schedule:
     def names_at(self, step: int) -> tuple[str, ...]:
         """Return the names of the sources drawn at a step."""
         return self._segments[self._number_of(step)].names
+
+    def mixed(self, step: int) -> tuple[float, set[str]]:
+        """Return the share of samples in batches of several sources, and sources only there."""
+        deal = self._segments[self._number_of(step)].deal
+        if not isinstance(deal, InEpochs) or len(self.names_at(step)) == 1:
+            return 0.0, set()
+        whole = zip(self.sources, deal.whole, strict=True)
+        names = {name for name, batches in whole if not batches}
+        return deal.mixed / sum(deal.lengths), names & {*self.names_at(step)}
 
     def parts(self, start: int, stop: int) -> list[float]:
         """Return the mean share of each source over steps without a change."""
@@ -273,12 +283,25 @@ class Schedule:
             deal = Stairs(of_stairs, edges, purpose)
         else:
             deal = self._dealer(shares, purpose, step)
-        if self.together > 1:
+        if epoch := self._epoch(change, temperature):
+            how, deal = (epoch, purpose), InEpochs(epoch, self.together, purpose)
+        elif self.together > 1:
             deal = InBlocks(deal, self.together)
         drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
         del self._segments[bisect_left(self._segments, step, key=_step) :]
         base = self._segments[-1].upto(start) if self._segments else [0] * len(deal.counts(0))
         self._segments.append(_Segment(step, start, how, deal, drawn, base, stairs))
+
+    def _epoch(self, change: Change, temperature: float) -> tuple[int, ...]:
+        """Return each source's draws an epoch if batches are dealt so; nothing otherwise."""
+        lengths, declared = self.mixture.lengths, self.mixture.declared(self.sources)
+        at_first = change.step <= self.begin and change.target is None
+        is_exact = self.mixture.weights == "proportional" and temperature == 1
+        if not (self._keeps_epochs and lengths and at_first and is_exact):
+            return ()
+        if change.weights != declared:
+            return ()
+        return tuple(lengths.get(name, 0) // self.samples_per_draw for name in self.sources)
 
     def _dealer(self, shares: tuple[int, ...], purpose: int, step: int) -> Any:
         return Apportionment(shares, purpose)
