@@ -173,15 +173,14 @@ def test_set_weights_is_in_force_from_the_next_step(own):
 
 
 def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus):
-    """The first position of an epoch may lie in one."""
-    sampler = corpus.sampler(**TEXTS)
-    sampler.set_epoch(1)
-    position = sampler.position
-    assert position % 8
+    """A run may stand in one, as after another batch size: its rest comes first."""
+    sampler, position = corpus.sampler(**TEXTS), 95
+    sampler.move(position)
     plain = sampler.served(position, (position // 8 + 1) * 8)["source"].to_pylist()
     assert sampler.set_weights({"a": 0, "b": 0}) == position // 8 + 1
     sources = [s for batch in taken(sampler, 4) for s in batch["source"]]
     edge = 8 - position % 8
+    assert len(sources) == edge + 3 * 8
     assert sources[:edge] == plain
     assert set(sources[edge:]) == {"c"}
 

@@ -130,8 +130,10 @@ class RunStates:
         step = integer("step", step, 0, most)
         step = integer("step", step, 0, None if self.end is None else self.steps)
         begun = loaded or self.start
-        # A run that was taken over with another batch size need not stand at a multiple of it.
-        position = step * self.batch + begun["position"] % self.batch
+        # A run that was taken over with another batch size may stand inside a batch.
+        position = step * self.batch
+        if step == begun["position"] // self.batch:
+            position = begun["position"]
         if self.end is not None:
             position = min(position, self.end)
         return self.start | {"position": position, "events": begun.get("events", [])}
