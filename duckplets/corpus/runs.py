@@ -124,7 +124,7 @@ def sampler(
         vectors: Whether texts without a vector are an ``error``, left out in whatever part of a
             sample (``drop``), or have ``null`` for it; where columns have vectors.
         run: Name to save under.
-        state: The state file; by default beside the corpus.
+        state: The state file; by default beside the corpus. A save makes it and its folders.
         long_sections: Whether the defaults include the long-section recipe where it applies.
         allow_stale: Draw mined negatives even if records or the recipe have changed since.
         empty: Whether recipes and sources that find no anchor are an ``error`` or left out

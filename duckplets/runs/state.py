@@ -169,8 +169,8 @@ def state_paths(corpus: CorpusFile, given: str | Path | Iterable[str | Path]) ->
     return [corpus.state_path(), *others]
 
 
-def save(path: Path, saved: Save, losses: Losses) -> None:
-    """Write a save and the losses before its position in one transaction."""
+def save(path: Path, saved: Save, losses: Losses, shares: tuple[int, pa.Table] | None) -> None:
+    """Write a save, losses before its position and shares from a step on in one transaction."""
     run = saved.run
     if not path.exists():
         files.make_folder(path)
@@ -184,6 +184,11 @@ def save(path: Path, saved: Save, losses: Losses) -> None:
         row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
         database.run("runs/state/add", row | {"state": json.dumps(plain)})
         _write_losses(database, saved, losses, whole=not saves)
+        if shares is not None:
+            first, rows = shares
+            database.run("runs/state/delete_shares", {"run": run, "first": first})
+            with database.registered(told=rows):
+                database.run("runs/state/add_shares", {"run": run})
     if any(step > saved.step for step in before):
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
@@ -294,6 +299,8 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
         removed = database.run("runs/state/delete_beyond", {"run": run, "step": step})[0][0]
         database.run("runs/state/delete_losses_beyond", {"run": run})
         database.run("runs/state/delete_sample_losses", {"run": run, "first": 0, "stop": 0})
+        if removed == sum(one["run"] == run for one in known):
+            database.run("runs/state/delete_shares", {"run": run, "first": 0})
     return int(removed)
 
 

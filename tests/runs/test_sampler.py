@@ -204,6 +204,23 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         assert note.startswith(f"this run cannot be saved in {corpus.state_path()}: ")
 
 
+def test_a_save_makes_missing_folders_and_a_file_in_their_place_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with toy_corpus(tmp_path / "c.duckdb", 30) as corpus:
+        corpus.sampler(batch_size=4).save()
+        ways = {
+            "state": lambda path: corpus.sampler(batch_size=4, state=path).save(),
+            "save_to": lambda path: corpus.resume(save_to=path).save(),
+            "path": lambda path: corpus.sampler(batch_size=4).save(path=path),
+        }
+        for name, save in ways.items():
+            path = tmp_path / name / "deeper" / "s.duckdb"
+            assert save(path) == path
+            assert corpus.resume(state=path).step == 0
+            with pytest.raises(dp.DuckpletsError, match=r"no folder|folder cannot be made"):
+                save(tmp_path / "file" / "s.duckdb")
+
+
 def test_a_run_is_not_resumed_on_another_corpus(tmp_path):
     with toy_corpus(tmp_path / "one.duckdb", 60) as corpus:
         saved = corpus.sampler().save()
