@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -47,7 +46,6 @@ log = logging.getLogger("duckplets")
 
 _MEMORY_MB = 128
 _ROWS = 1 << 16  # ids computed at a time
-_MOST_SHARES = 1 << 16  # of an anneal, in the state file
 _MOST_ROWS = 1 << 24  # most ids in one table: a few GB
 
 _IN_EACH_PROCESS = (
@@ -102,7 +100,7 @@ class Sampler:
         self.changed_from: int | None = None  # first position changed by another mixture
         self._taken: int | None = None  # step of the last batch taken
         self._losses = Losses()
-        self._ways: list[tuple[int, object]] = []  # those of the shares in the state file
+        self._before: tuple[state.Save, state.Ways] | None = None  # last save, and its shares
         self._phase, self._is_quiet = 0, settings.rank > 0  # ranks would repeat it
 
     def __iter__(self) -> Iterator[Batch]:
@@ -523,31 +521,13 @@ class Sampler:
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
         saved = self._as_saved(tag, step)
-        ways = self._planner.schedule.ways
-        state.save(target, saved, self._losses, self._shares(ways, whole=path is not None))
+        schedule = self._planner.schedule
+        state.save(target, saved, self._losses, schedule, self._before)
         self._saves = None
         if path is None:
             self._losses.written(saved.steps)
-            self._ways = ways
+            self._before = saved, schedule.ways
         return target
-
-    def _shares(
-        self, ways: list[tuple[int, object]], *, whole: bool
-    ) -> tuple[int, pa.Table] | None:
-        """Return the first step from which shares are other than last saved, and the shares."""
-        known = [] if whole else self._ways
-        if ways == known:
-            return None
-        pairs = enumerate(zip_longest(known, ways))
-        number = next(number for number, (one, other) in pairs if one != other)
-        first = min(of[number][0] for of in (known, ways) if number < len(of))
-        schedule = self._planner.schedule
-        found = [*schedule.over_time(first, _MOST_SHARES)]
-        steps = np.repeat(np.array([step for step, _ in found], np.int64), len(schedule.sources))
-        sources = pa.array(schedule.sources * len(found), pa.string())
-        shares = np.array([of for _, of in found], np.float64).reshape(-1)
-        columns = {"start_step": steps, "source": sources, "share": shares}
-        return (first if known else 0), pa.table(columns)
 
     def refuse_save(self, tag: str | None = None) -> None:
         """Refuse what ``save`` would refuse, before hours of work."""

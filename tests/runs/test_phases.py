@@ -142,6 +142,12 @@ def test_the_state_file_has_the_shares_of_every_step(corpus, tmp_path, name):
     sampler = corpus.resume(name, state=state)
     taken(sampler, 2)
     check()
+    early = corpus.resume(name, state=state, save_to=tmp_path / "copy.duckdb")
+    early.save()
+    early.set_weights({"c": 5})
+    early.save()
+    (tmp_path / "copy.duckdb").replace(state)  # another process went on
+    check()
     other = corpus.sampler(run="other", state=state, **TEXTS).save()
     assert state_store.reset(other, name)
     assert shares_in(other, name) == ({}, [])
