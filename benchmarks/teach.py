@@ -470,8 +470,8 @@ class Laboratory:
                 avg((score > positive_score)::INT) FILTER (rank <= 16) AS above_positive,
                 avg((score > positive_score * .95)::INT) FILTER (rank <= 16) AS within_margin,
                 avg((score > positive_score)::INT) FILTER (rank = 1) AS first_above_positive,
-                avg((positive_rank = 0)::INT) FILTER (rank = 1) AS unranked,
-                median(nullif(positive_rank, 0)) FILTER (rank = 1) AS positive_rank,
+                avg((positive_rank IS NULL)::INT) FILTER (rank = 1) AS unranked,
+                median(positive_rank) FILTER (rank = 1) AS positive_rank,
                 avg(
                     (EXISTS (
                         FROM candidates AS other

@@ -258,7 +258,7 @@ def write_mining(
     found = {name: list[Any]() for name in store.SCHEMA.names}
     for anchor, of in sorted(rows.items()):
         best = scores.get(anchor)
-        rank = 0 if best is None else 1 + sum(score > best for _, score in of)
+        rank = None if best is None else 1 + sum(score > best for _, score in of)
         for place, (negative, score) in enumerate(of or [(0, 0.0)], 1 if of else 0):
             values = (anchor, place, negative, score, best, rank)
             for name, value in zip(found, values, strict=True):

@@ -116,6 +116,13 @@ def _refuse_mixed(sampler: Sampler) -> None:
             f"all of it, and batches of this run are of {listed(map(repr, sorted(drawn)))}; open "
             f"the sampler with batch_by='source'"
         )
+    schedule = sampler._planner.schedule
+    if any(schedule.at(step).mixed(step)[0] for step in schedule.changes):
+        raise SamplerError(
+            "dataset_name=True: batch_by='source' in proportion to anchors has some batches of "
+            "several sources; give the sampler weights, as in mixture={'web': 2, 'faq': 1}: every "
+            "batch is then of one source"
+        )
 
 
 def _at_end(sampler: Sampler) -> SamplerError:

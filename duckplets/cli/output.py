@@ -109,17 +109,8 @@ def check(out: Path | None) -> None:
     """
     if out is not None and out.suffix.lower() not in (".jsonl", ".parquet"):
         raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
-    check_folder("--out", out)
-
-
-def check_folder(option: str, path: Path | None) -> None:
-    """Refuse a file in a missing folder.
-
-    Raises:
-        typer.BadParameter: It is.
-    """
-    if path is not None and not os.path.isdir(path.parent):
-        raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}")
+    if out is not None and not os.path.isdir(out.parent):
+        raise typer.BadParameter(f"--out {out}: there is no folder {out.parent}")
 
 
 def put(tables: Iterator[pa.Table], out: Path | None) -> int:

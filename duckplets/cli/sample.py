@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from duckplets.base.checks import MAX_POSITION
 from duckplets.base.sanitize import counted
 from duckplets.base.stages import stage
 from duckplets.cli import output
@@ -72,7 +73,6 @@ def sample(
     repo = out if out is not None and out.startswith("hf://") else None
     path = None if out is None or repo else Path(out)
     output.check(path)
-    output.check_folder("--state", how.state)
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
         if save and not sampler.settings.rank:
@@ -93,6 +93,7 @@ def served(
     corpus: Path,
     start: int = 0,
     stop: int | None = None,
+    step: str | None = None,
     upcoming: int | None = None,
     worst: int | None = None,
     out: Path | None = None,
@@ -107,12 +108,15 @@ def served(
     Args:
         start (--from N): The first position.
         stop (--to N): The position after the last. [default: where the run stands]
+        step (N|N:M): Print step N, or the steps N to M-1, instead of positions.
         upcoming (--next N): Print what is served in the next N steps.
         worst (N): Print the N samples with the highest losses.
         out: FILE.jsonl or FILE.parquet. [default: stdout]
 
     Example:
         duckplets served faq.duckdb --from 6400 --to 6464
+        duckplets served faq.duckdb --step 100
+        duckplets served faq.duckdb --step 100:110 --out steps.jsonl
         duckplets served faq.duckdb --out served.parquet
         duckplets served faq.duckdb --next 10
         duckplets served faq.duckdb --worst 20
@@ -123,6 +127,11 @@ def served(
     is_new = bool(how.arguments) and not how.resume
     if upcoming is None and is_new:
         raise typer.BadParameter("a new run has served nothing: give --next with its options")
+    steps = None if step is None else _steps(step)
+    if steps and (start or stop is not None or upcoming is not None or worst is not None):
+        raise typer.BadParameter(
+            "--step says which samples: leave out --from, --to, --next, --worst"
+        )
     if upcoming is not None and (start or stop is not None):
         raise typer.BadParameter("--next is counted from where the run stands: leave --from out")
     if worst is not None and (start or stop is not None or upcoming is not None or is_new):
@@ -137,19 +146,36 @@ def served(
             introduce(sampler)
             tables = _planned(sampler, upcoming)
         else:
-            last = max(start, sampler.position if stop is None else stop)
-            if last > sampler.position:
+            position, batch = sampler.position, sampler.settings.global_batch
+            if steps:
+                start, stop = (of * batch for of in steps)
+                if stop < position + batch:  # the last step may be short
+                    stop = min(stop, position)
+            last = max(start, position if stop is None else stop)
+            if last > position:
                 next_one = command_line(
                     "served", corpus, "--next", "1", run=how.run, tag=how.tag, state=how.state
                 )
+                what = f"step {steps[1] - 1}" if steps else f"position {last}"
                 raise SamplerError(
-                    f"position {last}: run {how.run!r} is saved at position {sampler.position} and "
-                    f"has served nothing beyond; what it will serve shows: {next_one}"
+                    f"{what}: run {how.run!r} is saved at position {position} and has served "
+                    f"nothing beyond; what it will serve shows: {next_one}"
                 )
             tables = _pieces(sampler, start, last)
         samples = output.put(tables, out)
     if out is not None and samples:
         say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
+
+
+def _steps(text: str) -> tuple[int, int]:
+    """Return the first of the steps N or N:M, and the one after the last."""
+    first, colon, last = text.partition(":")
+    if len(text) < 40 and first.isdecimal() and (last.isdecimal() or not colon):
+        low = int(first)
+        high = int(last) if colon else low + 1
+        if low < high <= MAX_POSITION:
+            return low, high
+    raise typer.BadParameter(f"--step {text}: give a step, such as 7, or steps, such as 7:12")
 
 
 @stage("write samples")

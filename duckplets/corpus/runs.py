@@ -100,6 +100,8 @@ def sampler(
             ``cluster`` stored by this name. Shares of a mixture hold for batches. What is left of
             all keys, when each has filled whole batches, follows as mixed batches, neighbours in
             the order of keys together: each anchor still comes once an epoch of its recipe.
+            With ``source`` in proportion to anchors, the rests of the sources fill mixed batches:
+            each source gets exactly its anchors an epoch. With weights no batch is mixed.
         keys_per_batch: How many keys a batch has samples of, in turns; it divides ``batch_size``.
         negatives: Distinct negatives a triplet.
         by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
@@ -122,7 +124,7 @@ def sampler(
         vectors: Whether texts without a vector are an ``error``, left out in whatever part of a
             sample (``drop``), or have ``null`` for it; where columns have vectors.
         run: Name to save under.
-        state: The state file; by default beside the corpus.
+        state: The state file; by default beside the corpus. A save makes it and its folders.
         long_sections: Whether the defaults include the long-section recipe where it applies.
         allow_stale: Draw mined negatives even if records or the recipe have changed since.
         empty: Whether recipes and sources that find no anchor are an ``error`` or left out

@@ -140,12 +140,12 @@ def _applied(database: Database, kind: Kind) -> set[int]:
 
 
 def unwritable(path: Path) -> str | None:
-    """Return why a file could not be created or written at a path, without trying."""
-    folder = path.parent
+    """Return why a file and its folders could not be made or written, without trying."""
+    folder = next((folder for folder in path.parents if os.path.lexists(folder)), path.parent)
     if path.is_dir():
         return "it is a folder"
     if not folder.is_dir():
-        return f"its folder {folder} does not exist; make it first"
+        return f"{folder} is no folder"
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"nothing may be written in {folder}"
     return "it may not be written" if path.exists() and not os.access(path, os.W_OK) else None

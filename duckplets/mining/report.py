@@ -36,8 +36,8 @@ class PairReport(Reported):
             ``failed``; and candidates, by the policy of the recipe: cut by a margin or a score, out
             of the ``range``, ``kept``.
         quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
-        unranked: Anchors whose positive has a score and no rank, so that margins do not act: by
-            BM25 one that shares no term.
+        unranked: Anchors whose positive has no rank, so that margins do not act: by BM25 one that
+            shares no term.
         searched: Documents that could be negatives.
         resumed: Anchors that an interrupted mining had done before.
         seconds: Time it took, that of the interrupted one included.

@@ -399,14 +399,14 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
     none = np.flatnonzero(counts == 0)  # one row says that there are none
     at = np.searchsorted(found.owners, none)
     owners = np.insert(found.owners, at, none)
-    positive_scores = found.positive_scores[owners]
+    ranks = found.positive_ranks[owners]
     columns = {
         "anchor_section_key": anchors[owners],
         "rank": np.insert(turns(found.owners) + 1, at, 0).astype(np.int32),
         "negative_section_key": np.insert(keys[found.documents], at, 0),
         "score": np.insert(found.scores, at, 0.0),
-        "positive_score": pa.array(positive_scores, mask=np.isnan(positive_scores)),
-        "positive_rank": found.positive_ranks[owners].astype(np.int32),
+        "positive_score": pa.array(found.positive_scores[owners], mask=ranks == 0),
+        "positive_rank": pa.array(ranks.astype(np.int32), mask=ranks == 0),
     }
     return pa.table(columns, schema=SCHEMA)
 

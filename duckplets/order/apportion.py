@@ -10,7 +10,7 @@ All decisions are made on integers, so results are the same everywhere.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -126,6 +126,24 @@ class Apportionment:
         """Return how many of the first ``positions`` each leaf gets, in closed form."""
         return _counts(self._leaves, self._split, positions, len(self._weights))
 
+    def upto(self, leaf: int, positions: Integers) -> Integers:
+        """Return how many of the first ``positions`` a leaf gets; they ascend, as those dealt."""
+        low, high, at = 0, len(self._leaves), bisect_left(self._leaves, leaf)
+        if len(positions) == 0 or leaf not in self._leaves[at : at + 1]:
+            return np.zeros_like(positions)
+        first = int(positions[0])
+        items = positions - first
+        while high - low > 1:
+            middle = (low + high) // 2
+            by, total, phase = self._split(low, middle, high)
+            before, rest = divmod(first * by + phase, total)
+            lefts, _ = _divided(items, by, rest, total)
+            if at < middle:
+                first, items, high = before, lefts, middle
+            else:
+                first, items, low = first - before, items - lefts, middle
+        return items + first
+
     def _split(self, low: int, middle: int, high: int) -> tuple[int, int, int]:
         start, total = self._sums[low], self._sums[high] - self._sums[low]
         phase = _phase(self._purpose, self._leaves[low:high]) * total >> 64
@@ -150,7 +168,7 @@ _Split: TypeAlias = Callable[[int, int, int], tuple[int, int, int]]
 def _counts(leaves: Sequence[int], split: _Split, items: int, size: int) -> list[int]:
     """Return how many of the first items each of ``size`` leaves gets."""
     found = [0] * size
-    waiting = [(0, len(leaves), items)]
+    waiting = [(0, len(leaves), items)] if leaves else []
     while waiting:
         low, high, t = waiting.pop()
         if high - low == 1:

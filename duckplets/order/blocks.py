@@ -1,6 +1,6 @@
 """Deal whole batches, and order the anchors of a stream so that each batch has few keys.
 
-draws ─InBlocks→ source, recipe of every batch ─KeyedOrder→ the anchor of every row
+draws ─InBlocks, InEpochs→ source, recipe of every batch ─KeyedOrder→ the anchor of every row
 
 An epoch of a stream of n anchors is cut into blocks of B rows. Each key's anchors, permuted anew
 every epoch, fill cells of B/K rows; K cells of different keys, neighbours in the order of keys, are
@@ -12,14 +12,14 @@ row is found from its number and counts that never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers
-from duckplets.order.apportion import Share
-from duckplets.order.permute import permuted, ranks_at
+from duckplets.order.apportion import Apportionment, Share
+from duckplets.order.permute import key, permuted, ranks_at
 
 
 class InBlocks:
@@ -48,6 +48,73 @@ class InBlocks:
         after = self._blocks.counts(blocks + 1) if rest else before
         pairs = zip(before, after, strict=True)
         return [count * self._size + (upto - count) * rest for count, upto in pairs]
+
+
+class InEpochs:
+    """Deals batches to leaves so that each gets exactly its length an epoch.
+
+    A leaf gets as many batches of its own as it fills; the rows left over fill mixed batches and
+    the batch that two epochs share. Both kinds of batches are spread evenly over the epoch.
+    """
+
+    def __init__(self, lengths: Sequence[int], size: int, purpose: int) -> None:
+        self.lengths, self._size, self._length = lengths, size, sum(lengths)
+        whole = [length // size for length in lengths]
+        rest, beyond = self._length - size * sum(whole), self._length % size
+        if beyond and rest < size and any(whole):  # too few rows left for the shared batch
+            whole[whole.index(max(whole))] -= 1
+        left = [length - size * of for length, of in zip(lengths, whole, strict=True)]
+        self.whole = whole  # batches of its own each leaf has in an epoch
+        self.mixed = sum(left)  # samples of an epoch in mixed batches
+        self._own = Apportionment(whole, purpose)
+        self._rest = Apportionment(left, key(purpose, "mixed"))
+
+    def parts(self) -> list[float]:
+        """Return the share of every leaf; they sum to 1."""
+        return [length / self._length for length in self.lengths]
+
+    def deal(self, positions: Integers) -> Iterator[Share]:
+        """Yield what each leaf gets of ascending positions, with or without gaps."""
+        own, rest, within = self._before(positions)
+        (some,) = np.nonzero(within < 0)
+        for share in self._rest.deal(rest[some]):
+            at = some[share.offsets]
+            yield Share(
+                share.leaf, at, share.indexes + self._own.upto(share.leaf, own[at]) * self._size
+            )
+        (some,) = np.nonzero(within >= 0)
+        for share in self._own.deal(own[some]):
+            at = some[share.offsets]
+            indexes = share.indexes * self._size + within[at]
+            yield Share(share.leaf, at, indexes + self._rest.upto(share.leaf, rest[at]))
+
+    def counts(self, positions: int) -> list[int]:
+        """Return how many of the first positions each leaf gets."""
+        own, rest, within = (int(of[0]) for of in self._before(np.array([positions])))
+        pairs = zip(self._own.counts(own), self._rest.counts(rest), strict=True)
+        found = [whole * self._size + left for whole, left in pairs]
+        if within > 0:
+            (share,) = self._own.deal(np.array([own]))
+            found[share.leaf] += within
+        return found
+
+    def _before(self, positions: Integers) -> tuple[Integers, Integers, Integers]:
+        """Return how many own batches and mixed rows come before, and the row in an own batch.
+
+        That row is -1 in mixed batches.
+        """
+        size, several = self._size, sum(self.whole)
+        epochs, rows = np.divmod(positions, self._length)
+        head = np.minimum(-epochs * self._length % size, self._length)
+        blocks = (self._length - head) // size  # whole batches of the epoch
+        block = np.clip((rows - head) // size, 0, blocks)
+        own, after = (
+            (at * several + blocks // 2) // np.maximum(blocks, 1) for at in (block, block + 1)
+        )
+        is_own = (rows >= head) & (block < blocks) & (after > own)
+        within = np.where(is_own, (rows - head) % size, -1)
+        rest = rows - own * size - np.where(is_own, within, 0)
+        return epochs * several + own, epochs * self.mixed + rest, within
 
 
 class KeyedOrder:

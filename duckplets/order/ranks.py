@@ -1,9 +1,11 @@
 """Which samples of every global batch a rank, or a worker of it, takes.
 
-The batch at position p is ``p … p+G-1``, with G samples over all ranks. Rank r of w takes the r-th
-of w contiguous slices, so the slices laid end to end are the batch for any number of ranks. The
-last batch of a bounded run may be short; its slices then differ by at most one sample, so that all
-ranks see the same number of batches. Workers of a rank take its batches in turn.
+Batch t is ``t·G … t·G+G-1``, with G samples over all ranks; in a pass over a run batches begin with
+its first sample. A run that stands inside a batch, as after another batch size, takes the rest of
+it first. Rank r of w takes the r-th of w contiguous slices, so the slices laid end to end are the
+batch for any number of ranks. The last batch of a bounded run may be short; its slices then differ
+by at most one sample, so that all ranks see the same number of batches. Workers of a rank take its
+batches in turn.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class RankPart:
     rank: int = 0
     world_size: int = 1
     workers: int = 1  # number of workers that take the rank's batches in turn
+    origin: int = 0  # a position at which a batch begins
 
     @property
     def batch(self) -> int:
@@ -34,6 +37,18 @@ class RankPart:
     def stride(self) -> int:
         """Positions from one batch of this reader to its next."""
         return self.batch * self.workers
+
+    def within(self, start: int) -> int:
+        """Return how many samples of its global batch come before a position."""
+        return (start - self.origin) % self.batch
+
+    def end(self, start: int) -> int:
+        """Return the end of the global batch of a position."""
+        return start - self.within(start) + self.batch
+
+    def after(self, start: int) -> int:
+        """Return the start of this reader's next batch after one."""
+        return start - self.within(start) + self.stride
 
     def slice(self, start: int, stop: int) -> tuple[int, int]:
         """Return this rank's positions of the global batch ``start … stop-1``."""
@@ -47,6 +62,8 @@ class RankPart:
 
     def own(self, start: int, stop: int) -> Integers:
         """Return all positions of this reader in such a block; its last batch may be short."""
+        if self.within(start):  # the rest of a batch is a block
+            return np.arange(*self.slice(start, min(stop, self.end(start))))
         begins = self.batches(start, stop)
         full = begins[begins + self.batch <= stop]
         found = (full[:, None] + np.arange(*self.slice(0, self.batch))).reshape(-1)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
-from math import inf
+from math import ceil, inf
 from operator import attrgetter
 from typing import Any
 
@@ -29,7 +29,7 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
-from duckplets.order.blocks import InBlocks
+from duckplets.order.blocks import InBlocks, InEpochs
 from duckplets.order.kinds import Factor, Shares, Step
 from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
@@ -71,7 +71,7 @@ class Schedule:
         samples_per_draw: int = 1,
         events: Events | None = None,  # each holds until the mixture's next change
         begin: int = 0,  # first step; counts of sources begin at 0 there
-        in_blocks: bool = False,  # whether sources are dealt whole batches
+        batch_by: str | None = None,  # what batches share; sources are dealt whole batches
     ) -> None:
         self.mixture = mixture
         self.sources = sorted(sources)
@@ -79,7 +79,8 @@ class Schedule:
         self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
         self.first = begin  # step from which on it deals
         self._seed = seed
-        self.together = batch // samples_per_draw if in_blocks else 1  # draws dealt together
+        self.together = batch // samples_per_draw if batch_by else 1  # draws dealt together
+        self._keeps_epochs = batch_by == "source"  # other keys need batches of whole blocks
         self._changes = list(mixture.changes(self.sources))
         self._segments: list[_Segment] = []
         for change in self._changes:
@@ -152,9 +153,37 @@ class Schedule:
         """The steps at which shares change, including the beginning."""
         return sorted({max(self.first, segment.step) for segment in self._segments})
 
+    @property
+    def ways(self) -> list[tuple[int, object]]:
+        """The steps at which shares change, and by what."""
+        own = self._segments[self._number_of(self.first) :]
+        return [(max(self.first, of.step), of.how) for of in own]
+
     def names_at(self, step: int) -> tuple[str, ...]:
         """Return the names of the sources drawn at a step."""
         return self._segments[self._number_of(step)].names
+
+    def mixed(self, step: int) -> tuple[float, set[str]]:
+        """Return the share of samples in batches of several sources, and sources only there."""
+        deal = self._segments[self._number_of(step)].deal
+        if not isinstance(deal, InEpochs) or len(self.names_at(step)) == 1:
+            return 0.0, set()
+        whole = zip(self.sources, deal.whole, strict=True)
+        names = {name for name, batches in whole if not batches}
+        return deal.mixed / sum(deal.lengths), names & {*self.names_at(step)}
+
+    def spans(self, first: int, stop: float, most: int) -> Iterator[tuple[int, int]]:
+        """Yield from a step on the spans of steps without a change; of an anneal at most so many.
+
+        An anneal's shares change with each span.
+        """
+        own = self._segments[self._number_of(self.first) :]
+        for segment, after in zip(own, [*(of.step for of in own[1:]), stop], strict=True):
+            step = max(self.first, segment.step)
+            if first <= step < stop:
+                end = int(min(after, stop, MAX_POSITION))
+                stairs = segment.stairs[:: max(1, ceil(len(segment.stairs) / most))]
+                yield from pairwise([step, *(at for at in stairs if step < at < end), end])
 
     def parts(self, start: int, stop: int) -> list[float]:
         """Return the mean share of each source over steps without a change."""
@@ -240,12 +269,14 @@ class Schedule:
         """Apply weights from a step on, with what was planned after it before the next change."""
         step = checked("step", step, Step, MixtureError, "set_weights")
         given = checked("weights", event.weights, Shares, MixtureError, "set_weights")
-        changed = self.mixture.changed(self.sources, given, "set_weights")
+        names = self.sources
+        changed = self.mixture.changed(names, given, "set_weights")
         count, temperature, replaced = len(self.events), event.temperature, self.events.get(step)
         while self.events and next(reversed(self.events)) >= step:
             self.events.popitem()
         if len(self.events) < count:
-            self._brought = positive(of.weights for of in self.events.values())
+            merged = (self.mixture.changed(names, of.weights) for of in self.events.values())
+            self._brought = positive(merged)
         if temperature is not None:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
         elif replaced is not None:
@@ -253,7 +284,7 @@ class Schedule:
         elif self.events:
             temperature = self.events[next(reversed(self.events))].temperature
         self.events[step] = Event(dict(given), temperature)
-        self._brought = self._brought | positive([given])
+        self._brought = self._brought | positive([changed])  # also what a phase had at 0
         later = (change for change in self._changes if step < change.step <= until)
         for change in (Change(step, changed), *later):
             self._append(change, temperature or self.mixture.temperature)
@@ -273,12 +304,25 @@ class Schedule:
             deal = Stairs(of_stairs, edges, purpose)
         else:
             deal = self._dealer(shares, purpose, step)
-        if self.together > 1:
+        if epoch := self._epoch(change, temperature):
+            how, deal = (epoch, purpose), InEpochs(epoch, self.together, purpose)
+        elif self.together > 1:
             deal = InBlocks(deal, self.together)
         drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
         del self._segments[bisect_left(self._segments, step, key=_step) :]
         base = self._segments[-1].upto(start) if self._segments else [0] * len(deal.counts(0))
         self._segments.append(_Segment(step, start, how, deal, drawn, base, stairs))
+
+    def _epoch(self, change: Change, temperature: float) -> tuple[int, ...]:
+        """Return each source's draws an epoch if batches are dealt so; nothing otherwise."""
+        lengths, declared = self.mixture.lengths, self.mixture.declared(self.sources)
+        at_first = change.step <= self.begin and change.target is None
+        is_exact = self.mixture.weights == "proportional" and temperature == 1
+        if not (self._keeps_epochs and lengths and at_first and is_exact):
+            return ()
+        if change.weights != declared:
+            return ()
+        return tuple(lengths.get(name, 0) // self.samples_per_draw for name in self.sources)
 
     def _dealer(self, shares: tuple[int, ...], purpose: int, step: int) -> Any:
         return Apportionment(shares, purpose)
@@ -329,6 +373,25 @@ class RunSchedule:
         """The steps at which shares change, including joins."""
         parts = zip(self.parts, self._stops, strict=True)
         return [step for part, stop in parts for step in part.changes if step < stop]
+
+    @property
+    def ways(self) -> list[tuple[int, object]]:
+        """The steps at which shares change, and by what: equal lists have equal shares."""
+        parts = zip(self.parts, self._stops, strict=True)
+        return [of for part, stop in parts for of in part.ways if of[0] < stop]
+
+    def over_time(self, first: int, most: int) -> Iterator[tuple[int, list[float]]]:
+        """Yield from a step on the steps at which shares change, with those of all sources.
+
+        Args:
+            first: The step.
+            most: Shares of an anneal at most; they are means until the next step.
+        """
+        at_once = max(1, most // len(self.sources))
+        for part, stop in zip(self.parts, self._stops, strict=True):
+            for begin, end in part.spans(first, stop, at_once):
+                own = dict(zip(part.sources, part.parts(begin, end), strict=True))
+                yield begin, [own.get(name, 0.0) for name in self.sources]
 
     def samples(self, position: int) -> dict[str, int]:
         """Return how many of the first positions each source gets."""

@@ -109,9 +109,15 @@ class BatchKeys:
         return dense - int(len(known) > 0 and known[0] < 0)
 
 
-def in_words(rule: Mapping[str, Any], streams: Sequence[Any]) -> Iterator[str]:
-    """Yield what samples of a batch share, and of each stream what cannot."""
+def in_words(rule: Mapping[str, Any], streams: Sequence[Any], mixed: float) -> Iterator[str]:
+    """Yield what samples of a batch share, and the part of them that cannot."""
     by = rule["by"]
+    if mixed:
+        yield (
+            f"each batch of all ranks is of one source; {percent(mixed)} of the samples, the rest "
+            f"of each source's epoch, are in batches of several"
+        )
+        return
     if by in ("source", "recipe"):
         also = "" if by == "source" else " and recipe"
         yield f"each batch of all ranks is of one source{also}; shares hold for batches"

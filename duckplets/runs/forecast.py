@@ -146,6 +146,7 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         warnings=[
             *warnings(sampler),
             *_used_up(sampler, end),
+            *_not_reached(sampler, end),
             *(_displaced(planner, end) if planner.newest.displaces else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
@@ -233,7 +234,8 @@ def described(sampler: Sampler) -> Iterator[str]:
             step = taken.first // schedule.batch
             yield f"from step {step:,} on negatives of mining {listed(keys)}; epochs go on"
     if settings.batch_by:
-        yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS])
+        mixed, _ = schedule.at(step).mixed(step)
+        yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS], mixed)
     if settings.no_duplicates:
         yield near.in_words(settings.no_duplicates, settings.apart)
     later = [f"{at:,}" for at in schedule.changes if at > step]
@@ -276,6 +278,8 @@ def warnings(sampler: Sampler) -> Iterator[str]:
     yield from omitted(schedule.mixture, undrawn)
     yield from left_alone(sampler.unused)
     yield from unreached(planner)
+    if sampler.settings.batch_by:
+        yield from _too_small(planner.newest, sampler.settings.batch_by["by"])
     for stream in planner.newest.streams if sampler.settings.batch_by else ():
         if stream.keyed is not None and stream.keyed.mixed > _MIXED * len(stream):
             yield (
@@ -293,6 +297,41 @@ def warnings(sampler: Sampler) -> Iterator[str]:
                 f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer "
                 f"{_TOO_FEW[stream.negatives_from or '']}"
             )
+
+
+def _too_small(part: PartPlanner, by: str) -> Iterator[str]:
+    """Yield sources that fill no batch of their own."""
+    schedule = part.schedule
+    for step in schedule.changes:
+        share, mixed = schedule.mixed(step)
+        names = schedule.names_at(step)
+        few = mixed or {name for name in names if part.length_of(name) < schedule.batch}
+        if not few or len(names) == 1:
+            continue
+        then = "are in batches of several sources" if share else "come more than once in a batch"
+        yield (
+            f"batch_by={by!r}: sources with too few anchors for a batch of {schedule.batch:,} "
+            f"({listed(map(repr, sorted(few)), NAMES)}): these anchors {then}; lower batch_size"
+        )
+        return
+
+
+def _not_reached(sampler: Sampler, end: int) -> Iterator[str]:
+    """Yield what whole batches leave out of the epochs of a run in proportion."""
+    planner, schedule = sampler._planner, sampler._planner.schedule
+    epochs, rest = divmod(end, planner.epoch_length)
+    by = sampler.settings.batch_by.get("by")
+    if by in (None, "source") or rest or len(planner.parts) > 1 or len(schedule.changes) > 1:
+        return
+    if schedule.mixture.weights != "proportional" or schedule.mixture.temperature != 1:
+        return
+    samples = planner.schedule.samples(end)
+    left = {name: epochs * planner.newest.length_of(name) - n for name, n in samples.items()}
+    if words := [f"{n:,} of {name!r}" for name, n in left.items() if n > 0]:
+        yield (
+            f"batch_by={by!r} deals whole batches to sources, so at the end of "
+            f"{counted(epochs, 'epoch')} these samples are still due: {listed(words, NAMES)}"
+        )
 
 
 def unreached(planner: Planner) -> Iterator[str]:

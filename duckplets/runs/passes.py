@@ -55,9 +55,9 @@ def at(sampler: Sampler, position: int) -> int:
 def begin(sampler: Sampler, number: int) -> None:
     """Put a sampler at the beginning of a pass, and let it end where the pass does."""
     start, end = bounds(sampler, number)
-    if end != sampler._reader.end:
+    if end != sampler._reader.end or sampler._reader.part.within(start):
         of, planner = _of_pass(sampler.settings, number), sampler._planner
         planner.end_at(replace(of, steps=None).end)
-        sampler._reader.bound(end, of.padded_from(planner.epoch_start))
+        sampler._reader.bound(start, end, of.padded_from(planner.epoch_start))
     if start != sampler.position:
         sampler.move(start)

@@ -106,9 +106,11 @@ def open_streams(
     if rule and rule["by"] not in ("source", "recipe"):
         keys = BatchKeys(database, rule, loading.where)
     streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
+    reasons: dict[str, str] = {}  # by source why its first empty recipe is
     for (compiled, mined), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
+            reasons.setdefault(source, str(found.empty))
             if recipe.name not in settings.optional.get(source, []):
                 empty.append(Left(source, recipe, str(found.empty)))
             continue
@@ -137,8 +139,8 @@ def open_streams(
     seen = {*map(attrgetter("source"), [*streams, *empty])}
     for source in sources:
         if source not in seen:
-            why = "that finds an anchor" if drawn[source] else "to draw by"
-            empty.append(Left(source, None, f"source {source!r} has no recipe {why}"))
+            why = reasons.get(source, f"source {source!r} has no recipe to draw by")
+            empty.append(Left(source, None, why))
     if vectors is not None:
         kind, negatives, swap = settings.kind, settings.negatives, settings.swap
         slots = vector_slots(settings.columns)

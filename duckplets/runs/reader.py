@@ -163,7 +163,7 @@ class BatchReader:
         while span := maker.follow(start):
             block = maker(*span)
             for begin in self.part.batches(*span).tolist():
-                yield self._batch(block, begin, min(begin + self.part.batch, span[1]))
+                yield self._batch(block, begin, min(self.part.end(begin), span[1]))
             start = span[1]
 
     def _batch(self, block: Block, start: int, stop: int) -> Batch:
@@ -175,16 +175,20 @@ class BatchReader:
         return block.batch(low, high, position=position, step=step, sources=sources)
 
     def stop_of(self, start: int) -> int:
-        """Return the end of the global batch that begins at a position."""
-        return self.bounded(start + self.part.batch)
+        """Return the end of the global batch of a position."""
+        return self.bounded(self.part.end(start))
 
     def bounded(self, position: int) -> int:
         """Return a position, or the end of a bounded run if that comes first."""
         return min(position, MAX_POSITION if self.end is None else self.end)
 
-    def bound(self, end: int | None, padded_from: int | None) -> None:
-        """End elsewhere; samples from ``padded_from`` on only fill the last batch."""
+    def bound(self, start: int, end: int | None, padded_from: int | None) -> None:
+        """Let batches begin at a position, and end elsewhere.
+
+        Samples from ``padded_from`` on only fill the last batch.
+        """
         self.check_open()
+        self.part = replace(self.part, origin=start % self.part.batch)
         self.end, self.fetcher.padded_from = end, padded_from
         self.forget()
         self._begin()
@@ -245,7 +249,9 @@ class BlockMaker:
         samples = min(self._target, self._largest)
         most = _LARGEST_SPAN if self._planner.newest.needs_all else _FARTHEST
         batches = min(samples // part.batch_size, most // part.stride)
-        stop = start + max(1, batches) * part.stride
+        # a start inside a batch: the rest of it alone
+        batches = 1 if part.within(start) else max(1, batches)
+        stop = part.after(start) + (batches - 1) * part.stride
         self._next = stop if end is None else min(stop, end)
         return start, self._next
 

@@ -100,6 +100,7 @@ class Sampler:
         self.changed_from: int | None = None  # first position changed by another mixture
         self._taken: int | None = None  # step of the last batch taken
         self._losses = Losses()
+        self._before: tuple[state.Save, state.Ways] | None = None  # last save, and its shares
         self._phase, self._is_quiet = 0, settings.rank > 0  # ranks would repeat it
 
     def __iter__(self) -> Iterator[Batch]:
@@ -113,7 +114,7 @@ class Sampler:
             while self.notes:
                 log.warning("%s", self.notes.pop(0))
             batch = self._reader.take(start)
-            self._position = self._reader.bounded(start + self._reader.part.stride)
+            self._position = self._reader.bounded(self._reader.part.after(start))
             self._taken = batch.step
             phase = self._planner.schedule.mixture.phase(batch.step)
             if phase != self._phase:
@@ -202,16 +203,14 @@ class Sampler:
         return mixture.lr_scale(self.step if self._taken is None else self._taken)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the first position of a nominal epoch.
+        """Go to the first batch that begins in a nominal epoch, or after it if none does.
 
-        With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
-        begins in it.
+        The batch in which the epoch before it ends belongs to that one.
         """
         epoch = integer("epoch", epoch, 0, self._planner.epoch_at(MAX_POSITION))
         position = self._planner.epoch_start(epoch)
-        if self.settings.no_duplicates:
-            position = -(-position // self._batch) * self._batch
-        self.move(position)
+        begin = -(-position // self._batch) * self._batch
+        self.move(max(position, self._reader.bounded(begin)))
 
     def batch_at(self, step: int) -> Batch:
         """Return the batch of any step, past or future; the position stays."""
@@ -226,12 +225,13 @@ class Sampler:
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
         steps = integer("steps", steps, 0, MAX_POSITION)
-        stop = self._position + steps * self._reader.part.stride
+        part = self._reader.part
+        stop = part.after(self._position) + (steps - 1) * part.stride
         return self._reader.between(self._position, stop)
 
     @alone
     def move(self, position: int) -> None:
-        """Go to a position, which is not beyond the end of a bounded run."""
+        """Go to a position up to the end of the run; inside a batch, its rest is the next one."""
         position = integer("position", position, 0, MAX_POSITION)
         if position > self._reader.bounded(position):
             raise SamplerError(
@@ -263,7 +263,8 @@ class Sampler:
             raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
         self._reader.share(workers)
         self._is_quiet |= worker > 0
-        self._position = self._reader.bounded(self._position + worker * self._batch)
+        within = self._reader.part.within(self._position) if worker else 0
+        self._position = self._reader.bounded(self._position - within + worker * self._batch)
 
     def first_change(self, before: RunSchedule) -> int:
         """Return the first position whose sample a schedule changes, or one past all."""
@@ -526,10 +527,12 @@ class Sampler:
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
         saved = self._as_saved(tag, step)
-        state.save(target, saved, self._losses)
+        schedule = self._planner.schedule
+        state.save(target, saved, self._losses, schedule, self._before)
         self._saves = None
         if path is None:
             self._losses.written(saved.steps)
+            self._before = saved, schedule.ways
         return target
 
     def refuse_save(self, tag: str | None = None) -> None:

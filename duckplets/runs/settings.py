@@ -395,5 +395,5 @@ def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Sche
         samples_per_draw=settings.samples_per_draw,
         events=events,
         begin=begin,
-        in_blocks=bool(settings.batch_by),
+        batch_by=settings.batch_by.get("by"),
     )

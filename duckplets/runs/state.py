@@ -17,7 +17,10 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.documents import StoredJson
@@ -29,12 +32,10 @@ from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Event, Mixture, differences
 from duckplets.order.ranks import world_sizes
-from duckplets.order.schedule import Events
+from duckplets.order.schedule import Events, RunSchedule
 from duckplets.runs.metrics import KNOWN, Losses
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from duckplets.db.writes import CorpusFile
 
 log = logging.getLogger("duckplets")
@@ -43,8 +44,11 @@ Fingerprint = dict[str, Any]
 Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
+Ways: TypeAlias = list[tuple[int, object]]  # the steps at which shares change, and by what
+
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
 _OF_RUN = ("settings", "fingerprint", "joins", "events", "minings", "skipped")
+_MOST_SHARES = 1 << 16  # of an anneal
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _COUNTS = {"position": _COUNT, "sources": {str: [_COUNT]}}
@@ -169,26 +173,65 @@ def state_paths(corpus: CorpusFile, given: str | Path | Iterable[str | Path]) ->
     return [corpus.state_path(), *others]
 
 
-def save(path: Path, saved: Save, losses: Losses) -> None:
-    """Write a save and the losses before its position in one transaction."""
+def save(
+    path: Path,
+    saved: Save,
+    losses: Losses,
+    schedule: RunSchedule,
+    before: tuple[Save, Ways] | None = None,
+) -> None:
+    """Write a save, losses before its position and changed shares in one transaction.
+
+    ``before`` is the caller's last save, whose shares are known if it is still the file's last.
+    """
     run = saved.run
     if not path.exists():
         files.make_folder(path)
         migrate.create(path, "state")
     with _writing(path) as database:
-        saves = _refuse_clash(database, path, saved)
+        saves, last = _refuse_clash(database, path, saved)
         plain = saved.plain() | {"settings": saved.settings, "samples": dict(saved.samples)}
-        before = [one["step"] for one in saves if one["tag"] == saved.tag]
+        replaced = [one["step"] for one in saves if one["tag"] == saved.tag]
         if saved.tag is None:
             database.run("runs/state/delete_latest", {"run": run})
         row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
         database.run("runs/state/add", row | {"state": json.dumps(plain)})
         _write_losses(database, saved, losses, whole=not saves)
-    if any(step > saved.step for step in before):
+        is_last = before is not None and last is not None and _alike(before[0], last)
+        known = before[1] if before is not None and is_last else []
+        if (shares := _changed_shares(schedule, known)) is not None:
+            first, rows = shares
+            database.run("runs/state/delete_shares", {"run": run, "first": first})
+            with database.registered(told=rows):
+                database.run("runs/state/add_shares", {"run": run})
+    if any(step > saved.step for step in replaced):
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
-            *(run, saved.step, path, *before),
+            *(run, saved.step, path, *replaced),
         )
+
+
+def _alike(one: Save, other: Save) -> bool:
+    """Return whether two saves have the same shares."""
+    return (one.fingerprint, one.events) == (other.fingerprint, other.events)
+
+
+def _changed_shares(schedule: RunSchedule, known: Ways) -> tuple[int, pa.Table] | None:
+    """Return the first step from which shares differ from those known, and the shares."""
+    ways = schedule.ways
+    if ways == known:
+        return None
+    pairs = enumerate(zip_longest(known, ways))
+    number = next(number for number, (one, other) in pairs if one != other)
+    first = min(of[number][0] for of in (known, ways) if number < len(of)) if known else 0
+    found = [*schedule.over_time(first, _MOST_SHARES)]
+    steps = np.array([step for step, _ in found], np.int64)
+    columns = {
+        "start_step": steps.repeat(len(schedule.sources)),
+        "source": pa.array(schedule.sources * len(found), pa.string()),
+        "share": np.array([of for _, of in found], np.float64).reshape(-1),
+    }
+    return first, pa.table(columns)
 
 
 def refuse_save(path: Path, saved: Save) -> None:
@@ -198,8 +241,10 @@ def refuse_save(path: Path, saved: Save) -> None:
             _refuse_clash(database, path, saved)
 
 
-def _refuse_clash(database: Database, path: Path, saved: Save) -> list[dict[str, Any]]:
-    """Refuse a save that contradicts earlier ones of its run; return these."""
+def _refuse_clash(
+    database: Database, path: Path, saved: Save
+) -> tuple[list[dict[str, Any]], Save | None]:
+    """Refuse a save that contradicts earlier ones of its run; return these, and the last."""
     run, saves = saved.run, _cursors(database, saved.run)
     tags = [one["tag"] for one in saves if one["tag"]]
     if last := _last(database, run):
@@ -226,7 +271,7 @@ def _refuse_clash(database: Database, path: Path, saved: Save) -> list[dict[str,
         raise StateMismatchError(
             f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another tag"
         )
-    return saves
+    return saves, last
 
 
 def load(path: Path, run: str, tag: str | None = None) -> Save:
@@ -294,6 +339,8 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
         removed = database.run("runs/state/delete_beyond", {"run": run, "step": step})[0][0]
         database.run("runs/state/delete_losses_beyond", {"run": run})
         database.run("runs/state/delete_sample_losses", {"run": run, "first": 0, "stop": 0})
+        if removed == sum(one["run"] == run for one in known):
+            database.run("runs/state/delete_shares", {"run": run, "first": 0})
     return int(removed)
 
 

@@ -77,17 +77,25 @@ def planned(
 ) -> tuple[RunSettings, Planner, list[Left]]:
     """Plan each part of a run, settling the steps of open joins; return what is left out."""
     planners: list[PartPlanner] = []
+    outside: list[Left] = []
     end_of = replace(settings, steps=None).end  # other steps= change no earlier batch
     graded: bool | None = None
     for number in range(len(settings.joins) + 1):
-        if number and settings.joins[number - 1]["step"] == _open_step(settings):
+        is_open = number and settings.joins[number - 1]["step"] == _open_step(settings)
+        if is_open:
             step = Planner(planners, end_of).next_change(position)
             settings = _with_join(settings, number, step=step)
-        version, schedule = settings.versions[number], schedule_of_part(settings, number, events)
+        version, schedule = _part(settings, number, events)
         streams, empty = read(version, schedule.drawn | {*also} & {*version.sources})
+        there, came = {s.source for s in streams}, settings.joins[number - 1 :]
+        out = {left.source for left in empty if is_open and left.source in came[0]["sources"]}
+        if out := out - there - version.mixture.named:
+            settings = _without(settings, number, out)
+            outside += [left for left in empty if left.source in out]
+            version, schedule = _part(settings, number, events)
         if settings.joins:
-            stops, there = [j["step"] for j in settings.joins], {s.source for s in streams}
-            stop = max([*stops, MAX_POSITION][number], schedule.begin + 1)
+            stops = [*(join["step"] for join in settings.joins), MAX_POSITION]
+            stop = max(stops[number], schedule.begin + 1)
             steps = (at for at in schedule.changes if at < stop)
             if lacking := {name for at in steps for name in schedule.names_at(at)} - there:
                 raise empty_pools([left for left in empty if left.source in lacking])
@@ -99,8 +107,7 @@ def planned(
                 settings = _with_join(settings, number, lengths=dict(kept.mixture.lengths))
             else:
                 settings = replace(settings, mixture=kept.mixture, optional=kept.optional)
-            version = settings.versions[number]
-            schedule = schedule_of_part(settings, number, events)
+            version, schedule = _part(settings, number, events)
         kinds = labels_of(database, version.corpus_version) if settings.pairs == "labelled" else {}
         has_grades = bool(kinds) and any(kinds.get(name) == "graded" for name in version.sources)
         if graded is False and has_grades:
@@ -110,7 +117,7 @@ def planned(
             )
         graded = has_grades if graded is None else graded
         planners.append(planner_of(version, streams, schedule, graded=graded))
-    return settings, Planner(planners, end_of), [] if settings.joins else empty
+    return settings, Planner(planners, end_of), outside if settings.joins else empty
 
 
 def planner_of(
@@ -132,6 +139,21 @@ def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSetting
     joins = list(settings.joins)
     joins[number - 1] = {**joins[number - 1], **changes}
     return replace(settings, joins=joins)
+
+
+def _part(settings: RunSettings, number: int, events: Events) -> tuple[RunSettings, Schedule]:
+    return settings.versions[number], schedule_of_part(settings, number, events)
+
+
+def _without(settings: RunSettings, number: int, names: Collection[str]) -> RunSettings:
+    """Return settings without some of the sources that came with a join."""
+    join = settings.joins[number - 1]
+    changes = {
+        name: {source: of for source, of in join[name].items() if source not in names}
+        for name in ("recipes", "candidates", "index")
+    }
+    sources = [name for name in join["sources"] if name not in names]
+    return _with_join(settings, number, sources=sources, **changes)
 
 
 def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:

@@ -36,6 +36,7 @@ NoDuplicates: TypeAlias = bool | str  # "negatives", "group" or a value of recor
 
 BLOCK_BATCHES = 64
 
+_ANY = -1  # group of batches of several sources
 _KNOWN = 1 << 17  # samples of a block that is cached
 _FURTHER = 8  # growth of the number of samples drawn if those did not suffice
 _FARTHEST = 1 << 20  # samples tried of a stream, if it has no more anchors
@@ -140,19 +141,33 @@ class NoDuplicatesPlanner(_Redrawing):
                 drawn.part(slice(low - first, high - first)),
                 schedule.batch,
                 partial(self._spare, schedule, schedule.begin + low // schedule.batch),
-                Sharing(self.groups, self._several),
+                self._sharing(schedule, schedule.begin + low // schedule.batch),
             )
             parts.append(plan)
         if blocks:
             self._known = (schedule, blocks[-1], parts[-1]) if len(parts[-1]) <= _KNOWN else None
         return joined(parts).part(_places(positions, offset))
 
-    def _spare(self, schedule: Schedule, step: int, room: int, group: int) -> Drawn:
-        """Return samples for a batch without a text twice; refuse fewer than ``room``."""
-        at = tuple(n for n in self._in_force(schedule, step) if self.groups[n] == group)
+    def _sharing(self, schedule: Schedule, step: int) -> Sharing:
+        """Return which samples may share a batch at a step."""
+        few, streams = set[int](), self._in_force(schedule, step)
+        if schedule.mixed(step)[0]:  # others fill batches of sources with few texts
+            groups = {*self.groups[streams].tolist()}
+            size = schedule.batch
+            few = {of for of in groups if len(self._one_batch(schedule, step, of)[1]) < size}
+        return Sharing(self.groups, self._several, tuple(few))
+
+    def _one_batch(self, schedule: Schedule, step: int, group: int) -> tuple[Sequence[int], Drawn]:
+        """Return the streams of a group, and the most of their samples without a text twice."""
+        among = self._in_force(schedule, step)
+        at = tuple(n for n in among if group in (_ANY, self.groups[n]))
         if at not in self._spares:
             self._spares[at] = one_batch(self._turns(at, schedule.batch), schedule.batch)
-        found = self._spares[at]
+        return at, self._spares[at]
+
+    def _spare(self, schedule: Schedule, step: int, room: int, group: int) -> Drawn:
+        """Return samples for a batch without a text twice; refuse fewer than ``room``."""
+        at, found = self._one_batch(schedule, step, group)
         if len(found) >= room:
             return found
         among = dict.fromkeys(self.streams[number].source for number in at)
@@ -210,7 +225,8 @@ class NoDuplicatesPlanner(_Redrawing):
         for step in sorted(names.values()):
             room = size if end is None else min(size, end - (step - schedule.begin) * size)
             streams = self._in_force(schedule, step) if room > 0 else []
-            for group in {*self.groups[streams].tolist()}:
+            groups = {_ANY} if schedule.mixed(step)[0] else {*self.groups[streams].tolist()}
+            for group in groups if streams else ():
                 self._spare(schedule, step, room, group)
 
 
@@ -222,27 +238,37 @@ PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Which samples may share a batch: those of its keys, or if it is mixed of its group."""
+    """Which samples may share a batch: those of its keys, or of its group, or if mixed any."""
 
     groups: Integers  # of streams
     several: int = 1  # keys of a batch that is not mixed
+    few: tuple[int, ...] = ()  # groups with too few texts for a batch: their batches are mixed
 
     def of(self, plan: Plan) -> tuple[Integers, Integers]:
         """Return labels of samples: that of their key, and that of mixed batches."""
         groups = self.groups[plan.streams]
         keys = 0 if plan.keys is None else plan.keys[0] + 1
-        return (groups << 32) + keys, -1 - groups
+        return (groups << 32) + keys, _ANY - 1 - groups
 
     def places(self, plan: Plan, batch: Integers) -> Integers:
         """Return the label of every place: which samples may take it."""
         keys, groups = self.of(plan)
-        if plan.keys is None:
-            return keys
-        order = np.lexsort((keys, batch))
-        is_new = np.diff(keys[order], prepend=-1) != 0
-        is_new |= np.diff(batch[order], prepend=-1) != 0
-        counts = np.bincount(batch[order], weights=is_new)
-        return np.where(counts[batch] > self.several, groups, keys)
+        labels = keys
+        if plan.keys is not None:
+            labels = np.where(_different(keys, batch)[batch] > self.several, groups, keys)
+        if not self.groups.any():  # one group
+            return labels
+        mixed = _different(groups, batch)[batch] > 1
+        return np.where(mixed | np.isin(self.groups[plan.streams], self.few), _ANY, labels)
+
+
+def _different(labels: Integers, batch: Integers) -> Integers:
+    """Return how many different labels every batch has."""
+    order = np.lexsort((labels, batch))
+    is_new = np.diff(labels[order], prepend=0) != 0
+    is_new |= np.diff(batch[order], prepend=-1) != 0
+    found: Integers = np.bincount(batch[order], weights=is_new).astype(np.int64)
+    return found
 
 
 def arranged(
@@ -335,7 +361,7 @@ class _Block:
         return found
 
     def _may_take(self, sample: int, place: int) -> bool:
-        return self._labels[place] in (self._keys[sample], self._groups[sample])
+        return self._labels[place] in (self._keys[sample], self._groups[sample], _ANY)
 
     def _hole(self, sample: int, batch: int) -> int | None:
         """Return the first place in a batch that a sample may take."""
@@ -404,10 +430,10 @@ class _Block:
         served = np.zeros(len(own), np.int64)  # times, but for the first
         for batch in sorted(self._holes):
             places = self._of_batch(batch)
-            group = groups[places[0]]
-            ring = np.roll(own, -places.stop)[: len(own) - len(places)]
-            ring = ring[(ring >= 0) & (groups[ring] == group)]
             labels = self._labels[places]
+            group = _ANY if labels[0] == _ANY else groups[places[0]]
+            ring = np.roll(own, -places.stop)[: len(own) - len(places)]
+            ring = ring[(ring >= 0) & ((groups[ring] == group) | (group == _ANY))]
             others = ~np.isin(keys[ring], labels) & (labels[0] != group)
             for sample in ring[np.lexsort((served[ring], others))].tolist():
                 if batch not in self._holes:
@@ -416,7 +442,7 @@ class _Block:
                     self._put(sample, self._holes[batch][0])
                     served[sample] += 1
             if batch in self._holes and not self._filled_by(
-                spare(len(places), -1 - int(group)), batch
+                spare(len(places), _ANY if group == _ANY else _ANY - 1 - int(group)), batch
             ):
                 own[places] = -1
         return self._drawn.part(self._order).plan, own

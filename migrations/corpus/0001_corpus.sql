@@ -150,7 +150,7 @@ CREATE TABLE recipes (
     kind VARCHAR NOT NULL,
     definition JSON NOT NULL
 );
-COMMENT ON TABLE recipes IS 'Recipes stored with the corpus';
+COMMENT ON TABLE recipes IS 'Recipes stored with the corpus; without any, samplers draw by defaults of each source: duckplets recipe list, or of a saved run the view run_recipes of its state file';
 COMMENT ON COLUMN recipes.name IS 'Unique';
 COMMENT ON COLUMN recipes.kind IS 'triplet or text';
 COMMENT ON COLUMN recipes.definition IS 'Its fields, in the form of a recipes file';
@@ -821,11 +821,10 @@ COMMENT ON MACRO TABLE relabelled_sections IS
     'Sections that are no negatives of an anchor''s, for a text of theirs is a positive, or may be one';
 
 CREATE MACRO cut_by(
-    score, positive_score, positive_rank, absolute_margin, relative_margin, min_score, max_score
+    score, positive_score, absolute_margin, relative_margin, min_score, max_score
 ) AS CASE
-    WHEN positive_rank > 0 AND score + absolute_margin > positive_score THEN 'absolute_margin'
-    WHEN positive_rank > 0 AND score > positive_score - abs(positive_score) * relative_margin
-        THEN 'relative_margin'
+    WHEN score + absolute_margin > positive_score THEN 'absolute_margin'
+    WHEN score > positive_score - abs(positive_score) * relative_margin THEN 'relative_margin'
     WHEN score > max_score THEN 'max_score'
     WHEN score < min_score THEN 'min_score'
 END;
@@ -878,8 +877,8 @@ COMMENT ON COLUMN candidates.anchor_section_key IS 'Section of the anchor';
 COMMENT ON COLUMN candidates.rank IS 'From 1, the best first';
 COMMENT ON COLUMN candidates.negative_section_key IS 'Section of the candidate';
 COMMENT ON COLUMN candidates.score IS 'What it was ranked by';
-COMMENT ON COLUMN candidates.positive_score IS 'Score of the anchor''s lowest-scoring positive, or NULL';
-COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the candidates, from 1; 0 if it has none';
+COMMENT ON COLUMN candidates.positive_score IS 'Score of the anchor''s lowest-scoring positive; NULL if none was ranked';
+COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the candidates, from 1; NULL if it has none';
 
 -- Of each recipe, source and split: the newest mining by the scorer that the recipe names, or by any.
 CREATE VIEW negatives AS
@@ -926,7 +925,7 @@ ANTI JOIN relabelled_sections((SELECT max(version) FROM corpus_versions)) AS rel
     AND relabelled.negative_section_key = candidates.negative_section_key
 WHERE
     cut_by(
-        candidates.score, candidates.positive_score, candidates.positive_rank,
+        candidates.score, candidates.positive_score,
         drawn.absolute_margin, drawn.relative_margin, drawn.min_score, drawn.max_score
     ) IS NULL
 QUALIFY row_number() OVER (

@@ -79,6 +79,59 @@ COMMENT ON COLUMN weight_events.step IS 'First step they are in force';
 COMMENT ON COLUMN weight_events.weights IS 'The weights given, by name; they override the declared ones';
 COMMENT ON COLUMN weight_events.temperature IS 'Temperature of the mixture from there on; NULL for the declared one';
 
+-- Written by a save from the first step on at which shares differ from those of the save before.
+CREATE TABLE source_shares (
+    run VARCHAR NOT NULL,
+    start_step BIGINT NOT NULL,
+    source VARCHAR NOT NULL,
+    share DOUBLE NOT NULL
+);
+COMMENT ON TABLE source_shares IS 'Shares of the sources of runs, at every change; the view shares has the steps they end at';
+COMMENT ON COLUMN source_shares.run IS 'The run';
+COMMENT ON COLUMN source_shares.start_step IS 'First step they are in force';
+COMMENT ON COLUMN source_shares.source IS 'The source';
+COMMENT ON COLUMN source_shares.share IS 'Part of the samples, from 0 to 1';
+
+CREATE VIEW shares AS
+SELECT
+    run, start_step,
+    lead(start_step) OVER (PARTITION BY run, source ORDER BY start_step) AS stop_step,
+    source, share
+FROM source_shares;
+COMMENT ON VIEW shares IS 'Weights over time: the share of each source in force by step, phases and weights set during runs included, as of the last save';
+COMMENT ON COLUMN shares.run IS 'The run';
+COMMENT ON COLUMN shares.start_step IS 'First step it is in force';
+COMMENT ON COLUMN shares.stop_step IS 'The step after the last one; NULL if nothing changes it';
+COMMENT ON COLUMN shares.source IS 'The source';
+COMMENT ON COLUMN shares.share IS 'Part of the samples, from 0 to 1; in an anneal the mean of some steps';
+
+CREATE VIEW run_recipes AS
+SELECT
+    run, source, recipe ->> 'name' AS recipe, recipe ->> 'kind' AS kind,
+    (recipe ->> 'weight')::DOUBLE AS weight, recipe AS definition
+FROM (
+    SELECT run, sources.entry.key AS source, unnest(sources.entry.value) AS recipe
+    FROM (
+        SELECT run, unnest(map_entries(of_version)) AS entry
+        FROM (
+            SELECT
+                run,
+                unnest(list_concat(
+                    [from_json(settings -> 'recipes', '"MAP(VARCHAR, JSON[])"')],
+                    from_json(settings -> '$.joins[*].recipes', '["MAP(VARCHAR, JSON[])"]')
+                )) AS of_version
+            FROM runs
+        ) AS versions
+    ) AS sources
+) AS recipes;
+COMMENT ON VIEW run_recipes IS 'The recipes that each run draws by, defaults of sources included, as of its last save';
+COMMENT ON COLUMN run_recipes.run IS 'The run';
+COMMENT ON COLUMN run_recipes.source IS 'The source';
+COMMENT ON COLUMN run_recipes.recipe IS 'Name of the recipe';
+COMMENT ON COLUMN run_recipes.kind IS 'triplet or text';
+COMMENT ON COLUMN run_recipes.weight IS 'Its weight among the recipes of the source';
+COMMENT ON COLUMN run_recipes.definition IS 'Its fields, in the form of a recipes file';
+
 -- What a training loop reported of its losses, for whoever watches a run and for rules that give
 -- weights by them.
 CREATE TABLE losses (

@@ -9,7 +9,7 @@ JOIN chunks ON chunks.section_key = found.negative_section_key
 WHERE
     found.rank > 0
     AND cut_by(
-        found.score, found.positive_score, found.positive_rank, NULL, $margin, NULL, NULL
+        found.score, found.positive_score, NULL, $margin, NULL, NULL
     ) IS NOT NULL
 ORDER BY ALL
 
@@ -23,11 +23,11 @@ SELECT
     count(*) FILTER (unranked) AS unranked
 FROM (
     SELECT
-        bool_or(positive_rank = 0) AS unranked,
+        bool_or(positive_rank IS NULL) AS unranked,
         count(*) FILTER (rank > 0) AS candidates,
         count(*) FILTER (
             rank > 0
-            AND cut_by(score, positive_score, positive_rank, NULL, $margin, NULL, NULL) IS NOT NULL
+            AND cut_by(score, positive_score, NULL, $margin, NULL, NULL) IS NOT NULL
         ) AS near
     FROM read_parquet($files)
     GROUP BY anchor_section_key

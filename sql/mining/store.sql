@@ -88,7 +88,7 @@ FROM read_parquet($files)
 WHERE
     rank BETWEEN 1 AND coalesce($most, rank)
     AND cut_by(
-        score, positive_score, positive_rank,
+        score, positive_score,
         $absolute_margin, $relative_margin, $min_score, $max_score
     ) IS NULL
 
@@ -111,7 +111,7 @@ WITH anchors AS (
             found.anchor_section_key, rank,
             CASE WHEN relabelled.negative_section_key IS NOT NULL THEN 'relabelled'
                 WHEN rank > 0 THEN cut_by(
-                    score, positive_score, positive_rank,
+                    score, positive_score,
                     $absolute_margin, $relative_margin, $min_score, $max_score
                 ) END AS cut
         FROM read_parquet($files) AS found
@@ -149,9 +149,9 @@ SELECT
         AS negative_score,
     quantile_disc(positive_score, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]) FILTER (rank <= 1)
         AS positive_score,
-    quantile_disc(positive_rank, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
-        FILTER (rank <= 1 AND positive_rank > 0) AS positive_rank,
-    count(*) FILTER (rank <= 1 AND positive_rank = 0 AND positive_score IS NOT NULL) AS unranked
+    quantile_disc(positive_rank, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]) FILTER (rank <= 1)
+        AS positive_rank,
+    count(*) FILTER (rank <= 1 AND positive_rank IS NULL) AS unranked
 FROM read_parquet($files)
 WHERE anchor_section_key % $every = 0
 
@@ -164,7 +164,7 @@ SELECT
     found.score, found.positive_score, found.positive_rank,
     CASE WHEN relabelled.negative_section_key IS NOT NULL THEN 'relabelled'
         ELSE cut_by(
-            found.score, found.positive_score, found.positive_rank,
+            found.score, found.positive_score,
             $absolute_margin, $relative_margin, $min_score, $max_score
         ) END AS cut,
     texts.text

@@ -9,7 +9,7 @@ FROM minings
 LEFT JOIN (
     SELECT generation, count(*) AS positives_ranked
     FROM candidates
-    WHERE rank = 1 AND positive_rank > 0
+    WHERE rank = 1 AND positive_rank IS NOT NULL
     GROUP BY generation
 ) AS ranked ON ranked.generation = minings.generation
 ORDER BY minings.recipe, minings.source, minings.split, minings.scorer
@@ -101,7 +101,7 @@ SELECT
     (2::BIGINT << power) - 1 AS at_most,
     count(*) AS anchors
 FROM (
-    SELECT floor(log2(nullif(positive_rank, 0)))::INTEGER AS power
+    SELECT floor(log2(positive_rank))::INTEGER AS power
     FROM candidates
     WHERE generation = $mining AND rank = 1
 )

@@ -76,6 +76,19 @@ SELECT $run, step, source, loss
 FROM told
 ORDER BY step, source
 
+-- name: delete_shares
+-- Forget the shares of a run from a step on.
+-- Parameters: $run, $first.
+DELETE FROM source_shares
+WHERE run = $run AND start_step >= $first
+
+-- name: add_shares
+-- Note shares of the sources of a run (Arrow told: start_step, source, share).
+-- Parameters: $run.
+INSERT INTO source_shares
+SELECT $run, start_step, source, share
+FROM told
+
 -- name: sample_losses
 -- The highest losses of samples that were reported for the first steps of a run.
 -- Parameters: $run, $stop, $most (rows).

@@ -30,7 +30,12 @@ class Counting(MultipleNegativesRankingLoss):
 def test_each_source_has_its_prompt_and_its_loss(corpus_path, tmp_path):
     model = embedder()
     with dp.Corpus(corpus_path, read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=BATCH, batch_by="source", state=tmp_path / "s.duckdb")
+        sampler = corpus.sampler(
+            mixture={"one": 1, "two": 1},
+            batch_size=BATCH,
+            batch_by="source",
+            state=tmp_path / "s.duckdb",
+        )
         expected = [[*batch["source"]] for batch in sampler.peek(6)]
         assert all(len({*names}) == 1 for names in expected)
         trainer = st.SentenceTransformerTrainer(
@@ -58,6 +63,8 @@ def test_batches_of_several_sources_have_no_name(corpus_path):
             corpus.sampler().to_hf(dataset_name=True)
         with pytest.raises(dp.SamplerError, match="columns= leaves out"):
             corpus.sampler(columns=["anchor"], batch_by="source").to_hf(dataset_name=True)
+        with pytest.raises(dp.SamplerError, match="give the sampler weights"):
+            corpus.sampler(batch_size=BATCH, batch_by="source").to_hf(dataset_name=True)
         rows = corpus.sampler(mixture={"one": 1}).to_hf(dataset_name=True)
         assert next(iter(rows))["dataset_name"] == "one"
 

@@ -233,6 +233,11 @@ def test_what_was_served_is_what_was_sampled(toy):
     assert (result.exit_code, result.stdout) == (0, "")
     assert talk(result.stderr) == "wrote the ids of 8 samples to x.parquet\n"
     assert pq.read_table("x.parquet").to_pylist() == lines(ok("served", toy, "--to", "8"))
+    size = max(row["position"] for row in lines(ok("served", toy)) if not row["step"]) + 1
+    by_step = lines(ok("served", toy, "--step", "1"))
+    assert [row["position"] for row in by_step] == [*range(size, 2 * size)]
+    assert lines(ok("served", toy, "--step", "0:2"))[size:] == by_step
+    assert "step 99: run 'default' is saved at position" in error("served", toy, "--step", "99")
 
 
 def test_what_was_not_served_yet_is_refused(toy):

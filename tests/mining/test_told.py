@@ -133,3 +133,30 @@ def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):
         ) in cuts
         assert f"{none:,} of {report.anchors} anchors are left without a candidate" in left
         assert report.pairs[0].unranked > 0
+
+
+def test_a_positive_that_was_not_ranked_has_no_score_and_no_rank(tmp_path):
+    rows = [{"id": i, "q": f"where is the cat {i}", "a": f"the cat {i} is here"} for i in range(6)]
+    rows += [{"id": "apart", "q": "where is the cat now", "a": "elsewhere"}]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1, 0, 0)
+        report = corpus.mine(progress=False)
+        found = corpus.sql(
+            "SELECT DISTINCT record_id = 's/apart' AS apart, positive_score, positive_rank "
+            "FROM candidates JOIN sections ON section_key = anchor_section_key "
+            "JOIN records USING (record_key) ORDER BY apart"
+        ).to_pylist()
+        assert found[-1] == {"apart": True, "positive_score": None, "positive_rank": None}
+        assert all(row["positive_score"] > 0 and row["positive_rank"] > 0 for row in found[:-1])
+        (pair,) = report.pairs
+        assert pair.unranked == 1
+        assert pair.quantiles["positive_score"]["0 %"] > 0
+        sampler = corpus.sampler(columns=["anchor", "positive_score"], batch_size=7, epochs=1)
+        scores = dict(zip(*next(sampler).values(), strict=True))
+        assert [anchor for anchor, of in scores.items() if of is None] == ["where is the cat now"]
+        exported = corpus.export_negatives(
+            tmp_path / "o.jsonl", format="flagembedding", scores=True, progress=False
+        )
+        assert exported.left_out == {"no score of its positive": 1}

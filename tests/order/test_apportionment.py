@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Stairs, exact_shares, exact_weights
-from duckplets.order.blocks import InBlocks, KeyedOrder
+from duckplets.order.blocks import InBlocks, InEpochs, KeyedOrder
 from duckplets.order.mixture import Anneal, Mixture
 from duckplets.order.permute import hashed, key, permuted
 from duckplets.order.schedule import Schedule
@@ -282,6 +282,35 @@ def test_blocks_are_dealt_whole_and_counted(weights, size, purpose):
     for upto in (0, 1, size, 3 * size + 1, 40 * size):
         assert dealt.counts(upto) == [int((leaves[:upto] == n).sum()) for n in range(len(weights))]
     assert dealt.counts(40 * size) == [count * size for count in blocks.counts(40)]
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=5).filter(any),
+    st.integers(1, 9),
+    st.integers(0, 99),
+)
+@settings(max_examples=often(200, less=60), deadline=None)
+def test_every_leaf_gets_its_length_an_epoch_in_batches_of_its_own(lengths, size, purpose):
+    dealt, length = InEpochs(lengths, size, purpose), sum(lengths)
+    total = max(EPOCHS * length, 3 * size)
+    leaves, indexes = stretch(dealt, 0, total)
+    for leaf in range(len(lengths)):  # each goes on in its own order
+        mine = indexes[leaves == leaf]
+        assert (mine == np.arange(len(mine))).all()
+    whole = [many // size for many in lengths]
+    assert sum(whole) - 1 <= sum(dealt.whole) <= sum(whole)
+    for epoch in range(EPOCHS):
+        own = leaves[epoch * length : (epoch + 1) * length]
+        assert [*np.bincount(own, minlength=len(lengths))] == lengths
+        head = -epoch * length % size
+        batches = [own[at : at + size] for at in range(head, length - size + 1, size)]
+        assert sum(len({*batch}) == 1 for batch in batches) >= sum(dealt.whole)
+    for upto in (0, 1, length, length + size + 1, total):
+        assert dealt.counts(upto) == [*np.bincount(leaves[:upto], minlength=len(lengths))]
+    some = np.flatnonzero(np.arange(total) * 7 % 5 < 2)
+    for share in dealt.deal(some):
+        assert (leaves[some[share.offsets]] == share.leaf).all()
+        assert (indexes[some[share.offsets]] == share.indexes).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])

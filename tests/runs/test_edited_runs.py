@@ -190,8 +190,9 @@ def test_a_file_and_the_command_line_edit_a_run(corpus, path):
 
 
 def test_a_run_that_cannot_be_saved_is_known_at_once(corpus, tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
     for place, why in [
-        (tmp_path / "none" / "s.duckdb", "does not exist; make it first"),
+        (tmp_path / "file" / "s.duckdb", "file is no folder"),
         (tmp_path, "it is a folder"),
     ]:
         with pytest.raises(dp.SamplerError, match=why):

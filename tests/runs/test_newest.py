@@ -215,6 +215,37 @@ def test_a_source_that_came_since_takes_the_recipes_that_are_given(path):
         assert seen <= {0, 1, 2, 3}
 
 
+def test_a_source_that_came_since_and_has_no_anchor_stays_out(tmp_path):
+    def ingest(name, count):
+        rows = [{"id": i, "q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(count)]
+        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        corpus.ingest(source, name=name, progress=False)
+
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        ingest("a", 20)
+        corpus.split(1, 0, 0)
+        for run, mixture in {"word": None, "omitted": dp.Mixture({"a": 1}, omitted=1)}.items():
+            corpus.sampler(batch_size=8, mixture=mixture, run=run).save()
+        ingest("single", 1)
+        ingest("other", 9)
+        for run in ("word", "omitted"):
+            with corpus.resume(run, version="newest") as sampler:
+                assert any(
+                    "in source 'single', split 'train': 1 no neg" in n for n in sampler.notes
+                )
+                assert not any("came since" in n and "single" in n for n in sampler.notes)
+                served = sampler.served(0, 200)
+                assert {*served["source"].to_pylist()} == {"a", "other"}
+                sampler.save()
+            with corpus.resume(run) as sampler:
+                assert sampler.served(0, 200).equals(served)
+        with pytest.raises(dp.EmptyPoolError, match="'single'"):  # somebody named it
+            corpus.resume("omitted", version="newest", mixture=dp.Mixture({"a": 1, "single": 1}))
+        ingest("single", 5)
+        with corpus.resume("word", version="newest") as sampler:  # by now it has some
+            assert "single" in sampler.served(0, 400)["source"].to_pylist()
+
+
 def test_versions_that_a_run_cannot_take(path):
     with dp.resume(path, "triplets", version="newest") as sampler:
         taken(sampler, 5)

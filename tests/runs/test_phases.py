@@ -5,6 +5,7 @@ import random
 from collections import Counter, defaultdict
 from itertools import islice
 
+import duckdb
 import pytest
 from corpora import counts_of
 from effort import often, some
@@ -12,6 +13,7 @@ from frozen_runs import titled
 from prebuilt import copying, reading
 
 import duckplets as dp
+from duckplets.runs import state as state_store
 
 ROWS = {"a": 37, "b": 50, "c": 8}
 TITLE = dp.TextRecipe("title", dp.role("anchor"))
@@ -103,6 +105,55 @@ def test_every_step_is_drawn_by_its_weights(corpus):
                 assert abs(found[source] / 400 - due) < (0.015 if due else 1e-9)
 
 
+def shares_in(path, run):
+    """Return the shares by step and source, and the sources, that a state file has of a run."""
+    with duckdb.connect(path, read_only=True) as connection:
+        rows = connection.execute(
+            "SELECT start_step, coalesce(stop_step, 99), source, share FROM shares WHERE run = ?",
+            [run],
+        ).fetchall()
+        recipes = connection.execute(
+            "SELECT source, recipe FROM run_recipes WHERE run = ? ORDER BY ALL", [run]
+        ).fetchall()
+    found = {(step, of): share for low, high, of, share in rows for step in range(low, high)}
+    assert len(found) == sum(high - low for low, high, *_ in rows)
+    return found, recipes
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_the_state_file_has_the_shares_of_every_step(corpus, tmp_path, name):
+    def check():
+        found, recipes = shares_in(sampler.save(), name)
+        schedule = sampler._planner.schedule
+        assert recipes == [(source, "title") for source in sorted(ROWS)]
+        assert {at for at, _ in found} == {*range(99)}
+        for step in range(99):
+            for source, share in schedule.shares(step).items():
+                assert found[step, source] == pytest.approx(share, abs=1e-12)
+
+    state = tmp_path / "s.duckdb"
+    sampler = corpus.sampler(mixture=MIXTURES[name], run=name, state=state, **TEXTS)
+    sampler.save(tag="first")
+    for steps, weights in [(3, {"a": 0.2, "c": 1}), (4, {"b": 7}), (0, {"b": 1}), (30, {"a": 2})]:
+        check()
+        taken(sampler, steps)
+        sampler.set_weights(weights, temperature=2)
+    check()
+    sampler = corpus.resume(name, state=state)
+    taken(sampler, 2)
+    check()
+    early = corpus.resume(name, state=state, save_to=tmp_path / "copy.duckdb")
+    early.save()
+    early.set_weights({"c": 5})
+    early.save()
+    (tmp_path / "copy.duckdb").replace(state)  # another process went on
+    check()
+    other = corpus.sampler(run="other", state=state, **TEXTS).save()
+    assert state_store.reset(other, name)
+    assert shares_in(other, name) == ({}, [])
+    assert shares_in(other, "other")[0]
+
+
 def test_lr_scale_is_that_of_the_batch_taken_last(corpus):
     sampler = corpus.sampler(mixture=MIXTURES["phases"], **TEXTS)
     scales = [1.0] * 5 + [0.5] * 16 + [0.25] * 4
@@ -173,15 +224,14 @@ def test_set_weights_is_in_force_from_the_next_step(own):
 
 
 def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus):
-    """The first position of an epoch may lie in one."""
-    sampler = corpus.sampler(**TEXTS)
-    sampler.set_epoch(1)
-    position = sampler.position
-    assert position % 8
+    """A run may stand in one, as after another batch size: its rest comes first."""
+    sampler, position = corpus.sampler(**TEXTS), 95
+    sampler.move(position)
     plain = sampler.served(position, (position // 8 + 1) * 8)["source"].to_pylist()
     assert sampler.set_weights({"a": 0, "b": 0}) == position // 8 + 1
     sources = [s for batch in taken(sampler, 4) for s in batch["source"]]
     edge = 8 - position % 8
+    assert len(sources) == edge + 3 * 8
     assert sources[:edge] == plain
     assert set(sources[edge:]) == {"c"}
 

@@ -171,3 +171,54 @@ def test_ranks_stay_one_run_wherever_they_go(corpus):
         if draw.random() < 0.1:
             assert counts_of(ranks[1]) == counts_of(alone)
     assert [rank.state_dict() for rank in ranks] == [alone.state_dict()] * 3
+
+
+@pytest.mark.parametrize("more", [{}, {"batch_by": "source"}, {"no_duplicates": True}], ids=str)
+@pytest.mark.parametrize(("total", "size"), [(8, 2), (24, 3), (50, 1), (120, 4)])
+def test_an_epoch_begins_with_a_batch_that_no_other_way_would_serve_differently(
+    corpus, tmp_path, total, size, more
+):
+    how = {"recipes": [PAIR], "total": total, **more}
+    (alone,), ranks = opened(corpus, 1, **how), opened(corpus, size, **how)
+    for epoch in (2, 1):
+        first = -(-epoch * alone.epoch_length // total)
+        for sampler in (alone, *ranks):
+            sampler.set_epoch(epoch)
+            assert (sampler.position, sampler.step) == (first * total, first)
+        batches = [next(alone) for _ in range(2)]
+        for batch in batches:
+            assert batch.table.equals(alone.batch_at(batch.step).table)
+            whole = laid_end_to_end([next(rank) for rank in ranks])
+            assert whole.equals(batch.table.combine_chunks())
+        state = alone.save(path=tmp_path / f"{epoch}.duckdb", step=batches[0].step + 1)
+        with corpus.resume(state=state) as resumed:
+            for batch in batches[1:]:
+                assert next(resumed).table.equals(batch.table)
+
+
+def test_a_run_that_goes_on_inside_a_batch_takes_its_rest_and_then_whole_batches(corpus, tmp_path):
+    def served(samplers):
+        return [laid_end_to_end(batches) for batches in zip(*samplers, strict=True)]
+
+    length = 141 + 166
+    run = {"recipes": [PAIR], "total": TOTAL}
+    (once,), state = opened(corpus, 1, **run, epochs=1), tmp_path / "s.duckdb"
+    before = [batch.position for batch in once]
+    assert before[-1] + TOTAL > length
+    once.save(path=state)
+    (twice,) = opened(corpus, 1, **run, epochs=2)
+    expected = pa.concat_tables(batch.table for batch in twice).slice(length)
+    for size in (1, 3):
+        how = {"batch_size": TOTAL // size, "world_size": size, "epochs": 2, "prefetch": 0}
+        ranks = [corpus.resume(state=state, rank=rank, **how) for rank in range(size)]
+        (ahead,) = [*ranks[0].peek(1)]
+        assert len(ahead) == (TOTAL - length % TOTAL) // size
+        found = served(ranks)
+        assert [len(table) for table in found[:2]] == [TOTAL - length % TOTAL, TOTAL]
+        assert pa.concat_tables(found).equals(expected)
+    # workers of a rank, too: the first has the rest
+    workers = [corpus.resume(state=state, epochs=2) for _ in range(3)]
+    for number, worker in enumerate(workers):
+        worker.stride(number, 3)
+    found = sorted((batch for worker in workers for batch in worker), key=lambda of: of.position)
+    assert pa.concat_tables(batch.table for batch in found).equals(expected)

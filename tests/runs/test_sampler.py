@@ -69,23 +69,15 @@ def test_a_run_keeps_to_its_version(own):
             assert batch.table.equals(expected[batch.step])
 
 
-def test_steps_bound_a_run_and_set_epoch_goes_to_the_first_position(corpus):
+def test_steps_bound_a_run_and_set_epoch_goes_to_the_first_batch(corpus):
     sampler = corpus.sampler(steps=5, batch_size=10)
     assert len(sampler) == len(list(sampler)) == 5
     assert list(corpus.sampler(steps=0)) == []
     sampler = corpus.sampler(batch_size=10, columns=["anchor", "position"])
     with pytest.raises(TypeError, match="endless"):
         len(sampler)
-    sampler.set_epoch(2)
-    assert sampler.position == 2 * sampler.epoch_length
-    assert sampler.epoch == 2
-    assert next(sampler)["position"][0] == 2 * sampler.epoch_length
     with pytest.raises(dp.SamplerError, match="-1"):
         sampler.set_epoch(-1)
-    apart = corpus.sampler(batch_size=7, no_duplicates=True)
-    apart.set_epoch(1)
-    assert 0 <= apart.position - apart.epoch_length < 7
-    assert apart.position % 7 == 0
     bounded = corpus.sampler(epochs=1, batch_size=7)
     with pytest.raises(dp.SamplerError, match="beyond the end"):
         bounded.set_epoch(5)
@@ -210,6 +202,23 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         corpus.state_path().write_bytes(b"no database")
         (note,) = corpus.sampler(batch_size=4).notes
         assert note.startswith(f"this run cannot be saved in {corpus.state_path()}: ")
+
+
+def test_a_save_makes_missing_folders_and_a_file_in_their_place_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with toy_corpus(tmp_path / "c.duckdb", 30) as corpus:
+        corpus.sampler(batch_size=4).save()
+        ways = {
+            "state": lambda path: corpus.sampler(batch_size=4, state=path).save(),
+            "save_to": lambda path: corpus.resume(save_to=path).save(),
+            "path": lambda path: corpus.sampler(batch_size=4).save(path=path),
+        }
+        for name, save in ways.items():
+            path = tmp_path / name / "deeper" / "s.duckdb"
+            assert save(path) == path
+            assert corpus.resume(state=path).step == 0
+            with pytest.raises(dp.DuckpletsError, match=r"no folder|folder cannot be made"):
+                save(tmp_path / "file" / "s.duckdb")
 
 
 def test_a_run_is_not_resumed_on_another_corpus(tmp_path):

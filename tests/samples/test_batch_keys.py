@@ -111,14 +111,20 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
     if "displaced" in table.column_names:
         displaced = [source is not None for source in table["displaced"].to_pylist()]
     sources, mixed = Counter[str](), 0
+    # in proportion the rests of epochs, and a batch that two share, are of both sources
+    in_epochs, several_sources = by == "source" and "mixture" not in given, 0
     for at in range(0, len(labels), SIZE):
         batch = labels[at : at + SIZE]
+        if in_epochs:
+            several_sources += len({*batch}) > 1
+            continue
         assert len({*streams[at : at + SIZE]}) == 1 or by == "source"
         assert len({source for source, _ in streams[at : at + SIZE]}) == 1
         sources[batch[0][0]] += 1
         is_pure = len({*batch}) == several and None not in (label[-1] for label in batch)
         mixed += not is_pure and not any(displaced[at : at + SIZE])
     assert mixed == 0 if by in ("source", "recipe") else mixed <= 0.8 * steps
+    assert several_sources <= 3 * len(labels) / sum(RECORDS.values())
     if given.get("mixture") == {"a": 0.25, "b": 0.75}:  # shares hold for batches
         assert abs(sources["b"] - 0.75 * steps) < 1
     if by != "source" and not any(displaced):
@@ -143,6 +149,67 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
         slices = [text for rank in ranks for text in rank.batch_at(3)["anchor"]]
         assert not ranks or slices == sampler.batch_at(3)["anchor"]
     assert_resumes_everywhere(sampler, 5)
+
+
+@pytest.mark.parametrize("given", [{}, {"no_duplicates": True}, {"kind": "pairs"}], ids=str)
+def test_every_anchor_of_every_source_comes_once_an_epoch_of_batches_by_source(given, tmp_path):
+    sizes, size = {"big": 90, "middle": 21, "small": 3}, 16
+    per_draw = 2 if "kind" in given else 1
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for name, count in sizes.items():
+            rows = [{"q": f"{name} asks {n}", "a": f"{name} answers {n}"} for n in range(count)]
+            source = dp.MemorySource(rows, anchor="q", positive="a")
+            corpus.ingest(source, name=name, progress=False)
+        corpus.split(1, 0, 0)
+        run = {"batch_size": size, "batch_by": "source", "epochs": 4, **given}
+        sampler = corpus.sampler(**run)
+        length = sum(sizes.values()) * per_draw
+        table = sampler.served(0, 4 * length)
+        sources, due = table["source"].to_pylist(), Counter[str]()
+        for epoch in range(4):
+            mine = table.slice(epoch * length, length)["anchor_record_id"].to_pylist()
+            due.update({name: count * per_draw for name, count in sizes.items()})
+            if not given.get("no_duplicates"):
+                assert {*Counter(mine).values()} == {per_draw}
+                assert Counter(sources[: (epoch + 1) * length]) == due
+        several = [len({*sources[at : at + size]}) > 1 for at in range(0, len(sources), size)]
+        assert sum(several) <= 4 * (2 if not given else 4)
+        displaced = 0
+        if given.get("no_duplicates"):
+            displaced = len(table) - table["displaced"].null_count
+            assert displaced <= 16  # of sources with few texts, which fit in few batches
+            for batch in sampler.peek(len(sampler)):
+                texts = batch["anchor"] + batch["positive"] + batch["negative"]
+                assert len(texts) == len({*texts})
+        came = Counter(table["anchor_record_id"].to_pylist())
+        assert sum(abs(count - 4 * per_draw) for count in came.values()) <= 2 * displaced
+        assert len(came) == sum(sizes.values())
+        forecast = sampler.forecast()
+        assert forecast.table["samples"].to_pylist() == [4 * n * per_draw for n in sizes.values()]
+        assert "('small'): these anchors are in batches of several sources" in str(forecast)
+        assert "are in batches of several" in sampler.describe()
+        assert_resumes_everywhere(corpus.sampler(**run), 5)
+        # a change of weights on the way goes on in each source's order, by whole batches
+        sampler = corpus.sampler(**run | {"epochs": None, "no_duplicates": False})
+        sampler.move(5 * size)
+        sampler.set_weights({"big": 1, "middle": 1, "small": 1})
+        table = sampler.served(0, 12 * length)
+        for name, count in sizes.items():
+            rows = [
+                *zip(*(table[of].to_pylist() for of in ("source", "anchor_record_id")), strict=True)
+            ]
+            mine = [record for of, record in rows if of == name][::per_draw]
+            assert all(
+                len({*mine[low : low + count]}) == len(mine[low : low + count])
+                for low in range(0, len(mine), count)
+            )
+        rows = table["source"].to_pylist()[5 * size :]
+        assert all(len({*rows[at : at + size]}) == 1 for at in range(0, len(rows), size))
+        warned = str(
+            corpus.sampler(**run | {"batch_by": "recipe", "no_duplicates": False}).forecast()
+        )
+        assert "these anchors come more than once in a batch" in warned
+        assert "samples are still due" in warned
 
 
 def _buckets(corpus):

@@ -136,8 +136,11 @@ class RunStates:
         step = integer("step", step, 0, most)
         last = None if self.end is None else least + self.steps
         step = integer("step", step, least, last)
-        # A pass, or a run that was taken over with another batch size, may begin between steps.
-        position = max(step * self.batch + self.start["position"] % self.batch, self.first)
+        begun = self.start["position"]
+        # A run that was taken over with another batch size may stand inside a batch.
+        position = step * self.batch + self.first % self.batch
+        if step == begun // self.batch:
+            position = max(begun, self.first)
         if self.end is not None:
             position = min(position, self.end)
         return self.start | {"position": position}
