@@ -203,10 +203,7 @@ class Sampler:
         return mixture.lr_scale(self.step if self._taken is None else self._taken)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the first batch that begins in a nominal epoch, or after it if none does.
-
-        The batch in which the epoch before it ends belongs to that one.
-        """
+        """Go to the first batch that begins in a nominal epoch, or after it if none does."""
         epoch = integer("epoch", epoch, 0, self._planner.epoch_at(MAX_POSITION))
         position = self._planner.epoch_start(epoch)
         begin = -(-position // self._batch) * self._batch

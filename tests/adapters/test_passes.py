@@ -98,8 +98,9 @@ def test_every_pass_is_bounded_as_the_first(corpus_path, given, counts):
         if "no_duplicates" in given:
             texts = [*batch["anchor"], *batch["positive"], *batch["negative"]]
             assert len({*texts}) == len(texts)
-        if "batch_by" in given:
-            assert len({*batch["source"]}) == 1
+    if "batch_by" in given:  # the rests of both sources fill a batch, which two passes may have
+        mixed = [sum(len({*batch["source"]}) > 1 for batch in each) for each in passes]
+        assert max(mixed) <= 2
     if "padded" in passes[2][0]:
         assert [sum(batch["padded"]) for batch in passes[2]] == [0] * 12 + [14]
     assert taken(passes[0]) != taken(passes[1])[: counts[0]]
