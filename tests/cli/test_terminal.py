@@ -130,7 +130,7 @@ def test_no_command_prints_what_acts(hostile):
     assert found.count("\n") == 17
     for command in some(["recipe list", "doctor", "capacity"], less=1):
         printed(*command.split(), hostile)
-    assert "HASH_JOIN" in printed("sql", hostile, "mine", "--explain", widest=WHOLE)
+    assert "join" in printed("sql", hostile, "mine", "--explain", widest=WHOLE).lower()
     printed("served", hostile, "--to", "4", code=1)  # its sources had other names
     # A recipe of such a name is refused when it is read, in a line.
     parts = to_dict(dp.TextRecipe("x", dp.role("anchor"))) | {"name": HOSTILE}
