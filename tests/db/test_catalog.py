@@ -265,6 +265,15 @@ def test_a_table_of_vectors_is_compared_too(files):
     assert "view 'vectors_0'" in refusal(files["vectors"])
 
 
+def test_what_a_wal_brings_is_compared_too(files, tmp_path):
+    path, copy = files["corpus"], tmp_path / "copy.duckdb"
+    with duckdb.connect(str(path), config={"checkpoint_threshold": "1TB"}) as file:
+        file.execute("CREATE MACRO more(x) AS 1")
+        for ending in ("", ".wal"):
+            shutil.copy(f"{path}{ending}", f"{copy}{ending}")
+    assert "macro 'more'" in refusal(copy)
+
+
 # ---- what is ours opens
 
 
