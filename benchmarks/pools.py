@@ -27,7 +27,7 @@ Tried on DuckDB 1.5.5, and failed:
   3,000 dates. So these are left to ``sole``.
 - The split as a column of the LATERAL, too, at 1,000 sources: ``own`` is then made for each source,
   and that run did not finish. With the split as a parameter ``own`` is made once.
-- ``excluded`` by class at two families that share all texts and have 3,000 dates: no end in 60 s. The
+- ``excluded`` by class at two families that share all texts and have 3,000 dates: no end in 40 s. The
   join of family, class and text is a triangle; it starts from families, which suits shared texts.
 - Other comparisons at 100,000 records of one family or one question: every class is counted text by
   text.
