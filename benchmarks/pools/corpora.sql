@@ -1,0 +1,99 @@
+-- name: sources
+INSERT INTO sources (source_id, name, kind, trust, defaults, added_version)
+SELECT range + 1, CASE WHEN $sources = 2 THEN ['a', 'b'][range + 1] ELSE 's' || range END, 'csv', .5, 'roles', 1
+FROM range($sources)
+
+-- name: versions
+INSERT INTO corpus_versions VALUES (1, now()::TIMESTAMP, 'ingest', 's0', NULL)
+
+-- name: records
+-- Half of the records have groups of five, and one of twenty topics and of 3,000 dates.
+INSERT INTO records
+SELECT
+    i, 's' || i % $sources || '/' || md5(i::VARCHAR)[:16], 1 + i % $sources, 1, NULL,
+    DATE '2015-01-01' + (md5_number_lower('d' || i) % 3000)::INTEGER,
+    if(md5_number_lower('h' || i) % 2 = 0, 'g' || (md5_number_lower('g' || i) % ($records // 5)), NULL),
+    NULL, MAP {'topic': 't' || (md5_number_lower('t' || i) % 20)}, .5, i, now()::TIMESTAMP, now()::TIMESTAMP, NULL
+FROM range(1, $records + 1) AS r(i)
+
+-- name: splits
+INSERT INTO splits SELECT record_key, if(md5_number_lower('s' || record_key) % 5 = 0, 'test', 'train') FROM records
+
+-- name: sections
+-- A tenth of the anchors and a twentieth of the contexts are texts that others have, too.
+INSERT INTO _internal.stored_sections
+SELECT
+    i * 2 - 1 + o, i, o, ['anchor', 'context'][o + 1], 'h',
+    ['what is ', 'it is '][o + 1] || md5(k) || ' of ' || md5((i % 1000)::VARCHAR) || ' in the year', 12, NULL, NULL, NULL
+FROM (
+    SELECT i, o, CASE
+        WHEN o = 0 AND md5_number_lower('a' || i) % 10 = 0 THEN 'a' || (md5_number_lower('b' || i) % ($records // 50))
+        WHEN o = 1 AND md5_number_lower('c' || i) % 20 = 0 THEN 'c' || (md5_number_lower('e' || i) % ($records // 100))
+        ELSE i || '/' || o END AS k
+    FROM range(1, $records + 1) AS r(i), range(2) AS q(o)
+) ORDER BY i, o
+
+-- name: one anchor text
+UPDATE _internal.stored_sections SET text = 'summarize this' WHERE role = 'anchor'
+
+-- name: one anchor text but five
+UPDATE _internal.stored_sections SET text = 'summarize this' WHERE role = 'anchor' AND record_key > 5
+
+-- name: one family
+UPDATE records SET group_key = if(record_key % ($records // 5) = 0, NULL, 'g')
+
+-- name: one record
+UPDATE _internal.stored_sections SET record_key = 1, position = section_key WHERE record_key <= least(5000, $records // 20)
+
+-- name: one positive text
+UPDATE _internal.stored_sections SET text = 'it is so' WHERE role = 'context'
+
+-- name: two families
+UPDATE records SET group_key = 'g' || record_key % 2
+
+-- name: two families share
+UPDATE _internal.stored_sections SET text = 'it is ' || (record_key - 1) // 2 WHERE role = 'context'
+
+-- name: two families in one split
+UPDATE splits SET split = 'train'
+
+-- name: chunks
+INSERT INTO chunks
+SELECT section_key, section_key, record_key, 'window', 0, 0, 0, length(text), 0, 12, md5_number_lower(text)
+FROM _internal.stored_sections ORDER BY section_key
+
+-- name: text_hashes
+INSERT INTO _internal.text_hashes SELECT section_key, normalised_hash(text) FROM _internal.stored_sections ORDER BY section_key
+
+-- name: random records
+INSERT INTO records
+SELECT key, source || '/' || lpad(key::VARCHAR, 9, '0'), 1 + (source = 'b')::INTEGER, 1, if(live, NULL, 1), date,
+    "group", NULL, MAP {'topic': topic, 'lang': lang}, .5, key, now()::TIMESTAMP, now()::TIMESTAMP, label
+FROM given
+
+-- name: random splits
+INSERT INTO splits SELECT key, split FROM given
+
+-- name: random sections
+INSERT INTO _internal.stored_sections
+SELECT section_key, record_key, position, role, 'h', section, 1, NULL, NULL, NULL FROM given_sections
+
+-- name: random chunks
+INSERT INTO chunks
+SELECT key, section_key, record_key, 'window', 0, 0, 0, length(text), 0, 1, md5_number_lower(text) FROM given_chunks
+
+-- name: random verdicts
+INSERT INTO pair_verdicts
+SELECT md5_number_lower(one), md5_number_lower(other), verdict, NULL, 1 FROM said
+
+-- name: stage
+CREATE OR REPLACE TEMP TABLE staged AS
+SELECT found.*, asked.split
+FROM (SELECT DISTINCT split FROM splits) AS asked, LATERAL (FROM chunks_of(NULL, asked.split, 1)) AS found
+
+-- name: of_sources
+-- One statement for all sources, here of all splits: the pool of each is a list by LATERAL.
+SELECT asked.split, asked.source, found.*
+FROM (
+    SELECT DISTINCT splits.split, sources.name AS source FROM splits, sources
+) AS asked, LATERAL (found_list) AS found

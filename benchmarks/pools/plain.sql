@@ -1,0 +1,55 @@
+-- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
+positives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+negatives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+own AS (
+    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks,
+        role = 'context' AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
+),
+
+-- The texts of negatives by their writings, and with the family of those that only one has.
+written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
+texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
+
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+excluded AS (
+    SELECT family, written.text_hash FROM own JOIN written USING (writing)
+    UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL
+),
+
+-- Answers to a question that several families ask.
+known AS (
+    SELECT DISTINCT asked.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
+),
+
+-- How many texts there are, how many each family and question lose, and where in doubt both.
+counts AS (
+    SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
+        coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known
+    FROM anchors
+    LEFT JOIN (SELECT family, count(*) AS number FROM excluded GROUP BY ALL) AS e USING (family)
+    LEFT JOIN (SELECT question, count(*) AS number FROM known GROUP BY ALL) AS k USING (question)
+),
+doubted AS MATERIALIZED (
+    SELECT family, question, text_hash FROM counts JOIN excluded AS e USING (family)
+    WHERE texts - excluded - known < $negatives AND texts - greatest(excluded, known) >= $negatives
+),
+shared AS (
+    SELECT family, question, count(*) AS shared
+    FROM doubted JOIN known USING (question, text_hash) GROUP BY ALL
+),
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+eligible AS (
+    FROM anchors JOIN counts USING (family, question) LEFT JOIN shared USING (family, question)
+    JOIN (SELECT record_key, only_one(text_hash) AS sole FROM positives GROUP BY ALL) AS positive
+        USING (record_key)
+    WHERE sole IS DISTINCT FROM text_hash
+    AND texts - excluded - known + coalesce(shared, 0) >= $negatives
+)
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors
+FROM eligible GROUP BY ALL ORDER BY record_key

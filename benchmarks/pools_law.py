@@ -1,0 +1,244 @@
+"""Defines legal negatives in plain Python, and draws random corpora to compare statements with it.
+
+The definition is for reading: it looks at every chunk for every anchor, and counts no texts by sums.
+"""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+WORDS = ("red", "Red", "réd", "blue", "blue ", "green", "grey", "teal")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record, whether its version is live or not."""
+
+    key: int
+    source: str
+    group: str | None
+    date: date | None
+    topic: str | None
+    lang: str
+    label: float | None
+    live: bool
+
+    @property
+    def family(self) -> object:
+        """Return its group, whatever its source; the record itself without one."""
+        return self.group or self.key
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A window, with the text of its section."""
+
+    key: int
+    record: Record
+    position: int
+    role: str
+    section: str  # text of its section
+    text: str
+
+    @property
+    def question(self) -> str:
+        """Return the text of the section without case, accents and white space at its ends."""
+        plain = unicodedata.normalize("NFD", self.section)
+        return " ".join("".join(c for c in plain if not unicodedata.combining(c)).lower().split())
+
+
+Taken = Callable[[Chunk], bool]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The selectors as a role or position, and a condition; the strategy as a function of a pair."""
+
+    anchor: Taken
+    positive: Taken
+    negative: Taken
+    where: tuple[Taken, Taken, Taken] = (lambda c: True,) * 3
+    suits: Callable[[Chunk, Chunk], bool] = lambda a, n: True
+    same_selectors: bool = False
+    own_negatives: bool = False  # same_record
+    filled: bool = False
+    near: str = ""  # the side that comes from the nearest record
+    labels: str = ""
+    split_wide: bool = False
+    per_chunk: bool = False
+    verdicts: bool = False
+
+
+@dataclass
+class Corpus:
+    """The chunks of one split, and verdicts by the texts of anchor and other."""
+
+    chunks: list[Chunk]
+    verdicts: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def drawn(draw: random.Random, first: int) -> Corpus:
+    """Return the records of one split: two sources, few texts, so that everything collides."""
+    words, chunks = draw.sample(WORDS, draw.randint(3, len(WORDS))), []
+    groups = (None, None, "g", "h") if draw.random() < 0.7 else (None, "g")
+    for n in range(draw.randint(2, 9)):
+        record = Record(
+            first + n, draw.choice("aab"), draw.choice(groups),
+            draw.choice((None, *(date(2024, 1, d) for d in (1, 2, 9, 30)))),
+            draw.choice((None, "x", "x", "y", "z")), draw.choice(("en", "de")),
+            draw.choice((None, None, 0, 1, 0.5, -1)), draw.random() < 0.95,
+        )  # fmt: skip
+        roles = [
+            "anchor",
+            "context",
+            *draw.choices(("anchor", "context", "rejected"), k=draw.randint(0, 3)),
+        ]
+        for position, role in enumerate(roles if draw.random() < 0.9 else roles[1:]):
+            windows = [draw.choice(words) for _ in range(draw.choice((1, 1, 1, 2)))]
+            for text in windows:
+                key = 16 * record.key + len(chunks) % 16
+                chunks.append(Chunk(key, record, position, role, "/".join(windows), text))
+    pairs = [(a.text, b.text) for a in chunks for b in chunks]
+    said = {
+        draw.choice(pairs): draw.choice(("positive", "ambiguous", "negative", "negative"))
+        for _ in range(5)
+    }
+    return Corpus(chunks, said)
+
+
+class Law:
+    """The law over one split, for the anchors of one source."""
+
+    def __init__(self, corpus: Corpus, recipe: Recipe, source: str) -> None:
+        self.recipe, self.source = recipe, source
+        self.chunks = [c for c in corpus.chunks if c.record.live]
+        self.reach = [c for c in self.chunks if recipe.split_wide or c.record.source == source]
+        self.verdicts = corpus.verdicts if recipe.verdicts else {}
+        self.by_record: dict[int, list[Chunk]] = {}
+        for chunk in self.chunks:
+            self.by_record.setdefault(chunk.record.key, []).append(chunk)
+
+    # ---- who is drawn
+
+    def anchors(self) -> list[Chunk]:
+        """Return the chunks of the source that the anchor selector takes."""
+        of, where = self.recipe, self.recipe.where[0]
+        return [
+            c for c in self.chunks if c.record.source == self.source and of.anchor(c) and where(c)
+        ]
+
+    def positives(self, anchor: Chunk) -> list[Chunk]:
+        """Return the chunks that an anchor may draw for a positive."""
+        of = self.recipe
+        record = self.nearest(anchor.record) if of.near == "positive" else anchor.record
+        found = [c for c in self.chunks if c.record is record and of.positive(c) and of.where[1](c)]
+        if of.labels == "binary":
+            found = [c for c in found if c.record.label != 0]
+        if of.labels == "graded":
+            found = [c for c in found if c.record.label is None]
+        found = [c for c in found if self.verdicts.get((anchor.text, c.text)) != "negative"]
+        return found + [
+            c for c in self.chunks
+            if c.record.source == self.source and of.positive(c) and of.where[1](c)
+            and self.verdicts.get((anchor.text, c.text)) == "positive"
+        ]  # fmt: skip
+
+    def nearest(self, record: Record) -> Record | None:
+        """Return the record of the source whose date is nearest to one day later."""
+        if record.date is None:
+            return None
+        wanted = record.date + timedelta(days=1)
+        others = {
+            c.record for c in self.chunks
+            if c.record.source == record.source and c.record.date and c.role == "context"
+        } - {record}  # fmt: skip
+        return min(others, key=lambda r: (abs(r.date - wanted), f"{r.key:09}"), default=None)
+
+    def negatives(self, anchor: Chunk) -> Iterator[Chunk]:
+        """Yield the chunks that suit an anchor, before the law looks at texts."""
+        of = self.recipe
+        for chunk in self.reach:
+            if not (of.negative(chunk) and of.where[2](chunk) and of.suits(anchor, chunk)):
+                continue
+            if of.near == "negative" and chunk.record is not self.nearest(anchor.record):
+                continue
+            own = chunk.record is anchor.record
+            if (own and of.own_negatives) or (
+                chunk.record.family != anchor.record.family and (of.filled or not of.own_negatives)
+            ):
+                yield chunk
+
+    # ---- who is an answer
+
+    def asks(self, key: int) -> list[Chunk]:
+        """Return the chunks of a record with the role or position of an anchor."""
+        return [c for c in self.by_record[key] if self.recipe.anchor(c)]
+
+    def answers(self, key: int, askers: Iterable[Chunk]) -> list[Chunk]:
+        """Return the answers of a record, unless a verdict denies them for each of some askers."""
+        of, askers = self.recipe, {c.text for c in askers}
+        found = [
+            c
+            for c in self.by_record[key]
+            if of.positive(c) and (c.record.label is None or c.record.label > 0)
+        ]
+        if of.near == "positive":
+            drawn_for = [
+                c for c in self.reach if c.record.key == key and of.anchor(c) and of.where[0](c)
+            ]
+            other = self.nearest(drawn_for[0].record) if drawn_for else None
+            found += [
+                c for c in self.chunks if c.record is other and of.positive(c) and of.where[1](c)
+            ]
+        return [
+            c for c in found
+            if not askers or any(self.verdicts.get((text, c.text)) != "negative" for text in askers)
+        ]  # fmt: skip
+
+    def excluded(self, family: object) -> list[Chunk]:
+        """Return the anchors and answers of a family."""
+        keys = {c.record.key for c in self.chunks if c.record.family == family}
+        return [c for k in keys for c in (*self.asks(k), *self.answers(k, self.asks(k)))]
+
+    def known(self, question: str) -> list[Chunk]:
+        """Return the answers of all records with a question."""
+        if self.recipe.same_selectors:  # records of one whole text are written alike anyway
+            return []
+        keys = {
+            c.record.key for c in self.reach if self.recipe.anchor(c) and c.question == question
+        }
+        asked = {k: [c for c in self.asks(k) if c.question == question] for k in keys}
+        return [c for k in keys for c in self.answers(k, asked[k])]
+
+    def stated(self, anchor: Chunk) -> set[str]:
+        """Return texts that a verdict calls an answer, perhaps, of the question or the family."""
+        askers = [c for c in self.reach if self.recipe.anchor(c) and c.question == anchor.question]
+        askers += [
+            c
+            for c in self.chunks
+            if self.recipe.anchor(c) and c.record.family == anchor.record.family
+        ]
+        texts = {c.text for c in askers}
+        return {t for (a, t), v in self.verdicts.items() if a in texts and v != "negative"}
+
+    def legal(self, anchor: Chunk) -> set[str]:
+        """Return the texts that an anchor may draw."""
+        out = [*self.excluded(anchor.record.family), *self.known(anchor.question)]
+        texts, written = {c.text for c in out} | self.stated(anchor), {c.question for c in out}
+        drawable = [c for c in self.reach if self.recipe.negative(c) and self.recipe.where[2](c)]
+        texts |= {c.text for c in drawable if c.question in written}
+        return {c.text for c in self.negatives(anchor)} - texts
+
+    def pool(self, negatives: int) -> list[tuple[int, list[int]]]:
+        """Return the rows of the pool: a record, and the chunks of the anchor."""
+        found: dict[Any, tuple[int, list[int]]] = {}
+        for a in self.anchors():
+            if any(p.text != a.text for p in self.positives(a)) and len(self.legal(a)) >= negatives:
+                unit = a.key if self.recipe.per_chunk else a.record.key
+                found.setdefault(unit, (a.record.key, []))[1].append(a.key)
+        return sorted((key, sorted(chunks)) for key, chunks in found.values())
