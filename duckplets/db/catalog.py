@@ -41,7 +41,7 @@ FileState = tuple[FileId, tuple[tuple[tuple[int, ...], ...], bytes]]
 _CHECKED: dict[FileId, tuple[Any, Checked]] = {}
 _HEADER = 12_288  # bytes: three headers, of which each commit writes one
 
-_SEALED: dict[str, Any] = {"threads": "1", "enable_external_access": "false"}
+_MADE: dict[tuple[str, ...], Entries] = {}  # by the statements that make it
 _BUILT_IN = ("TYPE", "SCHEMA")  # kinds that every file has some of
 _COPY = "put a copy of the file in its place"
 
@@ -142,13 +142,13 @@ def check(connection: duckdb.DuckDBPyConnection, name: str) -> Checked:
         MigrationError: It says what to remove, or what else to do.
     """
     ((database,),) = connection.execute(query("db/catalog/database")).fetchall()
-    theirs = _entries(connection, database)
-    if all(kind in _BUILT_IN for kind, _, _ in theirs):
-        return Checked()
-    if not _has_record(theirs):
+    if not _has_record(connection, database):
+        theirs = _entries(connection)[database]
+        if all(kind in _BUILT_IN for kind, _, _ in theirs):
+            return Checked()
         raise _foreign(theirs, name)
     kind, texts = _made_by(_rows(connection, "db/catalog/applied", database), name)
-    ours = _ours(*texts)
+    theirs, ours = _both(connection, database, texts)
     for entry, definitions in theirs.items():
         if not _is_ours(connection, entry, definitions, ours):
             raise _refusal(entry, name, is_known=entry in ours)
@@ -205,44 +205,58 @@ def parts_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, 
     return None if json.loads(reading, object_hook=noted)["error"] else parts
 
 
-def _made_by(rows: list[Row], name: str) -> tuple[Kind, list[str]]:
+def _made_by(rows: list[Row], name: str) -> tuple[Kind, tuple[str, ...]]:
     """Return the kind of a file and the statements that made it."""
     kind, numbers = applied(rows, name)
     texts = [text for number, _, text in migrations(kind) if number in numbers]
     of_a_set = [query("vectors/store/create")] if kind == "vectors" else []
-    return kind, [query("db/migrate/create_table"), *texts, *of_a_set]
+    return kind, (query("db/migrate/create_table"), *texts, *of_a_set)
 
 
-def _entries(connection: duckdb.DuckDBPyConnection, database: str) -> Entries:
+def _both(
+    connection: duckdb.DuckDBPyConnection, database: str, texts: tuple[str, ...]
+) -> tuple[Entries, Entries]:
+    """Return what a file holds, and what statements make in an empty database."""
+    if texts in _MADE:
+        return _entries(connection)[database], _MADE[texts]
+    reference = f"{database}_"  # in the same instance, so that both are listed at once
+    connection.execute(_naming("db/catalog/attach", reference))
+    connection.execute(_naming("db/catalog/use", reference))
+    connection.execute(texts[0])
+    connection.execute(query("db/sessions/names"))
+    for statement in connection.extract_statements("\n;".join(texts[1:])):
+        is_view_of_a_set = "floats_of_dtype" in statement.query
+        if "COMMENT ON" not in statement.query and not is_view_of_a_set:
+            connection.execute(statement)
+    connection.execute(query("db/catalog/aside"))
+    found = _entries(connection)
+    connection.execute(_naming("db/catalog/detach", reference))
+    _MADE[texts] = found[reference]
+    return found[database], found[reference]
+
+
+def _entries(connection: duckdb.DuckDBPyConnection) -> dict[str, Entries]:
+    """Return what each database of an instance holds."""
     rows = connection.execute(query("db/catalog/entries")).fetchall()
     if int(duckdb.__version__.partition(".")[0]) >= 2:
         rows += connection.execute(query("db/catalog/triggers")).fetchall()
-    found: dict[Entry, set[str]] = {}
+    found: dict[str, dict[Entry, set[str]]] = {}
     for where, kind, schema, name, sql in rows:
-        if where == database:
-            entry = kind, schema, _OF_A_SET.sub(r"\1_0", name)
-            found.setdefault(entry, set()).add(_OF_A_SET.sub(r"\1_0", sql or ""))
-    return {entry: frozenset(definitions) for entry, definitions in found.items()}
+        entry = kind, schema, _OF_A_SET.sub(r"\1_0", name)
+        definitions = found.setdefault(where, {}).setdefault(entry, set())
+        definitions.add(_OF_A_SET.sub(r"\1_0", sql or ""))
+    return {
+        where: {entry: frozenset(definitions) for entry, definitions in entries.items()}
+        for where, entries in found.items()
+    }
 
 
-@cache
-def _ours(*texts: str) -> Entries:
-    """Return what statements make in an empty file."""
-    with duckdb.connect(config=_SEALED) as connection:
-        connection.execute(texts[0])
-        connection.execute(query("db/sessions/names"))
-        for statement in connection.extract_statements("\n;".join(texts[1:]) or ";"):
-            is_view_of_a_set = "floats_of_dtype" in statement.query
-            if "COMMENT ON" not in statement.query and not is_view_of_a_set:
-                connection.execute(statement)
-        connection.execute(query("db/catalog/aside"))
-        return _entries(connection, "memory")
-
-
-def _has_record(theirs: Entries) -> bool:
-    """Return whether a file has the table of applied migrations, as it should be."""
-    record = ("TABLE", "_internal", "schema_migrations")
-    return _is_equal(theirs.get(record), _ours(query("db/migrate/create_table"))[record])
+def _has_record(connection: duckdb.DuckDBPyConnection, database: str) -> bool:
+    """Return whether a file has the table of applied migrations, just as it is made."""
+    _, made, *_ = query("db/migrate/create_table").split(";")
+    words = _words(made.replace("IF NOT EXISTS ", ""))
+    rows = connection.execute(query("db/catalog/record")).fetchall()
+    return any(_words(sql.rstrip(";")) == words for where, sql in rows if where == database)
 
 
 def _is_ours(
@@ -289,11 +303,15 @@ def _is_bounded(node: dict[str, Any]) -> bool:
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, name: str, database: str) -> list[Row]:
-    """Read a table of a file whose database has a name of its own."""
+    """Read a table of a file."""
+    return connection.execute(_naming(name, database)).fetchall()
+
+
+def _naming(name: str, database: str) -> str:
+    """Return a statement with the name of a database in the place of ``file``."""
+    lines = [line for line in query(name).splitlines() if not line.startswith("--")]
     quoted = '"' + database.replace('"', '""') + '"'
-    return connection.execute(
-        query(name).replace("file._internal", f"{quoted}._internal")
-    ).fetchall()
+    return re.sub(r"\bfile\b", lambda _: quoted, "\n".join(lines))
 
 
 def _refusal(entry: Entry, name: str, *, is_known: bool) -> MigrationError:

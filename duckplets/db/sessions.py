@@ -262,7 +262,8 @@ class _Opening:
         is_attached: bool = False,
     ) -> Session:
         """Open the file without access to others, except those that texts stay in."""
-        checked = catalog.known(self._state)
+        is_new = self._state is None and not self._is_open
+        checked = catalog.Checked() if is_new else catalog.known(self._state)
         while True:
             must_allow = False
             placed = external_files.readable(checked.placed, self._path) if checked else set()

@@ -64,3 +64,22 @@ ORDER BY number
 SELECT path, size, modified, footer
 FROM file._internal.placed_files
 ORDER BY file_key
+
+-- name: record
+-- The tables of applied migrations in all databases of an instance.
+-- Rows: in any order.
+SELECT database_name, sql
+FROM duckdb_tables()
+WHERE schema_name = '_internal' AND table_name = 'schema_migrations'
+
+-- name: attach
+-- An empty database beside that of a file, in which migrations make what a file should hold.
+ATTACH ':memory:' AS file (READ_WRITE)
+
+-- name: use
+-- Names mean what is in it.
+USE file
+
+-- name: detach
+-- Done with it.
+DETACH file
