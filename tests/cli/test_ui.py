@@ -114,6 +114,7 @@ def test_where_the_site_of_the_page_is_out_of_reach_they_are_printed(looked_at, 
         return [(f"started at {address}",)] if is_start else run(database, name, *given)
 
     monkeypatch.setattr(Database, "run", served)
+    monkeypatch.setattr("duckplets.corpus.look_inside._SECONDS", 0.2)  # it is waited for
     monkeypatch.chdir(looked_at.parent)
     told = cli("ui", looked_at.name)
     assert told.exit_code == 0
