@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -276,7 +276,7 @@ def _is_equal(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
     return one == other or {_words(sql) for sql in one} == {_words(sql) for sql in other}
 
 
-@cache
+@lru_cache(maxsize=512)  # of views that follow from data each has a text of its own
 def _words(sql: str) -> tuple[str, ...]:
     for spelling, usual in _SPELLINGS:
         sql = spelling.sub(usual, sql)
@@ -295,7 +295,7 @@ def _is_bounded(node: dict[str, Any]) -> bool:
         return _OF_A_SET.sub(r"\1_0", node["table_name"]) in _TABLES
     if kind == "JOIN":
         return bool(node["ref_type"] == "REGULAR")
-    if kind == "FUNCTION":
+    if "function_name" in node:  # of a window, too
         return node["function_name"] in _FUNCTIONS
     if kind.endswith("_NODE"):
         return kind in _NODES

@@ -217,6 +217,7 @@ class _Opening:
         self._path, self._name, self._config = path, name, config
         self._read_only, self._is_open = read_only, is_open
         self._state = None if is_open else catalog.state_of(path)
+        self._is_new = not any(map(os.path.lexists, (path, files.wal_of(path))))
 
     def connected(self, allowed: Collection[str]) -> Session:
         """Connect to the file; the connections of a process share one instance."""
@@ -262,8 +263,7 @@ class _Opening:
         is_attached: bool = False,
     ) -> Session:
         """Open the file without access to others, except those that texts stay in."""
-        is_new = self._state is None and not self._is_open
-        checked = catalog.Checked() if is_new else catalog.known(self._state)
+        checked = catalog.Checked() if self._is_new else catalog.known(self._state)
         while True:
             must_allow = False
             placed = external_files.readable(checked.placed, self._path) if checked else set()
