@@ -151,7 +151,7 @@ def check(connection: duckdb.DuckDBPyConnection, name: str) -> Checked:
     theirs, ours = _both(connection, database, texts)
     for entry, definitions in theirs.items():
         if not _is_ours(connection, entry, definitions, ours):
-            raise _refusal(entry, name, is_known=entry in ours)
+            raise _refusal(entry, definitions, name, is_known=entry in ours)
     if lacking := sorted(ours.keys() - theirs.keys() - {("TABLE", "main", "packed_vectors_0")}):
         raise MigrationError(f"{name} lacks the {_named(lacking[0])}; {_COPY}")
     placed = _rows(connection, "db/catalog/files", database) if kind == "corpus" else []
@@ -314,12 +314,18 @@ def _naming(name: str, database: str) -> str:
     return re.sub(r"\bfile\b", lambda _: quoted, "\n".join(lines))
 
 
-def _refusal(entry: Entry, name: str, *, is_known: bool) -> MigrationError:
+def _refusal(
+    entry: Entry, definitions: frozenset[str], name: str, *, is_known: bool
+) -> MigrationError:
     if is_known:
         return MigrationError(f"{name}: the {_named(entry)} is not as duckplets made it; {_COPY}")
+    kind, schema, own = entry
+    what = _quoted(schema, own)
+    if kind == "TRIGGER":
+        what = f"{_quoted(own)} ON {_quoted(schema, *definitions)}"
     return MigrationError(
         f"{name} has a {_named(entry)} that duckplets did not make, and nothing of a file runs "
-        f"unknown. Remove it: DROP {entry[0]} {_quoted(entry)}"
+        f"unknown. Remove it: DROP {kind} {what}"
     )
 
 
@@ -343,6 +349,6 @@ def _named(entry: Entry) -> str:
     return f"{kind.lower()} {shown(repr(dotted), 60)}"
 
 
-def _quoted(entry: Entry) -> str:
-    """Return the name of an entry as SQL."""
-    return ".".join('"' + shown(part, 60).replace('"', '""') + '"' for part in entry[1:] if part)
+def _quoted(*parts: str) -> str:
+    """Return a name as SQL."""
+    return ".".join('"' + shown(part, 60).replace('"', '""') + '"' for part in parts if part)

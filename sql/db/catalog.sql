@@ -40,9 +40,9 @@ SELECT database_name, 'SCHEMA', '', schema_name, ''
 FROM duckdb_schemas()
 
 -- name: triggers
--- Triggers, which DuckDB has from 2.0 on.
+-- Triggers, which DuckDB has from 2.0 on, with their tables.
 -- Rows: in any order.
-SELECT database_name, 'TRIGGER', schema_name, trigger_name, ''
+SELECT database_name, 'TRIGGER', schema_name, trigger_name, table_name
 FROM duckdb_triggers()
 
 -- name: reading
