@@ -2,8 +2,8 @@
 
     python benchmarks/pools.py [--records 1000000] [--skewed 100000] [--corpora 200] > benchmarks/pools.json
 
-A prototype: ``sql/`` and ``duckplets/`` hold nothing of it yet. ``pools_law.py`` is the law in plain
-Python, for reading. ``pools/plain.sql`` is the law for a recipe without a strategy.
+A prototype: ``sql/`` and ``duckplets/`` hold nothing of it yet. ``tests/plain_law.py`` is the
+law in plain Python, for reading. ``pools/plain.sql`` is the law for a recipe without a strategy.
 
 The law: a text is illegal for an anchor if only its family has it (``sole``), if an anchor or answer
 of its family is written alike (``excluded``), or if it answers the same question (``known``).
@@ -61,13 +61,15 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pools_law as law
 import pyarrow as pa
 
 import duckplets as dp
 from duckplets.pools.compile import compile_pool
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+import plain_law as law  # noqa: E402
+
 FOLDER = ROOT / "benchmarks" / "pools"
 STEP = re.compile(
     r"((?:^--.*\n)*)^(?:WITH )?((\w+) AS (?:MATERIALIZED )?\((?:.*\)|\n(?:.*\n)*?\))),?$",

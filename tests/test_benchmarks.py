@@ -141,7 +141,7 @@ def test_every_measurement_of_serving_runs(tmp_path, monkeypatch):
     check(serving, tmp_path, 1000, least=0)
 
 
-KINDS = ("plain", "inequality", "same_record")  # of pools_law; `make test-all` has every kind
+KINDS = ("plain", "inequality", "same_record")  # of plain_law; `make test-all` has every kind
 
 
 def test_the_statements_of_the_one_law_equal_plain_python(tmp_path, monkeypatch):
