@@ -1,6 +1,6 @@
-"""Defines legal negatives in plain Python, and draws random corpora to compare statements with it.
+"""Legal negatives in plain Python, and random corpora to compare statements with it.
 
-The definition is for reading: it looks at every chunk for every anchor, and counts no texts by sums.
+For reading: it looks at every chunk for every anchor, and counts no texts by sums.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Taken = Callable[[Chunk], bool]
 
 @dataclass(frozen=True)
 class Recipe:
-    """The selectors as a role or position, and a condition; the strategy as a function of a pair."""
+    """Selectors as a role or position and a condition; the strategy as a function of a pair."""
 
     anchor: Taken
     positive: Taken
