@@ -22,22 +22,12 @@ DATA = Path(__file__).parent / "data"
 BATCH, LENGTH, STEPS = 8, 64, 60  # rows of all ranks together, tokens, steps
 KILLED, SAVED = 25, 20
 CONFIG = """
-[data]
-mix_temperature = 1.0
+[mixture]
+weights = { faq = 0.7, manual = 0.3 }
 
-[[data.datasets]]
-name = "faq"
-path = "{folder}"
-weight = 0.7
-
-[[data.datasets]]
-name = "manual"
-path = "{folder}"
-weight = 0.3
-
-[[data.phases]]
+[[mixture.phases]]
 start_step = 40
-dataset_weights = {{ faq = 0.2, manual = 0.8 }}
+weights = { faq = 0.2, manual = 0.8 }
 lr_scale = 0.5
 """
 
@@ -134,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         shards = make(folder)
-        (folder / "config.toml").write_text(CONFIG.format(folder=shards))
+        (folder / "config.toml").write_text(CONFIG)
         try:
             multiprocessing.spawn(train, args=(2, str(shards), temporary), nprocs=2)
         except multiprocessing.ProcessExitedException as error:

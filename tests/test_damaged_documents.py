@@ -59,10 +59,9 @@ DATA_SETS = [
     "lines:\n  file_name: b.txt\n  trust: 0.5\n# end\n",
 ]
 MIXTURES = [
-    '[data]\nmix_temperature = 1.5\n\n[[data.datasets]]\nname = "web"\nweight = 0.7\n\n'
-    '[[data.datasets]]\nhf_name = "big/code"\n\n[[data.phases]]\nstart_step = 10_000\n'
-    "dataset_weights = { web = 0.3 }\nlr_scale = 0.5\n",
-    '[data]\nanneal_start_step = 5\n[data.anneal_weights]\nweb = 0.5\n"c d" = 1e3\n[train]\n'
+    '[mixture]\ntemperature = 1.5\nweights = { web = 0.7, "big/code" = 1 }\n\n'
+    "[[mixture.phases]]\nstart_step = 10_000\nweights = { web = 0.3 }\nlr_scale = 0.5\n",
+    '[mixture.anneal]\nstart_step = 5\n[mixture.anneal.weights]\nweb = 0.5\n"c d" = 1e3\n[train]\n'
     "a.b.'c'.d = '''x'''\n",
 ]
 RECIPES = [

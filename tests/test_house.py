@@ -131,7 +131,6 @@ LAZY = {
     ("duckplets.runs.sampler", "duckplets.adapters.huggingface"),  # ``Sampler.to_hf`` needs both
     ("duckplets.corpus.corpus", "duckplets.adapters.evaluation"),  # ``Corpus.evaluator``
     ("duckplets.corpus.corpus", "duckplets.report"),  # ``Corpus.report`` shows all there is
-    ("duckplets.order.mixture", "duckplets.adapters.training_files"),  # ``Mixture.from_toml``
     ("duckplets.runs.forecast", "duckplets.report.plots"),  # ``Forecast.plot`` draws by these
     ("duckplets.cli.app", "duckplets"),  # the version
 }

@@ -32,7 +32,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "decontaminate": ("quality", "Find records that an evaluation set shares text with."),
     },
     "Look": {
-        "status": ("maintenance", "Show what is in a corpus, as a page too, or watch a run."),
+        "status": ("maintenance", "Show what is in a corpus, as a page too."),
         "show": ("show", "Show records, samples, or mined negatives and what cut them."),
         "search": ("mining", "Show the sections that fit a text best."),
         "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),

@@ -25,65 +25,39 @@ if TYPE_CHECKING:
 @command("corpus.status:status")
 def status(
     corpus: Path,
-    watch: bool = False,
     html: Path | None = None,
     run: str | None = None,
     mixture: Path | None = None,
     overwrite: bool = False,
-    state: Path | None = None,
-    once: bool = False,
     json: bool = False,
     **given: Any,
 ) -> None:
-    """Show what is in a corpus, as a page too, or watch a run.
+    """Show what is in a corpus, as a page too.
 
     Sources, splits, runs; pools with what they leave out and why, mined negatives with why they
     are stale. Those of more than 500,000 records are counted if asked for, with --pools.
-
-    With --watch it shows what a run has drawn, until Ctrl-C, as of its last save, and how fast it
-    goes, once there were two. The state file is opened when it has changed, for some hundredths of
-    a second. A run that is not saved yet is waited for. CORPUS may then be a folder of token
-    shards.
 
     The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
     mined negatives, the mixture over steps and what was served, gates with examples; each table
     with the SQL or the call that made it.
 
     Args:
-        watch: Show where a saved run stands, once a second, instead.
         html (FILE.html): Make one HTML page to look at, instead.
-        run: With --watch or --html: which run. [default: default; for --html what a new one would
-            draw]
+        run: With --html: which run. [default: what a new one would draw]
         mixture (FILE.toml): With --html: this mixture, not the declared one.
         overwrite: With --html: replace the page.
-        once: With --watch: print one page, in plain text, and end.
 
     Example:
         duckplets status faq.duckdb
-        duckplets status faq.duckdb --watch
-        duckplets status faq.duckdb --watch --once
         duckplets status faq.duckdb --html faq.html --run default
     """
-    of_others = {
-        "--once": once and not watch,
-        "--state": state and not watch,
-        "--run": run and not (watch or html),
-        "--mixture": mixture and not html,
-        "--overwrite": overwrite and not html,
-        "--html": html and watch,
-        "--json": json and (watch or html),
-        "--pools": given and (watch or html),
-    }
-    if misplaced := [name for name, is_wrong in of_others.items() if is_wrong]:
+    of_page = {"--run": run, "--mixture": mixture, "--overwrite": overwrite}
+    of_others = {"--json": json, "--pools": given} if html else of_page
+    if misplaced := [name for name, is_given in of_others.items() if is_given]:
         raise typer.BadParameter(
-            f"{misplaced[0]}: --watch takes --run, --state and --once; --html takes --run, "
-            f"--mixture and --overwrite; without either there are --json and --pools"
+            f"{misplaced[0]}: --html takes --run, --mixture and --overwrite; without it there are "
+            f"--json and --pools"
         )
-    if watch:
-        from duckplets.cli.watch import watch as watched
-
-        watched(corpus, run or "default", state, once=once)
-        return
     if html is not None:
         with corpus_at(corpus, read_only=True) as opened:
             page = opened.report(html, run=run, mixture=mixture, overwrite=overwrite)

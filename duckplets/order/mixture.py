@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
+from duckplets.base.documents import read_document
 from duckplets.base.sanitize import listed
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
@@ -127,42 +128,34 @@ class Mixture:
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> Mixture:
-        """Read a mixture from the ``[data]`` table of a TOML file, as KempnerForge has it.
+        """Read a mixture from the ``[mixture]`` table of a TOML file; other tables are let be.
 
-            [data]
-            mix_temperature = 1.5
+            [mixture]
+            weights = { web = 0.7, code = 0.3 }   # or "proportional", "equal"
+            temperature = 1.5
+            # anneal = { start_step = 50, weights = { web = 0.2 }, end_step = 100 }
 
-            [[data.datasets]]                     # one for each source
-            name = "web"                          # of the source in the corpus
-            weight = 0.7                          # 1 if left out, 0 is never
-
-            [[data.datasets]]
-            hf_name = "bigcode/the-stack-dedup"   # no name: that of the source it is ingested as
-            weight = 0.3
-
-            [[data.phases]]
-            start_step = 10_000                   # 0 if left out
-            dataset_weights = { web = 0.3 }       # the others keep the weight above
+            [[mixture.phases]]
+            start_step = 10_000
+            weights = { web = 0.3 }               # the others keep the weight above
             lr_scale = 0.5
 
-        The datasets that are listed are the mixture: other sources of the corpus weigh 0, unless a
-        phase names them. Instead there may be ``mixture = "equal"`` in ``[data]``, or
-        ``"proportional"``, which holds without either. ``anneal_start_step``, where 0 is none, and
-        ``anneal_weights``, with ``anneal_end_step`` and ``anneal_lr_scale``, stand for one phase.
-        A dataset without a name is called by the last part of its ``path``, or as its ``hf_name``
-        is ingested; a phase may call it by the whole of them. Keys about reading and tokens are
-        let be, with a note; other tables of a training configuration without one.
+        The keys are those of this class. Sources that no key names weigh ``omitted``, which is 0.
 
         Raises:
             MixtureError: The file is missing, unreadable or wrong; the message names the file,
                 table and key.
         """
-        from duckplets.adapters.training_files import read_mixture
-
-        weights, temperature, phases, anneal = read_mixture(Path(path))
+        content = read_document(Path(path), "TOML", MixtureError)
         try:
-            later = [Phase(*phase) for phase in phases]
-            return cls(weights, temperature, later, anneal and Anneal(*anneal))
+            if "mixture" not in content:
+                raise MixtureError(
+                    "it has no [mixture] table; write [mixture] and weights = { name = 0.7, … }"
+                )
+            table = content["mixture"]
+            if isinstance(table, Mapping) and "lengths" in table:
+                raise MixtureError("mixture: lengths follow from the corpus; leave them out")
+            return cls.from_dict(table)
         except MixtureError as error:
             raise MixtureError(f"{Path(path)}: {error}") from None
 

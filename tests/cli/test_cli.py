@@ -208,7 +208,7 @@ def test_a_wrong_input_gives_one_clear_line(toy):
         "x.csv": "t\nhello\n",
         "x.jsonl": '{"t": "hello"}\n',
         "s.yaml": "x:\n  file_name: x.csv\n  format: cvs\n",
-        "m.toml": '[[data.datasets]]\nname = "c"\n',
+        "m.toml": "[mixture]\nweights = { c = 1 }\n",
     }.items():
         Path(name).write_text(text)
     before = files()
@@ -397,8 +397,8 @@ def examples():
         text = help_of(*command)
         found += re.findall(r"^      (\S.*duckplets.*|duckplets .*)$", text, re.MULTILINE)
     assert len(found) >= len(COMMANDS)
-    # Stores have tests of their own, and so has the demo; to watch needs a terminal.
-    left = ("s3://", "hf://me", "demo --keep", "--watch\n", " mcp ", "ui faq.duckdb\n")
+    # Stores have tests of their own, and so has the demo.
+    left = ("s3://", "hf://me", "demo --keep", " mcp ", "ui faq.duckdb\n")
     return [line.strip() for line in found if not any(word in f"{line}\n" for word in left)]
 
 
@@ -424,7 +424,7 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
     pq.write_table(table.append_column("day", days), "news/1.parquet")
     Path("docs").mkdir()
     Path("docs", "a.md").write_text("# Title\n\ntext")
-    mixture = '[[data.datasets]]\nname = "{}"\nweight = 0.5\n'
+    mixture = "[mixture]\nweights = {{ {} = 0.5 }}\n"
     questions = [f"question {i},the answer to question {i}\n" for i in range(50)]
     for name, text in {
         "chats.jsonl": json.dumps({"conversations": turns}) + "\n",
@@ -452,7 +452,7 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
     late = re.compile(r"hf://|chats|dump|chunk|reset|remove|recipe add")
     early = re.compile(r"tokenizer train| embed | --save")
     by_bm25 = re.compile(
-        r"search|--negatives|--why|vector:|--against|--run default|--watch|shard|verify|served"
+        r"search|--negatives|--why|vector:|--against|--run default|shard|verify|served"
     )
     shown.sort(key=lambda line: (bool(late.search(line)), not early.search(line),
                                  bool(by_bm25.search(line))))  # fmt: skip

@@ -14,15 +14,13 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 def mixture(name, weights, phases=""):
-    sets = "".join(f'[[data.datasets]]\nname = "{n}"\nweight = {w}\n' for n, w in weights.items())
-    Path(name).write_text(f"{sets}{phases}")
+    sets = ", ".join(f"{n} = {w}" for n, w in weights.items())
+    Path(name).write_text(f"[mixture]\nweights = {{ {sets} }}\n{phases}")
     return name
 
 
 def phase(step, weights, scale=1):
-    return (
-        f"[[data.phases]]\nstart_step = {step}\ndataset_weights = {weights}\nlr_scale = {scale}\n"
-    )
+    return f"[[mixture.phases]]\nstart_step = {step}\nweights = {weights}\nlr_scale = {scale}\n"
 
 
 OPTIONS = ["--batch-size", "8", "--mixture", "a=3,b=1", "--no-swap", "--seed", "7"]

@@ -136,12 +136,9 @@ def test_without_the_sdk_an_assistant_is_told_in_one_sentence(looked_at, monkeyp
 
 def test_options_of_one_view_are_not_of_another(looked_at):
     for words in (
-        ("status", looked_at, "--once"),
         ("status", looked_at, "--run", "default"),
         ("status", looked_at, "--mixture", "m.toml"),
-        ("status", looked_at, "--watch", "--html", "x.html"),
-        ("status", looked_at, "--watch", "--json"),
-        ("status", looked_at, "--html", "x.html", "--once"),
+        ("status", looked_at, "--html", "x.html", "--json"),
         ("status", looked_at, "--html", "x.html", "--pools"),
         ("show", looked_at, "--recipe", "anchor_context"),
         ("show", looked_at, "--by", "bm25"),

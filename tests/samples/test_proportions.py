@@ -129,23 +129,20 @@ def test_what_a_mixture_means(whole, tmp_path):
                 assert found == expected
             assert told in sampler.describe().splitlines()[0]
     file = tmp_path / "m.toml"
-    for text, wrong in (
-        ('[data]\nmixture = "all"\n', "'proportional', 'equal'"),
-        ('[data]\nmixture = "equal"\n[[data.datasets]]\nname = "a"\n', "one of the two"),
-    ):
+    for text, wrong in (('[mixture]\nweights = "all"\n', "'proportional', 'equal'"),):
         file.write_text(text)
         with pytest.raises(dp.MixtureError, match=wrong):
             opened(whole, mixture=file)
     with pytest.raises(dp.MixtureError, match=r"did you mean 'proportional'\?"):
         opened(whole, mixture="proportionally")
-    file.write_text('[data]\nmixture = "equal"\n')
+    file.write_text('[mixture]\nweights = "equal"\n')
     assert shares(opened(whole, mixture=file)) == pytest.approx(ALIKE, abs=1)
 
 
 def test_what_is_not_named_is_left_out_and_named_in_a_note(corpus, caplog, tmp_path):
     note = "does not name 'b': nothing is drawn from there"
     file = tmp_path / "m.toml"
-    file.write_text("".join(f'[[data.datasets]]\nname = "{name}"\n' for name in "ac"))
+    file.write_text("[mixture]\nweights = { a = 1, c = 1 }\n")
     for mixture in ({"a": 1, "c": 1}, file):
         sampler = opened(corpus, mixture=mixture)
         assert note in sampler.describe()

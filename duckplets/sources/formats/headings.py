@@ -1,12 +1,11 @@
-"""Find headings in Markdown, reStructuredText and plain text, and their words.
+"""Find headings in Markdown and plain text, and their words.
 
 text ─front_matter→ title, text ─opening→ the heading that it begins with
                                 ─headings→ all of them, each with its level
 
 Markdown is parsed by markdown-it-py, first blocks only and then the titles: 20 MB of READMEs take
-6 s. reStructuredText titles are found by their underlines, ``# Heading`` in any text. ``opening``
-looks at three lines only: parsing all would take longer than reading. Results do not
-depend on installed packages, so a folder gives the same records everywhere.
+6 s. Titles of other text are underlined, or ``# Heading``. ``opening`` looks at three lines only:
+parsing all would take longer than reading.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from duckplets.base.documents import Unreadable, parse
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-Markup = Literal["markdown", "rst"] | None
+Markup = Literal["markdown"] | None
 
 DEEPEST = 6
 """Levels of headings; what is below stays in the text of the last."""
@@ -32,7 +31,7 @@ DEEPEST = 6
 MOST_PARSED = 2 << 20
 """Characters of a text whose headings are looked for: of some a parser makes 500 times as much."""
 
-_SUFFIXES: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown", ".rst": "rst"}
+_SUFFIXES: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown"}
 _CODE = re.compile(
     r"\.(awk|bash|cfg|cmake|conf|exs?|fish|ini|jl|mk|nim|p[lm]|properties|ps1|py[ix]?|rb?|sh|tcl|tf|toml"
     r"|ya?ml|zsh)",
@@ -48,7 +47,7 @@ _RULE = re.compile(r"([!-/:-@\[-`{-~])\1+[ \t]*")
 _USUAL = frozenset("=-`:.'\"~^_*+#")  # of underlines
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _BEFORE = re.compile(r"\s*(?:<[^>]*>|\[?!\[|\[//\]:)")  # Markdown: HTML, badges, comments
-_FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # reStructuredText and MyST
+_FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # of other markup
 
 
 class Heading(NamedTuple):
@@ -83,7 +82,7 @@ class _TextLines:
 
 
 def markup_of(path: PurePosixPath) -> Markup:
-    """Return the markup that a file name indicates, as ``a.rst`` or ``a.rst.txt`` do."""
+    """Return the markup that a file name indicates, as ``a.md`` or ``a.md.txt`` do."""
     inner = path.with_suffix("") if path.suffix.lower() == ".txt" else path
     return _SUFFIXES.get(inner.suffix.lower())
 
@@ -202,7 +201,7 @@ def headings(text: str, markup: Markup) -> list[Heading]:
     """Return the headings of a text, in order."""
     found = _TextLines(text)
     is_markdown = markup == "markdown"
-    made = _of_markdown(text, found) if is_markdown else _of_lines(found, markup)
+    made = _of_markdown(text, found) if is_markdown else _of_lines(found)
     return [heading for heading in made if heading is not None]
 
 
@@ -258,17 +257,13 @@ class _Under(NamedTuple):
     raw: str
 
 
-def _underlined(lines: Sequence[str], markup: Markup) -> Iterator[_Under]:
-    """Yield the underlined titles of reStructuredText.
-
-    In 8,269 files they are the headings that docutils finds, which takes 25 times as long, and
-    quadratic time on hostile text; the tests compare both.
-    """
+def _underlined(lines: Sequence[str]) -> Iterator[_Under]:
+    """Yield the underlined titles of a text, in linear time."""
     place, is_after = 0, True  # whether the preceding line ends a paragraph
     while place < len(lines):
         line, made = lines[place].rstrip(), None
         if is_after and line:
-            made = _over(lines, place, markup) or _under(lines, place, markup)
+            made = _over(lines, place) or _under(lines, place)
         if made is not None:
             yield made
             place, is_after = made.end, True
@@ -278,46 +273,44 @@ def _underlined(lines: Sequence[str], markup: Markup) -> Iterator[_Under]:
         place += 1
 
 
-def _over(lines: Sequence[str], place: int, markup: Markup) -> _Under | None:
+def _over(lines: Sequence[str], place: int) -> _Under | None:
     line = lines[place].rstrip()
     if not _RULE.fullmatch(line) or place + 2 >= len(lines) or lines[place + 2].rstrip() != line:
         return None
     raw = lines[place + 1].rstrip()
-    if not raw or _RULE.fullmatch(raw) or not _is_lined(raw, line, markup):
+    if not raw or _RULE.fullmatch(raw) or not _is_lined(raw, line):
         return None
     return _Under(place, place + 3, line[0] * 2, raw)
 
 
-def _under(lines: Sequence[str], place: int, markup: Markup) -> _Under | None:
+def _under(lines: Sequence[str], place: int) -> _Under | None:
     raw = lines[place].rstrip()
     if raw[0].isspace() or place + 1 >= len(lines) or _RULE.fullmatch(raw):
         return None
     below = lines[place + 1].rstrip()
-    if not _RULE.fullmatch(below) or not _is_lined(raw, below, markup):
+    if not _RULE.fullmatch(below) or not _is_lined(raw, below):
         return None
     return _Under(place, place + 2, below[0], raw)
 
 
-def _is_lined(raw: str, line: str, markup: Markup) -> bool:
-    if markup == "rst":
-        return len(line) >= min(len(raw), 4)
+def _is_lined(raw: str, line: str) -> bool:
     return len(line) >= len(raw) and line[0] in _USUAL
 
 
-def _of_lines(found: _TextLines, markup: Markup) -> Iterator[Heading | None]:
+def _of_lines(found: _TextLines) -> Iterator[Heading | None]:
     """Yield titles found by lines: underlined ones, and ``# Heading`` outside of fences."""
     lines, styles = list(found.lines), list[str]()
-    atx = dict(_atx(lines)) if markup is None else {}
-    under = {each.first: each for each in _underlined(lines, markup)}
+    atx = dict(_atx(lines))
+    under = {each.first: each for each in _underlined(lines)}
     for i in sorted({*atx, *under}):
         if i in atx:
-            yield found.heading(i, i + 1, *atx[i], markup)
+            yield found.heading(i, i + 1, *atx[i], None)
             continue
         title = under[i]
         if title.style not in styles:  # a new style is below all earlier ones
             styles.append(title.style)
         if (level := styles.index(title.style) + 1) <= DEEPEST:
-            yield found.heading(i, title.end, level, title.raw, markup)
+            yield found.heading(i, title.end, level, title.raw, None)
 
 
 def _atx(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
@@ -355,8 +348,8 @@ def _title(raw: str, markup: Markup) -> str | None:
     """Return the text of a heading; None if it is empty or too long."""
     if len(raw) > 4 * _LONGEST:
         return None
-    if _MARKS.search(raw):
-        raw = _words_of_markdown(raw) if markup == "markdown" else _words_of_rst(raw)
+    if markup and _MARKS.search(raw):
+        raw = _words_of_markdown(raw)
     return _clean(raw)
 
 
@@ -390,28 +383,3 @@ def _inlines() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark")
-
-
-_RST = (  # applied in this order
-    (re.compile(r":[\w.+:-]+:`([^`]+)`|`([^`]+)`:[\w.+:-]+:"), lambda m: _of_role(m[1] or m[2])),
-    (re.compile(r"``(.+?)``"), lambda m: m[1]),
-    (re.compile(r"`([^`<]+?)\s*(?:<[^`>]*>)?`(?:__?)?"), lambda m: m[1]),
-    (re.compile(r"\s*\[[#*\w.-]+\]_(?!\w)"), lambda _: ""),  # a footnote
-    (re.compile(r"(?<![\w*])\*\*(?=\S)([^*]+)(?<=\S)\*\*(?![\w*])"), lambda m: m[1]),
-    (re.compile(r"(?<![\w*\\])\*(?=\S)([^*]+)(?<=\S)\*(?![\w*])"), lambda m: m[1]),
-    (re.compile(r"(?<!\w)\|(?=\S)([^|]+)(?<=\S)\|_{0,2}(?!\w)"), lambda m: m[1]),
-    (re.compile(r"(?<=\s)(---?)(?=\s)"), lambda m: "—" if m[1] == "---" else "–"),
-    (re.compile(r"\\(\s|(\W))"), lambda m: m[2] or ""),
-)
-
-
-def _words_of_rst(raw: str) -> str:
-    for pattern, words in _RST:
-        raw = pattern.sub(words, raw)
-    return raw
-
-
-def _of_role(text: str) -> str:
-    """Return what a role shows: the last name of ``~a.b``, the words of ``words <target>``."""
-    words = re.sub(r"\s+<[^<>]*>$", "", text)
-    return words.rpartition(".")[2] if words.startswith("~") else words.removeprefix("!")

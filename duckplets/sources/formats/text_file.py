@@ -110,7 +110,7 @@ class TextFileSource:
     """A folder's text files, those of its subfolders too, in the order of their paths; or one file.
 
     The anchor is the title that front matter gives (YAML or TOML), else the heading that a text
-    begins with (of Markdown or reStructuredText, without its markup; comments of code are none),
+    begins with (of Markdown without its markup; comments of code are none),
     else the file's name without suffix, ``_`` as space. The context is the text without front
     matter and that heading, newlines kept; the path within the folder the id; its folders the
     taxonomy; the time of its last change both times of the record. The date is that of the front
@@ -138,8 +138,8 @@ class TextFileSource:
     """What names a file: its title or ``"heading"``, where it has one; or always the ``"name"`` of
     the file, and then the context is the whole text."""
     by_heading: bool = field(default=False, kw_only=True)
-    """Make a record of each section instead of each file. Headings are those of Markdown (.md) and
-    reStructuredText (.rst), six levels deep; in other text underlined lines and ``# Heading``. A
+    """Make a record of each section instead of each file. Headings are those of Markdown (.md),
+    six levels deep; in other text underlined lines and ``# Heading``. A
     file of more than 2 million characters fails."""
     encoding: str | None = field(default=None, kw_only=True)
     """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
