@@ -26,7 +26,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "plain": {},
     "batch_by='length'": {"batch_by": "length"},
     "batch_by=a topic": {"batch_by": "meta['topic']"},
-    "batch_by=a topic, 4 a batch": {"batch_by": "meta['topic']", "keys_per_batch": 4},
     "no_duplicates=True": {"no_duplicates": True},
     "no_duplicates='group'": {"no_duplicates": "group"},
     "apart=('near', 0.95)": {"apart": ("near", 0.95)},

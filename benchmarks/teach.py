@@ -65,7 +65,6 @@ class Arm:
         by: Where they come from.
         vectors: The arm whose first model ranks candidates for it.
         batch: Samples a batch.
-        clusters: So many of those vectors a batch; 0 where a batch may have any texts.
         again: Whether candidates are mined again on the way, by the model in training.
         verdict: What planted pairs are relabelled as; of planted corpora only.
         options: Further arguments.
@@ -77,7 +76,6 @@ class Arm:
     by: Any = "random"
     vectors: str = ""
     batch: int = BATCH
-    clusters: int = 0
     again: bool = False
     verdict: str = ""
     options: dict[str, Any] = field(default_factory=dict)
@@ -121,10 +119,6 @@ ARMS = {
         title="1 dense, mined again",
         by=dp.mined("again", relative_margin=0.05),
         vectors="dense_1",
-    ),
-    "cluster": Arm(title="in-batch, 1 cluster a batch", **IN_BATCH, vectors="pairs", clusters=1),
-    "clusters": Arm(
-        title="in-batch, 8 near clusters a batch", **IN_BATCH, vectors="pairs", clusters=8
     ),
     "length": Arm(title="in-batch, 1 length a batch", **IN_BATCH, options={"batch_by": "length"}),
     "uncut": Arm(title="1 dense, no margin", **UNCUT),
@@ -413,7 +407,6 @@ class Laboratory:
             _make(path, name)
         self.corpus = dp.Corpus(path, threads=1)
         self.relabelled: dict[str, dp.Corpus] = {}
-        self.clustered: set[str] = set()
         self.mined = {"bm25"} if any("bm25" in arm for arm in kind.arms) else set()
         for scorer in self.mined:
             self._mine(scorer)
@@ -524,8 +517,6 @@ class Laboratory:
         if arm.again:  # a scorer of its own, so that other arms keep theirs
             self._mine(dp.dense(arm.vectors, name=scorer))
             options["by"] = dp.mined(scorer, relative_margin=0.05)
-        if arm.clusters:
-            options |= {"batch_by": self._clusters(arm), "keys_per_batch": arm.clusters}
         sampler = corpus.sampler(
             recipes=[RECIPE],
             batch_size=arm.batch,
@@ -569,14 +560,6 @@ class Laboratory:
                 Path(aside).rename(path)
             self.relabelled[verdict] = dp.Corpus(path, threads=1, read_only=True)
         return self.relabelled[verdict]
-
-    def _clusters(self, arm: Arm) -> str:
-        """Return the name of keys of texts: a cluster has 8 times what a batch takes of it."""
-        name = f"{arm.vectors}_{arm.clusters}"
-        if name not in self.clustered:
-            self.corpus.cluster(arm.vectors, size=8 * arm.batch // arm.clusters, name=name)
-            self.clustered.add(name)
-        return name
 
     def _weights(self, arm: str) -> Path:
         return self.folder / f"{arm}.pt"

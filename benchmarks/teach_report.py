@@ -80,10 +80,9 @@ ten seeds decide; all their runs on a corpus share a tokenizer and candidates.
 has trained, so they cost a training more; those *mined again* by the model that the first seed of
 *1 dense* has trained.
 
-Arms with *clusters* take batches of one cluster (k-means by `corpus.cluster`) of the vectors by
-which *dense* candidates are ranked, or of 8 that are near one another; those of one *length* take
-one of 16 classes of tokens (`batch_by=`). Samples in mixed batches, as means of the corpora:
-{mixed}. Each of these corpora is one source, so that batches of one source are not measured.
+Batches of one *length* take one of 16 classes of tokens (`batch_by=`). Samples in mixed batches, as
+means of the corpora: {mixed}. Each of these corpora is one source, so that batches of one source are
+not measured.
 *Mined again on the way* embeds and mines with the model in training at steps {mined_at}, and goes
 on with these candidates (`take_minings()`). {run_again}
 

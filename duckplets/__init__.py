@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import VectorError as VectorError
     from duckplets.export import ExportReport as ExportReport
     from duckplets.export.hub import PushReport as PushReport
-    from duckplets.ingest.batch_keys import BatchKeysReport as BatchKeysReport
     from duckplets.ingest.preview import Preview as Preview
     from duckplets.ingest.preview import preview as preview
     from duckplets.ingest.records import IngestReport as IngestReport
@@ -156,7 +155,6 @@ _HOMES = {
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",
-    "ingest.batch_keys": "BatchKeysReport",
     "quality.plugins": "register_detector register_gate",
     "quality.judge": "JudgeReport",
     "quality.settings": "Quality",

@@ -112,7 +112,6 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path):
         corpus.set_prefix("toy", prefix)
         corpus.set_index_controls("toy", size=5)
         corpus.add_recipe(MINED)
-        corpus.set_batch_keys("mine", {"record_id": ["toy/r1"], "key": ["k"]})
         corpus.relabel({"anchor": ["a"], "text": ["b"], "verdict": ["ambiguous"]})
         corpus.denoise()
         corpus.index(dp.Terms(stemmer="none"), source="toy", split="test", progress=False)

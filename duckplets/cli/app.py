@@ -42,7 +42,7 @@ _HEADINGS = {
     ),
     "Gates": ("quality", "where", "size_mb", "limit", "license", "jsonl", "readers", "retries"),
     "A saved run": (*("run", "resume", "tag", "state", "version", "allow_drift", "save"),),
-    "What batches have": ("batch_by", "keys_per_batch", "vectors"),
+    "What batches have": ("batch_by", "vectors"),
     "Negatives, pairs and duplicates": (
         *("negatives", "by", "pairs", "swap", "allow_stale"),
         *("no_duplicates", "no_duplicates_of", "apart"),

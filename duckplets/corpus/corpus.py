@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from duckplets.corpus import status as _status
     from duckplets.export import hub as _hub
     from duckplets.export import record_lines as _record_lines
-    from duckplets.ingest import batch_keys as _keys
     from duckplets.ingest import checkpoint as _checkpoint
     from duckplets.ingest import chunks as _chunks
     from duckplets.ingest import prefixes as _prefixes
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from duckplets.tokens import dataset as _token_runs
     from duckplets.tokens import shards as _shards
     from duckplets.vectors import add as _vectors
-    from duckplets.vectors import clusters as _clusters
     from duckplets.vectors import embed as _embed
     from duckplets.vectors import knn as _knn
     from duckplets.vectors import rescore as _rescore
@@ -69,13 +67,13 @@ else:
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
-    _keys, _verdicts = map(Room, ("ingest.batch_keys", "mining.verdicts"))
+    _verdicts = Room("mining.verdicts")
     _policy, _explain = map(Room, ("mining.policy", "quality.explain"))
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
     _embed, _vectors = map(Room, ("vectors.embed", "vectors.add"))
-    _clusters, _rescore = map(Room, ("vectors.clusters", "vectors.rescore"))
+    _rescore = Room("vectors.rescore")
 
 
 class Corpus:
@@ -158,7 +156,6 @@ class Corpus:
 
     add_recipe = _recipes.add_recipe
     remove_recipe = _recipes.remove_recipe
-    set_batch_keys = _keys.set_batch_keys
     recipes = _recipes.recipes
     brought_recipes = _recipes.brought_recipes
     recipe_sql = _recipes.recipe_sql
@@ -182,7 +179,6 @@ class Corpus:
 
     embed = _embed.embed
     add_vectors = _vectors.add_vectors
-    cluster = _clusters.cluster
     vectors = _vectors.vectors
     remove_vectors = _vectors.remove_vectors
 

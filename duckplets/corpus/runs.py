@@ -40,7 +40,6 @@ def sampler(
     no_duplicates: NoDuplicates = False,
     apart: tuple[str, float] | None = None,
     batch_by: str | None = None,
-    keys_per_batch: int = 1,
     negatives: int = 1,
     by: By | None = None,
     pairs: Pairs | None = None,
@@ -96,13 +95,12 @@ def sampler(
             ``no_duplicates=True``.
         batch_by: What the samples of a batch of all ranks share: their ``source``, their
             ``recipe`` and source, or also a key of their anchors: one of 16 classes of ``length``,
-            a value of records such as ``"meta['topic']"``, or what ``set_batch_keys`` or
-            ``cluster`` stored by this name. Shares of a mixture hold for batches. What is left of
-            all keys, when each has filled whole batches, follows as mixed batches, neighbours in
-            the order of keys together: each anchor still comes once an epoch of its recipe.
+            or a value of records such as ``"meta['topic']"``. Shares of a mixture hold for
+            batches. What is left of all keys, when each has filled whole batches, follows as mixed
+            batches, neighbours in the order of keys together: each anchor still comes once an epoch
+            of its recipe.
             With ``source`` in proportion to anchors, the rests of the sources fill mixed batches:
             each source gets exactly its anchors an epoch. With weights no batch is mixed.
-        keys_per_batch: How many keys a batch has samples of, in turns; it divides ``batch_size``.
         negatives: Distinct negatives a triplet.
         by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
             what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.

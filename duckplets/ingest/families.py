@@ -21,7 +21,7 @@ _COLUMNS = (
 )
 _CHOICES = {
     "no_duplicates": "True, False, 'negatives', 'group'",
-    "batch_by": "'source', 'recipe', 'length', the name of stored keys",
+    "batch_by": "'source', 'recipe', 'length'",
 }
 
 

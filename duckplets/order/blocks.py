@@ -1,13 +1,12 @@
-"""Deal whole batches, and order the anchors of a stream so that each batch has few keys.
+"""Deal whole batches, and order the anchors of a stream so that each batch has one key.
 
 draws ─InBlocks, InEpochs→ source, recipe of every batch ─KeyedOrder→ the anchor of every row
 
 An epoch of a stream of n anchors is cut into blocks of B rows. Each key's anchors, permuted anew
-every epoch, fill cells of B/K rows; K cells of different keys, neighbours in the order of keys, are
-a block, in which row j has key j mod K. What is left of all keys follows in the order of keys as
-mixed blocks, and blocks are permuted. Epochs need not end where blocks do: what is left, and one
-block more, also fill the block that two epochs share. So every anchor comes once an epoch, and any
-row is found from its number and counts that never change.
+every epoch, fill blocks. What is left of all keys follows in the order of keys as mixed blocks, and
+blocks are permuted. Epochs need not end where blocks do: what is left, and one block more, also
+fill the block that two epochs share. So every anchor comes once an epoch, and any row is found from
+its number and counts that never change.
 """
 
 from __future__ import annotations
@@ -118,37 +117,32 @@ class InEpochs:
 
 
 class KeyedOrder:
-    """The order of a stream whose batches have anchors of K keys each."""
+    """The order of a stream whose batches have anchors of one key each."""
 
     def __init__(
         self,
         keys: Integers,  # number of each anchor's key, in the order of keys; -1 for none
         size: int,  # rows of a block
-        several: int,  # keys of a block; it divides ``size``
         purpose: int,
     ) -> None:
-        self.keys, self.size, self.several, self._purpose = keys, size, several, purpose
-        self._cell = size // several  # rows
+        self.keys, self.size, self._purpose = keys, size, purpose
         self._count = int(keys.max(initial=-1)) + 2  # keys, and none as the last of them
         numbers = np.where(keys < 0, self._count - 1, keys)
         self._members = np.argsort(numbers, kind="stable")
         self._sizes = np.bincount(numbers, minlength=self._count)
         self._starts = np.cumsum(self._sizes) - self._sizes
-        cells = self._sizes // self._cell
-        cells[-1] = 0
-        self._cells, used = _grouped(cells, several)
-        # key and rank of the anchors in no cell of a block
+        blocks = self._sizes // size
+        blocks[-1] = 0
+        of_block = np.repeat(np.arange(self._count), blocks)
+        turns = np.arange(len(of_block)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+        self._blocks_of_keys = np.stack([of_block, turns], axis=-1)
+        # key and rank of the anchors in no block
         numbers = np.repeat(np.arange(self._count), self._sizes)
         rank = np.arange(len(numbers)) - self._starts[numbers]
-        cell = rank // self._cell
-        is_left = cell >= cells[numbers]
-        first = np.cumsum(cells) - cells
-        within = np.flatnonzero(~is_left)
-        is_left[within] = ~used[first[numbers[within]] + cell[within]]
+        is_left = rank >= blocks[numbers] * size
         self._left = np.stack([numbers[is_left], rank[is_left]])
         # an epoch cuts a block of keys, another one every time, unless all ends with its blocks
-        self._kept = len(self._cells) - min(1, len(self._cells), self._left.shape[1])
-        self._rows = np.divmod(np.arange(size), several)
+        self._kept = len(of_block) - min(1, len(of_block), self._left.shape[1])
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -168,11 +162,10 @@ class KeyedOrder:
         found, is_keyed_row = np.empty_like(index), is_keyed[which]
         (some,) = np.nonzero(is_keyed_row)
         keyed = np.cumsum(is_keyed) - 1
-        cells, lanes = self._cells[block[is_keyed]], self._rows[1][row[some]]
-        at = keyed[which[some]] * self.several + lanes
-        key, turn = cells.reshape(-1, 2).T
-        permutations = np.repeat(epochs[is_keyed], self.several) * self._count + key
-        rank = turn[at] * self._cell + self._rows[0][row[some]]
+        key, turn = self._blocks_of_keys[block[is_keyed]].T
+        at = keyed[which[some]]
+        permutations = epochs[is_keyed] * self._count + key
+        rank = turn[at] * self.size + row[some]
         found[some] = self._items(key, permutations, at, rank)
         epochs = epochs[which]
         (some,) = np.nonzero(~is_keyed_row)
@@ -211,7 +204,7 @@ class KeyedOrder:
 
     def _cut(self, epochs: Integers) -> Integers:
         """Return the block of keys that is cut in epochs, if one is."""
-        count = len(self._cells)
+        count = len(self._blocks_of_keys)
         return epochs % count if self._kept < count else np.full_like(epochs, count)
 
     def _of_rest(self, index: Integers, block: Integers) -> tuple[Integers, Integers, Integers]:
@@ -231,26 +224,6 @@ class KeyedOrder:
         (some,) = np.nonzero(at < left)
         keys[some], ranks[some] = self._left[:, at[some]]
         (some,) = np.nonzero(at >= left)
-        deep, lane = (of[at[some] - left] for of in self._rows)
-        keys[some], turn = self._cells[self._cut(epochs[some]), lane].T
-        ranks[some] = turn * self._cell + deep
+        keys[some], turn = self._blocks_of_keys[self._cut(epochs[some])].T
+        ranks[some] = turn * size + at[some] - left
         return keys, ranks, epochs
-
-
-def _grouped(counts: Integers, several: int) -> tuple[Integers, Flags]:
-    """Group the cells of keys: (key, turn) of K cells a block, and which cells are in one."""
-    total = int(counts.sum())
-    keys = np.repeat(np.arange(len(counts)), counts)
-    turns = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    order = np.lexsort((keys, turns)) if several > 1 else np.arange(total)
-    # of the keys that have a turn, K neighbours are a block
-    of_turn = np.bincount(turns, minlength=1)
-    place = np.arange(total) - np.repeat(np.cumsum(of_turn) - of_turn, of_turn)
-    fits = place < np.repeat(of_turn // several * several, of_turn)
-    if several == 1:
-        fits[:] = True
-    used = np.zeros(total, dtype=bool)
-    used[order[fits]] = True
-    chosen = order[fits]
-    cells = np.stack([keys[chosen], turns[chosen]], axis=-1)
-    return cells.reshape(len(chosen) // several, several, 2), used

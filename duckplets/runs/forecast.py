@@ -279,14 +279,13 @@ def warnings(sampler: Sampler) -> Iterator[str]:
     yield from left_alone(sampler.unused)
     yield from unreached(planner)
     if sampler.settings.batch_by:
-        yield from _too_small(planner.newest, sampler.settings.batch_by["by"])
+        yield from _too_small(planner.newest, sampler.settings.batch_by)
     for stream in planner.newest.streams if sampler.settings.batch_by else ():
         if stream.keyed is not None and stream.keyed.mixed > _MIXED * len(stream):
             yield (
                 f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
                 f"{percent(stream.keyed.mixed / len(stream))} of the samples are in batches of "
-                f"mixed keys: keys that do not fill batches; take larger ones, smaller batches, or "
-                f"more keys_per_batch"
+                f"mixed keys: keys that do not fill batches; take larger ones, or smaller batches"
             )
     for number in np.flatnonzero(planner.newest.recipe_parts()).tolist():
         stream = planner.newest.streams[number]
@@ -320,7 +319,7 @@ def _not_reached(sampler: Sampler, end: int) -> Iterator[str]:
     """Yield what whole batches leave out of the epochs of a run in proportion."""
     planner, schedule = sampler._planner, sampler._planner.schedule
     epochs, rest = divmod(end, planner.epoch_length)
-    by = sampler.settings.batch_by.get("by")
+    by = sampler.settings.batch_by
     if by in (None, "source") or rest or len(planner.parts) > 1 or len(schedule.changes) > 1:
         return
     if schedule.mixture.weights != "proportional" or schedule.mixture.temperature != 1:

@@ -27,7 +27,6 @@ from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import near
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
-from duckplets.pools import batch_keys
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, passes, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
@@ -116,7 +115,6 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         "records": fingerprint(database, version),
         "declared_prefixes": prefix_store.digest(database, version),
         "index": mixed.index,
-        "batch_by": run["batch_by"] and batch_keys.pinned(database, run["batch_by"]),
     }
     for name in run.keys() - RunSettings.__dataclass_fields__.keys():  # used for opening only
         del run[name]

@@ -102,9 +102,9 @@ def open_streams(
     families, apart = None, settings.no_duplicates
     if isinstance(apart, str) and apart != "negatives":
         families = Families(database, apart, loading.where)
-    keys, rule = None, settings.batch_by
-    if rule and rule["by"] not in ("source", "recipe"):
-        keys = BatchKeys(database, rule, loading.where)
+    keys = None
+    if settings.batch_by not in (None, "source", "recipe"):
+        keys = BatchKeys(database, str(settings.batch_by), loading.where)
     streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
     reasons: dict[str, str] = {}  # by source why its first empty recipe is
     for (compiled, mined), found in zip(wanted, pools, strict=True):
@@ -119,7 +119,7 @@ def open_streams(
         if keys is not None:
             purpose = key(settings.seed, source, recipe.name, "keyed order")
             size = settings.global_batch // settings.samples_per_draw
-            keyed = KeyedOrder(keys.of(found.pool.anchors), size, keys.several, purpose)
+            keyed = KeyedOrder(keys.of(found.pool.anchors), size, purpose)
         streams.append(
             Stream(
                 source,

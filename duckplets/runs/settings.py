@@ -20,7 +20,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
-from duckplets.pools.batch_keys import checked_batch_by
+from duckplets.pools.batch_keys import check_batch_by
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Mined, Scorer
 from duckplets.recipes.recipes import Preset, Recipe, checked_preset
@@ -98,8 +98,7 @@ class RunSettings:
     by: By | None = None
     # Texts near an anchor that are kept from its batch: scorer, above, and minings as candidates.
     apart: dict[str, Any] = field(default_factory=dict)
-    # What samples of a batch share: by, several keys of a batch, and the digest of stored keys.
-    batch_by: dict[str, Any] = field(default_factory=dict)
+    batch_by: str | None = None  # what the samples of a batch share
     preset: Preset | None = None  # preset for recipes of sources that join
     pairs: Pairs | None = None
     # Vector columns: columns, the set of each; sets, commit and digest of each; missing.
@@ -275,14 +274,9 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
         what = "give 'labelled' or 'drawn', or" if kind == "pairs" else f"{kind} are no pairs;"
         raise SamplerError(f"pairs={pairs!r}: {what} leave it out")
-    plain["batch_by"], several = {}, given.get("keys_per_batch", 1)
-    if given.get("batch_by") not in (None, {}):
+    if given.get("batch_by") is not None:
         draws = 1 + plain["negatives"] if kind == "pairs" and pairs != "labelled" else 1
-        plain["batch_by"] = checked_batch_by(
-            given["batch_by"], several, batch_size=plain["batch_size"], samples_per_draw=draws
-        )
-    elif several != 1:
-        raise SamplerError(f"keys_per_batch={several!r}: it goes with batch_by=; leave it out")
+        check_batch_by(given["batch_by"], plain["batch_size"], draws)
     plain["preset"], swap = checked_preset(given.get("preset")), given.get("swap")
     plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)
     return {**given, **plain}
@@ -395,5 +389,5 @@ def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Sche
         samples_per_draw=settings.samples_per_draw,
         events=events,
         begin=begin,
-        batch_by=settings.batch_by.get("by"),
+        batch_by=settings.batch_by,
     )

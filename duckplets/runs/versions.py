@@ -30,7 +30,6 @@ from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
 from duckplets.order.schedule import Events, Schedule
-from duckplets.pools import batch_keys
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import policy_of
@@ -131,7 +130,7 @@ def planner_of(
         seed=version.seed,
         swap=version.swap,
         graded=graded,
-        batch_by=version.batch_by.get("by"),
+        batch_by=version.batch_by,
     )
 
 
@@ -280,13 +279,12 @@ def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, st
 
 def as_found(database: Database, settings: RunSettings, missing: Missing | None) -> RunSettings:
     """Return settings of a saved run with the corpus's present facts about its versions."""
-    path, rule = Path(str(database.path)), settings.batch_by
+    path = Path(str(database.path))
     now = replace(
         settings,
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
         vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
-        batch_by=batch_keys.pinned(database, rule) if "digest" in rule else rule,
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):

@@ -155,7 +155,7 @@ class NoDuplicatesPlanner(_Redrawing):
             groups = {*self.groups[streams].tolist()}
             size = schedule.batch
             few = {of for of in groups if len(self._one_batch(schedule, step, of)[1]) < size}
-        return Sharing(self.groups, self._several, tuple(few))
+        return Sharing(self.groups, tuple(few))
 
     def _one_batch(self, schedule: Schedule, step: int, group: int) -> tuple[Sequence[int], Drawn]:
         """Return the streams of a group, and the most of their samples without a text twice."""
@@ -238,10 +238,9 @@ PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Which samples may share a batch: those of its keys, or of its group, or if mixed any."""
+    """Which samples may share a batch: those of its key, or of its group, or if mixed any."""
 
     groups: Integers  # of streams
-    several: int = 1  # keys of a batch that is not mixed
     few: tuple[int, ...] = ()  # groups with too few texts for a batch: their batches are mixed
 
     def of(self, plan: Plan) -> tuple[Integers, Integers]:
@@ -255,7 +254,7 @@ class Sharing:
         keys, groups = self.of(plan)
         labels = keys
         if plan.keys is not None:
-            labels = np.where(_different(keys, batch)[batch] > self.several, groups, keys)
+            labels = np.where(_different(keys, batch)[batch] > 1, groups, keys)
         if not self.groups.any():  # one group
             return labels
         mixed = _different(groups, batch)[batch] > 1

@@ -155,7 +155,6 @@ class PartPlanner:
         self.streams: list[Stream] = []
         self.groups = np.zeros(0, np.int64)  # of streams whose samples share batches
         self._batch_by = batch_by
-        self._several = 1  # keys of a batch
         self.sources = np.zeros(0, np.int64)  # source number of each stream
         self.schedule = schedule  # may be replaced by one with the same past
         self.samples_per_draw = schedule.samples_per_draw
@@ -188,8 +187,6 @@ class PartPlanner:
         if self._batch_by is not None:
             by_stream = np.arange(len(self.streams))
             self.groups = self.sources if self._batch_by == "source" else by_stream
-            several = [stream.keyed.several for stream in streams if stream.keyed is not None]
-            self._several = max([self._several, *several])
         for (leaf, source), indexes in by_leaf.items():
             length, shares = 0, list[Fraction | float]()
             for i in indexes:

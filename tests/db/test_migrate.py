@@ -220,7 +220,7 @@ COLUMNS = f"""
     FROM duckdb_columns() WHERE NOT internal ORDER BY name, column_index
 """
 SHOWN = """
-    acquisitions batch_keys candidates chunk_texts chunks clusters contaminations corpus_versions
+    acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
     judgement_counts
     judgements live_records minings negative_texts negatives pair_verdicts
     quarantine recipes records

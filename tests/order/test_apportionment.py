@@ -239,29 +239,25 @@ EPOCHS = 5
 
 @given(
     keys=st.lists(st.integers(-1, 6), min_size=1, max_size=120),
-    rows=st.integers(1, 9),
-    several=st.sampled_from([1, 2, 3]),
+    size=st.integers(1, 18),
     purpose=st.integers(0, 2**64 - 1),
 )
 @settings(max_examples=often(400, less=120), deadline=None)
-def test_every_anchor_comes_once_an_epoch_in_blocks_of_as_many_keys_as_asked_for(
-    keys, rows, several, purpose
-):
-    size, n = rows * several, len(keys)
-    order = KeyedOrder(np.array(keys, np.int64), size, several, purpose)
+def test_every_anchor_comes_once_an_epoch_in_blocks_of_one_key(keys, size, purpose):
+    n = len(keys)
+    order = KeyedOrder(np.array(keys, np.int64), size, purpose)
     index = np.arange(n * EPOCHS)
     found, epochs = order.at(index)
     assert (epochs == index // n).all()
     assert (np.sort(found.reshape(EPOCHS, n)) == np.arange(n)).all()
     mixed = n * EPOCHS % size  # the last block is not whole
     for at in range(0, n * EPOCHS - mixed, size):
-        lanes = np.array(keys)[found[at : at + size]].reshape(rows, several)
-        is_pure = (lanes == lanes[0]).all() and -1 not in lanes
-        mixed += 0 if is_pure and len({*lanes[0]}) == several else size
+        block = {*np.array(keys)[found[at : at + size]].tolist()}
+        mixed += 0 if len(block) == 1 and -1 not in block else size
     assert mixed <= EPOCHS * order.mixed
-    if several == 1:  # what fills no block of a key, and one block more
-        left = sum(keys.count(key) if key < 0 else keys.count(key) % size for key in {*keys})
-        assert left <= order.mixed <= left + size
+    # what fills no block of a key, and one block more
+    left = sum(keys.count(key) if key < 0 else keys.count(key) % size for key in {*keys})
+    assert left <= order.mixed <= left + size
     some = index[(index * 7 + 3) % 5 < 2]
     assert (order.at(some)[0] == found[some]).all()
 

@@ -1,23 +1,17 @@
-"""Batches whose samples share a source, a recipe, a length, a value or a stored key."""
+"""Batches whose samples share a source, a recipe, a length or a value."""
 
 from collections import Counter
 from itertools import product
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from effort import some
 
 import duckplets as dp
-from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError
+from duckplets.errors import DuckpletsError
 from duckplets.testing import assert_resumes_everywhere
 
 RECORDS = {"a": 130, "b": 61}
 SIZE = 8
-ANCHORS = """
-    SELECT record_id, text_hash FROM chunks
-    JOIN records USING (record_key) JOIN sections USING (section_key) WHERE role = 'anchor'
-"""
 
 
 def topic(number):
@@ -43,13 +37,6 @@ def corpus(tmp_path_factory):
             source = dp.MemorySource(rows, id="id", anchor="q", positive="a", meta=["topic"])
             corpus.ingest(source, name=name, progress=False)
         corpus.split(1, 0, 0)
-        table = corpus.sql(ANCHORS)
-        keys = [topic(int(record.split("/")[1])) for record in table["record_id"].to_pylist()]
-        for of in ("record_id", "text_hash"):
-            report = corpus.set_batch_keys(of, pa.table({of: table[of], "key": keys}))
-            assert report is not None
-            assert (report.read, report.unknown) == (191, 0)
-            assert (report.without_key, report.keys) == (18, 6)
         yield corpus
 
 
@@ -65,10 +52,7 @@ def labels_of(table, by, lengths):
     return found
 
 
-RULES = [
-    *(("source", 1), ("recipe", 1), ("length", 1), ("meta['topic']", 1), ("meta['topic']", 2)),
-    *(("record_id", 1), ("text_hash", 4)),
-]
+RULES = ["source", "recipe", "length", "meta['topic']"]
 RUNS = [
     {},
     {"no_duplicates": True},
@@ -80,10 +64,9 @@ RUNS = [
 
 
 @pytest.mark.parametrize(
-    ("rule", "given"), some(product(RULES, RUNS), less=8), ids=lambda of: str(of)[:40]
+    ("by", "given"), some(product(RULES, RUNS), less=8), ids=lambda of: str(of)[:40]
 )
-def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, rule, given):
-    by, several = rule
+def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, by, given):
     recipes = [
         dp.TripletRecipe(name, anchor, positive, dp.role("context"), weight=weight)
         for name, anchor, positive, weight in (
@@ -94,7 +77,7 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
     recipes = recipes[: 2 if by in ("source", "recipe") else 1]  # the keys are of anchors' texts
     per_draw = given.get("negatives", 0) + 1 if given.get("kind") == "pairs" else 1
     run = {"batch_size": SIZE * per_draw, "recipes": recipes, **given}
-    run |= {"batch_by": by, "keys_per_batch": several}
+    run |= {"batch_by": by}
     sampler = corpus.sampler(**run)
     steps = 60
     table = sampler.served(0, steps * SIZE * per_draw)
@@ -121,7 +104,7 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
         assert len({*streams[at : at + SIZE]}) == 1 or by == "source"
         assert len({source for source, _ in streams[at : at + SIZE]}) == 1
         sources[batch[0][0]] += 1
-        is_pure = len({*batch}) == several and None not in (label[-1] for label in batch)
+        is_pure = len({*batch}) == 1 and None not in (label[-1] for label in batch)
         mixed += not is_pure and not any(displaced[at : at + SIZE])
     assert mixed == 0 if by in ("source", "recipe") else mixed <= 0.8 * steps
     assert several_sources <= 3 * len(labels) / sum(RECORDS.values())
@@ -136,18 +119,10 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
                 epoch = mine[low : low + count]
                 assert len(epoch) == len({*epoch})
     for world in (2, 4):
-        ranks = (
-            [
-                corpus.sampler(
-                    **run | {"batch_size": SIZE * per_draw // world, "rank": r, "world_size": world}
-                )
-                for r in range(world)
-            ]
-            if SIZE // world % several == 0
-            else []
-        )
+        part = {"batch_size": SIZE * per_draw // world, "world_size": world}
+        ranks = [corpus.sampler(**run | part, rank=rank) for rank in range(world)]
         slices = [text for rank in ranks for text in rank.batch_at(3)["anchor"]]
-        assert not ranks or slices == sampler.batch_at(3)["anchor"]
+        assert slices == sampler.batch_at(3)["anchor"]
     assert_resumes_everywhere(sampler, 5)
 
 
@@ -230,13 +205,9 @@ def _buckets(corpus):
     ("given", "message"),
     [
         ({"batch_by": "meta['nothing']"}, "no record of split 'train' has such a value"),
-        ({"batch_by": "txt_hash"}, r"batch_by='txt_hash': give .* \(did you mean 'text_hash'\?\)"),
+        ({"batch_by": "lenght"}, r"batch_by='lenght': give .* \(did you mean 'length'\?\)"),
         ({"batch_by": "1) OR (1"}, "batch_by"),
         ({"batch_by": 3}, "batch_by=3: give 'source'"),
-        ({"batch_by": "length", "keys_per_batch": 3}, "these would: 1, 2, 4, 8"),
-        ({"batch_by": "length", "keys_per_batch": 0}, "keys_per_batch=0"),
-        ({"batch_by": "source", "keys_per_batch": 2}, "of one source and recipe"),
-        ({"keys_per_batch": 2}, "it goes with batch_by="),
         ({"batch_by": "length", "kind": "pairs", "negatives": 2}, "a multiple of 3"),
         ({"batch_by": "length", "kind": "texts", "tokenizer": "t.json"}, "batch_by='length'"),
         ({"batch_by": "length", "no_duplicates": "group", "batch_size": 96}, "at most"),
@@ -247,42 +218,7 @@ def test_wrong_keys_are_refused(corpus, given, message):
         corpus.sampler(**{"batch_size": SIZE, **given})
 
 
-def test_tables_of_keys_are_checked_stored_and_pinned(corpus, tmp_path):
-    ids = ["a/1", "a/2", "b/1", "z/9"]
-    wrong = [
-        ({"record_id": ids}, "give 'record_id' with 'key' or"),
-        ({"record_id": [*ids[:3], "a/1"], "key": [1, 2, 3, 4]}, "'a/1' comes twice"),
-        ({"record_id": [None], "key": [1]}, "row 0 has no record_id, but null"),
-        ({"text_hash": ["x"], "key": [1]}, "batch keys"),
-        (pa.table([["a/1"], [1], [2]], ["record_id", "key", "key"]), "batch keys"),
-        (tmp_path / "none.parquet", "cannot be read"),
-        (3, "no table"),
-    ]
-    for table, message in wrong:
-        with pytest.raises(SamplerError, match=message):
-            corpus.set_batch_keys("mine", table)
-    with pytest.raises(SamplerError, match="means something else"):
-        corpus.set_batch_keys("length", None)
-    pq.write_table(pa.table({"record_id": ids, "key": [2, 1, 1, None]}), tmp_path / "k.parquet")
-    report = corpus.set_batch_keys("mine", tmp_path / "k.parquet")
-    assert report is not None
-    assert (report.stored, report.unknown, report.keys) == (3, 0, 2)
-    state = tmp_path / "state.duckdb"
-    sampler = corpus.sampler(batch_size=SIZE, batch_by="mine", state=state)
-    assert "1 key, 60 anchors without one; 100 % of its samples" in sampler.describe()
-    next(sampler)
-    sampler.save()
-    corpus.set_batch_keys("mine", {"record_id": ids, "key": [1, 1, 1, 1]})
-    with pytest.raises(StateMismatchError, match="batch_by"):
-        corpus.resume(state=state)
-    corpus.set_batch_keys("mine", tmp_path / "k.parquet")
-    assert corpus.resume(state=state).step == 1
-    corpus.set_batch_keys("mine", None)
-    with pytest.raises(StateMismatchError, match="batch_by"):
-        corpus.resume(state=state)
-
-
-def test_a_saved_run_keeps_its_keys_when_others_get_their_name_or_a_version_joins(tmp_path):
+def test_a_saved_run_keeps_its_keys_when_a_version_joins(tmp_path):
     def source(first, stop):
         rows = [
             {"id": str(n), "q": f"asks {n}", "a": f"answers {n}", "topic": f"t{n % 3}"}
@@ -298,10 +234,8 @@ def test_a_saved_run_keeps_its_keys_when_others_get_their_name_or_a_version_join
             next(sampler)
             before = sampler.served(0, 800)
             sampler.save()
-        corpus.set_batch_keys(by, {"record_id": ["s/1"], "key": ["k"]})
         with corpus.resume() as sampler:
             assert sampler.served(0, 800).equals(before)
-        corpus.set_batch_keys(by, None)
         corpus.ingest(source(72, 120), name="s", progress=False)
         corpus.ingest(source(0, 48), name="t", progress=False)
         with corpus.resume(version="newest") as sampler:
