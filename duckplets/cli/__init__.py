@@ -37,7 +37,6 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "search": ("mining", "Show the sections that fit a text best."),
         "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),
         "capacity": ("maintenance", "Estimate how many samples each source and split has."),
-        "ui": ("ui", "Open DuckDB's own page on a corpus, with saved questions."),
         "mcp": ("mcp", "Let an assistant look into a corpus, over stdin and stdout."),
     },
     "Recipes and negatives": {

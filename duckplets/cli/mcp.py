@@ -114,7 +114,7 @@ def sql_rows(corpus: Corpus, query: str) -> Iterator[bytes]:
 
     check_query(query)
     asked = {"query": query, "rows": _ROWS + 1}
-    found = corpus.database.read(statement("corpus/questions/first"), asked, show)["row"]
+    found = corpus.database.read(statement("corpus/status/first"), asked, show)["row"]
     return _lines(json.loads(row, **_AS_TEXT) for row in found.to_pylist())
 
 

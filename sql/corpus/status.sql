@@ -156,3 +156,9 @@ FROM (
 )
 WHERE block_id >= 0
 GROUP BY what
+
+-- name: first
+-- The first rows of a user's statement, each as a text of JSON.
+-- Parameters: $query, $rows.
+-- Rows: in the statement's order.
+SELECT to_json(answer)::VARCHAR AS "row" FROM query($query) AS answer LIMIT $rows

@@ -380,7 +380,7 @@ def test_migrate_says_what_it_did(toy, monkeypatch):
 
 EXAMPLES = {  # the commands of each part; a part begins with what fills the corpus
     "rows": "ingest deduplicate decontaminate quality chunk remove tokenizer shard verify split "
-    "recipe sql compact prepare migrate doctor capacity ui",
+    "recipe sql compact prepare migrate doctor capacity",
     "runs": "mine export embed search forecast sample served status show cursor",
 }
 FILL = (
@@ -398,7 +398,7 @@ def examples():
         found += re.findall(r"^      (\S.*duckplets.*|duckplets .*)$", text, re.MULTILINE)
     assert len(found) >= len(COMMANDS)
     # Stores have tests of their own, and so has the demo.
-    left = ("s3://", "hf://me", "demo --keep", " mcp ", "ui faq.duckdb\n")
+    left = ("s3://", "hf://me", "demo --keep", " mcp ")
     return [line.strip() for line in found if not any(word in f"{line}\n" for word in left)]
 
 
