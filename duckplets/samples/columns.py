@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.columns import column, text_column
+from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SamplerError, nearest
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.samples.candidates import Candidates
@@ -213,9 +214,10 @@ def checked_columns(
         base, _, name = asked.partition(":")
         is_of_set = bool(name) and base.endswith(VECTOR)  # ``anchor_vector:NAME``
         if (base if is_of_set else asked) not in known:
+            first = asked.replace("negative", "negative_1", 1)  # of several
+            hint = f" (did you mean {first!r}?)" if first in known else nearest(asked, known)
             raise SamplerError(
-                f"columns: {kind} have no {asked!r}{nearest(asked, known)}; there are "
-                f"{', '.join(known)}"
+                f"columns: {kind} have no {shown(asked, 40)!r}{hint}; there are {listed(known, 6)}"
             )
     return list(dict.fromkeys(columns))
 

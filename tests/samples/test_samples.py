@@ -13,6 +13,7 @@ from prebuilt import reading
 import duckplets as dp
 from duckplets.corpus.recipes import compiled_pool
 from duckplets.pools.read import PoolReader
+from duckplets.samples.columns import known_columns
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 
@@ -216,15 +217,26 @@ odd = reading(odd_corpus, 40, 3)
 
 def test_every_column_that_there_is_can_be_asked_for(odd):
     for arguments in ({}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}):
-        with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
-            odd.sampler(**arguments, columns=["nothing"])
-        names = str(refusal.value).split("there are ")[1].split(", ")
-        columns = [name for name in names if not name.endswith("_vector")]
+        known = known_columns(arguments.get("kind", "triplets"), arguments.get("negatives", 1))
+        columns = [name for name in known if not name.endswith("_vector")]
         plain = next(odd.sampler(**arguments, batch_size=8))
         batch = next(odd.sampler(**arguments, batch_size=8, columns=columns))
         assert batch.keys() == columns
         assert {len(values) for values in batch.values()} == {8}
         assert plain.to_pydict() == {name: batch[name] for name in plain.keys()}  # noqa: SIM118
+
+
+def test_a_column_that_there_is_not_is_refused_in_few_words(odd):
+    for asked, meant in (
+        ("negative", "negative_1"),
+        ("negative_score", "negative_1_score"),
+        ("ancor", "anchor"),
+        ("x" * 500, None),
+    ):
+        with pytest.raises(dp.SamplerError, match="triplets have no") as refusal:
+            odd.sampler(negatives=4, columns=[asked])
+        assert len(str(refusal.value)) <= 240
+        assert meant is None or f"did you mean {meant!r}?" in str(refusal.value)
 
 
 @pytest.mark.parametrize("arguments", some([{}, {"kind": "texts"}], less=1), ids=str)
