@@ -175,7 +175,7 @@ JOIN (SELECT DISTINCT question FROM positives) AS asked USING (question)
 SELECT touched.record_key, anchors.text_hash AS anchor_hash, touched.text_hash
 FROM anchors
 JOIN (
-    SELECT anchors.record_key, text_hash
+    SELECT anchors.record_key, of_pair.text_hash
     FROM anchors
     JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
 ) AS touched USING (record_key)

@@ -1,6 +1,5 @@
 """Pools of recipes whose negatives are mined: exactly the anchors that have legal negatives."""
 
-
 import pytest
 from mined_corpora import ANCHOR, CASES, CONTEXT, guarded_corpus, rules_of, write_mining
 
