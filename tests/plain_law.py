@@ -27,6 +27,7 @@ class Record:
     lang: str
     label: float | None
     live: bool
+    category: str | None = None
 
     @property
     def family(self) -> object:
@@ -92,6 +93,7 @@ def drawn(draw: random.Random, first: int) -> Corpus:
             draw.choice((None, *(date(2024, 1, d) for d in (1, 2, 9, 30)))),
             draw.choice((None, "x", "x", "y", "z")), draw.choice(("en", "de")),
             draw.choice((None, None, 0, 1, 0.5, -1)), draw.random() < 0.95,
+            draw.choice((None, "c", "d")),
         )  # fmt: skip
         roles = [
             "anchor",
@@ -149,15 +151,19 @@ class Law:
         ]  # fmt: skip
 
     def nearest(self, record: Record) -> Record | None:
-        """Return the record of the source whose date is nearest to one day later."""
+        """Return the record of the source, or category, whose date is nearest to one day later."""
         if record.date is None:
             return None
-        wanted = record.date + timedelta(days=1)
+        wanted, positive = record.date + timedelta(days=1), self.recipe.near == "positive"
+        drawable = self.recipe.where[1 if positive else 2]
         others = {
             c.record for c in self.chunks
-            if c.record.source == record.source and c.record.date and c.role == "context"
+            if c.record.date and c.role == "context" and drawable(c)
+            and (c.record.source == record.source
+                 or (positive and c.record.category and c.record.category == record.category))
         } - {record}  # fmt: skip
-        return min(others, key=lambda r: (abs(r.date - wanted), f"{r.key:09}"), default=None)
+        ids = {r: f"{r.source}/{r.key:09}" for r in others}
+        return min(others, key=lambda r: (abs(r.date - wanted), ids[r]), default=None)
 
     def negatives(self, anchor: Chunk) -> Iterator[Chunk]:
         """Yield the chunks that suit an anchor, before the law looks at texts."""
@@ -229,10 +235,20 @@ class Law:
     def legal(self, anchor: Chunk) -> set[str]:
         """Return the texts that an anchor may draw."""
         out = [*self.excluded(anchor.record.family), *self.known(anchor.question)]
-        texts, written = {c.text for c in out} | self.stated(anchor), {c.question for c in out}
-        drawable = [c for c in self.reach if self.recipe.negative(c) and self.recipe.where[2](c)]
-        texts |= {c.text for c in drawable if c.question in written}
+        texts = self.alike(out) | self.stated(anchor)
         return {c.text for c in self.negatives(anchor)} - texts
+
+    def alike(self, chunks: list[Chunk]) -> set[str]:
+        """Return the texts of chunks, and of negatives in sections that are written alike."""
+        of, written = self.recipe, {c.question for c in chunks}
+        drawable = [c for c in self.reach if of.negative(c) and of.where[2](c)]
+        return {c.text for c in (*chunks, *(c for c in drawable if c.question in written))}
+
+    def swapped(self, question: str) -> set[str]:
+        """Return the texts of anchors of all records that a positive's question answers."""
+        keys = {c.record.key for c in self.reach}
+        asked = [k for k in keys if question in {c.question for c in self.answers(k, self.asks(k))}]
+        return self.alike([c for k in asked for c in self.asks(k)])
 
     def pool(self, negatives: int) -> list[tuple[int, list[int]]]:
         """Return the rows of the pool: a record, and the chunks of the anchor."""

@@ -77,7 +77,7 @@ class Guards:
             anchors = anchors.take(np.argsort(np.where(at < 0, len(order), at), kind="stable"))
         documents = reader.list(compiled, "mined_documents")
         positives = reader.list(compiled, "mined_positives")
-        askers = reader.list(compiled, "mined_askers")
+        askers = reader.list(compiled, "mined_anchors")
         tables = (anchors, documents, positives, askers)
         keys = [_integers(table, "section_key") for table in tables]
         self.sections = SectionTable.read(database, np.concatenate(keys))

@@ -141,7 +141,7 @@ class Negatives:
             legal &= hashes != other
         if len(self.illegal):
             sketch = self._sketches[0]
-            legal[_among(sketch, self.illegal, requests.records, hashes)] = False
+            legal[_among(sketch, self.illegal, requests.kins, hashes)] = False
         if len(self.known) and requests.normalised_hashes is not None:
             sketch = self._sketches[1]
             legal[_among(sketch, self.known, requests.normalised_hashes, hashes)] = False
@@ -263,15 +263,14 @@ def negatives_of(
     per: str,
     forbids: bool,
     illegal: Words,
-    known: Words | None = None,  # only if negatives are mined
+    known: Words,
 ) -> Negatives:
     """Index a list of chunks as negatives."""
     records = listed["record_key"]
     bins = listed.get("bin", np.zeros(len(records), np.uint64))
     starts = _boundaries(bins, records, every=per == "chunk")
     ranges = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
-    kins = (records if known is None else listed["family"])[starts[:-1]]
-    known = np.zeros(0, np.uint64) if known is None else known
+    kins = listed["family"][starts[:-1]]
     chunks, hashes = listed["chunk_key"], listed["text_hash"]
     return Negatives(chunks, hashes, kins, starts, *ranges, illegal, known)
 
@@ -316,27 +315,15 @@ def _boundaries(*columns: Any, every: bool) -> Integers:
     return np.append(np.flatnonzero(new), length).astype(np.int64)
 
 
-def several_texts(anchors: Rows, positives: Rows) -> Words:
-    """Return ``Negatives.illegal`` for records with several anchors or positives."""
-    words = []
-    for rows in (anchors, positives):
-        records = rows["record_key"]
-        several = np.zeros(len(records), dtype=bool)
-        several[1:] = records[1:] == records[:-1]
-        several[:-1] |= several[1:]
-        words.append(pair_hashes(records[several], rows["text_hash"][several]))
-    return np.unique(np.concatenate(words))
-
-
-def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
-    """Return negatives, one per text, whose text is no anchor or positive of their record."""
-    mine, theirs, texts = (
-        pair_hashes(rows["record_key"], rows["text_hash"])
-        for rows in (anchors, positives, negatives)
-    )
+def usable_of_own(anchors: Rows, negatives: Rows, excluded: Words) -> Rows:
+    """Return the negatives of records with anchors, one per text, that their families may draw."""
+    records = np.unique(anchors["record_key"])
+    texts = pair_hashes(negatives["record_key"], negatives["text_hash"])
     first = np.zeros(len(texts), dtype=bool)
     first[np.unique(texts, return_index=True)[1]] = True
-    return some_rows(negatives, first & ~np.isin(texts, np.concatenate([mine, theirs])))
+    families = pair_hashes(negatives["family"], negatives["text_hash"])
+    first &= np.isin(negatives["record_key"], records)
+    return some_rows(negatives, first & ~np.isin(families, excluded))
 
 
 def _among(sketch: Sketch, pairs: Words, owners: Keys | Words, hashes: Words) -> Integers:

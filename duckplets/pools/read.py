@@ -32,7 +32,7 @@ from duckplets.pools.compile import (
     facts_statement,
     stage,
 )
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import TextRecipe
 
 # A strategy without an equality compares every class with every bin; beyond this it would
 # run for minutes or fill the memory.
@@ -132,27 +132,22 @@ class PoolReader:
         if compiled.is_given:
             labels = rows["label"][anchors.starts[:-1]]
             return Pool(compiled, anchors, positives, None, labels=labels)
-        if compiled.relabelled:
-            listed = self._with_relabelled(compiled, listed)
         of_source = compiled.of_source() if compiled.of_split else compiled
-        negatives = self._negatives(of_source, classes, rows, listed)
-        pool = Pool(compiled, anchors, positives, negatives)
+        negatives = self._negatives(of_source, classes, rows)
+        guarded = Guarded(
+            families=rows["family"][anchors.starts[:-1]],
+            normalised_hashes=rows["question"],
+            sections=rows["section_key"],
+            negative_sections=self._rows(compiled, "negatives")["section_key"],
+        )
+        pool = Pool(compiled, anchors, positives, negatives, guarded)
         if compiled.of_split:
             short = ~np.isin(anchors.chunks, self._rows(of_source, "anchors")["chunk_key"])
             if spare or short.any():
-                beyond = self._kept_once(compiled, self._negatives(compiled, classes, rows, listed))
+                beyond = self._kept_once(compiled, self._negatives(compiled, classes, rows))
                 pool = replace(pool, beyond=beyond, short=short)
-        elif compiled.fills_up:
-            if spare or negatives.counts().min() < compiled.negatives:
-                pool = replace(pool, beyond=self._of_others(compiled, rows, listed))
-        elif recipe.mined:
-            guarded = Guarded(
-                families=rows["family"][anchors.starts[:-1]],
-                normalised_hashes=rows["normalised_hash"],
-                sections=rows["section_key"],
-                negative_sections=self._rows(compiled, "negatives")["section_key"],
-            )
-            pool = replace(pool, guarded=guarded)
+        elif compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
+            pool = replace(pool, beyond=self._of_others(compiled))
         return pool
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
@@ -163,7 +158,7 @@ class PoolReader:
     def list(self, compiled: CompiledPool, part: Part) -> pa.Table:
         """Return the rows of a part of a pool as its statement yields them."""
         with self._database.deadline(compiled.described):
-            return self._database.arrow(*compiled.statement(part))
+            return self._database.arrow(*compiled.statement(part, staged=part != "pool"))
 
     def _rows(self, compiled: CompiledPool, part: Part) -> Rows:
         """Return the rows of a part, read once if several pools share them."""
@@ -206,41 +201,33 @@ class PoolReader:
         portions = (portion for pools in several for portion in _portions(pools, chunks))
         return {_place(pool): portion for portion in portions for pool in portion}
 
-    def _negatives(
-        self, compiled: CompiledPool, classes: Words, rows: Rows, positives: Rows
-    ) -> Negatives:
+    def _negatives(self, compiled: CompiledPool, classes: Words, rows: Rows) -> Negatives:
         listed, pairs = self._rows(compiled, "negatives"), self._rows(compiled, "pairs")
         if (many := len(pairs["class"])) > _MOST_PAIRS:
             raise RecipeError(
                 f"recipe {compiled.recipe.name!r}: its strategy pairs {many} values; compare by "
                 f"equality, or round the values it compares"
             )
-        known = None
+        excluded, known = self._illegal(compiled)
         if compiled.own_negatives:
-            listed = arrays.usable_of_own(rows, positives, listed)
-            illegal = np.zeros(0, np.uint64)
-        elif isinstance(compiled.recipe, TripletRecipe) and compiled.recipe.mined:
-            texts = self._rows(compiled, "illegal_texts")
-            words, is_known = arrays.pair_hashes(texts["owner"], texts["text_hash"]), texts["known"]
-            illegal, known = np.unique(words[~is_known]), np.unique(words[is_known])
-        else:
-            illegal = arrays.several_texts(rows, positives)
+            listed = arrays.usable_of_own(rows, listed, excluded)
         return arrays.negatives_of(
             classes,
             listed,
             pairs,
             per=compiled.recipe.per,
             forbids=compiled.forbids,
-            illegal=illegal,
+            illegal=excluded,
             known=known,
         )
 
-    def _with_relabelled(self, compiled: CompiledPool, positives: Rows) -> Rows:
-        """Return positives of records, and texts that verdicts forbid as negatives."""
-        more = self._rows(compiled, "relabelled")
-        both = {n: np.concatenate([positives[n], more[n]]) for n in more}
-        order = np.argsort(both["record_key"], kind="stable")
-        return {name: column[order] for name, column in both.items()}
+    def _illegal(self, compiled: CompiledPool) -> tuple[Words, Words]:
+        """Return the hashes of (family, text) and (question, text) that are no negatives."""
+        excluded, known = self._rows(compiled, "excluded"), self._rows(compiled, "known")
+        return (
+            np.unique(arrays.pair_hashes(excluded["family"], excluded["text_hash"])),
+            np.unique(arrays.pair_hashes(known["question"], known["text_hash"])),
+        )
 
     def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
         """Return negatives of the split, shared by the pools of many small sources."""
@@ -249,16 +236,18 @@ class PoolReader:
         shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
         return replace(beyond, **shared)
 
-    def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
+    def _of_others(self, compiled: CompiledPool) -> Negatives:
         """Return the negatives that fill up records with too few of their own."""
         none = some_rows(self._rows(compiled, "pairs"), slice(0))
+        excluded, known = self._illegal(compiled)
         return arrays.negatives_of(
             np.zeros(1, np.uint64),
             self._rows(compiled, "negatives"),
             none,
             per=compiled.recipe.per,
             forbids=True,
-            illegal=arrays.several_texts(rows, positives),
+            illegal=excluded,
+            known=known,
         )
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
@@ -327,7 +316,9 @@ def _section_facts(
     if not asking and not comparing:
         return None
     # only nearest-by-date records and split-wide negatives can be of another source
-    beyond = any(pool.of_split or "nearest" in pool.sql(staged=True) for pool in alike)
+    beyond = any(
+        pool.of_split or any(s.kind == "near_date" for s in pool.recipe.selectors) for pool in alike
+    )
     sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
     copies = {
         sql: sum(fact.copies for fact in facts_of(pool.recipe).values())

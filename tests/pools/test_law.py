@@ -1,69 +1,193 @@
-"""Anchors of a pool are those for which a sample exists: compared with plain Python."""
+"""The one law of pools in SQL: equal to plain Python, as anchors and as the lists of a sampler."""
 
-import random
+from collections import defaultdict
 
+import law_corpora
+import plain_law as law
 import pytest
 from effort import often
 
-import duckplets as dp
-
-# some negatives are no positive of their own record, which may not draw them all the same
-ROLES = (dp.role("anchor"), dp.position(1), dp.role("context"))
-TEXTS = ("red", "blue", "green", "grey")
+FIRST, MANY = 40, often(300, less=25)
+NEGATIVES = often((1, 2, 3), less=(1, 2))
 
 
-def drawn(draw):
-    """Return records of two sources: the anchor and the contexts of each, of few texts."""
+@pytest.fixture(scope="module")
+def corpora():
+    return law_corpora.drawn(MANY, FIRST)
+
+
+@pytest.fixture(scope="module")
+def corpus(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("law")
+    with law_corpora.filled(folder / "c.duckdb", folder / "empty.duckdb", corpora) as corpus:
+        yield corpus
+
+
+def laws_of(corpora, told):
     return {
-        source: [
-            (draw.choice(TEXTS), draw.choices(TEXTS, k=draw.randint(1, 2)))
-            for _ in range(draw.randint(1, 4))
-        ]
-        for source in ("a", "b")
+        (f"r{n}", source): law.Law(corpus, told, source)
+        for n, corpus in enumerate(corpora)
+        for source in "ab"
     }
 
 
-def expected(records, source, beyond, negatives):
-    """Return how many anchors of a source have a positive and so many different negatives."""
-    reach = [(of, n) for of in records for n in range(len(records[of])) if of == source or beyond]
-    found = 0
-    for number, (anchor, contexts) in enumerate(records[source]):
-        others = {t for of, n in reach if (of, n) != (source, number) for t in records[of][n][1]}
-        legal = others - {anchor, contexts[0]}
-        found += contexts[0] != anchor and len(legal) >= negatives
+def lists_of(corpus, pool, part):
+    """Return the rows of a part for every split and source."""
+    text = law_corpora.of_splits(pool.sql(part))
+    given = {"negatives": pool.negatives} if "$negatives" in text else {}
+    found = defaultdict(list)
+    for row in corpus.database.arrow(text, given).to_pylist():
+        found[row.pop("split"), row.pop("source")].append(row)
     return found
 
 
-@pytest.mark.parametrize("seed", range(often(60, less=15)))
-def test_anchors_are_those_with_a_sample(tmp_path, seed):
-    records = drawn(random.Random(seed))
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        for name, rows in records.items():
-            told = [
-                {
-                    "id": str(n),
-                    "sections": [
-                        {"role": "anchor", "text": anchor},
-                        *({"role": "context", "text": text} for text in contexts),
-                    ],
-                }
-                for n, (anchor, contexts) in enumerate(rows)
-            ]
-            corpus.ingest(dp.MemorySource(told, id="id"), name=name, progress=False)
-        corpus.split(1, 0, 0)
-        for reach in ("source", "split"):
-            for negatives in (1, 2):
-                recipe = dp.TripletRecipe("r", *ROLES, negatives_from=reach)
-                asked = {"recipes": [recipe], "negatives": negatives, "empty": "skip"}
-                found = dict.fromkeys(records, 0)
-                try:
-                    with corpus.sampler(batch_size=1, **asked) as sampler:
-                        table = sampler.forecast().table
-                    found |= zip(
-                        *(table[c].to_pylist() for c in ("source", "anchors")), strict=True
-                    )
-                except dp.EmptyPoolError:
-                    pass
-                for name in records:
-                    legal = expected(records, name, reach == "split", negatives)
-                    assert found[name] == legal, (records, name, reach, negatives)
+@pytest.mark.parametrize("kind", law_corpora.KINDS)
+def test_pools_are_those_of_plain_python(kind, corpus, corpora):
+    recipe, options, told = law_corpora.KINDS[kind]
+    laws, rows = laws_of(corpora, told), 0
+    for negatives in NEGATIVES:
+        pool = law_corpora.asked(recipe, negatives, **options)
+        found = lists_of(corpus, pool, "pool")
+        for place, of in laws.items():
+            expected = of.pool(negatives)
+            rows += len(expected)
+            assert sorted((r["record_key"], r["anchors"]) for r in found[place]) == expected, place
+    assert rows
+
+
+def legal_by_lists(corpus, pool):
+    """Return the legal texts of each anchor chunk by place, from the lists of a sampler."""
+    parts = ("anchors", "negatives", "pairs", "excluded", "known")
+    lists = {part: lists_of(corpus, pool, part) for part in parts}
+    found = {}
+    for place, anchors in lists["anchors"].items():
+        pairs = {(row["class"], row["bin"]) for row in lists["pairs"][place]}
+        excluded, known = (as_pairs(lists[part][place]) for part in ("excluded", "known"))
+        for a in anchors:
+            legal = set()
+            for n in lists["negatives"][place]:
+                own = pool.own_negatives and n["record_key"] == a["record_key"]
+                other = n["family"] != a["family"] and (pool.fills_up or not pool.own_negatives)
+                paired = (a.get("class"), n.get("bin")) in pairs
+                if (own or other) and (pool.own_negatives or paired is not pool.forbids):
+                    legal.add(n["text_hash"])
+            legal -= {text for owner, text in excluded if owner == a["family"]}
+            legal -= {text for owner, text in known if owner == a["question"]}
+            found[place, a["chunk_key"]] = legal
+    return found
+
+
+def as_pairs(rows):
+    return {tuple(row.values()) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def hashed(corpus, corpora):
+    """Return the hash of every text."""
+    texts = {"texts": sorted({c.text for of in corpora for c in of.chunks})}
+    rows = corpus.database.rows("SELECT t, md5_number_lower(t) FROM unnest($texts) AS _(t)", texts)
+    return dict(rows)
+
+
+@pytest.mark.parametrize("kind", law_corpora.KINDS)
+def test_the_lists_of_a_sampler_hold_the_same_law(kind, corpus, corpora, hashed):
+    recipe, options, told = law_corpora.KINDS[kind]
+    pool = law_corpora.asked(recipe, **options)
+    expected, of_source = {}, {}
+    for place, of in laws_of(corpora, told).items():
+        for a in of.anchors():
+            legal, own = (
+                of.legal(a),
+                {n.text for n in of.negatives(a) if n.record.source == place[1]},
+            )
+            expected[place, a.key] = {hashed[text] for text in legal}
+            of_source[place, a.key] = {hashed[text] for text in legal & own}
+    found = legal_by_lists(corpus, pool)
+    assert found
+    assert {name: expected[name] for name in found} == found
+    if pool.of_split:  # an anchor that draws in its own source obeys the law of the split
+        found = legal_by_lists(corpus, pool.of_source())
+        assert {name: of_source[name] for name in found} == found
+        assert {name for name, legal in of_source.items() if not legal}.isdisjoint(found)
+
+
+SWAPPED = ["plain", "conditions", "split-wide", "equality", "inequality", "same_record"]
+SWAPPED += ["same_record, filled", "near_date positive", "per chunk"]
+
+
+@pytest.mark.parametrize("kind", SWAPPED)
+def test_swapped_samples_obey_the_law_too(kind, corpus, corpora, hashed):
+    recipe, options, told = law_corpora.KINDS[kind]
+    for negatives in NEGATIVES:
+        pool = law_corpora.asked(recipe, negatives, swaps=True, **options)
+        legal = legal_by_lists(corpus, pool)
+        anchors, positives, swapped = (
+            lists_of(corpus, pool, part) for part in ("anchors", "positives", "known_swapped")
+        )
+        plain = law_corpora.asked(recipe, negatives, **options)
+        unswapped = lists_of(corpus, plain, "anchors")
+        for place, of in laws_of(corpora, told).items():
+            chunks = {c.key: c for c in of.chunks}
+            known = as_pairs(swapped[place])
+            more = {row["chunk_key"] for row in unswapped[place]}
+            for row in anchors[place]:
+                assert row["chunk_key"] in more
+                anchor = chunks[row["chunk_key"]]
+                for other in positives[place]:
+                    if other["record_key"] != row["record_key"]:
+                        continue
+                    asked = of.swapped(chunks[other["chunk_key"]].question)
+                    left = {hashed[text] for text in of.legal(anchor) - asked}
+                    out = {text for owner, text in known if owner == other["question"]}
+                    assert legal[place, anchor.key] - out == left
+                    assert len(left) >= negatives
+
+
+VERDICTS = [kind for kind, (_, options, _) in law_corpora.KINDS.items() if "relabelled" in options]
+
+
+@pytest.mark.parametrize("kind", VERDICTS)
+def test_positives_go_by_the_very_text_of_an_anchor(kind, corpus, corpora, hashed):
+    recipe, options, told = law_corpora.KINDS[kind]
+    pool = law_corpora.asked(recipe, **options)
+    anchors, positives, unpaired = (
+        lists_of(corpus, pool, part) for part in ("anchors", "positives", "unpaired")
+    )
+    for place, of in laws_of(corpora, told).items():
+        chunks = {c.key: c for c in of.chunks}
+        banned = as_pairs(unpaired[place])
+        for a in anchors[place]:
+            expected = {hashed[p.text] for p in of.positives(chunks[a["chunk_key"]])}
+            record, text = a["record_key"], a["text_hash"]
+            found = {p["text_hash"] for p in positives[place] if p["record_key"] == record}
+            assert {p for p in found if (record, text, p) not in banned} == expected
+
+
+@pytest.mark.parametrize("kind", law_corpora.KINDS)
+def test_anchors_that_are_left_out_have_their_reason(kind, corpus, corpora):
+    recipe, options, told = law_corpora.KINDS[kind]
+    pool = law_corpora.asked(recipe, 2, **options)
+    anchors, left_out = (lists_of(corpus, pool, part) for part in ("anchors", "left_out"))
+    for place, of in laws_of(corpora, told).items():
+        found = {row["chunk_key"]: row["reason"] for row in left_out[place]}
+        eligible = {row["chunk_key"] for row in anchors[place]}
+        assert {a.key for a in of.anchors()} == eligible | found.keys()
+        assert eligible.isdisjoint(found)
+        drawable = [c for c in of.reach if told.negative(c) and told.where[2](c)]
+        families = {c.record.family for c in drawable}
+        for a in of.anchors():
+            texts, label = {p.text for p in of.positives(a)}, a.record.label
+            expected = "no negative"
+            if not texts and told.labels == "binary" and label == 0:
+                expected = "labelled negative"
+            elif not texts and told.labels == "graded" and label is not None:
+                expected = "grade without a condition"
+            elif not texts:
+                expected = "no positive"
+            elif texts == {a.text}:
+                expected = "with a single window" if told.same_selectors else "same text"
+            elif told.own_negatives and any(c.record is a.record for c in drawable):
+                expected = "known answer"
+            elif families == {a.record.family} and a.record.group:
+                expected = "one family"
+            assert a.key in eligible or found[a.key] == expected, (place, a)
