@@ -26,6 +26,7 @@ from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, QueryError, SamplerError
 from duckplets.ingest import records
+from duckplets.pools import macros
 from duckplets.runs import state as run_state
 
 if TYPE_CHECKING:
@@ -121,9 +122,12 @@ class Corpus:
         try:
             if read_only:
                 migrate.check(self.database, "corpus")
+                macros.check(self.database)
             else:
                 with self.database.changing("migrate"):
                     migrate.migrate(self.database, "corpus")
+                    macros.check(self.database)
+                    self.database.following = macros.following
                     if files.beside(path, files.CANDIDATES).is_dir():
                         from duckplets.mining.store import show
 

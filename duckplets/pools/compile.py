@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Labels = Literal["binary", "graded", "given"]
 Part = (
     Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes", "relabelled"]
+    | Literal["left_out"]
     | Literal["illegal_texts", "mined_anchors", "mined_askers"]  # for mined recipes only
     | Literal["mined_documents", "mined_positives"]
 )

@@ -72,7 +72,7 @@ ORDER BY source, "rows" DESC, outcome, gate, rule
 -- Rows: none.
 CREATE VIEW which_negatives_are_hardest AS
 SELECT anchor, negative, score, recipe, source, split, anchor_record_id, negative_record_id
-FROM corpus.negative_texts
+FROM corpus.hard_negatives
 WHERE rank = 1
 ORDER BY score DESC, anchor_record_id
 

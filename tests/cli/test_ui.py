@@ -52,7 +52,7 @@ def test_each_question_is_answered_from_any_folder(looked_at, tmp_path, monkeypa
         records = sum(row["records"] for row in corpus.status()["records"])
         leaking = "SELECT count(*) AS n FROM section_texts WHERE text = $text AND split <> 'train'"
         shared = corpus.sql(leaking, {"text": "asked twice"})["n"][0].as_py()
-        negatives = corpus.sql("SELECT count(*) AS n FROM negative_texts WHERE rank = 1")
+        negatives = corpus.sql("SELECT count(*) AS n FROM hard_negatives WHERE rank = 1")
     contents = found["what_is_in_it"]
     assert sum(row["records"] for row in contents if row["role"] == "anchor") == records
     lengths = [row["token_count"] for row in found["which_texts_are_longest"]]
