@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -34,7 +33,6 @@ def ui(corpus: Path, sql: bool = False) -> None:
     corpus = corpus.resolve()
     database = None
     if not sql:
-        os.chdir(corpus.parent)  # there the page's own connections find mined candidates
         try:
             database, address = look_inside.open_page(corpus)
         except ExtensionError as error:

@@ -128,7 +128,8 @@ class Corpus:
                     migrate.migrate(self.database, "corpus")
                     macros.check(self.database)
                     self.database.following = macros.following
-                    if files.beside(path, files.CANDIDATES).is_dir():
+                    is_any = files.beside(path, files.CANDIDATES).is_dir()
+                    if is_any or self.database.run("mining/store/is_any_shown")[0][0]:
                         from duckplets.mining.store import show
 
                         show(self.database)  # what was mined while it was read only

@@ -76,9 +76,9 @@ def _await(address: str) -> None:
 
 
 def _views(path: Path) -> list[str]:
-    where = {"path": str(path.resolve()), "folder": f"{path.resolve().parent}/"}
+    whole = str(path.resolve())
     return [
-        bound(query("db/external_files/folder"), {"folder": where["folder"]}),
-        bound(query("corpus/questions/attach"), {"path": where["path"]}),
+        bound(query("corpus/questions/beside"), {"folder": f"{whole}.tmp"}),
+        bound(query("corpus/questions/attach"), {"path": whole}),
         *(query(f"corpus/questions/{name}") for name in QUESTIONS),
     ]

@@ -1,3 +1,9 @@
+-- name: beside
+-- Views of the corpus find files beside it by this folder, on all connections of an instance.
+-- Parameters: $folder.
+-- Rows: none.
+SET temp_directory = $folder
+
 -- name: attach
 -- The corpus, to read only, in an instance of the user's own.
 -- Parameters: $path.
