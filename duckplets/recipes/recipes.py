@@ -121,7 +121,7 @@ class TripletRecipe:
 
     Attributes:
         name: What samples and tables call it: 1 to 200 printable characters, no ``/``, not
-            only blanks.
+            only blanks. Names differ in more than case.
         anchor: Sections that may be anchors.
         positive: Sections of the anchor's record (``near_date``: of another) that go with it.
         negative: Sections that may be negatives, before the strategy.
