@@ -48,7 +48,7 @@ def make(folder, name, engine):
         # Workers write shards themselves: they must see this folder.
         out = folder / f"{name}.shards"
         corpus.shard(out, tokenizer=folder / "tokenizer", buckets=[32], engine=engine)
-        negatives = corpus.sql("FROM negative_texts ORDER BY ALL").to_pylist()
+        negatives = corpus.sql("FROM hard_negatives ORDER BY ALL").to_pylist()
     shards = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["shards"]
     return negatives, [shard["sha256"] for shard in shards]
 

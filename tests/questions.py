@@ -186,7 +186,7 @@ def random_rows(corpus: dp.Corpus, seed: int, count: int) -> Rows:
 def stored(corpus: dp.Corpus) -> dict[str, list[Any]]:
     rows = corpus.sql(
         """
-        SELECT anchor_record_id, negative_record_id, score FROM negative_texts
+        SELECT anchor_record_id, negative_record_id, score FROM hard_negatives
         ORDER BY anchor_record_id, rank
         """
     )

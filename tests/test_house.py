@@ -232,7 +232,11 @@ def trees(statement):
     return [tree for tree in parse(query(statement), dialect="duckdb") if tree is not None]
 
 
-@EVERY_STATEMENT
+# sqlglot reads neither parameters of macros nor comments on them.
+MACROS = {"pools/macros/create", "pools/macros/comment", "pools/macros/drop"}
+
+
+@each([name for name in STATEMENTS if name not in MACROS])
 def test_a_statement_parses_and_its_header_is_right(statement):
     assert trees(statement)
     assert not any(isinstance(tree, exp.Command) for tree in trees(statement)), "sqlglot gave up"

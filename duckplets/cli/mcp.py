@@ -92,7 +92,7 @@ def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
             return sampler.served(start, min(stop, start + _ROWS + 1)).to_pylist()
 
     def sql(query: str) -> Any:
-        """Run one SELECT over the corpus: sources, records, section_texts, negative_texts, …."""
+        """Run one SELECT over the corpus: sources, records, section_texts, hard_negatives, …."""
         return _parsed(bounded.lines("mcp:sql_rows", corpus.path, {"query": query}))
 
     return [status, search, pool, show, forecast, served, sql]

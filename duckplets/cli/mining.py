@@ -77,7 +77,7 @@ def mine(
     """Mine hard negatives, where they are missing.
 
     Runs that are opened then draw them. Interrupted, it goes on where it was. While others have
-    the corpus open it is only read. The views candidates, negatives and negative_texts have the
+    the corpus open it is only read. The views candidates, negatives and hard_negatives have the
     result.
 
     Args:

@@ -29,6 +29,7 @@ from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED, sweep
 from duckplets.ingest.chunks import next_keys
 from duckplets.mining import store as minings
+from duckplets.pools import macros
 from duckplets.runs import state as states
 from duckplets.runs.state import Save
 from duckplets.vectors.store import VectorStore
@@ -124,6 +125,8 @@ def compact(
                     freed.update({shown_name: gone} if gone else {})
             _keep_keys(reader, new)
             complete(new)
+            with new.transaction():
+                macros.write(new)
             reader.close()
 
         migrate.rewrite(database, "corpus", fill)

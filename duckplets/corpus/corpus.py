@@ -26,6 +26,7 @@ from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, QueryError, SamplerError
 from duckplets.ingest import records
+from duckplets.pools import macros
 from duckplets.runs import state as run_state
 
 if TYPE_CHECKING:
@@ -119,10 +120,14 @@ class Corpus:
         try:
             if read_only:
                 migrate.check(self.database, "corpus")
+                macros.check(self.database)
             else:
                 with self.database.changing("migrate"):
                     migrate.migrate(self.database, "corpus")
-                    if files.beside(path, files.CANDIDATES).is_dir():
+                    macros.check(self.database)
+                    self.database.following = macros.following
+                    is_any = files.beside(path, files.CANDIDATES).is_dir()
+                    if is_any or self.database.run("mining/store/is_any_shown")[0][0]:
                         from duckplets.mining.store import show
 
                         show(self.database)  # what was mined while it was read only

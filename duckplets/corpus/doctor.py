@@ -77,11 +77,13 @@ def corpus(path: Path) -> Iterator[CheckResult]:
     from duckplets.db.database import Database
     from duckplets.db.files import real_path, wal_of
     from duckplets.ingest import checkpoint, records
+    from duckplets.pools import macros
     from duckplets.runs import state
 
     try:
         with closing(Database.open(path, read_only=True)) as database:
             migrate.check(database, "corpus")
+            macros.check(database)
             version_of = records.current_version(database)
             yield CheckResult(True, f"{path}: schema is current, corpus version {version_of}")
             if (wal := wal_of(real_path(path))).exists():

@@ -34,7 +34,7 @@ def add_recipe(corpus: CorpusFile, /, recipe: Recipe) -> bool:
     Returns:
         Whether it was not stored yet, just so.
     """
-    return recipe_store.add(corpus.database, recipe)
+    return recipe_store.add(corpus.database, recipe, records.current_version(corpus.database))
 
 
 @changes("remove a recipe from")
@@ -62,7 +62,7 @@ def brought_recipes(corpus: CorpusFile, /, preset: Preset | None = None) -> dict
 def recipe_sql(
     corpus: CorpusFile,
     /,
-    name: str,
+    name: str | Recipe,
     source: str | None = None,
     split: str = "train",
     *,
@@ -78,7 +78,7 @@ def recipe_sql(
 def runnable_sql(
     corpus: CorpusFile,
     /,
-    name: str,
+    name: str | Recipe,
     source: str | None = None,
     split: str = "train",
     *,
@@ -91,7 +91,7 @@ def runnable_sql(
 def pool(
     corpus: CorpusFile,
     /,
-    name: str,
+    name: str | Recipe,
     split: str = "train",
     source: str | None = None,
     *,
@@ -104,7 +104,7 @@ def pool(
     (``when_short="drop"``) are not among them.
 
     Args:
-        name: Name of a recipe.
+        name: A recipe, or the name of one.
         split: Of which split.
         source: Of which source; by default the first that the recipe suits.
         preset: ``crate`` for the recipes of a sampler with that preset.
@@ -147,14 +147,20 @@ def _without_short(corpus: CorpusFile, rows: pa.Table, pool: Pool, policy: Mined
 
 
 def compiled_pool(
-    corpus: CorpusFile, name: str, source: str | None, split: str, preset: Preset | None = None
+    corpus: CorpusFile,
+    name: str | Recipe,
+    source: str | None,
+    split: str,
+    preset: Preset | None = None,
 ) -> CompiledPool:
     """Compile the pool that a sampler draws a recipe from; see ``pool``."""
     database = corpus.database
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
+    recipe = name
+    if not isinstance(recipe, Recipe):
+        recipe = recipe_store.find(database, recipe, version, source, checked_preset(preset))
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
     recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))
@@ -177,6 +183,7 @@ def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = No
 
     Raises:
         QueryError: It is no reading statement, or DuckDB refuses it.
+        DamagedFileError: It calls a macro of a recipe, and the definition of a recipe is damaged.
         DeadlineError: It took longer than ``statement_timeout``.
     """
     kinds = corpus.database.statement_type(query)
@@ -185,5 +192,7 @@ def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = No
             f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
             f"open the file with the duckdb CLI to change it"
         )
-    check_query(query)
+    if check_query(query):
+        recipes(corpus)  # a macro beside a damaged definition was compared with nothing
+        brought_recipes(corpus)
     return corpus.database.read(query, params, show if corpus.read_only else None)

@@ -24,7 +24,7 @@ import duckdb
 from duckplets.base.sanitize import listed, shown
 from duckplets.db import files
 from duckplets.db.files import FileId
-from duckplets.db.queries import bound, migrations, query
+from duckplets.db.queries import bound, identifier, migrations, query
 from duckplets.errors import MigrationError
 
 Kind = Literal["corpus", "state", "vectors"]
@@ -45,6 +45,10 @@ _MADE: dict[tuple[str, ...], Entries] = {}  # by the statements that make it
 _BUILT_IN = ("TYPE", "SCHEMA")  # kinds that every file has some of
 _COPY = "put a copy of the file in its place"
 
+# Table macros of recipes. No statement finds them by a bare name, so they are compared when a
+# corpus is open, by duckplets/pools/macros.py.
+RECIPE_MACROS = {("MACRO TABLE", "pools"), ("MACRO TABLE", "left_out")}
+
 # DuckDB prints one definition with other brackets, quotes and truth values in memory, from a file,
 # and by 1.5 and 2.0. Its words and signs stay the same.
 _WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|[^\w\s()]""")
@@ -59,7 +63,7 @@ _OF_A_SET = re.compile(r"\b((?:packed_)?vectors)_\d+\b")  # tables and views of 
 # read these tables, and call these functions.
 _FOLLOWING = re.compile(r"sections|minings|candidates|vectors_0")
 _FUNCTIONS = {
-    *("||", "+", "-", "floats_of_float16", "floats_of_float32", "from_json", "getvariable"),
+    *("||", "+", "-", "beside_corpus", "floats_of_float16", "floats_of_float32", "from_json"),
     *("list_apply", "list_extract", "list_filter", "list_transform", "list_value"),
     *("parse_filename", "read_parquet", "regexp_matches", "struct_extract", "struct_pack"),
     "unnest",
@@ -69,12 +73,13 @@ _NODES = {"SELECT_NODE", "SET_OPERATION_NODE"}
 _FROM = {"BASE_TABLE", "EMPTY", "JOIN", "SUBQUERY", "TABLE_FUNCTION"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Checked:
     """A file that holds only what duckplets made."""
 
     kind: Kind | None = None  # None: it is empty
     placed: tuple[Row, ...] = ()  # path, size, time and footer of Parquet files that texts are in
+    macros: Entries | None = None  # those of recipes, until somebody has compared them
 
 
 def state_of(path: Path) -> FileState | None:
@@ -149,13 +154,14 @@ def check(connection: duckdb.DuckDBPyConnection, name: str) -> Checked:
         raise _foreign(theirs, name)
     kind, texts = _made_by(_rows(connection, "db/catalog/applied", database), name)
     theirs, ours = _both(connection, database, texts)
+    macros = {e: theirs.pop(e) for e in [*theirs] if kind == "corpus" and e[:2] in RECIPE_MACROS}
     for entry, definitions in theirs.items():
         if not _is_ours(connection, entry, definitions, ours):
             raise _refusal(entry, definitions, name, is_known=entry in ours)
     if lacking := sorted(ours.keys() - theirs.keys() - {("TABLE", "main", "packed_vectors_0")}):
         raise MigrationError(f"{name} lacks the {_named(lacking[0])}; {_COPY}")
     placed = _rows(connection, "db/catalog/files", database) if kind == "corpus" else []
-    return Checked(kind, tuple(placed))
+    return Checked(kind, tuple(placed), macros)
 
 
 def applied(rows: list[Row], name: str) -> tuple[Kind, set[int]]:
@@ -187,6 +193,27 @@ def applied(rows: list[Row], name: str) -> tuple[Kind, set[int]]:
 def checksum_of(text: str) -> str:
     """Return the checksum of a migration."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_macros(name: str, found: Entries, made: Entries) -> None:
+    """Refuse macros of recipes that are none, or not as they follow from their recipes.
+
+    Args:
+        name: Name of the file, for messages.
+        found: The macros it has.
+        made: The macros that its recipes have, as DuckDB prints them.
+
+    Raises:
+        MigrationError: It names the macro, and what to do.
+    """
+    for entry in sorted(found.keys() | made.keys()):
+        if entry not in made:
+            raise _refusal(entry, found[entry], name, is_known=False)
+        if not _is_equal(found.get(entry), made[entry]):
+            raise MigrationError(
+                f"{name}: the {_named(entry)} is not what this duckplets makes of its recipe; "
+                f"{_COPY}, or {_MADE_AGAIN['corpus']}"
+            )
 
 
 def parts_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]] | None:
@@ -310,8 +337,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, name: str, database: str) -> li
 def _naming(name: str, database: str) -> str:
     """Return a statement with the name of a database in the place of ``file``."""
     lines = [line for line in query(name).splitlines() if not line.startswith("--")]
-    quoted = '"' + database.replace('"', '""') + '"'
-    return re.sub(r"\bfile\b", lambda _: quoted, "\n".join(lines))
+    return re.sub(r"\bfile\b", lambda _: identifier(database), "\n".join(lines))
 
 
 def _refusal(
@@ -351,4 +377,4 @@ def _named(entry: Entry) -> str:
 
 def _quoted(*parts: str) -> str:
     """Return a name as SQL."""
-    return ".".join('"' + shown(part, 60).replace('"', '""') + '"' for part in parts if part)
+    return identifier(*(shown(part, 60) for part in parts if part))

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from duckplets.base.prefetch import settle
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import Bounds, checked
 from duckplets.db import files, sessions
+from duckplets.db.catalog import Checked
 from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query
 from duckplets.db.sessions import Session
@@ -65,6 +66,7 @@ class Database:
         read_only: Whether it is open for reading only.
         statement_timeout: Seconds that statements under a ``deadline`` may take, or None.
         kept: Objects that other modules cache for the life of this one.
+        following: What every transaction is run inside of, to write what follows from its changes.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Database:
         self.read_only = session.read_only
         self.statement_timeout: float | None = STATEMENT_TIMEOUT
         self.kept: dict[str, Any] = {}
+        self.following: Callable[[Database], AbstractContextManager[None]] | None = None
         self._home = Home()
         self._reopen = reopen  # reopens the file; None if all threads share a connection
         self._memory_limit: str | None = None  # set by the user; otherwise:
@@ -144,6 +147,11 @@ class Database:
         """Download an extension from DuckDB's repository."""
         with translated():
             self._connection.install_extension(name)
+
+    @property
+    def checked(self) -> Checked | None:
+        """What opening found in the file; None if this process had it open already."""
+        return self._first.checked
 
     def cursor(self) -> Database:
         """Return a further connection to the instance, for one thread at a time."""
@@ -378,7 +386,8 @@ class Database:
         with translated():
             session.connection.execute("BEGIN")
         try:
-            yield
+            with self.following(self) if self.following else nullcontext():
+                yield
             with translated(session.connection):
                 session.connection.execute("COMMIT")
         except BaseException:

@@ -41,8 +41,11 @@ def reading(*expressions: str) -> str:
         return str(cursor.execute(f"{before}{quoted}{after}").fetchall()[0][0])
 
 
-def check_query(sql: str) -> None:
+def check_query(sql: str) -> bool:
     """Refuse a statement that is no query, or calls a table function that does more than read.
+
+    Returns:
+        Whether it calls a macro of a recipe.
 
     Raises:
         QueryError: It names the function.
@@ -53,14 +56,18 @@ def check_query(sql: str) -> None:
         parts = catalog.parts_of(connection, sql[explain.end() :] if explain else sql)
     if parts is None:
         raise QueryError("sql() runs one SELECT, or EXPLAIN of one; PIVOT needs its IN (…)")
+    is_of_recipe = False
     for part in parts:
         if part.get("type") == "TABLE_FUNCTION":
             name = str(part["function"].get("function_name", "")).lower()
+            schema = str(part["function"].get("schema", "")).lower()
+            is_of_recipe |= ("MACRO TABLE", schema) in catalog.RECIPE_MACROS
             if name in _built_in() and not _READING.fullmatch(name):
                 raise QueryError(
                     f"{shown(name, 40)}() is no table function that only reads, and sql() runs "
                     f"no other; use the duckdb CLI for it"
                 )
+    return is_of_recipe
 
 
 @cache

@@ -72,6 +72,11 @@ def with_parameters(text: str, written: Mapping[str, str]) -> str:
     return _TOKEN.sub(lambda found: written.get(found[1], found[0]), text)
 
 
+def identifier(*parts: str) -> str:
+    """Return a name as SQL: its parts quoted, with dots between."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
 def literal(value: Value) -> str:
     """Return a value as SQL."""
     if isinstance(value, int):

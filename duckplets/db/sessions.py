@@ -57,7 +57,7 @@ class Session:
 
     __slots__ = (
         *("__weakref__", "_hashed", "_is_attached", "_path"),
-        *("connection", "feeds", "file", "read_only"),
+        *("checked", "connection", "feeds", "file", "read_only"),
     )
 
     def __init__(
@@ -68,6 +68,7 @@ class Session:
         read_only: bool = False,
         is_attached: bool = False,
         path: Path | None = None,
+        checked: catalog.Checked | None = None,
     ) -> None:
         connection.execute(query("db/sessions/begin"))
         if is_attached:
@@ -80,7 +81,7 @@ class Session:
             external_files.use_folder(connection, external_files.folder_of(path))
         self._is_attached, self._path = is_attached, path
         self._hashed = 0
-        self.connection = connection
+        self.checked, self.connection = checked, connection
         self.feeds: dict[str, Feed] = {}
         self.file = file
         self.read_only = read_only
@@ -284,6 +285,7 @@ class _Opening:
                     read_only=self._read_only or is_attached,
                     is_attached=is_attached,
                     path=self._path,
+                    checked=checked,
                 )
             except BaseException:
                 _end(connection)

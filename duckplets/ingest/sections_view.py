@@ -91,9 +91,7 @@ def _place(path: str) -> exp.Expr:
     """Return the path of a file as the view has it."""
     if os.path.isabs(path):
         return exp.Literal.string(path)
-    folder = _call("getvariable", exp.Literal.string("corpus_folder"))
-    before = _call("coalesce", folder, exp.Literal.string(""))
-    return exp.DPipe(this=before, expression=exp.Literal.string(path))
+    return _call("_internal.beside_corpus", exp.Literal.string(path))
 
 
 def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:

@@ -114,7 +114,7 @@ class Storing:
             "defaults": self.rows.defaults or "text",  # until their roles tell
             "mapping": None if reading is None else json.dumps(reading),
             "weight": getattr(source, "weight", None),
-            "recipes": brought(source, self.prepared.name),
+            "recipes": brought(self.database, source, self.prepared.name),
         }
 
     # -- one batch after the other ----------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked
@@ -121,7 +121,7 @@ class TripletRecipe:
 
     Attributes:
         name: What samples and tables call it: 1 to 200 printable characters, no ``/``, not
-            only blanks.
+            only blanks. Names differ in more than case.
         anchor: Sections that may be anchors.
         positive: Sections of the anchor's record (``near_date``: of another) that go with it.
         negative: Sections that may be negatives, before the strategy.
@@ -281,12 +281,23 @@ def _checked(recipe: Recipe) -> str:
 
 
 def check_names(recipes: Iterable[Recipe]) -> None:
-    """Refuse two recipes with one name."""
-    seen: set[str] = set()
+    """Refuse two recipes with one name, or with names that differ in case alone."""
+    seen: dict[str, None] = {}
     for recipe in recipes:
         if recipe.name in seen:
             raise RecipeError(f"two recipes are named {recipe.name!r}; rename one of them")
-        seen.add(recipe.name)
+        check_case(recipe.name, seen)
+        seen[recipe.name] = None
+
+
+def check_case(name: str, others: Iterable[str]) -> None:
+    """Refuse a name of a recipe that differs from another in case alone."""
+    for other in others:
+        if other != name and other.casefold() == name.casefold():
+            raise RecipeError(
+                f"recipes {shown(repr(name), 80)} and {shown(repr(other), 80)}: names differ in "
+                f"more than case, since SQL ignores case; rename one of them"
+            )
 
 
 # ``preset="crate"`` follows the triplets crate: a quarter of the samples has a negative from the
@@ -295,6 +306,7 @@ Preset = Literal["crate"]
 Defaults = Literal["roles", "documents", "text", "dated", "pairs", "ready"]
 
 TEXTS = "texts"  # name of a source's derived text recipe
+LONG_SECTION = "long_section"
 USUAL = "anchor_context"  # the default recipe with unspecified negatives
 
 
@@ -333,10 +345,17 @@ def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[Triple
     return dated if preset else dated[::2]
 
 
+@cache
+def default_names() -> tuple[str, ...]:
+    """Return the names of all default recipes, whatever the rows."""
+    kinds = (default_recipes(of, "crate") for of in get_args(Defaults))
+    return tuple(dict.fromkeys([*(r.name for of in kinds for r in of), LONG_SECTION, TEXTS]))
+
+
 def long_section_recipe(of_role: Role) -> TripletRecipe:
     """Return the recipe of two different windows of a section's record, for a role."""
     windows = role(of_role, where="kind = 'window'")
-    return TripletRecipe("long_section", windows, windows, windows, share="anchors")
+    return TripletRecipe(LONG_SECTION, windows, windows, windows, share="anchors")
 
 
 def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True) -> TextRecipe:

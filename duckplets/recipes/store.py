@@ -12,26 +12,31 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 from duckplets.base.documents import StoredJson
-from duckplets.base.sanitize import listed
+from duckplets.base.sanitize import listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import (
+    LONG_SECTION,
     TEXTS,
     Preset,
     Role,
     TextRecipe,
     TripletRecipe,
+    check_case,
     check_names,
+    default_names,
     default_recipes,
     derived_text_recipe,
     long_section_recipe,
 )
 from duckplets.recipes.recipes import Recipe as Recipe
 
-LONG_SECTION = "long_section"
 _NO_SOURCES = "the corpus has no sources yet; ingest some text first"
 
 
@@ -76,11 +81,15 @@ class SourceDefaults:
 
 def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
     """Return the sources of a version by name, with their defaults."""
+    return offered(database.run("recipes/store/brought", {"version": version}), database.path)
+
+
+def offered(rows: Iterable[tuple[Any, ...]], path: Path | None) -> dict[str, SourceDefaults]:
+    """Return sources by name from rows of a corpus."""
     found = {}
-    rows = database.run("recipes/store/brought", {"version": version})
     for name, defaults, recipes, weight, controlled in rows:
         way = "Read the source again, or put back an earlier copy of the file."
-        place = StoredJson(database.path, "sources", f"source {name!r}", way)
+        place = StoredJson(path, "sources", f"source {name!r}", way)
         definitions = place.read("recipes", recipes or "[]", [dict])
         with place.making("recipes"):
             own = tuple(map(from_dict, definitions))
@@ -88,8 +97,12 @@ def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
     return found
 
 
-def brought(source: object, name: str) -> str | None:
-    """Return the attribute ``recipes`` of a user's source as JSON, or None."""
+def brought(database: Database, source: object, name: str) -> str | None:
+    """Return the attribute ``recipes`` of a user's source as JSON, or None.
+
+    Raises:
+        RecipeError: It is no list of recipes, or another source has other recipes of a name.
+    """
     inner = getattr(source, "source", source)  # a custom source wraps the user's own
     recipes = getattr(inner, "recipes", None)
     if recipes is None:
@@ -106,11 +119,33 @@ def brought(source: object, name: str) -> str | None:
         check_names(recipes)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from None
+    names = [*_stored_names(database), *default_names()]
+    rows = database.run("recipes/store/of_others", {"name": name})
+    for other, has in offered(((*row, None, False) for row in rows), database.path).items():
+        names += [theirs.name for theirs in has.own]
+        for recipe, theirs in product(recipes, has.own):
+            if recipe.name == theirs.name and recipe.of_pool() != theirs.of_pool():
+                raise RecipeError(
+                    f"recipe {shown(repr(recipe.name), 40)} of source {shown(repr(name), 40)} "
+                    f"differs from that of source {shown(repr(other), 40)}, rename one of them: "
+                    f"{_difference(recipe, theirs)}"
+                )
+    for recipe in recipes:
+        check_case(recipe.name, names)
     return json.dumps([to_dict(recipe) for recipe in recipes])
 
 
-def add(database: Database, recipe: Recipe) -> bool:
+def _difference(one: Recipe, other: Recipe) -> str:
+    """Show the first field in which two recipes differ."""
+    first, second = to_dict(one.of_pool()), to_dict(other.of_pool())
+    differing = (key for key in first | second if first.get(key) != second.get(key))
+    key = next(differing, "")
+    return f"{key}={shown(first.get(key), 30)} and {shown(second.get(key), 30)}"
+
+
+def add(database: Database, recipe: Recipe, version: int) -> bool:
     """Store a recipe; return whether it was new."""
+    check_case(recipe.name, [*names(database, version), *default_names()])
     if recipe.name in _stored_names(database):
         if recipe in stored(database):
             return False
@@ -135,10 +170,15 @@ def remove(database: Database, name: str) -> None:
 
 def stored(database: Database) -> list[Recipe]:
     """Return the stored recipes by name."""
+    return parsed(database.run("recipes/store/list"), database.path)
+
+
+def parsed(rows: Iterable[tuple[Any, ...]], path: Path | None) -> list[Recipe]:
+    """Return recipes from rows of a corpus."""
     found = []
-    for name, definition in database.run("recipes/store/list"):
-        way = f"Remove it: duckplets recipe remove {database.path} {shlex.quote(name)}"
-        place = StoredJson(database.path, "recipes", f"recipe {name!r}", way)
+    for name, definition in rows:
+        way = f"Remove it: duckplets recipe remove {path} {shlex.quote(name)}"
+        place = StoredJson(path, "recipes", f"recipe {name!r}", way)
         parts = place.read("definition", definition, dict)
         with place.making("definition"):
             found.append(from_dict(parts))

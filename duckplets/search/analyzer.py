@@ -9,7 +9,7 @@ Python object is made per word, however large the vocabulary.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers, Integers32, stretches, turns
 from duckplets.db import extensions
 from duckplets.db.database import Database
+from duckplets.db.queries import query
 from duckplets.errors import QueryError, RecipeError
 from duckplets.search.analyzer_settings import ENGLISH, LETTERS_AND_DIGITS, Terms
 
@@ -106,6 +107,10 @@ class Vocabulary:
         """Return the terms with keys from ``low`` to below ``high``, in their order."""
         found = self._database.table("search/analyzer/terms", {"low": low, "high": high})
         return found["term"].combine_chunks()
+
+    def words(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the words that were read, with the keys of their terms; NULL for stop words."""
+        return self._database.stream(query("search/analyzer/words_read"), rows=rows)
 
     def read(self, texts: pa.Array) -> AnalysedTexts:
         """Return the words of texts."""

@@ -53,6 +53,7 @@ _ROWS = 1 << 18  # terms that are stored at once
 _DELETE = (
     *("search/index/delete", "search/index/delete_terms"),
     *("search/index/delete_documents", "search/index/delete_postings"),
+    "search/index/delete_words",
 )
 
 
@@ -324,13 +325,16 @@ def _slices(reader: Database, covered: pa.Table, what: str) -> Iterator[tuple[In
 def _store_terms(
     database: Database, own: dict[str, int], vocabulary: Vocabulary, counts: Integers32
 ) -> None:
-    """Store the vocabulary, with how many documents have each term."""
+    """Store words and terms, with how many documents have each term."""
     for low in range(0, len(counts), _ROWS):
         high = min(low + _ROWS, len(counts))
         rows = {"term_key": np.arange(low, high, dtype=np.int32)}
         rows |= {"term": vocabulary.terms(low, high), "document_count": counts[low:high]}
         with database.registered(new_terms=pa.table(rows)):
             database.run("search/index/append_terms", own)
+    for batch in vocabulary.words(_ROWS):
+        with database.registered(new_words=pa.Table.from_batches([batch])):
+            database.run("search/index/append_words", own)
 
 
 def _postings(documents: Integers, words: AnalysedTexts) -> pa.Table:

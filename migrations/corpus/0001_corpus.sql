@@ -3,6 +3,10 @@
 -- keys, because DuckDB cannot alter an indexed table and has no CASCADE.
 CREATE SCHEMA IF NOT EXISTS _internal;
 
+-- Table macros, one a recipe: duckplets/pools/macros.py makes them anew when recipes change.
+CREATE SCHEMA pools;
+CREATE SCHEMA left_out;
+
 CREATE TABLE _internal.settings (
     name VARCHAR NOT NULL,
     value JSON NOT NULL
@@ -298,6 +302,16 @@ COMMENT ON COLUMN _internal.index_terms.index_key IS 'The index';
 COMMENT ON COLUMN _internal.index_terms.term_key IS '0, 1, … within the index';
 COMMENT ON COLUMN _internal.index_terms.term IS 'The term: a token in lower case, without accents, stemmed';
 COMMENT ON COLUMN _internal.index_terms.document_count IS 'Documents that have it';
+
+CREATE TABLE _internal.index_words (
+    index_key INTEGER NOT NULL,
+    word VARCHAR NOT NULL,
+    term_key INTEGER
+);
+COMMENT ON TABLE _internal.index_words IS 'The words and terms of each index, each with its term, so that search() needs no stemmer';
+COMMENT ON COLUMN _internal.index_words.index_key IS 'The index';
+COMMENT ON COLUMN _internal.index_words.word IS 'The word: lower case, without accents';
+COMMENT ON COLUMN _internal.index_words.term_key IS 'Its term; NULL for a stop word';
 
 CREATE TABLE _internal.index_documents (
     index_key INTEGER NOT NULL,
@@ -607,6 +621,20 @@ COMMENT ON MACRO normalised_hash IS
 CREATE MACRO only_one(x) AS CASE WHEN min(x) = max(x) THEN min(x) END;
 COMMENT ON MACRO only_one IS 'The value of a column in a group where it has one only, else NULL';
 
+CREATE MACRO _internal.version_at(at_version) AS
+    coalesce(at_version, (SELECT max(version) FROM corpus_versions));
+COMMENT ON MACRO _internal.version_at IS 'A version; the newest for NULL';
+
+-- A view does not know where its file is. DuckDB's folder for temporary files is FILE.tmp.
+CREATE MACRO _internal.beside_corpus(place) AS coalesce(
+    getvariable('corpus_folder'),
+    CASE WHEN regexp_matches(current_setting('temp_directory'), '[^/\\]\.tmp$')
+        THEN regexp_replace(current_setting('temp_directory'), '[^/\\]*$', '')
+    END,
+    error('The corpus has files beside it. Name its folder first: SET VARIABLE corpus_folder = ''/path/of/its/folder/''')
+) || place;
+COMMENT ON MACRO _internal.beside_corpus IS 'The path of a file, from the folder of the corpus';
+
 CREATE MACRO last_key(of_what) AS
     coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
 COMMENT ON MACRO last_key IS
@@ -671,6 +699,22 @@ COMMENT ON COLUMN section_texts.role IS 'anchor, context, or rejected: the rejec
 COMMENT ON COLUMN section_texts.heading IS 'Name of the column it came from';
 COMMENT ON COLUMN section_texts.text IS 'The text as it came, white space included, or as preprocessors left it';
 COMMENT ON COLUMN section_texts.token_count IS 'Tokens, as the chunking counts them';
+
+CREATE VIEW pairs AS
+SELECT
+    live_records.record_id, live_records.source, live_records.split,
+    anchors.text AS anchor, positives.text AS positive, live_records.label
+FROM live_records
+JOIN sections AS anchors ON anchors.record_key = live_records.record_key AND anchors.role = 'anchor'
+JOIN sections AS positives
+    ON positives.record_key = live_records.record_key AND positives.role = 'context';
+COMMENT ON VIEW pairs IS 'Every anchor and positive of one record, in the newest version, as whole sections';
+COMMENT ON COLUMN pairs.record_id IS 'Id of the record';
+COMMENT ON COLUMN pairs.source IS 'Name of its source';
+COMMENT ON COLUMN pairs.split IS 'Its split; NULL before splits are set';
+COMMENT ON COLUMN pairs.anchor IS 'Text of a section with the role anchor';
+COMMENT ON COLUMN pairs.positive IS 'Text of a section with the role context';
+COMMENT ON COLUMN pairs.label IS 'Label of the pair: 1, 0 or a grade; NULL without a label';
 
 CREATE VIEW chunk_texts AS
 SELECT
@@ -924,26 +968,26 @@ COMMENT ON COLUMN negatives.source IS 'Source of both';
 COMMENT ON COLUMN negatives.split IS 'Split of both';
 COMMENT ON COLUMN negatives.scorer IS 'bm25, or the name that scores from elsewhere were given';
 
-CREATE VIEW negative_texts AS
+CREATE VIEW hard_negatives AS
 SELECT
-    negatives.recipe, negatives.source, negatives.split, negatives.rank, negatives.score,
-    anchor_records.record_id AS anchor_record_id, anchors.text AS anchor,
+    negatives.recipe, negatives.source, negatives.split, anchor_records.record_id AS anchor_record_id,
+    anchors.text AS anchor, negatives.rank, negatives.score,
     negative_records.record_id AS negative_record_id, texts.text AS negative
 FROM negatives
 JOIN sections AS anchors ON anchors.section_key = negatives.anchor_section_key
 JOIN records AS anchor_records ON anchor_records.record_key = anchors.record_key
 JOIN sections AS texts ON texts.section_key = negatives.negative_section_key
 JOIN records AS negative_records ON negative_records.record_key = texts.record_key;
-COMMENT ON VIEW negative_texts IS 'The same with record ids and texts, to read';
-COMMENT ON COLUMN negative_texts.recipe IS 'The recipe they were mined for';
-COMMENT ON COLUMN negative_texts.source IS 'Source of both';
-COMMENT ON COLUMN negative_texts.split IS 'Split of both';
-COMMENT ON COLUMN negative_texts.rank IS 'Among all candidates, from 1, the hardest first';
-COMMENT ON COLUMN negative_texts.score IS 'What it was ranked by';
-COMMENT ON COLUMN negative_texts.anchor_record_id IS 'Id of the record of the anchor';
-COMMENT ON COLUMN negative_texts.anchor IS 'Text of the anchor';
-COMMENT ON COLUMN negative_texts.negative_record_id IS 'Id of the record of the negative';
-COMMENT ON COLUMN negative_texts.negative IS 'Text of the negative';
+COMMENT ON VIEW hard_negatives IS 'The mined negatives that a new run would use, with record ids and texts';
+COMMENT ON COLUMN hard_negatives.recipe IS 'The recipe they were mined for';
+COMMENT ON COLUMN hard_negatives.source IS 'Source of both records';
+COMMENT ON COLUMN hard_negatives.split IS 'Split of both records';
+COMMENT ON COLUMN hard_negatives.anchor_record_id IS 'Id of the record of the anchor';
+COMMENT ON COLUMN hard_negatives.anchor IS 'Text of the anchor';
+COMMENT ON COLUMN hard_negatives.rank IS 'Among all candidates, from 1, the hardest first';
+COMMENT ON COLUMN hard_negatives.score IS 'The score that gave the rank';
+COMMENT ON COLUMN hard_negatives.negative_record_id IS 'Id of the record of the negative';
+COMMENT ON COLUMN hard_negatives.negative IS 'Text of the negative';
 
 CREATE VIEW judgement_counts AS
 SELECT source, outcome, gate, rule, count(*) AS "rows"
@@ -1084,23 +1128,53 @@ LIMIT k;
 COMMENT ON MACRO TABLE ranked_sections IS
     'The k best sections for terms of each index: [{''index_key'': 1, ''terms'': [''fox'']}]';
 
-CREATE MACRO search_terms(terms, k := 10, source := NULL, split := NULL) AS TABLE
-WITH asked AS (
-    SELECT terms AS asked_terms, source AS asked_source, split AS asked_split
+-- The term of a word is in index_words. A word that no section has takes the term of its longest
+-- stored prefix of three letters or more: no stemmer runs here.
+CREATE MACRO search(text, k := 10, source := NULL, split := NULL) AS TABLE
+WITH given AS (
+    SELECT lower(strip_accents(text)) AS plain, source AS of_source, split AS of_split
+),
+scope AS (
+    SELECT
+        text_indexes.index_key, given.plain,
+        '(' || (text_indexes.terms ->> 'ignore') || ')|[\t\n\f\r]' AS ignored
+    FROM given
+    JOIN sources
+        ON sources.removed_version IS NULL AND sources.name = coalesce(given.of_source, sources.name)
+    JOIN _internal.text_indexes
+        ON text_indexes.source_id = sources.source_id
+        AND text_indexes.split = coalesce(given.of_split, text_indexes.split)
+),
+asked AS (
+    SELECT DISTINCT unnest(string_split(regexp_replace(plain, ignored, ' ', 'g'), ' ')) AS word
+    FROM scope
+),
+found AS (
+    SELECT index_words.index_key, index_words.term_key
+    FROM asked
+    JOIN _internal.index_words
+        ON starts_with(asked.word, index_words.word)
+        AND (
+            asked.word = index_words.word
+            OR (length(index_words.word) > 2 AND index_words.term_key IS NOT NULL)
+        )
+    SEMI JOIN scope ON scope.index_key = index_words.index_key
+    QUALIFY length(index_words.word) = max(length(index_words.word)) OVER (PARTITION BY asked.word)
+),
+wanted AS (
+    SELECT list(DISTINCT index_terms.term) AS terms
+    FROM found
+    JOIN _internal.index_terms
+        ON index_terms.index_key = found.index_key AND index_terms.term_key = found.term_key
 )
-SELECT record_id, score, text
+SELECT hits.record_id, hits.score, hits.text
 FROM ranked_sections(
     (
-        SELECT list({'index_key': text_indexes.index_key, 'terms': asked.asked_terms})
-        FROM _internal.text_indexes
-        JOIN sources ON sources.source_id = text_indexes.source_id
-        CROSS JOIN asked
-        WHERE
-            sources.removed_version IS NULL
-            AND sources.name = coalesce(asked.asked_source, sources.name)
-            AND text_indexes.split = coalesce(asked.asked_split, text_indexes.split)
+        SELECT list({'index_key': scope.index_key, 'terms': wanted.terms})
+        FROM scope
+        CROSS JOIN wanted
     ),
     k
-);
-COMMENT ON MACRO TABLE search_terms IS
-    'The k best sections for terms, as they are in the index: FROM search_terms([''red'', ''fox''])';
+) AS hits;
+COMMENT ON MACRO TABLE search IS
+    'The k best sections for a text, by BM25: record_id, score, text. FROM search(''red foxes'', k := 5)';

@@ -48,6 +48,11 @@ SELECT *
 FROM _internal.index_postings
 LIMIT 0;
 
+CREATE OR REPLACE TEMP TABLE index_words AS
+SELECT *
+FROM _internal.index_words
+LIMIT 0;
+
 CREATE OR REPLACE TEMP SEQUENCE text_index_keys
 
 -- name: drop_own_index
@@ -59,6 +64,8 @@ DROP TABLE index_terms;
 DROP TABLE index_documents;
 
 DROP TABLE index_postings;
+
+DROP TABLE index_words;
 
 DROP SEQUENCE text_index_keys
 

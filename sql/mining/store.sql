@@ -27,7 +27,7 @@ SELECT
 FROM read_parquet(
     list_transform(
         from_json($parts, '["VARCHAR"]'),
-        LAMBDA part : coalesce(getvariable('corpus_folder'), '') || $folder || part
+        LAMBDA part : _internal.beside_corpus($folder || part)
     ),
     filename = TRUE, hive_partitioning = FALSE
 ) AS found

@@ -19,6 +19,17 @@ FROM sources
 WHERE is_live(added_version, removed_version, $version)
 ORDER BY name
 
+-- name: of_others
+-- The recipes that other sources have, also sources of ingests that are not finished.
+-- Parameters: $name (of the source).
+-- Rows: by name.
+SELECT name, defaults, recipes
+FROM sources
+WHERE
+    name <> $name AND recipes IS NOT NULL
+    AND (removed_version IS NULL OR added_version = removed_version)
+ORDER BY name
+
 -- name: add
 -- Store a recipe.
 -- Parameters: $name, $kind (triplet or text), $definition (JSON).

@@ -120,6 +120,20 @@ FROM found
 JOIN words ON words.word = found.word
 ORDER BY found.place
 
+-- name: words_read
+-- The words that were read, with the keys of their terms (NULL for stop words). A term that is no
+-- word counts as one, so that its beginning is found.
+-- Rows: by word.
+SELECT word, nullif(term_key, -1) AS term_key
+FROM words
+WHERE term_key > -2
+UNION ALL
+SELECT terms.term AS word, terms.term_key
+FROM terms
+ANTI JOIN words ON words.word = terms.term
+WHERE terms.term <> ''
+ORDER BY word
+
 -- name: english_words
 -- Stop words: those of the fts extension for English.
 INSERT INTO stop_words

@@ -63,6 +63,19 @@ INSERT INTO index_terms
 SELECT $index, term_key, term, document_count
 FROM new_terms
 
+-- name: append_words
+-- Store the words of an index (Arrow: word, term_key), with the keys of their terms.
+-- Parameters: $index.
+INSERT INTO index_words
+SELECT $index, word, term_key
+FROM new_words
+
+-- name: delete_words
+-- Delete the words of an index.
+-- Parameters: $index.
+DELETE FROM index_words
+WHERE index_key = $index
+
 -- name: append_documents
 -- Store documents (Arrow: document, section_key, length).
 -- Parameters: $index.

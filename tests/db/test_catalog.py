@@ -368,7 +368,8 @@ READ = [
     "SUMMARIZE FROM records",
     "FROM query_table('records')",
     "SELECT unnest([1, 2]), * FROM duckdb_tables() LIMIT 1",
-    "FROM search_terms(['river'])",
+    "FROM search('river')",
+    "FROM pools.anchor_context('toy')",
     "SELECT 'from enable_logging()' AS text",
 ]
 

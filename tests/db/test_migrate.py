@@ -221,10 +221,9 @@ COLUMNS = f"""
 """
 SHOWN = """
     acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
-    judgement_counts
-    judgements live_records minings negative_texts negatives pair_verdicts
-    quarantine recipes records
-    rejected_texts section_texts sections source_counts sources split_counts splits
+    hard_negatives judgement_counts judgements live_records minings negatives pair_verdicts pairs
+    quarantine recipes records rejected_texts section_texts sections source_counts sources
+    split_counts splits
 """
 
 

@@ -100,7 +100,7 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
         assert report.counts["kept"] == 2 * (len(rows) - 3)
         found = corpus.sql(
             """
-            SELECT negative, rank FROM negative_texts WHERE anchor_record_id = 's/r0' ORDER BY rank
+            SELECT negative, rank FROM hard_negatives WHERE anchor_record_id = 's/r0' ORDER BY rank
             """
         )
         texts = [f"{kind} {j}" for j in (6, 4, 1) for kind in ("answer", "another answer")]

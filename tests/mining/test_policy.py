@@ -176,7 +176,7 @@ def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus):
     assert corpus.sql("FROM negatives")["scorer"].to_pylist() == ["given"]
     corpus.remove_recipe("scored")
     corpus.add_recipe(dp.TripletRecipe("scored", *RECIPE.selectors, by="bm25"))
-    (row,) = corpus.sql("FROM negative_texts").to_pylist()
+    (row,) = corpus.sql("FROM hard_negatives").to_pylist()
     assert (row["anchor"], row["negative"], row["rank"]) == ("question 5", "answer 0", 1)
     with pytest.raises(dp.RecipeError, match=r"no candidates were mined for .* by 'dense'"):
         corpus.negatives(by="dense")

@@ -164,7 +164,7 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
     with corpus_of(tmp_path / "c.duckdb", 3) as corpus:
         corpus.add_recipe(RECIPES["mined"])
         corpus.mine(progress=False)
-        texts = corpus.sql("SELECT anchor, negative FROM negative_texts WHERE rank = 1").to_pylist()
+        texts = corpus.sql("SELECT anchor, negative FROM hard_negatives WHERE rank = 1").to_pylist()
         pairs = {(row["anchor"], row["negative"]) for row in texts}
         pair = min(pairs)
         corpus.relabel({"anchor": [pair[0]], "text": [pair[1]], "verdict": ["ambiguous"]})
@@ -178,7 +178,7 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
             assert (
                 sum(row[cut] or 0 for cut in ("relabelled", "range", "kept")) == row["candidates"]
             )
-        left = corpus.sql("SELECT anchor, negative FROM negative_texts").to_pylist()
+        left = corpus.sql("SELECT anchor, negative FROM hard_negatives").to_pylist()
         assert pair not in {(row["anchor"], row["negative"]) for row in left}
         corpus.export_negatives(tmp_path / "e.parquet", format="sentence-transformers", source="a")
         rows = parquet.read_table(tmp_path / "e.parquet").to_pylist()
@@ -192,7 +192,7 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
         }
         report = corpus.relabel(again, annotator="Ada")
         assert (report.repeated, report.changed, report.version) == (1, 1, corpus.version)
-        back = corpus.sql("SELECT anchor, negative FROM negative_texts WHERE rank = 1").to_pylist()
+        back = corpus.sql("SELECT anchor, negative FROM hard_negatives WHERE rank = 1").to_pylist()
         assert {(row["anchor"], row["negative"]) for row in back} == pairs
         assert corpus.sql("SELECT annotator FROM pair_verdicts").column(0).to_pylist() == [
             None,

@@ -141,6 +141,7 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path):
         sql, parameters = corpus.recipe_sql("one")
         assert parameters["source"] == "odd0"
         assert corpus.sql(sql, parameters).num_rows == corpus.pool("one").num_rows
+        assert corpus.pool(limited).equals(corpus.pool("one"))
         corpus.remove_recipe("one")
         assert corpus.recipes() == []
         with pytest.raises(dp.RecipeError, match="did you mean 'anchor_context'"):

@@ -181,16 +181,37 @@ def test_the_duckdb_cli_searches_without_an_extension(path, corpus):
     corpus.close()
     for scope in some(SCOPES, less=2):
         given = "".join(f", {name} := '{value}'" for name, value in scope.items())
-        found = duckdb(path, f"FROM search_terms(words('FOX-rún: 3'), k := 1000{given})")
-        with dp.Corpus(path, read_only=True) as opened:
-            expected = search(opened.database, "3 foxes running", 1000, **scope)
-        assert found == expected.select(["record_id", "score", "text"]).to_pylist()
+        for text in ("FOX-rún: 3", "the foxes", "s", "running\tfox fox"):
+            found = duckdb(path, f"FROM search('{text}', k := 1000{given})")
+            with dp.Corpus(path, read_only=True) as opened:
+                expected = search(opened.database, text, 1000, **scope)
+            assert found == expected.select(["record_id", "score", "text"]).to_pylist(), text
     (whole, none) = duckdb(
         path,
-        "SELECT count(*) AS n FROM search_terms(['run', 'fox', '3', 'fox']) UNION ALL "
-        "SELECT count(*) FROM search_terms(['fox', 'unheardof'], source := 'nowhere')",
+        "SELECT count(*) AS n FROM search('run fox 3 fox') UNION ALL "
+        "SELECT count(*) FROM search('fox unheardof', source := 'nowhere')",
     )
     assert (whole["n"], none["n"]) == (10, 0)
+
+
+@pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here")
+def test_a_word_that_occurs_nowhere_takes_its_longest_stored_prefix(tmp_path):
+    path = tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        rows = [{"id": "film", "text": "a film of the sea"}, {"id": "fil", "text": "fil and sea"}]
+        corpus.ingest(rows, name="s", id="id", text="text")
+        corpus.split()
+        corpus.index(dp.Terms(stemmer="none", stop_words=["of", "filmo"]), progress=False)
+    found = {
+        word: [row["record_id"] for row in duckdb(path, f"FROM search('{word}')")]
+        for word in ("films", "filmography", "filx", "fi", "seas", "offal", "quay", "", "of")
+    }
+    film, fil = ["s/film"], ["s/fil"]
+    both = ["s/film", "s/fil"]
+    assert {word: sorted(ids) for word, ids in found.items()} == {
+        "films": film, "filmography": film, "filx": fil, "fi": [], "seas": sorted(both),
+        "offal": [], "quay": [], "": [], "of": [],
+    }  # fmt: skip
 
 
 def test_search_prints_a_table_or_json(path, tmp_path):

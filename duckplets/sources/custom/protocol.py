@@ -24,7 +24,8 @@ class PagedSource(Protocol):
     ``custom`` if not said), ``uri`` (where it reads from, without secrets), ``mapping`` (as the
     arguments of ``CustomSource``), ``settings()`` (plain JSON values that must be the same for a
     cursor to mean the same place, such as a filter) and ``recipes`` (a list, in place of the
-    default ones; None leaves those of before, an empty list takes them away).
+    default ones; None leaves those of before, an empty list takes them away; sources may not
+    have different recipes of one name).
 
     Attributes:
         name: The source's name in the corpus, unless ``ingest`` is given another.

@@ -1,0 +1,105 @@
+-- name: state
+-- What changes whenever a fact does: the newest version, recipes and sources.
+-- Rows: by name and value.
+SELECT max(version)::VARCHAR AS name, NULL AS value
+FROM corpus_versions
+UNION ALL
+SELECT name, definition::VARCHAR
+FROM recipes
+UNION ALL
+SELECT name, concat_ws(' ', defaults, recipes::VARCHAR, added_version, removed_version)
+FROM sources
+ORDER BY ALL
+
+-- name: facts
+-- All that macros of recipes follow from: recipes, live sources, the labels of these, verdicts.
+-- Rows: by what, then name.
+SELECT 'recipe' AS what, name, definition::VARCHAR AS value, NULL AS recipes
+FROM recipes
+UNION ALL
+SELECT 'source', name, defaults, recipes::VARCHAR
+FROM sources
+WHERE is_live(added_version, removed_version, _internal.version_at(NULL))
+UNION ALL
+SELECT 'labels', sources.name, if(bool_or(records.label NOT IN (0, 1)), 'graded', 'binary'), NULL
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+WHERE
+    records.label IS NOT NULL
+    AND is_live(records.added_version, records.removed_version, _internal.version_at(NULL))
+GROUP BY sources.name
+UNION ALL
+SELECT 'verdicts', '', NULL, NULL
+WHERE EXISTS (SELECT 1 FROM pair_verdicts)
+ORDER BY ALL
+
+-- name: names
+-- The macros of recipes that the file has.
+-- Rows: in any order.
+SELECT schema_name, function_name
+FROM duckdb_functions()
+WHERE schema_name IN ('pools', 'left_out') AND database_name = current_database()
+
+-- name: printed
+-- How DuckDB prints the parameters and the statement of a macro. Nothing is bound or run.
+-- Parameters: $text.
+SELECT
+    concat(
+        ['of_source', 'of_split', 'at_version', 'at_least']::VARCHAR,
+        [NULL, NULL, NULL, NULL]::VARCHAR[]::VARCHAR,
+        json_deserialize_sql(json_serialize_sql($text))
+    )
+
+-- name: pool
+-- The rows of a pool with the text of the first anchor. `of_recipe` stands for its statement.
+-- Rows: by record_key and anchors.
+SELECT
+    pool.record_key, pool.record_id, pool.anchors,
+    substring(sections.text, chunks.start + 1, chunks.length) AS anchor
+FROM of_recipe AS pool
+JOIN chunks ON chunks.chunk_key = pool.anchors[1]
+JOIN sections ON sections.section_key = chunks.section_key
+ORDER BY pool.record_key, pool.anchors
+
+-- name: left_out
+-- The anchors that are in no pool, with texts and reasons. `of_recipe` stands for the statement.
+-- Rows: by record_key and chunk_key.
+SELECT
+    records.record_id, substring(sections.text, chunks.start + 1, chunks.length) AS anchor,
+    unused.reason
+FROM of_recipe AS unused
+JOIN chunks ON chunks.chunk_key = unused.chunk_key
+JOIN sections ON sections.section_key = chunks.section_key
+JOIN records ON records.record_key = unused.record_key
+ORDER BY unused.record_key, unused.chunk_key
+
+-- name: of_some
+-- The statement of a recipe for some sources: no rows for others.
+-- Parameters: $sources.
+SELECT * FROM of_recipe WHERE list_contains($sources, of_source)
+
+-- name: either
+-- Two such statements.
+SELECT * FROM (of_recipe)
+UNION ALL
+SELECT * FROM (of_others)
+
+-- name: create
+-- Store a macro. duckplets/pools/macros.py puts its name and statement in the places of `of_name` and
+-- `of_recipe`, here and below.
+-- Rows: none.
+CREATE OR REPLACE MACRO of_name(
+    of_source, of_split := 'train', at_version := NULL, at_least := 1
+) AS TABLE
+of_recipe
+
+-- name: comment
+-- The comment of a macro.
+-- Parameters: $text.
+-- Rows: none.
+COMMENT ON MACRO TABLE of_name IS $text
+
+-- name: drop
+-- Remove a macro.
+-- Rows: none.
+DROP MACRO TABLE IF EXISTS of_name
