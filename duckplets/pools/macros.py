@@ -125,7 +125,9 @@ def _made(facts: Facts) -> Macros | None:
         for schema, part in zip(_COMMENTS, parts, strict=True):
             if part == "pool" or all(isinstance(of, TripletRecipe) for of in recipes):
                 text = _statement(part, recipes, rows, sources.keys())
-                made[schema, name] = _filled(part, of_recipe=f"(\n{text}\n)")
+                if part == "left_out":
+                    text = _filled(part, of_recipe=f"(\n{text}\n)")
+                made[schema, name] = text
     return made
 
 

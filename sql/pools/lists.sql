@@ -209,14 +209,6 @@ FROM (
 GROUP BY reason
 ORDER BY reason
 
--- name: left_out
--- The anchors that are not in the pool, and why.
--- Rows: by record_key and chunk_key.
-SELECT record_key, chunk_key, reason
-FROM verdicts
-WHERE reason IS NOT NULL
-ORDER BY record_key, chunk_key
-
 -- name: mined_anchors
 -- The anchors that negatives are mined for: sections of the pool.
 -- Rows: by section_key and class.

@@ -50,20 +50,9 @@ SELECT
         json_deserialize_sql(json_serialize_sql($text))
     )
 
--- name: pool
--- The rows of a pool with the text of the first anchor. `of_recipe` stands for its statement.
--- Rows: by record_key and anchors.
-SELECT
-    pool.record_key, pool.record_id, pool.anchors,
-    substring(sections.text, chunks.start + 1, chunks.length) AS anchor
-FROM of_recipe AS pool
-JOIN chunks ON chunks.chunk_key = pool.anchors[1]
-JOIN sections ON sections.section_key = chunks.section_key
-ORDER BY pool.record_key, pool.anchors
-
 -- name: left_out
 -- The anchors that are in no pool, with texts and reasons. `of_recipe` stands for the statement.
--- Rows: by record_key and chunk_key.
+-- Rows: in the order of their records' versions and hashes of ids.
 SELECT
     records.record_id, substring(sections.text, chunks.start + 1, chunks.length) AS anchor,
     unused.reason
@@ -71,7 +60,7 @@ FROM of_recipe AS unused
 JOIN chunks ON chunks.chunk_key = unused.chunk_key
 JOIN sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = unused.record_key
-ORDER BY unused.record_key, unused.chunk_key
+ORDER BY unused.added_version, unused.id_hash, unused.record_key, unused.chunk_key
 
 -- name: of_some
 -- The statement of a recipe for some sources: no rows for others.
