@@ -130,14 +130,14 @@ SELECT 1
 -- Steps of a pool where classes may draw from the bins that they are paired with.
 
 -- The bins that suit each class of anchors, and their texts.
-WITH pairs AS (
+WITH class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative
         ON pair_condition
 ),
 suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
-    FROM pairs JOIN negatives USING (bin) GROUP BY ALL
+    FROM class_bins JOIN negatives USING (bin) GROUP BY ALL
 )
 SELECT 1
 
@@ -148,7 +148,7 @@ SELECT 1
 
 -- Classes with enough texts, whatever their anchors lose; the texts that suit each other class.
 WITH ample AS (
-    SELECT class AS part, sum(number) AS number FROM pairs JOIN (
+    SELECT class AS part, sum(number) AS number FROM class_bins JOIN (
         SELECT bin, count(*) AS number
         FROM (SELECT text_hash, only_one(bin) AS bin FROM negatives GROUP BY ALL) GROUP BY ALL
     ) USING (bin) GROUP BY ALL HAVING sum(number) >= $negatives
@@ -157,7 +157,7 @@ WITH ample AS (
 ),
 suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
-    FROM pairs JOIN negatives USING (bin)
+    FROM class_bins JOIN negatives USING (bin)
     LEFT JOIN (SELECT part AS class, TRUE AS is_ample FROM ample) USING (class)
     WHERE is_ample IS NULL GROUP BY ALL
 ),
@@ -168,7 +168,7 @@ SELECT 1
 -- Steps of a pool where classes must not draw from the bins that they are paired with.
 
 -- The bins that a class must not draw from.
-WITH pairs AS (
+WITH class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative
         ON pair_condition
@@ -180,7 +180,7 @@ texts AS (
 ),
 gone AS (
     SELECT class, text_hash, count(*) AS families, sum(family) AS total FROM (
-        SELECT class, text_hash, family FROM pairs JOIN (
+        SELECT class, text_hash, family FROM class_bins JOIN (
             SELECT *, count(*) OVER (PARTITION BY text_hash, family) AS bins
             FROM (SELECT DISTINCT text_hash, family, bin FROM negatives)
         ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
@@ -224,7 +224,7 @@ SELECT 1
 
 -- Negatives of the record.
 WITH suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
-pairs AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM anchors)
+class_bins AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM anchors)
 SELECT 1
 
 -- name: filled
@@ -311,7 +311,7 @@ WITH suited AS (
     SELECT DISTINCT nearest.record_key, text_hash, family
     FROM nearest JOIN negatives ON other_key = negatives.record_key
 ),
-pairs AS (SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS bin FROM nearest)
+class_bins AS (SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS bin FROM nearest)
 SELECT 1
 
 -- name: near_positive
