@@ -185,13 +185,13 @@ def strategy_of(recipe: TripletRecipe, *, staged: bool = False) -> Strategy:
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
         return _of_terms(("date",), ("date",), same, "forbidden")
     if recipe.negative.kind == "near_date":
-        return Strategy(("nearest", "own_negatives", "near_negative"), False, of_record)
-    if strategy != "same_record":
+        parts: tuple[str, ...] = ("nearest", "own_negatives", "near_negative")
+    elif strategy == "same_record":
+        parts = ("own_negatives", "same_record" if recipe.when_short == "drop" else "filled")
+    else:
         return Strategy()
-    if recipe.when_short == "drop":
-        return Strategy(("own_negatives", "same_record"), False, of_record)
     keys = {"law_keys": "record_key, family, question"}
-    return Strategy(("own_negatives", "same_record", "filled"), False, of_record, fills=keys)
+    return Strategy(parts, False, of_record, fills=keys)
 
 
 def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
@@ -410,7 +410,7 @@ def _statement(
     staged: bool,
 ) -> tuple[str, frozenset[str]]:
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/law/texts", "counts": "pools/lists/text_counts"}
+        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/text_counts"}
         last = ends.get(part, "pools/lists/text_anchors")
         conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
         if len(conditions) > 1:
@@ -445,9 +445,6 @@ def _statement(
         "same_selectors": alike,
         **dict.fromkeys(strategy.parts, True),
         "swapped": swaps,
-        "own_swapped": swaps
-        and "own_negatives" in strategy.parts
-        and "filled" not in strategy.parts,
         "given": labels == "given",
     }
     parts = [f"pools/law/{name}" for name, holds in steps.items() if holds]
