@@ -65,7 +65,8 @@ CREATE TABLE records (
     content_hash UBIGINT NOT NULL,
     created_at TIMESTAMP NOT NULL,
     updated_at TIMESTAMP NOT NULL,
-    label DOUBLE
+    label DOUBLE,
+    id_hash UBIGINT NOT NULL
 );
 COMMENT ON TABLE records IS 'One row a document; a replaced or removed one stays, marked, for runs pinned before';
 COMMENT ON COLUMN records.record_key IS 'Dense integer, in the order of arrival, never used again';
@@ -82,6 +83,7 @@ COMMENT ON COLUMN records.content_hash IS 'First 64 bits of the SHA-256 of the c
 COMMENT ON COLUMN records.created_at IS 'Time given by the source, else of the ingest; UTC';
 COMMENT ON COLUMN records.updated_at IS 'Time given by the source, else of the ingest; UTC';
 COMMENT ON COLUMN records.label IS 'How the pair of its anchor and positive was judged: 1, 0 or a grade; NULL where nobody did';
+COMMENT ON COLUMN records.id_hash IS 'Lower 64 bits of the MD5 of its id: orders the records of a version for draws';
 
 -- Of a text that was left in the Parquet file it came from, here stands where it is, and the view
 -- `sections` reads it there; so what needs no text reads this table, and opens no file. Uncompressed:
@@ -655,6 +657,7 @@ COMMENT ON COLUMN live_records.content_hash IS 'First 64 bits of the SHA-256 of 
 COMMENT ON COLUMN live_records.created_at IS 'Time given by the source, else of the ingest; UTC';
 COMMENT ON COLUMN live_records.updated_at IS 'Time given by the source, else of the ingest; UTC';
 COMMENT ON COLUMN live_records.label IS 'How the pair of its anchor and positive was judged: 1, 0 or a grade; NULL where nobody did';
+COMMENT ON COLUMN live_records.id_hash IS 'Lower 64 bits of the MD5 of its id: orders the records of a version for draws';
 COMMENT ON COLUMN live_records.source IS 'Name of its source';
 COMMENT ON COLUMN live_records.split IS 'Its split; NULL before splits are set';
 

@@ -146,7 +146,7 @@ SELECT
     record_key, record_id, $source_id, $version, $removed_version, date, group_key, taxonomy, meta,
     coalesce(trust, $trust), content_hash,
     coalesce(created_at, now()::TIMESTAMP), coalesce(updated_at, created_at, now()::TIMESTAMP),
-    label
+    label, md5_number_lower(record_id)
 FROM new_records
 
 -- name: labels
