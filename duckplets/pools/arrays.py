@@ -47,10 +47,11 @@ def some_rows(rows: Rows, which: Flags | slice) -> Rows:
 class Anchors:
     """The chunks of a pool, grouped into its anchors."""
 
-    chunks: Keys  # of every chunk, by record and chunk
+    chunks: Keys  # of every chunk, by version, id hash and chunk
     hashes: Words  # text hash of every chunk
     classes: Integers  # row of ``Negatives.firsts`` of every chunk
     records: Keys  # of the record of every anchor
+    ids: Words  # id hash of the record of every anchor, on which draws depend
     starts: Integers  # first chunk of every anchor, and the end of the last
 
     def __len__(self) -> int:
@@ -94,6 +95,7 @@ class NegativeRequests(ArrayRecord):
     index: Integers  # number of the sample in its stream
     classes: Integers  # class of the anchor: row of ``Negatives.firsts``
     records: Integers  # record key of the anchor
+    ids: Words  # id hash of its record
     kins: Keys  # the anchor's record, or its family if negatives are mined
     normalised_hashes: Words | None  # hash of the text of the anchor's section, if they are mined
     hashes: Words  # text hashes of the samples so far: shape (slots, samples)
@@ -112,7 +114,7 @@ class NegativeRequests(ArrayRecord):
 class Negatives:
     """The chunks of negatives, by unit (the chunks of a record in a bin) and class."""
 
-    chunks: Keys  # of every chunk, by bin, record and chunk
+    chunks: Keys  # of every chunk, by bin, version, id hash and chunk
     hashes: Words  # text hash of every chunk
     kins: Keys  # record or family of every unit
     starts: Integers  # first chunk of every unit, and the end of the last
@@ -182,6 +184,7 @@ class Guarded:
     families: Integers  # of every anchor
     normalised_hashes: Words  # text hash of every anchor chunk's section
     sections: Integers  # section key of every anchor chunk
+    words: Words  # hash of record id and position of that section
     negative_sections: Integers  # section key of every chunk of the negatives
 
 
@@ -219,7 +222,8 @@ def anchors_of(rows: Rows, classes: Integers, per: str) -> Anchors:
     records = rows["record_key"]
     starts = _boundaries(records, every=per == "chunk")
     chunks, hashes = rows["chunk_key"], rows["text_hash"]
-    return Anchors(chunks, hashes, classes, records[starts[:-1]], starts)
+    firsts = starts[:-1]
+    return Anchors(chunks, hashes, classes, records[firsts], rows["id_hash"][firsts], starts)
 
 
 def positives_of(anchors: Anchors, rows: Rows, *, distinct: bool) -> Positives:

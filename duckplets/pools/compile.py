@@ -43,7 +43,7 @@ Part = (
 _STAGED = "staged_chunks"
 _GUARDED = "guarded_chunks($split, $version)"
 _ALWAYS = ("record_key", "text_hash", "source")
-_GUARDING = ("section_key", "family", "normalised_hash")
+_GUARDING = ("section_key", "position", "family", "normalised_hash")
 _ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
 _FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
 _RECORD = "record_key::UBIGINT"
@@ -265,6 +265,7 @@ def _triplet_fills(
     law = law_of(recipe, staged=staged)
     compares = bool(law.anchor_columns)  # anchors have classes and negatives have bins
     guarded = ["section_key", "normalised_hash"] if recipe.mined else []
+    placed = [*guarded, "position"] if recipe.mined else []
     families = ["family"] if recipe.mined else []
     label, classes = ["label"] if labels else [], ["class"] if compares else []
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
@@ -284,13 +285,14 @@ def _triplet_fills(
         "anchor_condition": anchor,
         "positive_condition": positive,
         "negative_condition": negative,
-        "anchor_columns": [*guarded, *families, *map("slot.{}".format, label), *law.anchor_columns],
-        "anchor_names": [*classes, *guarded, *families, *(label if labels == "given" else [])],
+        "anchor_columns": [*placed, *families, *map("slot.{}".format, label), *law.anchor_columns],
+        "anchor_names": [*classes, *placed, *families, *(label if labels == "given" else [])],
         "positive_columns": guarded,
         "positive_names": guarded,
         "negative_columns": [*guarded, *families, *law.negative_columns],
         "negative_names": [*(["bin"] if compares else []), *guarded[:1], *families],
-        "negative_order": ("bin, " if compares else "") + "record_key, chunk_key",
+        "negative_order": ("bin, " if compares else "")
+        + "added_version, id_hash, record_key, chunk_key",
         "kin_key": "family" if recipe.mined else "record_key",
         "law_keys": law_keys,
         "same_text": same_text,

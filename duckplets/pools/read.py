@@ -150,6 +150,7 @@ class PoolReader:
                 families=rows["family"][anchors.starts[:-1]],
                 normalised_hashes=rows["normalised_hash"],
                 sections=rows["section_key"],
+                words=arrays.pair_hashes(rows["position"], rows["id_hash"]),
                 negative_sections=self._rows(compiled, "negatives")["section_key"],
             )
             pool = replace(pool, guarded=guarded)

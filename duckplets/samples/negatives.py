@@ -303,7 +303,7 @@ class MinedNegatives(InTurn):
         row = candidates.rows[requests.anchor_at]
         first = candidates.starts[row]
         count = candidates.starts[row + 1] - first
-        words = hashed(self.start_key, candidates.sections[row])
+        words = hashed(self.start_key, candidates.words[row])
         if candidates.weights is not None:
             words = hashed(self.start_key, words ^ requests.visits.view(np.uint64))
             return Rotation(first, count, np.zeros_like(first), slots, candidates.weights, words)
@@ -344,10 +344,9 @@ class OwnNegatives(InTurn):
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
         # One more after each common cycle, else some negatives never meet some texts of an anchor.
-        records, classes = requests.records, requests.classes
-        first, count = (of[classes] for of in self._lists)
+        first, count = (of[requests.classes] for of in self._lists)
         some = np.maximum(count, 1)
-        start = below(hashed(self.start_key, records), some)
+        start = below(hashed(self.start_key, requests.ids), some)
         cycle = np.lcm(requests.period, some // np.gcd(some, self.slots))
         base = start + requests.visits * self.slots + requests.visits // cycle
         return Rotation(first, count, base, self.slots)

@@ -158,7 +158,7 @@ class Stream:
             return units
         first = anchors.starts[units]
         count = anchors.starts[units + 1] - first
-        start = below(hashed(self._keys["window"], anchors.records[units]), count)
+        start = below(hashed(self._keys["window"], anchors.ids[units]), count)
         return first + (start + visits) % count
 
     def _positive_at(
@@ -169,7 +169,7 @@ class Stream:
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
             count = count - banned.counts[anchor_at]
-        start = below(hashed(self._keys["positive"], anchors.records[units]), count)
+        start = below(hashed(self._keys["positive"], anchors.ids[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
         # one more after each cycle: else pairs whose counts share a divisor would never meet
         rank = (start + visits + visits // cycle) % count
@@ -206,6 +206,7 @@ class Stream:
             index,
             anchors.classes[anchor_at],
             anchors.records[units].astype(np.int64, copy=False),
+            anchors.ids[units],
             (anchors.records if guarded is None else guarded.families)[units],
             None if guarded is None else guarded.normalised_hashes[anchor_at],
             np.stack(hashes),

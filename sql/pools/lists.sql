@@ -73,10 +73,10 @@ ORDER BY reason
 
 -- name: text_anchors
 -- What a sampler draws texts from: the chunks of the pool.
--- Rows: by record_key and chunk_key.
-SELECT record_key, chunk_key, text_hash
-FROM anchors
-ORDER BY record_key, chunk_key
+-- Rows: by the version that added the record, its id's hash, and chunk.
+SELECT record_key, chunk_key, text_hash, id_hash, added_version
+FROM anchors JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
+ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: of_sources
 -- A list of a pool for many sources at once: for each what the statement of one yields.
@@ -108,17 +108,17 @@ DROP TABLE staged_chunks
 
 -- name: anchors
 -- What a sampler draws anchors from: the chunks of the pool.
--- Rows: by record_key and chunk_key.
-SELECT record_key, chunk_key, text_hash, anchor_names
-FROM verdicts
+-- Rows: by the version that added the record, its id's hash, and chunk.
+SELECT record_key, chunk_key, text_hash, anchor_names, id_hash, added_version
+FROM verdicts JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
 WHERE reason IS NULL
-ORDER BY record_key, chunk_key
+ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: negatives
 -- What a sampler draws negatives from.
--- Rows: by bin, record and chunk_key.
-SELECT record_key, chunk_key, text_hash, negative_names
-FROM negatives
+-- Rows: by bin, the version that added the record, its id's hash, and chunk.
+SELECT record_key, chunk_key, text_hash, negative_names, id_hash, added_version
+FROM negatives JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
 ORDER BY negative_order
 
 -- name: pairs

@@ -3,10 +3,10 @@ GROUP BY reason
 ORDER BY reason;
 
 -- anchors of comparison
-SELECT record_key, chunk_key, text_hash, class
-FROM verdicts
+SELECT record_key, chunk_key, text_hash, class, id_hash, added_version
+FROM verdicts JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
 WHERE reason IS NULL
-ORDER BY record_key, chunk_key;
+ORDER BY added_version, id_hash, record_key, chunk_key;
 
 -- positives of comparison
 SELECT record_key, chunk_key, text_hash
@@ -14,9 +14,9 @@ FROM positives
 ORDER BY record_key, chunk_key;
 
 -- negatives of comparison
-SELECT record_key, chunk_key, text_hash, bin
-FROM negatives
-ORDER BY bin, record_key, chunk_key;
+SELECT record_key, chunk_key, text_hash, bin, id_hash, added_version
+FROM negatives JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
+ORDER BY bin, added_version, id_hash, record_key, chunk_key;
 
 -- pairs of comparison
 SELECT class, bin
@@ -29,15 +29,16 @@ SELECT
     (SELECT count(DISTINCT bin) FROM negatives) AS bins;
 
 -- anchors of mined
-SELECT record_key, chunk_key, text_hash, class, section_key, normalised_hash, family
-FROM verdicts
+SELECT record_key, chunk_key, text_hash, class, section_key, normalised_hash, position, family,
+    id_hash, added_version
+FROM verdicts JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
 WHERE reason IS NULL
-ORDER BY record_key, chunk_key;
+ORDER BY added_version, id_hash, record_key, chunk_key;
 
 -- negatives of mined
-SELECT record_key, chunk_key, text_hash, bin, section_key, family
-FROM negatives
-ORDER BY bin, record_key, chunk_key;
+SELECT record_key, chunk_key, text_hash, bin, section_key, family, id_hash, added_version
+FROM negatives JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
+ORDER BY bin, added_version, id_hash, record_key, chunk_key;
 
 -- illegal_texts of mined
 SELECT FALSE AS known, own_texts.record_key::UBIGINT AS owner, own_texts.text_hash
@@ -73,6 +74,6 @@ GROUP BY reason
 ORDER BY reason;
 
 -- anchors of texts
-SELECT record_key, chunk_key, text_hash
-FROM anchors
-ORDER BY record_key, chunk_key;
+SELECT record_key, chunk_key, text_hash, id_hash, added_version
+FROM anchors JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
+ORDER BY added_version, id_hash, record_key, chunk_key;

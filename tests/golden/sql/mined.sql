@@ -1,6 +1,6 @@
 -- What the three selectors match, and the texts of each record's positives.
 WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family,
+    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, position, family,
         0::UBIGINT AS class
     FROM guarded_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'anchor'

@@ -1,7 +1,7 @@
 -- What the three selectors match, and the texts of each record's positives.
 WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family, slot.date AS a0,
-        md5_number_lower(json_array(a0)) AS class
+    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, position, family,
+        slot.date AS a0, md5_number_lower(json_array(a0)) AS class
     FROM guarded_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'anchor'
 ),
