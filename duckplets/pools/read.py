@@ -32,7 +32,7 @@ from duckplets.pools.compile import (
     facts_statement,
     stage,
 )
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import TextRecipe
 
 # A strategy without an equality compares every class with every bin; beyond this it would
 # run for minutes or fill the memory.
@@ -128,33 +128,38 @@ class PoolReader:
             return Pool(compiled, anchors, None, None)
         listed = self._rows(compiled, "positives")
         distinct = not (recipe.allow_same_anchor_positive or compiled.is_given)
-        positives = arrays.positives_of(anchors, listed, distinct=distinct)
+        unpaired = self._rows(compiled, "unpaired") if compiled.relabelled else None
+        positives = arrays.positives_of(anchors, listed, distinct=distinct, unpaired=unpaired)
         if compiled.is_given:
             labels = rows["label"][anchors.starts[:-1]]
             return Pool(compiled, anchors, positives, None, labels=labels)
-        if compiled.relabelled:
-            listed = self._with_relabelled(compiled, listed)
         of_source = compiled.of_source() if compiled.of_split else compiled
-        negatives = self._negatives(of_source, classes, rows, listed)
-        pool = Pool(compiled, anchors, positives, negatives)
+        negatives = self._negatives(of_source, classes)
+        beyond = short = guarded = None
         if compiled.of_split:
             short = ~np.isin(anchors.chunks, self._rows(of_source, "anchors")["chunk_key"])
             if spare or short.any():
-                beyond = self._kept_once(compiled, self._negatives(compiled, classes, rows, listed))
-                pool = replace(pool, beyond=beyond, short=short)
+                beyond = self._kept_once(compiled, self._negatives(compiled, classes))
         elif compiled.fills_up:
-            if spare or negatives.counts().min() < compiled.negatives:
-                pool = replace(pool, beyond=self._of_others(compiled, rows, listed))
-        elif recipe.mined:
+            least = negatives.counts().min()
+            if spare or least < compiled.negatives or len(negatives.known):
+                beyond = self._negatives(compiled, classes[:1], of_others=True)
+        if recipe.mined:
             guarded = Guarded(
-                families=rows["family"][anchors.starts[:-1]],
-                normalised_hashes=rows["normalised_hash"],
                 sections=rows["section_key"],
                 words=arrays.pair_hashes(rows["position"], rows["id_hash"]),
                 negative_sections=self._rows(compiled, "negatives")["section_key"],
             )
-            pool = replace(pool, guarded=guarded)
-        return pool
+        asked, shared = self._rows(compiled, "known")["question"], 0
+        if len(asked):
+            anchors = replace(anchors, questions=rows["question"])
+            of_anchors = np.logical_or.reduceat(
+                np.isin(rows["question"], asked), anchors.starts[:-1]
+            )
+            shared = int(np.count_nonzero(of_anchors))
+        if len(negatives.known_swapped):
+            positives = replace(positives, questions=listed["question"])
+        return Pool(compiled, anchors, positives, negatives, guarded, beyond, short, shared=shared)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) are left out for which reason."""
@@ -208,59 +213,45 @@ class PoolReader:
         return {_place(pool): portion for portion in portions for pool in portion}
 
     def _negatives(
-        self, compiled: CompiledPool, classes: Words, rows: Rows, positives: Rows
+        self, compiled: CompiledPool, classes: Words, *, of_others: bool = False
     ) -> Negatives:
+        """Return the negatives of a pool, or those that fill up records with too few of theirs."""
         listed, pairs = self._rows(compiled, "negatives"), self._rows(compiled, "pairs")
         if (many := len(pairs["class"])) > _MOST_PAIRS:
             raise RecipeError(
                 f"recipe {compiled.recipe.name!r}: its strategy pairs {many} values; compare by "
                 f"equality, or round the values it compares"
             )
-        known = None
-        if compiled.own_negatives:
-            listed = arrays.usable_of_own(rows, positives, listed)
-            illegal = np.zeros(0, np.uint64)
-        elif isinstance(compiled.recipe, TripletRecipe) and compiled.recipe.mined:
-            texts = self._rows(compiled, "illegal_texts")
-            words, is_known = arrays.pair_hashes(texts["owner"], texts["text_hash"]), texts["known"]
-            illegal, known = np.unique(words[~is_known]), np.unique(words[is_known])
-        else:
-            illegal = arrays.several_texts(rows, positives)
+        illegal = (
+            self._illegal(compiled, "excluded"),
+            self._illegal(compiled, "known"),
+            self._illegal(compiled, "known_swapped") if compiled.swaps else np.zeros(0, np.uint64),
+        )
+        if own := compiled.own_negatives and not of_others:
+            listed = arrays.own_of(listed, illegal[0])
+        elif of_others:
+            pairs = some_rows(pairs, slice(0))
         return arrays.negatives_of(
             classes,
             listed,
             pairs,
             per=compiled.recipe.per,
-            forbids=compiled.forbids,
+            forbids=compiled.forbids or of_others,
             illegal=illegal,
-            known=known,
+            own=own,
         )
 
-    def _with_relabelled(self, compiled: CompiledPool, positives: Rows) -> Rows:
-        """Return positives of records, and texts that verdicts forbid as negatives."""
-        more = self._rows(compiled, "relabelled")
-        both = {n: np.concatenate([positives[n], more[n]]) for n in more}
-        order = np.argsort(both["record_key"], kind="stable")
-        return {name: column[order] for name, column in both.items()}
+    def _illegal(self, compiled: CompiledPool, part: Part) -> Words:
+        """Return a word for each owner and text of a list, ascending."""
+        owners, texts = self._rows(compiled, part).values()
+        return np.unique(arrays.pair_hashes(owners, texts))
 
     def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
         """Return negatives of the split, shared by the pools of many small sources."""
         which = id(self._rows(compiled, "negatives")), compiled.recipe.per
         first = self._of_all.setdefault(which, beyond)
-        shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
+        shared = {name: getattr(first, name) for name in ("chunks", "hashes", "families", "starts")}
         return replace(beyond, **shared)
-
-    def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
-        """Return the negatives that fill up records with too few of their own."""
-        none = some_rows(self._rows(compiled, "pairs"), slice(0))
-        return arrays.negatives_of(
-            np.zeros(1, np.uint64),
-            self._rows(compiled, "negatives"),
-            none,
-            per=compiled.recipe.per,
-            forbids=True,
-            illegal=arrays.several_texts(rows, positives),
-        )
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
         with self._database.deadline(compiled.described):

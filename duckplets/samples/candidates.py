@@ -30,7 +30,7 @@ class Documents:
     """The sections that the chunks of a pool's negatives belong to."""
 
     keys: Integers  # section key of every document, ascending
-    kins: Keys  # family of every document
+    families: Keys  # of every document
     firsts: Integers  # its first index in ``chunks``, and the end of the last
     chunks: Integers | None  # the pool's negatives by document; None if in that order already
 
@@ -170,4 +170,4 @@ def _documents(negatives: Negatives, sections: Integers) -> Documents:
     first_chunks = firsts if chunks is None else chunks[firsts]
     unit = np.searchsorted(negatives.starts, first_chunks, side="right") - 1
     ends = np.append(firsts, len(sections)).astype(np.int64)
-    return Documents(keys, negatives.kins[unit], ends, chunks)
+    return Documents(keys, negatives.families[unit], ends, chunks)

@@ -125,19 +125,20 @@ class Stream:
         keys = None if self.keyed is None else [self.keyed.keys[units]]
         anchor_at = self._anchor_at(units, visits)
         chunks = [anchors.chunks[anchor_at].astype(np.int64, copy=False)]
-        hashes = [anchors.hashes[anchor_at]]
+        hashes, swapped = [anchors.hashes[anchor_at]], None
         if pool.positives is not None:
             of: Anchors | Positives = anchors
             at = anchor_at
             if not pool.compiled.own_positive:
                 of, at = pool.positives, self._positive_at(pool.positives, units, at, visits)
+                swapped = None if of.questions is None else of.questions[at]
             chunks.append(of.chunks[at].astype(np.int64, copy=False))
             hashes.append(of.hashes[at])
         families = [] if self.families is None else [self.families[units]]
         if pool.negatives is None:
             labels = None if pool.labels is None else [pool.labels[units]]
             return Draw(chunks, hashes + families, labels=labels, keys=keys)
-        requests = self._requests(index, units, visits, anchor_at, hashes)
+        requests = self._requests(index, units, visits, anchor_at, np.stack(hashes), swapped)
         negatives = [blank(len(index)) for _ in range(self.negatives)]
         for sampler, rows, asked in self._by_sampler(requests):
             for of_slot, found in zip(negatives, sampler.draw_all(asked), strict=True):
@@ -183,10 +184,11 @@ class Stream:
         units: Integers,
         visits: Integers,
         anchor_at: Integers,
-        hashes: Sequence[Words],
+        hashes: Words,
+        swapped: Words | None,
     ) -> NegativeRequests:
         """Return samples with anchor and positive, as requests for negatives."""
-        anchors, guarded = self.pool.anchors, self.pool.guarded
+        anchors = self.pool.anchors
         samplers = np.zeros(len(index), dtype=np.int64)
         if self.pool.short is not None:
             samplers[self.pool.short[anchor_at]] = 1
@@ -205,11 +207,11 @@ class Stream:
         return NegativeRequests(
             index,
             anchors.classes[anchor_at],
-            anchors.records[units].astype(np.int64, copy=False),
             anchors.ids[units],
-            (anchors.records if guarded is None else guarded.families)[units],
-            None if guarded is None else guarded.normalised_hashes[anchor_at],
-            np.stack(hashes),
+            anchors.families_of(units),
+            None if anchors.questions is None else anchors.questions[anchor_at],
+            swapped,
+            hashes,
             anchor_at,
             visits,
             period,
