@@ -27,6 +27,7 @@ class Record:
     lang: str
     label: float | None
     live: bool
+    category: str | None = None
 
     @property
     def family(self) -> object:
@@ -92,6 +93,7 @@ def drawn(draw: random.Random, first: int) -> Corpus:
             draw.choice((None, *(date(2024, 1, d) for d in (1, 2, 9, 30)))),
             draw.choice((None, "x", "x", "y", "z")), draw.choice(("en", "de")),
             draw.choice((None, None, 0, 1, 0.5, -1)), draw.random() < 0.95,
+            draw.choice((None, "c", "d")),
         )  # fmt: skip
         roles = [
             "anchor",
@@ -149,15 +151,19 @@ class Law:
         ]  # fmt: skip
 
     def nearest(self, record: Record) -> Record | None:
-        """Return the record of the source whose date is nearest to one day later."""
+        """Return the record of the source, or category, whose date is nearest to one day later."""
         if record.date is None:
             return None
-        wanted = record.date + timedelta(days=1)
+        wanted, positive = record.date + timedelta(days=1), self.recipe.near == "positive"
+        drawable = self.recipe.where[1 if positive else 2]
         others = {
             c.record for c in self.chunks
-            if c.record.source == record.source and c.record.date and c.role == "context"
+            if c.record.date and c.role == "context" and drawable(c)
+            and (c.record.source == record.source
+                 or (positive and c.record.category and c.record.category == record.category))
         } - {record}  # fmt: skip
-        return min(others, key=lambda r: (abs(r.date - wanted), f"{r.key:09}"), default=None)
+        ids = {r: f"{r.source}/{r.key:09}" for r in others}
+        return min(others, key=lambda r: (abs(r.date - wanted), ids[r]), default=None)
 
     def negatives(self, anchor: Chunk) -> Iterator[Chunk]:
         """Yield the chunks that suit an anchor, before the law looks at texts."""

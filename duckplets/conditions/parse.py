@@ -48,6 +48,7 @@ class PairCondition:
     equality: bool  # if the condition is true, an anchor term equals a negative term
     # If it is false, one does. (If it is NULL, as ``!=`` with a NULL, nothing follows.)
     inequality: bool
+    tells_apart: bool  # it is a conjunction of equalities, and of terms of one side
 
 
 @lru_cache(maxsize=4096)
@@ -66,6 +67,7 @@ def pair_condition(text: str) -> PairCondition:
         negative_terms=tuple(terms["negative"].values()),
         equality=_has_equality(tree, holds=True),
         inequality=_has_equality(tree, holds=False),
+        tells_apart=all(map(_tells_apart, _conjuncts(tree))),
     )
 
 
@@ -211,6 +213,17 @@ def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:
             if {column.table for column in columns} == {"anchor", "negative"}:
                 return True
     return False
+
+
+def _conjuncts(tree: Any) -> list[Any]:
+    return list(tree.flatten(unnest=False)) if isinstance(tree, exp.And) else [tree]
+
+
+def _tells_apart(part: Any) -> bool:
+    """Return whether a part is an equality of two terms, or a term of one side."""
+    bare = part.unnest()
+    sides = [bare.this, bare.expression] if isinstance(bare, exp.EQ | exp.NullSafeEQ) else [bare]
+    return all(isinstance(side, exp.Column) for side in sides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,26 @@
 """Compile recipes to SQL: for each (recipe, source, split) its pool, one readable statement.
 
     selectors, strategy ─conditions→ checked text ─┐
-    sql/pools, sql/pools/parts ──────steps─────────┴→ one statement, parameterised
+    sql/pools/law ────────────────────steps────────┴→ one statement, parameterised
 
-The statement is a chain of named steps (``cte_steps``) from the files in ``sql/pools``: those of
-``pools/triplets``, and the law that tells legal negatives, which is written once for pools that
-compare nothing (``parts/counted``) and once for all others (``parts/compared``). It ends in the
-pool's rows, in counts by reason, or in the flat lists a sampler draws from. Compiling is pure.
+The statement is a chain of named steps (``cte_steps``): those of ``law/triplets``, and the few that
+a strategy, labels or verdicts put in their place. It ends in the pool's rows, in counts by reason,
+or in the flat lists a sampler draws from. Compiling is pure.
 
-Selectors become conditions on ``slot``, a chunk with its section and record. A strategy becomes
-classes of anchors and bins of negatives, hashed from the terms it compares, and the pairs of
-them that may, or must not, be drawn together. What users wrote comes from checked trees only.
+Selectors become conditions on chunks. A strategy becomes classes of anchors and bins of negatives,
+hashed from the terms it compares, and the pairs of them that may, or must not, be drawn together.
+What users wrote comes from checked trees only.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from duckplets.base.sanitize import shown
-from duckplets.conditions.allowed import COLUMNS
-from duckplets.db.queries import bound, literal
+from duckplets.db.queries import literal, with_parameters
 from duckplets.errors import RecipeError
 from duckplets.pools.cte_steps import assembled, of_sources
 from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
@@ -35,20 +32,20 @@ if TYPE_CHECKING:
 
 Labels = Literal["binary", "graded", "given"]
 Part = (
-    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes", "relabelled"]
-    | Literal["illegal_texts", "mined_anchors", "mined_askers"]  # for mined recipes only
-    | Literal["mined_documents", "mined_positives"]
+    Literal["pool", "counts", "left_out", "anchors", "positives", "negatives", "pairs", "sizes"]
+    | Literal["excluded", "known", "known_swapped", "unpaired"]
+    | Literal["mined_anchors", "mined_documents", "mined_positives"]
 )
 
-_STAGED = "staged_chunks"
-_GUARDED = "guarded_chunks($split, $version)"
-_ALWAYS = ("record_key", "text_hash", "source")
-_GUARDING = ("section_key", "position", "family", "normalised_hash")
-_ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
-_FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
+_STAGED = (
+    *("record_key", "section_key", "text_hash", "source", "role", "position", "label"),
+    *("added_version", "id_hash"),
+)
+_STAGED_OF_TRIPLETS = ("family", "question", "writings")
+_OF_NEAREST = ("date", "taxonomy", "record_id")
+_DRAWN = ("pools/law/triplets", "pools/law/by_class")
 _RECORD = "record_key::UBIGINT"
 _NO_TERM = "0::UBIGINT"
-_FACTS: dict[str, Fact] = {}  # of all compiled statements: a name is a digest of the fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +56,8 @@ class CompiledPool:
     parameters: dict[str, Any]  # values of the statement's parameters
     labels: Labels | None = None  # how labels of its records affect it, or None
     relabelled: bool = False  # whether verdicts on pairs of texts affect it
+    swaps: bool = False  # whether samples are swapped, whose positive asks for its anchors
+    narrow: bool = False  # whether negatives of a split's recipe are of the anchors' source only
     negatives: int = field(init=False)  # negatives a sample needs
     is_given: bool = field(init=False)  # its pairs come labelled, with nothing drawn
     own_positive: bool = field(init=False)  # the positive is the anchor window itself
@@ -69,13 +68,14 @@ class CompiledPool:
 
     def __post_init__(self) -> None:
         recipe = self.recipe if isinstance(self.recipe, TripletRecipe) else None
+        of_split = recipe is not None and recipe.negatives_from == "split" and not self.narrow
         found = {
             "negatives": int(self.parameters["negatives"]),
             "is_given": self.labels == "given",
             "own_positive": recipe is None or recipe.own_positive,
             "own_negatives": recipe is not None and recipe.strategy == "same_record",
             "fills_up": recipe is not None and recipe.when_short == "random",
-            "of_split": recipe is not None and recipe.negatives_from == "split",
+            "of_split": of_split,
             "pairs_values": recipe is not None and isinstance(recipe.strategy, SqlStrategy),
         }
         for name, value in found.items():
@@ -84,17 +84,16 @@ class CompiledPool:
     @property
     def forbids(self) -> bool:
         """Whether ``pairs`` lists what must not be drawn, rather than what may."""
-        return isinstance(self.recipe, TextRecipe) or law_of(_meant(self.recipe)).forbids
+        return isinstance(self.recipe, TextRecipe) or strategy_of(_meant(self.recipe)).forbids
 
     @property
     def unbounded(self) -> bool:
         """Whether ``pairs`` compares every class with every bin."""
-        return self.pairs_values and law_of(_meant(self.recipe)).unbounded
+        return self.pairs_values and strategy_of(_meant(self.recipe)).unbounded
 
     def of_source(self) -> CompiledPool:
-        """Return the pool whose negatives are of the anchors' source only."""
-        recipe = cast("TripletRecipe", self.recipe)
-        return replace(self, recipe=replace(recipe, negatives_from="source"))
+        """Return the pool whose negatives are of the anchors' source only, by the same law."""
+        return replace(self, narrow=True)
 
     @property
     def described(self) -> str:
@@ -107,14 +106,17 @@ class CompiledPool:
         return f"recipe {self.recipe.name!r}, source {source!r}, split {split!r}{conditions}"
 
     @property
-    def alike(self) -> tuple[Recipe, int, Labels | None, bool]:
+    def alike(self) -> tuple[Any, ...]:
         """What pools read by one statement have in common: all but the source."""
-        return _meant(self.recipe), self.negatives, self.labels, self.relabelled
+        return *self._asked, self.negatives
+
+    @property
+    def _asked(self) -> tuple[Recipe, Labels | None, bool, bool, bool]:
+        return _meant(self.recipe), self.labels, self.relabelled, self.swaps, self.narrow
 
     def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
         """Return the statement of a part, over the staged table or not, and its parameters."""
-        asked = _meant(self.recipe), part, self.labels, self.relabelled
-        sql, names = _statement(*asked, staged=staged)
+        sql, names = _statement(part, *self._asked, staged=staged)
         return sql, {name: value for name, value in self.parameters.items() if name in names}
 
     def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
@@ -128,7 +130,10 @@ class CompiledPool:
 
     def runnable(self, part: Part = "pool") -> str:
         """Return the statement with parameters filled in, for the duckdb CLI."""
-        return bound(self.sql(part), self.parameters) + ";\n"
+        from sqlglot import exp
+
+        values = {n: exp.convert(v).sql(dialect="duckdb") for n, v in self.parameters.items()}
+        return with_parameters(self.sql(part), values) + ";\n"
 
 
 def compile_pool(
@@ -140,6 +145,7 @@ def compile_pool(
     negatives: int = 1,  # negatives of a sample
     labels: Labels | None = None,  # labels of the source; ``given`` for labelled pairs
     relabelled: bool = False,  # whether to heed verdicts on pairs of texts
+    swaps: bool = False,  # whether samples are swapped
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
@@ -151,49 +157,44 @@ def compile_pool(
             f"recipe {recipe.name!r}: its positive is {what}, and a label judges the anchor and "
             f"the positive of one record; limit the recipe to sources without labels"
         )
-    relabelled = relabelled and labels != "given"  # these come as they were judged
-    return CompiledPool(recipe, parameters, set_apart_by(recipe, labels), relabelled)
+    drawn = labels != "given"  # these come as they were judged
+    apart = set_apart_by(recipe, labels)
+    return CompiledPool(recipe, parameters, apart, relabelled and drawn, swaps and drawn)
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
-    """How a recipe tells legal negatives."""
+class Strategy:
+    """What a strategy changes of the law: steps, and the terms that it compares."""
 
-    parts: tuple[str, ...]  # files whose steps replace those of pools/triplets
-    forbids: bool  # whether ``pairs`` lists what must not be drawn, rather than what may
-    anchor_columns: tuple[str, ...] = ()  # columns read of anchors, ``class`` last
-    negative_columns: tuple[str, ...] = ()  # columns read of negatives, ``bin`` last
+    parts: tuple[str, ...] = ()  # statements of pools/law whose steps replace others
+    forbids: bool = True  # whether ``pairs`` lists what must not be drawn, rather than what may
+    anchor_terms: tuple[str, ...] = ()  # columns added to anchors, ``class`` last
+    negative_terms: tuple[str, ...] = ()  # columns added to negatives, ``bin`` last
     unbounded: bool = False  # whether ``pairs`` compares every class with every bin
     fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
-def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
-    """Return the law of legal negatives of a recipe; staged, it reads facts instead of texts."""
-    strategy, own_class, own_bin = recipe.strategy, f"{_RECORD} AS class", f"{_RECORD} AS bin"
+def strategy_of(recipe: TripletRecipe, *, staged: bool = False) -> Strategy:
+    """Return what the strategy of a recipe changes; staged, it reads facts instead of texts."""
+    strategy, own = recipe.strategy, ((f"{_RECORD} AS class",), (f"{_RECORD} AS bin",))
     if isinstance(strategy, SqlStrategy):
-        return _law_of_condition(strategy, staged=staged)
+        return _of_condition(strategy, staged=staged)
     if strategy == "other_date":
         # NULL is a date like any other here: two records without a date have the same one
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
-        return _law_of_terms(["slot.date"], ["slot.date"], same, forbids=True)
+        return _of_terms(["date"], ["date"], same, forbids=True)
     if recipe.negative.kind == "near_date":
-        parts = (*_ALLOWED, "pools/parts/nearest", "pools/parts/nearest_pairs")
-        return Law(parts, False, (own_class,), (own_bin,))
-    if strategy == "same_record":
-        filled = ("pools/parts/filled_negatives",) if recipe.when_short == "random" else ()
-        return Law(("pools/parts/own_negatives", *filled), False, (own_class,), (own_bin,))
-    if strategy == "question_answer_mismatch":
-        of_split = recipe.negatives_from == "split"
-        asked = "pools/parts/split_question" if of_split else "pools/parts/same_question"
-        return Law((*_FORBIDDEN, asked), True, ("text_hash AS class",), (own_bin,))
-    if recipe.mined:
-        every = (f"{_NO_TERM} AS class",), (f"{_NO_TERM} AS bin",)
-        return Law(("pools/parts/compared",), True, *every)
-    return Law(("pools/parts/counted",), True)
+        parts = ("nearest", "own_negatives", "near_negative")
+    elif strategy == "same_record":
+        filled = ("filled",) if recipe.when_short == "random" else ()
+        parts = ("own_negatives", "same_record", *filled)
+    else:
+        return Strategy()
+    return Strategy(tuple(f"pools/law/{part}" for part in parts), False, *own)
 
 
-def _law_of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
+def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
     from sqlglot import exp
 
     from duckplets.conditions.parse import pair_condition
@@ -207,33 +208,44 @@ def _law_of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
             tree = exp.NullSafeEQ(this=bare.this.copy(), expression=bare.expression.copy())
         else:
             tree = exp.func("coalesce", exp.paren(tree), exp.false()).not_()
-    return _law_of_terms(
+    return _of_terms(
         [_sql(term, staged=staged) for term in condition.anchor_terms],
         [_sql(term, staged=staged) for term in condition.negative_terms],
         _sql(exp.paren(tree)),
         forbids=forbids,
+        overlaps=not condition.tells_apart,
         unbounded=not condition.equality,
     )
 
 
-def _law_of_terms(
+def _of_terms(
     anchor: list[str],
     negative: list[str],
     condition: str,
     *,
     forbids: bool,
+    overlaps: bool = False,  # whether a bin may suit many classes
     unbounded: bool = False,
-) -> Law:
-    """Return a law that compares terms, named and hashed for each side."""
+) -> Strategy:
+    """Return a strategy that compares terms, named and hashed for each side."""
     columns, values = [], []
     for terms, letter, name in ((anchor, "a", "class"), (negative, "n", "bin")):
         names = [f"{letter}{i}" for i in range(len(terms))]
         whole = f"md5_number_lower(json_array({', '.join(names)}))" if terms else _NO_TERM
         columns.append((*map("{} AS {}".format, terms, names), f"{whole} AS {name}"))
         values.append(names)
-    parts = (*(_FORBIDDEN if forbids else _ALLOWED), "pools/parts/terms")
-    fills = {"anchor_values": values[0], "negative_values": values[1], "pair_condition": condition}
-    return Law(parts, forbids, columns[0], columns[1], unbounded, fills)
+    kind = "forbidden" if forbids else "allowed"
+    parts = ["pools/law/by_class", f"pools/law/{kind}"]
+    if overlaps and not forbids:
+        parts.append("pools/law/ample")
+    fills = {
+        "anchor_values": values[0],
+        "negative_values": values[1],
+        "pair_condition": condition,
+        "parts_of_class": f"[{_NO_TERM}, class]" if forbids else "[class]",
+        "law_keys": "class, family, question",
+    }
+    return Strategy(tuple(parts), forbids, columns[0], columns[1], unbounded, fills)
 
 
 def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
@@ -258,63 +270,63 @@ def _asks_label(selector: Selector) -> bool:
     return any(column.name.lower() == "label" for column in columns)
 
 
+_LABELS: dict[Labels | None, tuple[str, str]] = {  # who is left out for its label, and the reason
+    None: ("FALSE", "NULL"),
+    "given": ("label IS NULL", "'no label'"),
+    "binary": ("is_paired IS NULL AND label = 0", "'labelled negative'"),
+    "graded": ("is_paired IS NULL AND label IS NOT NULL", "'grade without a condition'"),
+}
+
+
 def _triplet_fills(
-    recipe: TripletRecipe, labels: Labels | None, *, staged: bool
+    recipe: TripletRecipe, labels: Labels | None, strategy: Strategy, *, staged: bool
 ) -> dict[str, str | Sequence[str]]:
-    """Return the values of the placeholders in ``pools/triplets`` and its parts."""
-    law = law_of(recipe, staged=staged)
-    compares = bool(law.anchor_columns)  # anchors have classes and negatives have bins
-    guarded = ["section_key", "normalised_hash"] if recipe.mined else []
-    placed = [*guarded, "position"] if recipe.mined else []
-    families = ["family"] if recipe.mined else []
-    label, classes = ["label"] if labels else [], ["class"] if compares else []
+    """Return the values of the placeholders in ``pools/law`` and ``pools/lists``."""
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
     if labels == "given":  # other sections belong to no labelled pair
-        anchor += " AND slot.role = 'anchor'" if recipe.anchor.role != "anchor" else ""
-        positive += " AND slot.role = 'context'" if recipe.positive.role != "context" else ""
+        anchor += " AND role = 'anchor'" if recipe.anchor.role != "anchor" else ""
+        positive += " AND role = 'context'" if recipe.positive.role != "context" else ""
     elif labels is not None:
-        only = "IS DISTINCT FROM 0" if labels == "binary" else "IS NULL"
-        positive += f" AND slot.label {only}"
-    same_text = "'same text'"
-    if recipe.anchor == recipe.positive:  # the only positive may be the anchor itself
-        same_text = f"if(positives = 1, 'with a single window', {same_text})"
-    law_keys = "record_key"  # key of anchors with different legal negatives
-    if compares and recipe.strategy != "same_record":
-        law_keys += ", class, normalised_hash" if recipe.mined else ", class"
+        positive += f" AND label {'IS DISTINCT FROM 0' if labels == 'binary' else 'IS NULL'}"
+    compares = bool(strategy.anchor_terms)  # anchors have classes and negatives have bins
+    alike, near = recipe.anchor == recipe.positive, recipe.negative.kind == "near_date"
+    label_condition, label_text = _LABELS[labels]
+    order = "added_version, id_hash, record_key, chunk_key"
     fills: dict[str, str | Sequence[str]] = {
         "anchor_condition": anchor,
         "positive_condition": positive,
         "negative_condition": negative,
-        "anchor_columns": [*placed, *families, *map("slot.{}".format, label), *law.anchor_columns],
-        "anchor_names": [*classes, *placed, *families, *(label if labels == "given" else [])],
-        "positive_columns": guarded,
-        "positive_names": guarded,
-        "negative_columns": [*guarded, *families, *law.negative_columns],
-        "negative_names": [*(["bin"] if compares else []), *guarded[:1], *families],
-        "negative_order": ("bin, " if compares else "")
-        + "added_version, id_hash, record_key, chunk_key",
-        "kin_key": "family" if recipe.mined else "record_key",
-        "law_keys": law_keys,
-        "same_text": same_text,
-        "scope_keys": "scope, question" if recipe.mined else "scope",
-        "class_scopes": f"[{_NO_TERM}, class]"
-        if "pools/parts/forbidden" in law.parts
-        else "[class]",
+        "nearest_condition": negative if near else positive,
+        "asks_condition": _slot(recipe.anchor),
+        "answers_condition": _slot(recipe.positive),
+        "anchor_terms": strategy.anchor_terms,
+        "negative_terms": strategy.negative_terms,
+        "anchor_names": [*(["class"] if compares else []), *(["label"] if labels else [])],
+        "positive_names": [],
+        "negative_names": ["bin"] if compares else [],
+        "negative_order": f"bin, {order}" if compares else order,
+        "class_name": "class" if compares else f"{_NO_TERM} AS class",
+        "bin_name": "bin" if compares else f"{_NO_TERM} AS bin",
+        "law_keys": "record_key, family, question"
+        if recipe.when_short == "random"
+        else "family, question",
+        "positive_keys": "record_key",
+        "other_text": "single IS DISTINCT FROM text_hash",
+        "other_condition": "FALSE" if recipe.allow_same_anchor_positive else "TRUE",
+        "own_condition": "TRUE" if recipe.strategy == "same_record" else "FALSE",
+        "same_text": "'with a single window'" if alike else "'same text'",
+        "label_condition": label_condition,
+        "label_text": label_text,
+        "nearest_days": str((recipe.negative if near else recipe.positive).near_date),
     }
-    for selector, condition in ((recipe.positive, positive), (recipe.negative, negative)):
-        if selector.kind == "near_date":
-            fills["nearest_days"] = str(selector.near_date)
-            fills["nearest_condition"] = condition
-    if recipe.negative.kind == "near_date":
-        # negatives stay in their source, so the nearest record must too
-        fills["nearest_condition"] = f"slot.source = $source AND {negative}"
-    return {**fills, **law.fills, **_unit(recipe)}
+    return {**fills, **strategy.fills, **_unit(recipe)}
 
 
 def _unit(recipe: Recipe) -> dict[str, str | Sequence[str]]:
+    keys = "record_key, record_id, added_version, id_hash"
     if recipe.per == "chunk":
-        return {"unit_key": "chunk_key", "unit_columns": ["chunk_key"]}
-    return {"unit_key": "record_key", "unit_columns": []}
+        return {"unit_key": "chunk_key", "unit_keys": f"{keys}, chunk_key"}
+    return {"unit_key": "record_key", "unit_keys": keys}
 
 
 def _condition(selector: Selector, *, staged: bool) -> str:
@@ -328,26 +340,64 @@ def _condition(selector: Selector, *, staged: bool) -> str:
 
 def _slot(selector: Selector) -> str:
     if selector.role is not None:
-        return f"slot.role = {literal(selector.role)}"
+        return f"role = {literal(selector.role)}"
     if selector.position is not None:
-        return f"slot.position = {selector.position}"
-    return "slot.role = 'context'" if selector.kind == "near_date" else "slot.role <> 'rejected'"
+        return f"position = {selector.position}"
+    return "role = 'context'" if selector.kind == "near_date" else "role <> 'rejected'"
 
 
 def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False) -> str:
+    from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
     from duckplets.conditions.parse import text_facts
 
-    if staged:
-        tree, facts = text_facts(tree, where)
-        _FACTS.update(facts)
+    tree = text_facts(tree, where)[0] if staged else tree.copy()
+    for column in tree.find_all(exp.Column):
+        if column.table == "slot":
+            column.set("table", None)
     return tree.sql(dialect=DuckDB)
+
+
+def _terms(recipe: Recipe) -> Iterator[tuple[exp.Expression, str | None]]:
+    """Yield what users wrote of chunks, each with the slot it is limited to."""
+    from duckplets.conditions.parse import pair_condition, where_condition
+
+    for selector in recipe.selectors:
+        if selector.where is not None:
+            yield where_condition(selector.where), _slot(selector)
+    if isinstance(strategy := getattr(recipe, "strategy", None), SqlStrategy):
+        condition = pair_condition(strategy.sql)
+        for term in (*condition.anchor_terms, *condition.negative_terms):
+            yield term, None
+
+
+@lru_cache(maxsize=4096)
+def _looked_at(recipe: Recipe) -> tuple[frozenset[str], dict[str, Fact]]:
+    """Return the columns of chunks that a recipe's conditions read, and facts of texts by name."""
+    columns: set[str] = set()
+    facts: dict[str, Fact] = {}
+    asks = any(s.where is not None for s in recipe.selectors)
+    if asks or isinstance(getattr(recipe, "strategy", None), SqlStrategy):
+        from sqlglot import exp
+
+        from duckplets.conditions.parse import text_facts
+
+        for tree, where in _terms(recipe):
+            left, found = text_facts(tree, where)
+            facts |= found
+            columns |= {column.name for column in left.find_all(exp.Column)}
+    if any(s.kind == "near_date" for s in recipe.selectors):
+        columns |= {*_OF_NEAREST}
+    if isinstance(recipe, TripletRecipe):
+        columns |= {*_STAGED_OF_TRIPLETS}
+        columns |= {"date"} if recipe.strategy == "other_date" else set()
+    return frozenset(columns - facts.keys()), facts
 
 
 def facts_of(recipe: Recipe) -> dict[str, Fact]:
     """Return the facts of texts that the conditions of a recipe need, by name."""
-    return {name: _FACTS[name] for name in _looked_at(_meant(recipe)) if name in _FACTS}
+    return _looked_at(_meant(recipe))[1]
 
 
 @lru_cache(maxsize=4096)
@@ -358,69 +408,116 @@ def _meant(recipe: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _statement(
-    recipe: Recipe, part: Part, labels: Labels | None, relabelled: bool = False, *, staged: bool
+    part: Part,
+    recipe: Recipe,
+    labels: Labels | None,
+    relabelled: bool,
+    swaps: bool,
+    narrow: bool,
+    *,
+    staged: bool,
 ) -> tuple[str, frozenset[str]]:
-    chunks = {"chunks": _STAGED} if staged else {}
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}
+        ends = {"pool": "pools/law/texts", "counts": "pools/lists/text_counts"}
         last = ends.get(part, "pools/lists/text_anchors")
         conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
         if len(conditions) > 1:
             conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
         fills = {"anchor_condition": conditions[0], **_unit(recipe)}
-        return assembled(["pools/texts"], last, fills, **chunks)
-    parts = ["pools/triplets"]
+        return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
+    strategy = strategy_of(recipe, staged=staged)
+    fills = _triplet_fills(recipe, labels, strategy, staged=staged)
+    last = "pools/law/triplets" if part == "pool" else f"pools/lists/{part}"
+    if part == "pairs" and not strategy.anchor_terms:
+        last = "pools/lists/no_pairs"
+    if part == "excluded" and recipe.strategy == "same_record":
+        last = "pools/lists/own_excluded"
+    wide = recipe.negatives_from == "split"
+    texts = _chunks(wide=wide, drawn=wide and not narrow, near=recipe, staged=staged)
+    if recipe.allow_same_anchor_positive:
+        texts[" AND other_text"] = ""
     if relabelled:
-        parts.append("pools/parts/relabelled")
+        fills["positive_keys"] = "record_key, text_hash"
+    if swaps:
+        fills["positive_names"] = ["question"]
+    parts = _parts(recipe, strategy, labels, relabelled=relabelled, swaps=swaps)
+    return assembled(parts, last, fills, texts)
+
+
+def _parts(
+    recipe: TripletRecipe,
+    strategy: Strategy,
+    labels: Labels | None,
+    *,
+    relabelled: bool,
+    swaps: bool,
+) -> list[str]:
+    """Return the statements whose steps make up a pool, each before those that replace some."""
+    parts = ["pools/law/triplets", "pools/law/reasons"]
     if recipe.positive.kind == "near_date":
-        parts += ["pools/parts/nearest", "pools/parts/nearest_positives"]
+        parts += ["pools/law/nearest", "pools/law/near_positive"]
     elif recipe.own_positive:
-        parts.append("pools/parts/own_positives")
-    parts += law_of(recipe).parts
-    flags = {str(labels)} | (set() if recipe.allow_same_anchor_positive else {"distinct"})
-    flags |= {"relabelled"} if relabelled else set()
-    if recipe.negatives_from == "split":
-        parts.append("pools/parts/split_negatives")
+        parts.append("pools/law/own_positives")
+    if relabelled:
+        parts.append("pools/law/verdicts")
+    if _slot(recipe.anchor) == _slot(recipe.positive) and recipe.positive.kind != "near_date":
+        parts.append("pools/law/same_selectors")
+    parts += strategy.parts
+    if swaps:
+        parts.append("pools/law/swapped")
+        if "pools/law/own_negatives" in parts and recipe.when_short != "random":
+            parts.append("pools/law/own_swapped")
     if labels == "given":
-        parts.append("pools/parts/given")
-    if recipe.mined:
-        parts.append("pools/parts/guarded")
-        flags.add("mined")
-        chunks = chunks or {"chunks": _GUARDED}
-    last = "pools/triplets" if part == "pool" else f"pools/lists/{part}"
-    return assembled(parts, last, _triplet_fills(recipe, labels, staged=staged), flags, **chunks)
+        parts.append("pools/law/given")
+    return parts
+
+
+def _chunks(
+    *, wide: bool = False, drawn: bool = False, near: TripletRecipe | None = None, staged: bool
+) -> dict[str, str]:
+    """Return what takes the place of tables of chunks, and of the sources of askers."""
+    of_source = "chunks_of($source, $split, $version)"
+    of_split = "chunks_of(NULL, $split, $version)"
+    beyond = near is not None and near.positive.kind == "near_date"  # it may be of another source
+    texts = {
+        "chunks_of(reach, $split, $version)": of_split if wide else of_source,
+        "chunks_of(drawn, $split, $version)": of_split if drawn else of_source,
+        "chunks_of(candidates, $split, $version)": of_split if beyond else of_source,
+    }
+    if staged:
+        own = "(FROM staged_chunks WHERE source = $source AND drawn)"
+        texts = {
+            old: "(FROM staged_chunks WHERE drawn)" if new == of_split else own
+            for old, new in texts.items()
+        }
+        texts |= {of_source: own, of_split: "staged_chunks"}
+    if wide:
+        texts[" AND source = $source GROUP"] = " GROUP"
+        texts[" <> 'negative' AND source = $source"] = " <> 'negative'"
+    return texts
 
 
 def stage(pools: Iterable[CompiledPool]) -> str:
     """Return the statement that makes the table shared by several pools."""
-    return _stage(frozenset((_meant(pool.recipe), pool.labels) for pool in pools))
+    return _stage(frozenset(_meant(pool.recipe) for pool in pools))
 
 
 @lru_cache(maxsize=64)
-def _stage(pools: frozenset[tuple[Recipe, Labels | None]]) -> str:
-    needed, names, guarded = set(_ALWAYS), set[str](), False
-    for recipe, labels in pools:
-        needed |= {*COLUMNS} & _looked_at(recipe, labels)
-        names |= facts_of(recipe).keys()
-        guarded |= isinstance(recipe, TripletRecipe) and recipe.mined
-    needed |= {*_GUARDING} if guarded else set()
-    facts = sorted(names)
-    columns = [f"slot.{name}" for name in sorted(needed)]
-    columns += [f"section_facts.{name}" for name in facts]
-    chunks = {"chunks": _GUARDED} if guarded else {}
-    flags = {"facts"} if facts else set()
-    return assembled([], "pools/lists/stage", {"slot_columns": columns}, flags, **chunks)[0]
-
-
-@lru_cache(maxsize=4096)
-def _looked_at(recipe: Recipe, labels: Labels | None = None) -> frozenset[str]:
-    text = _statement(recipe, "pool", labels, staged=True)[0]
-    return frozenset(re.findall(r"\bslot\.(\w+)", text))
+def _stage(recipes: frozenset[Recipe]) -> str:
+    needed, names = {*_STAGED}, set[str]()
+    for recipe in recipes:
+        columns, facts = _looked_at(recipe)
+        needed |= columns
+        names |= facts.keys()
+    columns_of = [f"slot.{name}" for name in sorted(needed)]
+    columns_of += [f"section_facts.{name}" for name in sorted(names)]
+    texts = {} if names else {"\nLEFT JOIN section_facts USING (section_key)": ""}
+    return assembled([], "pools/lists/stage", {"slot_columns": columns_of}, texts)[0]
 
 
 def compares_texts(recipe: Recipe) -> bool:
     """Return whether the staged pool reads whole texts, besides precomputed facts."""
-    return "text" in _looked_at(_meant(recipe))
+    return "text" in _looked_at(_meant(recipe))[0]
 
 
 def facts_statement(recipe: Recipe) -> str:

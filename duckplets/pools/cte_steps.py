@@ -1,15 +1,14 @@
-"""Compose statements from named steps in files of ``sql/pools``.
+"""Compose statements from named steps in ``sql/pools``.
 
-A file is a chain of steps, ``name AS (`` to ``)`` at the start of lines, each with the comment
-above it, and a last part. Files are chained: a step replaces an earlier one of its name, unused
-steps are dropped, and each follows the steps it uses. Placeholders are filled in. The files' own
-text is kept, so that a printed statement reads as they do.
+A statement is a chain of steps, ``name AS (…)`` at the start of lines, each with the comment above
+it, and a last part. A step replaces an earlier one of its name. Unused steps are dropped, and each
+follows the steps it uses. Placeholders are filled in; all other text is kept as it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -21,14 +20,12 @@ Fills = Mapping[str, str | Sequence[str]]
 
 _HEADER = re.compile(r"(?:--.*\n)+")
 _STEP = re.compile(
-    r"((?:^--.*\n)*)^(?:WITH )?((\w+) AS (?:MATERIALIZED )?\(\n(?:.*\n)*?\)),?$", re.MULTILINE
+    r"((?:^--.*\n)*)^(?:WITH )?((\w+) AS \((?:.*\)|\n(?:.*\n)*?\))),?$", re.MULTILINE
 )
 _LOOKED_AT = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
-_OPTIONAL = re.compile(r" -- if (\w+)$")
 _NAME = re.compile(r"(, )?\b([a-z]\w*)\b")
 _PARAMETER = re.compile(r"\$(\w+)")
 _PIECE = re.compile(rf"""(?:{QUOTED}|[^\s'"])+""")
-_CHUNKS = "split_chunks($split, $version)"
 
 
 class Step(NamedTuple):
@@ -52,31 +49,31 @@ def steps_of(statement: str) -> tuple[dict[str, Step], str]:
 
 def assembled(
     statements: Iterable[str],  # the last step of a name replaces earlier ones
-    last: str,  # the file whose last part ends the statement
+    last: str,  # the statement whose last part ends the whole
     fills: Fills,  # values of placeholders: text, or a list that extends the one around it
-    flags: Collection[str] = (),  # lines ending with ``-- if NAME`` need their flag
-    chunks: str = _CHUNKS,  # replacement of the table of chunks
+    texts: Mapping[str, str] | None = None,  # what takes the place of texts, before fills
 ) -> tuple[str, frozenset[str]]:
-    """Compose one statement from the steps of several files; return it with its parameter names."""
+    """Compose one statement from the steps of several; return it with its parameter names."""
     known: dict[str, Step] = {}
     for statement in statements:
-        known |= steps_of(statement)[0]
+        steps = steps_of(statement)[0]
+        if "paired" in steps:  # what verdicts change is what was said before
+            comment, text, needs = known["positives"]
+            known["stated"] = Step(comment, text.replace("positives", "stated", 1), needs)
+        known |= steps
     end = steps_of(last)[1]
     used: dict[str, Step] = {}
     _add(_LOOKED_AT.findall(end), known, used)
-    steps: dict[str, Step] = {}
+    steps = {}
     _add([name for name in known if name in used], known, steps)
-    parts = [step.comment + step.text for step in steps.values()]
-    if steps:
-        first = next(iter(steps.values()))
-        parts[0] = first.comment + " ".join(("WITH", first.text))
-    lines = []
-    for line in "\n".join([",\n".join(parts), end]).strip("\n").splitlines():
-        condition = _OPTIONAL.search(line)
-        if condition is None or condition[1] in flags:
-            lines.append(_OPTIONAL.sub("", line).replace(_CHUNKS, chunks))
-    parameters = _PARAMETER.findall("\n".join(lines))
-    return _filled(lines, fills), frozenset(parameters)
+    text = ""
+    for step in steps.values():
+        comment = f"\n{step.comment}" if text and step.comment else step.comment
+        text += f",\n{comment}{step.text}" if text else f"{comment}WITH {step.text}"
+    text = f"{text}\n{end}".strip("\n")
+    for old, new in (texts or {}).items():
+        text = text.replace(old, new)
+    return _filled(text.splitlines(), fills), frozenset(_PARAMETER.findall(text))
 
 
 def _add(names: Iterable[str], known: Mapping[str, Step], chain: dict[str, Step]) -> None:

@@ -169,7 +169,7 @@ class PoolReader:
     def list(self, compiled: CompiledPool, part: Part) -> pa.Table:
         """Return the rows of a part of a pool as its statement yields them."""
         with self._database.deadline(compiled.described):
-            return self._database.arrow(*compiled.statement(part))
+            return self._database.arrow(*compiled.statement(part, staged=part != "pool"))
 
     def _rows(self, compiled: CompiledPool, part: Part) -> Rows:
         """Return the rows of a part, read once if several pools share them."""
@@ -319,7 +319,9 @@ def _section_facts(
     if not asking and not comparing:
         return None
     # only nearest-by-date records and split-wide negatives can be of another source
-    beyond = any(pool.of_split or "nearest" in pool.sql(staged=True) for pool in alike)
+    beyond = any(
+        pool.of_split or any(s.kind == "near_date" for s in pool.recipe.selectors) for pool in alike
+    )
     sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
     copies = {
         sql: sum(fact.copies for fact in facts_of(pool.recipe).values())

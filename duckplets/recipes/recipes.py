@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked
 from duckplets.errors import RecipeError
-from duckplets.recipes.mined import BM25, Mined, Scorer
+from duckplets.recipes.mined import Mined, Scorer
 
 Role = Literal["anchor", "context", "rejected"]
 SelectorKind = Literal["role", "position", "near_date", "any_section"]
@@ -200,8 +200,9 @@ class TripletRecipe:
 
     def of_pool(self) -> TripletRecipe:
         """Return the recipe without what its pool does not depend on: names and shares."""
-        by = BM25 if self.mined else None
-        less: dict[str, Any] = {"name": "pool", "by": by, "weight": 1.0, "share": None}
+        asked = self.strategy == "question_answer_mismatch"  # the law of every pool has that
+        less: dict[str, Any] = {"name": "pool", "by": None, "weight": 1.0, "share": None}
+        less["strategy"] = "other_record" if asked else self.strategy
         return replace(self, **less, instruction=None, sources=None)
 
     @property

@@ -607,11 +607,6 @@ COMMENT ON MACRO normalised_hash IS
 CREATE MACRO only_one(x) AS CASE WHEN min(x) = max(x) THEN min(x) END;
 COMMENT ON MACRO only_one IS 'The value of a column in a group where it has one only, else NULL';
 
-CREATE MACRO only_of_sums(many, total, squares) AS
-    CASE WHEN many * squares = total * total THEN (total // many)::BIGINT END;
-COMMENT ON MACRO only_of_sums IS
-    'The value of so many numbers, told by their sum and that of their squares, if all have it';
-
 CREATE MACRO last_key(of_what) AS
     coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
 COMMENT ON MACRO last_key IS
@@ -1000,31 +995,31 @@ COMMENT ON COLUMN rejected_texts.rule IS 'The rule of that gate';
 COMMENT ON COLUMN rejected_texts.text IS 'Its sections but rejected replies, joined by a blank line';
 
 -- What selectors and conditions look at, and what the guards of mining do besides.
-CREATE MACRO split_chunks(of_split, at_version) AS TABLE
+-- A family is a number: the key of the record, or one below 0 from the name of its group. Chunks are
+-- written alike where they share a writing: the window, or its whole section normalised.
+CREATE MACRO chunks_of(of_source, of_split := 'train', at_version := NULL) AS TABLE
 SELECT
     chunks.chunk_key, chunks.record_key, chunks.section_key, chunks.text_hash, chunks.kind,
     chunks.window_index, sections.position, sections.role, sections.heading, sections.text,
     sections.token_count, records.record_id, records.date, records.group_key, records.taxonomy,
     records.meta, records.trust, records.created_at, records.updated_at, records.label,
-    sources.name AS source
+    sources.name AS source, records.added_version, records.id_hash,
+    coalesce(-1 - (md5_number_lower(records.group_key) >> 1)::BIGINT, records.record_key) AS family,
+    section_hashes.normalised_hash AS question,
+    [chunks.text_hash, xor(section_hashes.normalised_hash, 1)] AS writings
 FROM chunks
 JOIN sections ON sections.section_key = chunks.section_key
+JOIN _internal.section_hashes ON section_hashes.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
 JOIN splits ON splits.record_key = chunks.record_key
 JOIN sources ON sources.source_id = records.source_id
 WHERE
-    splits.split = of_split
-    AND is_live(records.added_version, records.removed_version, at_version);
-COMMENT ON MACRO TABLE split_chunks IS
-    'The chunks of a split at a version, with all that selectors and conditions can look at';
-
-CREATE MACRO guarded_chunks(of_split, at_version) AS TABLE
-SELECT found.*, record_families.family, section_hashes.normalised_hash
-FROM split_chunks(of_split, at_version) AS found
-JOIN _internal.record_families ON record_families.record_key = found.record_key
-JOIN _internal.section_hashes ON section_hashes.section_key = found.section_key;
-COMMENT ON MACRO TABLE guarded_chunks IS
-    'The chunks of a split at a version, with their families and the hashes of normalised texts';
+    splits.split = of_split AND (of_source IS NULL OR sources.name = of_source)
+    AND is_live(
+        records.added_version, records.removed_version, coalesce(at_version, 9223372036854775807)
+    );
+COMMENT ON MACRO TABLE chunks_of IS
+    'Chunks of a source (NULL: all) in a split at a version (NULL: the newest), with all that conditions see, the family (number of a group or record), the question (hash of the normalised section) and the writings (chunks that share one are written alike)';
 
 -- BM25 as match_bm25 of the fts extension has it (k = 1.2, b = 0.75, log10), with the documents of
 -- several indexes as one collection. The parts of a score are added as integers (2^-56), so that it

@@ -1,11 +1,12 @@
 -- name: stage
 -- The chunks that several pools look at as a table of its own, with the columns they look at:
--- joined once, it halves the time to open a sampler.
+-- joined once, it halves the time to open a sampler. Who answers is looked for among all of them,
+-- what is drawn among those that are drawn.
 -- Parameters: $split, $version.
 CREATE TEMP TABLE staged_chunks AS
-SELECT slot.chunk_key, slot_columns
-FROM split_chunks($split, $version) AS slot
-LEFT JOIN section_facts USING (section_key) -- if facts
+SELECT slot.chunk_key, slot_columns, TRUE AS drawn
+FROM chunks_of(NULL, $split, $version) AS slot
+LEFT JOIN section_facts USING (section_key)
 
 -- name: facts
 -- What conditions ask of the texts of sections, worked out once however many windows these have.
@@ -42,7 +43,7 @@ FROM (
         sum(if(size > $long, size, 0)) OVER (ORDER BY section_key) // $most AS portion
     FROM (
         SELECT chunks.section_key, max(chunks.start + chunks.length) AS size
-        FROM split_chunks($split, $version) AS slot
+        FROM chunks_of(NULL, $split, $version) AS slot
         JOIN chunks USING (chunk_key)
         WHERE list_contains(coalesce($sources::VARCHAR[], [slot.source]), slot.source)
         GROUP BY chunks.section_key
@@ -58,13 +59,10 @@ ORDER BY low
 SELECT reason, count(*) AS anchors
 FROM (
     SELECT NULL::VARCHAR AS reason
-    FROM anchors GROUP BY unit_key
+    FROM eligible GROUP BY unit_key
     UNION ALL SELECT 'no anchor' AS reason
-    FROM (
-        SELECT DISTINCT slot.record_key
-        FROM split_chunks($split, $version) AS slot WHERE slot.source = $source
-    )
-    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS anchored FROM anchors) AS those
+    FROM (SELECT DISTINCT record_key FROM chunks_of($source, $split, $version))
+    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS anchored FROM eligible) AS those
         USING (record_key)
     WHERE anchored IS NULL
 )
@@ -73,9 +71,9 @@ ORDER BY reason
 
 -- name: text_anchors
 -- What a sampler draws texts from: the chunks of the pool.
--- Rows: by the version that added the record, its id's hash, and chunk.
-SELECT record_key, chunk_key, text_hash, id_hash, added_version
-FROM anchors JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
+-- Rows: in the order of their records' versions and hashes of ids.
+SELECT record_key, chunk_key, text_hash, section_key, position, added_version, id_hash
+FROM eligible
 ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: of_sources
@@ -98,8 +96,8 @@ FROM staged_chunks
 GROUP BY source
 
 -- name: keep_texts
--- Leave out of the table of pools/stage the chunks of other texts than those given.
-DELETE FROM staged_chunks
+-- Draw no chunks of the table of pools/stage of other texts than those given.
+UPDATE staged_chunks SET drawn = FALSE
 WHERE NOT EXISTS (SELECT 1 FROM kept_texts WHERE kept_texts.text_hash = staged_chunks.text_hash)
 
 -- name: unstage
@@ -108,17 +106,17 @@ DROP TABLE staged_chunks
 
 -- name: anchors
 -- What a sampler draws anchors from: the chunks of the pool.
--- Rows: by the version that added the record, its id's hash, and chunk.
-SELECT record_key, chunk_key, text_hash, anchor_names, id_hash, added_version
-FROM verdicts JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
-WHERE reason IS NULL
+-- Rows: in the order of their records' versions and hashes of ids.
+SELECT record_key, chunk_key, text_hash, family, question, section_key, position, anchor_names,
+    added_version, id_hash
+FROM eligible
 ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: negatives
 -- What a sampler draws negatives from.
--- Rows: by bin, the version that added the record, its id's hash, and chunk.
-SELECT record_key, chunk_key, text_hash, negative_names, id_hash, added_version
-FROM negatives JOIN (SELECT record_key, id_hash, added_version FROM records) USING (record_key)
+-- Rows: by bin, and in the order of their records' versions and hashes of ids.
+SELECT record_key, chunk_key, text_hash, family, section_key, negative_names, added_version, id_hash
+FROM negatives
 ORDER BY negative_order
 
 -- name: pairs
@@ -128,20 +126,71 @@ SELECT class, bin
 FROM pairs
 ORDER BY class, bin
 
+-- name: no_pairs
+-- The pairs of a pool whose strategy compares nothing.
+SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin
+WHERE FALSE
+
 -- name: positives
 -- What a sampler draws positives from.
--- Rows: by record_key (the anchor's) and chunk_key.
-SELECT record_key, chunk_key, text_hash
+-- Rows: by record_key (the anchor's), and in the order of their own records and chunks.
+SELECT record_key, chunk_key, text_hash, positive_names, added_version, id_hash
 FROM positives
-ORDER BY record_key, chunk_key
+ORDER BY record_key, added_version, id_hash, chunk_key
 
--- name: relabelled
--- Texts that verdicts call positives of a record, or perhaps: none is a negative of it.
--- Rows: by record_key.
-SELECT record_key, text_hash
-FROM relabelled
-WHERE NOT denied
-ORDER BY record_key, text_hash
+-- name: excluded
+-- Texts that a family may not draw, though others have them, too: what only it has needs no list.
+-- Rows: in any order.
+SELECT family, text_hash
+FROM own_texts
+JOIN texts USING (text_hash)
+JOIN (SELECT DISTINCT family FROM anchors) AS asked USING (family)
+WHERE sole IS DISTINCT FROM family
+
+-- name: own_excluded
+-- Texts that a family may not draw, for records whose own negatives are drawn, too.
+-- Rows: in any order.
+SELECT family, text_hash
+FROM own_texts
+JOIN (SELECT DISTINCT family FROM anchors) AS asked USING (family)
+
+-- name: known
+-- Texts that are known answers to the questions of anchors.
+-- Rows: in any order.
+SELECT question, text_hash
+FROM known
+JOIN (SELECT DISTINCT question FROM anchors) AS asked USING (question)
+
+-- name: known_swapped
+-- Texts that ask for what positives answer, where several families have these.
+-- Rows: in any order.
+SELECT question, text_hash
+FROM known_swapped
+JOIN (SELECT DISTINCT question FROM positives) AS asked USING (question)
+
+-- name: unpaired
+-- Positives of a record that an anchor text must not take, by what verdicts say.
+-- Parameters: $version.
+-- Rows: in any order.
+SELECT touched.record_key, anchors.text_hash AS anchor_hash, touched.text_hash
+FROM anchors
+JOIN (
+    SELECT anchors.record_key, of_pair.text_hash
+    FROM anchors
+    JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
+) AS touched USING (record_key)
+JOIN positives
+    ON positives.record_key = touched.record_key AND positives.text_hash = touched.text_hash
+EXCEPT SELECT record_key, anchor_hash, text_hash
+FROM paired
+
+-- name: left_out
+-- The anchors that are left out, and why.
+-- Rows: in the order of their records' versions and hashes of ids.
+SELECT record_key, chunk_key, reason, added_version, id_hash
+FROM judged
+WHERE reason IS NOT NULL
+ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: counts
 -- The records of a source and split, or their chunks, by what becomes of them in a pool.
@@ -150,12 +199,9 @@ ORDER BY record_key, text_hash
 SELECT reason, count(*) AS anchors
 FROM (
     SELECT CASE WHEN count(*) > count(reason) THEN NULL ELSE arg_min(reason, chunk_key) END AS reason
-    FROM verdicts GROUP BY unit_key
+    FROM judged GROUP BY unit_key
     UNION ALL SELECT 'no anchor' AS reason
-    FROM (
-        SELECT DISTINCT slot.record_key
-        FROM split_chunks($split, $version) AS slot WHERE slot.source = $source
-    )
+    FROM (SELECT DISTINCT record_key FROM chunks_of($source, $split, $version))
     LEFT JOIN (SELECT DISTINCT record_key, TRUE AS anchored FROM anchors) AS those
         USING (record_key)
     WHERE anchored IS NULL
@@ -166,15 +212,14 @@ ORDER BY reason
 -- name: mined_anchors
 -- The anchors that negatives are mined for: sections of the pool.
 -- Rows: by section_key and class.
-SELECT DISTINCT record_key, section_key, class
-FROM verdicts
-WHERE reason IS NULL
+SELECT DISTINCT record_key, section_key, family, question, class_name
+FROM eligible
 ORDER BY section_key, class
 
 -- name: mined_documents
 -- The documents that negatives are mined among: sections the negative selector matches.
 -- Rows: by section_key and bin.
-SELECT DISTINCT record_key, section_key, bin
+SELECT DISTINCT record_key, section_key, bin_name
 FROM negatives
 ORDER BY section_key, bin
 
@@ -184,25 +229,6 @@ ORDER BY section_key, bin
 SELECT DISTINCT record_key, section_key
 FROM positives
 ORDER BY record_key, section_key
-
--- name: mined_askers
--- Every section that the anchor selector matches, in the pool or not: what its record answers is
--- known to answer its text.
--- Rows: by section_key.
-SELECT DISTINCT record_key, section_key
-FROM anchors
-ORDER BY section_key
-
--- name: illegal_texts
--- Texts that anchors must not get for a negative: those of a record, or (known) those of a
--- normalised text. What is of the record's family only is left out: it is never drawn anyway.
--- Rows: in any order.
-SELECT FALSE AS known, own_texts.record_key::UBIGINT AS owner, own_texts.text_hash
-FROM own_texts JOIN texts USING (text_hash)
-JOIN (SELECT DISTINCT record_key, family FROM anchors) AS anchored USING (record_key)
-WHERE texts.kin IS DISTINCT FROM anchored.family
-UNION ALL SELECT TRUE AS known, question AS owner, text_hash
-FROM known_texts
 
 -- name: sizes
 -- How many classes and bins an sql() strategy compares.

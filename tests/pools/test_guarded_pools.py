@@ -1,47 +1,9 @@
 """Pools of recipes whose negatives are mined: exactly the anchors that have legal negatives."""
 
-from itertools import product
-
 import pytest
-from effort import some
-from mined_corpora import ANCHOR, CASES, CONTEXT, guarded_corpus, hash_texts, rules_of, write_mining
+from mined_corpora import ANCHOR, CASES, CONTEXT, guarded_corpus, rules_of, write_mining
 
 import duckplets as dp
-from duckplets.pools.compile import compile_pool
-from duckplets.pools.read import PoolReader
-
-SIZES = (5, 18, 50)
-
-
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("guarded")
-    corpora = [guarded_corpus(folder / f"{n}.duckdb", n, n) for n in SIZES]
-    for share, corpus in enumerate(corpora):
-        if share:  # the rest is worked out as it is needed
-            hash_texts(corpus, share=share)
-    yield corpora
-    for corpus in corpora:
-        corpus.close()
-
-
-@pytest.mark.parametrize(("name", "size"), some(product(CASES, range(len(SIZES))), less=3))
-def test_a_pool_has_the_anchors_with_enough_legal_negatives(corpora, name, size):
-    corpus, recipe = corpora[size], dp.TripletRecipe("r", **CASES[name]["recipe"], by="bm25")
-    rules = rules_of(corpus, CASES[name], "s0", "train")
-    legal = sorted(rules.legal_texts(a) for a in rules.paired())
-    tried = {1, legal[len(legal) // 2], legal[-1] + 1}
-    for negatives in sorted(tried - {0}):
-        expected = rules.pool(negatives)
-        compiled = compile_pool(recipe, source="s0", split="train", version=2, negatives=negatives)
-        with PoolReader(corpus.database, [compiled]) as reader:
-            windows = reader.list(compiled, "anchors")["chunk_key"].to_pylist()
-            sections = reader.list(compiled, "mined_anchors")["section_key"].to_pylist()
-            counts = reader.count(compiled)
-        assert sorted(windows) == sorted(a.key for of in expected.values() for a in of)
-        assert set(sections) == {a.section for of in expected.values() for a in of}
-        assert counts.get(None, 0) == len(expected)
-    assert not expected  # the last one asks for more than there are
 
 
 def test_near_date_positives_are_guarded_too(tmp_path):

@@ -1,69 +1,55 @@
-"""Anchors of a pool are those for which a sample exists: compared with plain Python."""
+"""The one law of pools in SQL: equal to plain Python, as anchors and as the lists of a sampler."""
 
-import random
+from collections import defaultdict
 
+import law_corpora
+import plain_law as law
 import pytest
 from effort import often
 
-import duckplets as dp
-
-# some negatives are no positive of their own record, which may not draw them all the same
-ROLES = (dp.role("anchor"), dp.position(1), dp.role("context"))
-TEXTS = ("red", "blue", "green", "grey")
+FIRST, MANY = 40, often(300, less=25)
+NEGATIVES = often((1, 2, 3), less=(1, 2))
 
 
-def drawn(draw):
-    """Return records of two sources: the anchor and the contexts of each, of few texts."""
+@pytest.fixture(scope="module")
+def corpora():
+    return law_corpora.drawn(MANY, FIRST)
+
+
+@pytest.fixture(scope="module")
+def corpus(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("law")
+    with law_corpora.filled(folder / "c.duckdb", folder / "empty.duckdb", corpora) as corpus:
+        yield corpus
+
+
+def laws_of(corpora, told):
     return {
-        source: [
-            (draw.choice(TEXTS), draw.choices(TEXTS, k=draw.randint(1, 2)))
-            for _ in range(draw.randint(1, 4))
-        ]
-        for source in ("a", "b")
+        (f"r{n}", source): law.Law(corpus, told, source)
+        for n, corpus in enumerate(corpora)
+        for source in "ab"
     }
 
 
-def expected(records, source, beyond, negatives):
-    """Return how many anchors of a source have a positive and so many different negatives."""
-    reach = [(of, n) for of in records for n in range(len(records[of])) if of == source or beyond]
-    found = 0
-    for number, (anchor, contexts) in enumerate(records[source]):
-        others = {t for of, n in reach if (of, n) != (source, number) for t in records[of][n][1]}
-        legal = others - {anchor, contexts[0]}
-        found += contexts[0] != anchor and len(legal) >= negatives
+def lists_of(corpus, pool, part):
+    """Return the rows of a part for every split and source."""
+    text = law_corpora.of_splits(pool.sql(part))
+    given = {"negatives": pool.negatives} if "$negatives" in text else {}
+    found = defaultdict(list)
+    for row in corpus.database.arrow(text, given).to_pylist():
+        found[row.pop("split"), row.pop("source")].append(row)
     return found
 
 
-@pytest.mark.parametrize("seed", range(often(60, less=15)))
-def test_anchors_are_those_with_a_sample(tmp_path, seed):
-    records = drawn(random.Random(seed))
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        for name, rows in records.items():
-            told = [
-                {
-                    "id": str(n),
-                    "sections": [
-                        {"role": "anchor", "text": anchor},
-                        *({"role": "context", "text": text} for text in contexts),
-                    ],
-                }
-                for n, (anchor, contexts) in enumerate(rows)
-            ]
-            corpus.ingest(dp.MemorySource(told, id="id"), name=name, progress=False)
-        corpus.split(1, 0, 0)
-        for reach in ("source", "split"):
-            for negatives in (1, 2):
-                recipe = dp.TripletRecipe("r", *ROLES, negatives_from=reach)
-                asked = {"recipes": [recipe], "negatives": negatives, "empty": "skip"}
-                found = dict.fromkeys(records, 0)
-                try:
-                    with corpus.sampler(batch_size=1, **asked) as sampler:
-                        table = sampler.forecast().table
-                    found |= zip(
-                        *(table[c].to_pylist() for c in ("source", "anchors")), strict=True
-                    )
-                except dp.EmptyPoolError:
-                    pass
-                for name in records:
-                    legal = expected(records, name, reach == "split", negatives)
-                    assert found[name] == legal, (records, name, reach, negatives)
+@pytest.mark.parametrize("kind", law_corpora.KINDS)
+def test_pools_are_those_of_plain_python(kind, corpus, corpora):
+    recipe, options, told = law_corpora.KINDS[kind]
+    laws, rows = laws_of(corpora, told), 0
+    for negatives in NEGATIVES:
+        pool = law_corpora.asked(recipe, negatives, **options)
+        found = lists_of(corpus, pool, "pool")
+        for place, of in laws.items():
+            expected = of.pool(negatives)
+            rows += len(expected)
+            assert sorted((r["record_key"], r["anchors"]) for r in found[place]) == expected, place
+    assert rows

@@ -1,123 +1,108 @@
--- What the three selectors match, and the texts of each record's positives.
-WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, slot.date AS a0,
-        md5_number_lower(json_array(a0)) AS class
-    FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'anchor'
+-- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+WITH anchors AS (SELECT *, date AS a0, md5_number_lower(json_array(a0)) AS class
+FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
+positives AS (SELECT * FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+negatives AS (SELECT *, date AS n0, md5_number_lower(json_array(n0)) AS bin
+FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+own AS (
+    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks, role = 'context'
+        AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
-positives AS (
-    SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'context'
+
+-- Texts of negatives with the family of those that only one has, and by what is written alike.
+texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
+written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
+
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
+
+-- Answers to a question that several families ask.
+known AS (
+    SELECT DISTINCT asked.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
-negatives AS (
-    SELECT record_key, chunk_key, text_hash, slot.date AS n0,
-        md5_number_lower(json_array(n0)) AS bin
-    FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'context'
+
+-- The texts that are excluded or known among those of a part; of those that only one family has it
+-- suffices to know the family.
+parts AS (
+    SELECT DISTINCT class, family, question, unnest([0::UBIGINT, class]) AS part FROM anchors
 ),
-positive_texts AS (
-    SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
-    FROM positives GROUP BY record_key
+
+-- The texts that suit all anchors, less those that lose a family for a class, plus what is left.
+of_texts AS (
+    SELECT text_hash, only_one(family) AS sole, count(DISTINCT family) AS families,
+        sum(DISTINCT family) AS total FROM negatives GROUP BY ALL
 ),
--- Texts of negatives, with the kin and the bin of those that have one only.
-texts AS (
-    SELECT text_hash, only_one(record_key) AS kin, only_one(bin) AS bin
-    FROM negatives GROUP BY text_hash
-),
--- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
-group_texts AS (
-    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
-),
--- Every class of anchors with every bin of negatives, once each, however many chunks they have.
+
+-- The bins that a class must not draw from, and the families that have a text there only.
 pairs AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, n0
     FROM negatives) AS negative ON anchor.a0 IS NOT DISTINCT FROM negative.n0
 ),
-class_texts AS (
-    SELECT class, (SELECT sum(texts)
-    FROM group_texts) - coalesce(sum(group_texts.texts), 0) AS texts
-    FROM (SELECT DISTINCT class FROM anchors) LEFT JOIN pairs USING (class)
-    LEFT JOIN group_texts USING (bin) GROUP BY class
+gone AS (
+    SELECT class, text_hash, family FROM pairs JOIN (
+        SELECT *, count(*) OVER (PARTITION BY text_hash, family) AS bins
+        FROM (SELECT DISTINCT text_hash, family, bin FROM negatives)
+    ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
 ),
--- Which of them are no negatives of a record, for they are its own.
-own_texts AS (
-    SELECT record_key, text_hash FROM anchors JOIN texts USING (text_hash)
-    UNION SELECT record_key, text_hash FROM positives JOIN texts USING (text_hash)
+changed AS (
+    SELECT class, text_hash, any_value(sole) AS sole, any_value(families) - count(*) AS families,
+        any_value(total) - sum(family) AS total
+    FROM gone JOIN of_texts USING (text_hash) GROUP BY class, text_hash
 ),
-losses AS (
-    SELECT 'kin' AS why, count(*) AS texts FROM texts WHERE kin IS NOT NULL GROUP BY kin
-    UNION ALL SELECT 'own', count(*) FROM own_texts GROUP BY record_key
+suited AS (
+    SELECT 0::UBIGINT AS part, 1 AS sign, text_hash, sole FROM of_texts
+    UNION ALL SELECT class, -1, text_hash, sole FROM changed
+    UNION ALL SELECT class, 1, text_hash, CASE WHEN families = 1 THEN total::BIGINT END
+    FROM changed WHERE families > 0
 ),
-doubts AS (
-    SELECT DISTINCT record_key, class, anchors.record_key AS kin
-    FROM anchors LEFT JOIN class_texts USING (class)
-    WHERE coalesce(class_texts.texts, 0) < $negatives + (
-        SELECT coalesce(sum(most), 0) FROM (SELECT max(texts) AS most FROM losses GROUP BY why)
-    )
+totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
+lost AS (
+    SELECT family, part, sign, text_hash FROM (
+        SELECT family, text_hash
+        FROM own_texts JOIN texts USING (text_hash) WHERE sole IS DISTINCT FROM family
+    ) JOIN (SELECT DISTINCT family, part
+    FROM parts) USING (family) JOIN suited USING (part, text_hash)
+    UNION SELECT sole, part, sign, text_hash FROM suited WHERE sole IS NOT NULL
 ),
-askers AS (
-    SELECT *, unnest([0::UBIGINT, class]) AS scope FROM doubts
-),
--- Texts of forbidden bins, and what is left of them elsewhere: sums tell if it is of one kin.
-paired AS (
-    SELECT pairs.class, text_hash, count(*) AS chunks, sum(record_key) AS kins,
-        sum(record_key * record_key::HUGEINT) AS squares
-    FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
-),
-whole AS (
-    SELECT text_hash, count(*) AS chunks, sum(record_key) AS kins,
-        sum(record_key * record_key::HUGEINT) AS squares
-    FROM negatives JOIN (SELECT DISTINCT text_hash
-    FROM paired) AS taken USING (text_hash)
+answered AS (SELECT question, part, sign, text_hash FROM known JOIN suited USING (text_hash)),
+
+-- How many texts there are, how many each family and question lose, and where it decides, both.
+counts AS (
+    SELECT class, family, question, sum(t.number) AS texts,
+        coalesce(sum(e.number), 0) AS excluded, coalesce(sum(k.number), 0) AS known
+    FROM parts JOIN totals AS t USING (part)
+    LEFT JOIN (SELECT family, part, sum(sign) AS number
+    FROM lost
+    GROUP BY ALL) AS e USING (family, part)
+    LEFT JOIN (SELECT question, part, sum(sign) AS number
+    FROM answered
+    GROUP BY ALL) AS k USING (question, part)
     GROUP BY ALL
 ),
-remaining AS (
-    SELECT class, text_hash, whole.chunks - paired.chunks AS chunks,
-        whole.kins - paired.kins AS kins, whole.squares - paired.squares AS squares
-    FROM paired JOIN whole USING (text_hash)
+shared AS (
+    SELECT class, family, question, sum(sign) AS shared FROM (
+        SELECT DISTINCT class, family, question, part, sign, text_hash
+        FROM counts JOIN parts USING (class, family, question) JOIN lost USING (family, part)
+        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded,
+            known) >= $negatives
+    ) JOIN answered USING (question, part, sign, text_hash) GROUP BY ALL
 ),
--- What can be drawn: by all (scope 0), less what a class is paired with, plus what remains of that.
-stock AS (
-    SELECT 0::UBIGINT AS scope, text_hash, 1 AS texts, kin FROM texts
-    UNION ALL SELECT class, text_hash, -1, texts.kin FROM paired JOIN texts USING (text_hash)
-    UNION ALL SELECT class, text_hash, 1, only_of_sums(chunks, kins, squares)
-    FROM remaining WHERE chunks > 0
-),
--- How much there is, less what is of the anchor's kin, less what is forbidden besides.
-ledger AS (
-    SELECT scope, kin, sum(texts) AS texts FROM stock GROUP BY scope, kin
-),
-asked_own AS MATERIALIZED (
-    FROM askers JOIN own_texts USING (record_key)
-),
-of_own AS (
-    SELECT record_key, class, sum(stock.texts) AS texts
-    FROM asked_own JOIN stock USING (scope, text_hash)
-    WHERE stock.kin IS DISTINCT FROM asked_own.kin GROUP BY record_key, class
-),
-legal AS (
-    SELECT record_key, class,
-        sum(coalesce(totals.texts, 0) - coalesce(ledger.texts, 0))
-        - coalesce(any_value(of_own.texts), 0) AS texts
-    FROM askers
-    LEFT JOIN (SELECT scope, sum(texts) AS texts FROM ledger GROUP BY ALL) AS totals
-        USING (scope)
-    LEFT JOIN ledger USING (scope, kin)
-    LEFT JOIN of_own USING (record_key, class)
-    GROUP BY record_key, class
-),
--- The anchors, each with the reason why it is left out, if it is.
-verdicts AS (
-    SELECT anchors.*, positives, CASE
-        WHEN positives IS NULL THEN 'no positive'
-        WHEN least = text_hash AND greatest = text_hash THEN 'same text'
-        WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-    END AS reason
-    FROM anchors LEFT JOIN positive_texts USING (record_key)
-    LEFT JOIN legal USING (record_key, class)
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
+eligible AS (
+    FROM anchors JOIN positive_texts USING (record_key)
+    JOIN counts USING (class, family, question) LEFT JOIN shared USING (class, family, question)
+    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives
+        AND single IS DISTINCT FROM text_hash
 )
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
-FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL
-GROUP BY record_key, record_id, positives ORDER BY record_key, anchors;
+SELECT record_key, record_id, list(chunk_key
+ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
+FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash
+ORDER BY added_version, id_hash, record_key, anchors;

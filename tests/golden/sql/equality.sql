@@ -1,101 +1,90 @@
--- What the three selectors match, and the texts of each record's positives.
-WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, slot.meta['topic'] AS a0,
-        md5_number_lower(json_array(a0)) AS class
-    FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'anchor'
+-- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+WITH anchors AS (SELECT *, meta['topic'] AS a0, md5_number_lower(json_array(a0)) AS class
+FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
+positives AS (SELECT * FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+negatives AS (SELECT *, meta['topic'] AS n0, trust > 0.3 AS n1, md5_number_lower(json_array(n0,
+    n1)) AS bin
+FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+own AS (
+    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks, role = 'context'
+        AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
-positives AS (
-    SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'context'
+
+-- Texts of negatives with the family of those that only one has, and by what is written alike.
+texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
+written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
+
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
+
+-- Answers to a question that several families ask.
+known AS (
+    SELECT DISTINCT asked.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
-negatives AS (
-    SELECT record_key, chunk_key, text_hash, slot.meta['topic'] AS n0, slot.trust > 0.3 AS n1,
-        md5_number_lower(json_array(n0, n1)) AS bin
-    FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'context'
+
+-- The texts that are excluded or known among those of a part; of those that only one family has it
+-- suffices to know the family.
+parts AS (
+    SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors
 ),
-positive_texts AS (
-    SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
-    FROM positives GROUP BY record_key
-),
--- Texts of negatives, with the kin and the bin of those that have one only.
-texts AS (
-    SELECT text_hash, only_one(record_key) AS kin, only_one(bin) AS bin
-    FROM negatives GROUP BY text_hash
-),
--- Every class of anchors with every bin of negatives, once each, however many chunks they have.
+
+-- The bins that suit each class of anchors, and their texts.
 pairs AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, n0, n1
     FROM negatives) AS negative ON (negative.n0 = anchor.a0 AND negative.n1)
 ),
--- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
-group_texts AS (
-    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
+suited AS (
+    SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
+    FROM pairs JOIN negatives USING (bin) GROUP BY ALL
 ),
-class_texts AS (
-    SELECT pairs.class, sum(group_texts.texts) AS texts
-    FROM pairs JOIN group_texts USING (bin) GROUP BY pairs.class
+totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
+lost AS (
+    SELECT family, part, sign, text_hash FROM (
+        SELECT family, text_hash
+        FROM own_texts JOIN texts USING (text_hash) WHERE sole IS DISTINCT FROM family
+    ) JOIN (SELECT DISTINCT family, part
+    FROM parts) USING (family) JOIN suited USING (part, text_hash)
+    UNION SELECT sole, part, sign, text_hash FROM suited WHERE sole IS NOT NULL
 ),
--- Which of them are no negatives of a record, for they are its own.
-own_texts AS (
-    SELECT record_key, text_hash FROM anchors JOIN texts USING (text_hash)
-    UNION SELECT record_key, text_hash FROM positives JOIN texts USING (text_hash)
+answered AS (SELECT question, part, sign, text_hash FROM known JOIN suited USING (text_hash)),
+
+-- How many texts there are, how many each family and question lose, and where it decides, both.
+counts AS (
+    SELECT class, family, question, sum(t.number) AS texts,
+        coalesce(sum(e.number), 0) AS excluded, coalesce(sum(k.number), 0) AS known
+    FROM parts JOIN totals AS t USING (part)
+    LEFT JOIN (SELECT family, part, sum(sign) AS number
+    FROM lost
+    GROUP BY ALL) AS e USING (family, part)
+    LEFT JOIN (SELECT question, part, sum(sign) AS number
+    FROM answered
+    GROUP BY ALL) AS k USING (question, part)
+    GROUP BY ALL
 ),
-losses AS (
-    SELECT 'kin' AS why, count(*) AS texts FROM texts WHERE kin IS NOT NULL GROUP BY kin
-    UNION ALL SELECT 'own', count(*) FROM own_texts GROUP BY record_key
+shared AS (
+    SELECT class, family, question, sum(sign) AS shared FROM (
+        SELECT DISTINCT class, family, question, part, sign, text_hash
+        FROM counts JOIN parts USING (class, family, question) JOIN lost USING (family, part)
+        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded,
+            known) >= $negatives
+    ) JOIN answered USING (question, part, sign, text_hash) GROUP BY ALL
 ),
-doubts AS (
-    SELECT DISTINCT record_key, class, anchors.record_key AS kin
-    FROM anchors LEFT JOIN class_texts USING (class)
-    WHERE coalesce(class_texts.texts, 0) < $negatives + (
-        SELECT coalesce(sum(most), 0) FROM (SELECT max(texts) AS most FROM losses GROUP BY why)
-    )
-),
-askers AS (
-    SELECT *, unnest([class]) AS scope FROM doubts
-),
--- What can be drawn, text by text, with its kin if it has one only.
-stock AS (
-    SELECT pairs.class AS scope, text_hash, 1 AS texts, only_one(record_key) AS kin
-    FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
-),
--- How much there is, less what is of the anchor's kin, less what is forbidden besides.
-ledger AS (
-    SELECT scope, kin, sum(texts) AS texts FROM stock GROUP BY scope, kin
-),
-asked_own AS MATERIALIZED (
-    FROM askers JOIN own_texts USING (record_key)
-),
-of_own AS (
-    SELECT record_key, class, sum(stock.texts) AS texts
-    FROM asked_own JOIN stock USING (scope, text_hash)
-    WHERE stock.kin IS DISTINCT FROM asked_own.kin GROUP BY record_key, class
-),
-legal AS (
-    SELECT record_key, class,
-        sum(coalesce(totals.texts, 0) - coalesce(ledger.texts, 0))
-        - coalesce(any_value(of_own.texts), 0) AS texts
-    FROM askers
-    LEFT JOIN (SELECT scope, sum(texts) AS texts FROM ledger GROUP BY ALL) AS totals
-        USING (scope)
-    LEFT JOIN ledger USING (scope, kin)
-    LEFT JOIN of_own USING (record_key, class)
-    GROUP BY record_key, class
-),
--- The anchors, each with the reason why it is left out, if it is.
-verdicts AS (
-    SELECT anchors.*, positives, CASE
-        WHEN positives IS NULL THEN 'no positive'
-        WHEN least = text_hash AND greatest = text_hash THEN 'same text'
-        WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-    END AS reason
-    FROM anchors LEFT JOIN positive_texts USING (record_key)
-    LEFT JOIN legal USING (record_key, class)
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
+eligible AS (
+    FROM anchors JOIN positive_texts USING (record_key)
+    JOIN counts USING (class, family, question) LEFT JOIN shared USING (class, family, question)
+    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives
+        AND single IS DISTINCT FROM text_hash
 )
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
-FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL
-GROUP BY record_key, record_id, positives ORDER BY record_key, anchors;
+SELECT record_key, record_id, list(chunk_key
+ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
+FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash
+ORDER BY added_version, id_hash, record_key, anchors;

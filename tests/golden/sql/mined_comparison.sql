@@ -1,23 +1,19 @@
--- What the three selectors match, and the texts of each record's positives.
-WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, position, family,
-        slot.date AS a0, md5_number_lower(json_array(a0)) AS class
-    FROM guarded_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'anchor'
-),
+-- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+WITH anchors AS (SELECT *, date AS a0, md5_number_lower(json_array(a0)) AS class
+FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
+
 -- The date that each record looks for, within its source and within its category.
 wanted AS (
-    SELECT DISTINCT slot.record_key, (slot.date + 3)::DATE AS date,
-        unnest(['source:' || slot.source, 'taxonomy:' || slot.taxonomy[1]]) AS part
-    FROM guarded_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.date IS NOT NULL AND slot.role = 'anchor'
+    SELECT DISTINCT record_key, (date + 3)::DATE AS date,
+        unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
+    FROM chunks_of($source, $split, $version) WHERE date IS NOT NULL AND role = 'anchor'
 ),
 candidates AS (
-    SELECT DISTINCT slot.record_key, slot.record_id, slot.date,
-        unnest(['source:' || slot.source, 'taxonomy:' || slot.taxonomy[1]]) AS part
-    FROM guarded_chunks($split, $version) AS slot WHERE slot.date IS NOT NULL
-        AND slot.role = 'context'
+    SELECT DISTINCT record_key, record_id, date,
+        unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
+    FROM chunks_of(NULL, $split, $version) WHERE date IS NOT NULL AND role = 'context'
 ),
+
 -- Two records of each date, and two dates on either side: a record is never its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
@@ -34,6 +30,7 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
+
 -- The nearest of them; of equally near ones the smaller record id.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
@@ -42,120 +39,115 @@ nearest AS (
     ) WHERE other.key <> record_key
     QUALIFY row_number() OVER (PARTITION BY record_key ORDER BY distance, other.id) = 1
 ),
-positives AS (
-    SELECT nearest.record_key, slot.chunk_key, slot.text_hash, section_key, normalised_hash
-    FROM nearest JOIN guarded_chunks($split, $version) AS slot ON other_key = slot.record_key
-    WHERE slot.role = 'context'
+
+-- Chunks of the nearest record, which are answers as if they were of the anchor's own.
+near_positives AS (
+    SELECT nearest.record_key, other.* EXCLUDE (record_key)
+    FROM nearest JOIN (
+        SELECT * FROM chunks_of(NULL, $split, $version) WHERE role = 'context'
+    ) AS other ON other_key = other.record_key
 ),
-negatives AS (
-    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family, slot.date AS n0,
-        md5_number_lower(json_array(n0)) AS bin
-    FROM guarded_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'context'
+positives AS (FROM near_positives),
+negatives AS (SELECT *, date AS n0, md5_number_lower(json_array(n0)) AS bin
+FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+own AS (
+    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks, role = 'context'
+        AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
+    UNION ALL BY NAME SELECT DISTINCT near.record_key, asked.family, near.question, near.text_hash,
+        unnest(near.writings) AS writing, FALSE AS asks, TRUE AS answers
+    FROM near_positives AS near JOIN (
+        SELECT DISTINCT record_key, family
+        FROM chunks_of($source, $split, $version) WHERE role = 'anchor'
+    ) AS asked USING (record_key)
 ),
-positive_texts AS (
-    SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
-    FROM positives GROUP BY record_key
+
+-- Texts of negatives with the family of those that only one has, and by what is written alike.
+texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
+written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
+
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
+excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
+
+-- Answers to a question that several families ask.
+known AS (
+    SELECT DISTINCT asked.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- Texts of negatives, with the kin and the bin of those that have one only.
-texts AS (
-    SELECT text_hash, only_one(family) AS kin, only_one(bin) AS bin
-    FROM negatives GROUP BY text_hash
+
+-- The texts that are excluded or known among those of a part; of those that only one family has it
+-- suffices to know the family.
+parts AS (
+    SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors
 ),
--- Every class of anchors with every bin of negatives, once each, however many chunks they have.
+
+-- The bins that suit each class of anchors, and their texts.
 pairs AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, n0 FROM negatives) AS negative ON (negative.n0 > anchor.a0)
 ),
--- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
-group_texts AS (
-    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
+
+-- Classes with enough texts, whatever their anchors lose; the texts that suit each other class.
+ample AS (
+    SELECT class AS part, sum(number) AS number FROM pairs JOIN (
+        SELECT bin, count(*) AS number
+        FROM (SELECT text_hash, only_one(bin) AS bin FROM negatives GROUP BY ALL) GROUP BY ALL
+    ) USING (bin) GROUP BY ALL HAVING sum(number) >= $negatives
+        + (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM excluded GROUP BY family))
+        + (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM known GROUP BY question))
 ),
-class_texts AS (
-    SELECT pairs.class, sum(group_texts.texts) AS texts
-    FROM pairs JOIN group_texts USING (bin) GROUP BY pairs.class
+suited AS (
+    SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
+    FROM pairs JOIN negatives USING (bin)
+    LEFT JOIN (SELECT part AS class, TRUE AS is_ample FROM ample) USING (class)
+    WHERE is_ample IS NULL GROUP BY ALL
 ),
--- Texts that are no negatives of a record, for they are its own, perhaps written another way.
-own AS (
-    SELECT record_key, text_hash, normalised_hash FROM anchors
-    UNION SELECT record_key, text_hash, normalised_hash FROM positives
+totals AS (FROM ample UNION ALL SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
+lost AS (
+    SELECT family, part, sign, text_hash FROM (
+        SELECT family, text_hash
+        FROM own_texts JOIN texts USING (text_hash) WHERE sole IS DISTINCT FROM family
+    ) JOIN (SELECT DISTINCT family, part
+    FROM parts) USING (family) JOIN suited USING (part, text_hash)
+    UNION SELECT sole, part, sign, text_hash FROM suited WHERE sole IS NOT NULL
 ),
-writings AS (
-    SELECT DISTINCT normalised_hash, text_hash FROM negatives
+answered AS (SELECT question, part, sign, text_hash FROM known JOIN suited USING (text_hash)),
+
+-- How many texts there are, how many each family and question lose, and where it decides, both.
+counts AS (
+    SELECT class, family, question, sum(t.number) AS texts,
+        coalesce(sum(e.number), 0) AS excluded, coalesce(sum(k.number), 0) AS known
+    FROM parts JOIN totals AS t USING (part)
+    LEFT JOIN (SELECT family, part, sum(sign) AS number
+    FROM lost
+    GROUP BY ALL) AS e USING (family, part)
+    LEFT JOIN (SELECT question, part, sum(sign) AS number
+    FROM answered
+    GROUP BY ALL) AS k USING (question, part)
+    GROUP BY ALL
 ),
-own_texts AS (
-    SELECT record_key, text_hash FROM own JOIN texts USING (text_hash)
-    UNION SELECT own.record_key, writings.text_hash FROM own JOIN writings USING (normalised_hash)
+shared AS (
+    SELECT class, family, question, sum(sign) AS shared FROM (
+        SELECT DISTINCT class, family, question, part, sign, text_hash
+        FROM counts JOIN parts USING (class, family, question) JOIN lost USING (family, part)
+        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded,
+            known) >= $negatives
+    ) JOIN answered USING (question, part, sign, text_hash) GROUP BY ALL
 ),
--- Texts of positives that other records have for the same anchor text.
-known_texts AS (
-    SELECT DISTINCT question, writings.text_hash FROM (
-        SELECT DISTINCT anchors.normalised_hash AS question, positives.normalised_hash
-        FROM anchors JOIN positives USING (record_key) JOIN (
-            SELECT normalised_hash FROM anchors GROUP BY ALL HAVING only_one(record_key) IS NULL
-        ) AS shared ON shared.normalised_hash = anchors.normalised_hash
-    ) JOIN writings USING (normalised_hash)
-),
-losses AS (
-    SELECT 'kin' AS why, count(*) AS texts FROM texts WHERE kin IS NOT NULL GROUP BY kin
-    UNION ALL SELECT 'own', count(*) FROM own_texts GROUP BY record_key
-    UNION ALL SELECT 'known', count(*) FROM known_texts GROUP BY question
-),
-doubts AS (
-    SELECT DISTINCT record_key, class, normalised_hash, anchors.family AS kin
-    FROM anchors LEFT JOIN class_texts USING (class)
-    WHERE coalesce(class_texts.texts, 0) < $negatives + (
-        SELECT coalesce(sum(most), 0) FROM (SELECT max(texts) AS most FROM losses GROUP BY why)
-    )
-),
-askers AS (
-    SELECT *, unnest([0::UBIGINT, normalised_hash]) AS question
-    FROM (SELECT *, unnest([class]) AS scope FROM doubts)
-),
--- What can be drawn, text by text, with its kin if it has one only.
-stock AS (
-    SELECT pairs.class AS scope, text_hash, 1 AS texts, only_one(family) AS kin
-    FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
-),
-asked_known AS MATERIALIZED (
-    SELECT DISTINCT scope, question, text_hash FROM askers JOIN known_texts USING (question)
-),
-ledger AS (
-    SELECT scope, 0::UBIGINT AS question, kin, sum(texts) AS texts FROM stock GROUP BY scope, kin
-    UNION ALL SELECT scope, question, stock.kin, -sum(stock.texts)
-    FROM asked_known JOIN stock USING (scope, text_hash) GROUP BY scope, question, stock.kin
-),
-asked_own AS MATERIALIZED (
-    FROM askers JOIN own_texts USING (record_key)
-),
-of_own AS (
-    SELECT record_key, class, normalised_hash, sum(stock.texts) AS texts
-    FROM asked_own JOIN stock USING (scope, text_hash)
-    LEFT JOIN (SELECT *, TRUE AS known FROM known_texts) AS told USING (question, text_hash)
-    WHERE known IS NULL AND question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin GROUP BY ALL
-),
-legal AS (
-    SELECT record_key, class, normalised_hash,
-        sum(coalesce(totals.texts, 0) - coalesce(ledger.texts, 0))
-        - coalesce(any_value(of_own.texts), 0) AS texts
-    FROM askers
-    LEFT JOIN (SELECT scope, question, sum(texts) AS texts FROM ledger GROUP BY ALL) AS totals
-        USING (scope, question)
-    LEFT JOIN ledger USING (scope, question, kin)
-    LEFT JOIN of_own USING (record_key, class, normalised_hash)
-    GROUP BY record_key, class, normalised_hash
-),
--- The anchors, each with the reason why it is left out, if it is.
-verdicts AS (
-    SELECT anchors.*, positives, CASE
-        WHEN positives IS NULL THEN 'no positive'
-        WHEN least = text_hash AND greatest = text_hash THEN 'same text'
-        WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-    END AS reason
-    FROM anchors LEFT JOIN positive_texts USING (record_key)
-    LEFT JOIN legal USING (record_key, class, normalised_hash)
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
+eligible AS (
+    FROM anchors JOIN positive_texts USING (record_key)
+    JOIN counts USING (class, family, question) LEFT JOIN shared USING (class, family, question)
+    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives
+        AND single IS DISTINCT FROM text_hash
 )
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
-FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL
-GROUP BY record_key, record_id, positives ORDER BY record_key, anchors;
+SELECT record_key, record_id, list(chunk_key
+ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
+FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash
+ORDER BY added_version, id_hash, record_key, anchors;

@@ -1,39 +1,46 @@
--- What the three selectors match, and the texts of each record's positives.
-WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role <> 'rejected'
+-- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+WITH anchors AS (SELECT * FROM chunks_of($source, $split, $version) WHERE role <> 'rejected'),
+positives AS (FROM anchors),
+negatives AS (SELECT * FROM chunks_of($source, $split, $version) WHERE role <> 'rejected'),
+own AS (
+    SELECT *, unnest(writings) AS writing, role <> 'rejected' AS asks, role <> 'rejected'
+        AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
-positives AS (
-    SELECT record_key, chunk_key, text_hash FROM anchors
+
+-- Texts of negatives with the family of those that only one has, and by what is written alike.
+texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
+written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
+
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
+excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
+known AS (SELECT question, text_hash FROM own WHERE FALSE),
+
+-- How many texts there are, how many each family and question lose, and where it decides, both.
+counts AS (
+    SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
+        coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known FROM anchors
+    LEFT JOIN (SELECT family, count(*) AS number FROM excluded GROUP BY ALL) AS e USING (family)
+    LEFT JOIN (SELECT question, count(*) AS number FROM known GROUP BY ALL) AS k USING (question)
 ),
-negatives AS (
-    SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role <> 'rejected'
+shared AS (
+    SELECT family, question, count(*) AS shared FROM (
+        SELECT DISTINCT family, question, text_hash FROM counts JOIN excluded AS e USING (family)
+        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded,
+            known) >= $negatives
+    ) JOIN known USING (question, text_hash) GROUP BY ALL
 ),
-positive_texts AS (
-    SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
-    FROM positives GROUP BY record_key
-),
--- Of the texts of negatives a record may use all but its own, and those that only it has.
-texts AS (
-    SELECT text_hash, min(record_key) AS first, max(record_key) AS last FROM negatives GROUP BY ALL
-),
-legal AS (
-    SELECT record_key, (SELECT count(*) FROM texts) - count(*) AS texts FROM (
-        SELECT record_key, text_hash FROM anchors UNION SELECT record_key, text_hash FROM positives
-        UNION SELECT first, texts.text_hash
-        FROM texts JOIN anchors ON first = record_key WHERE first = last
-    ) JOIN texts USING (text_hash) GROUP BY record_key
-),
--- The anchors, each with the reason why it is left out, if it is.
-verdicts AS (
-    SELECT anchors.*, positives, CASE
-        WHEN positives IS NULL THEN 'no positive'
-        WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-    END AS reason
-    FROM anchors LEFT JOIN positive_texts USING (record_key)
-    LEFT JOIN legal USING (record_key)
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
+eligible AS (
+    FROM anchors JOIN positive_texts USING (record_key)
+    JOIN counts USING (family, question) LEFT JOIN shared USING (family, question)
+    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives
 )
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
-FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL
-GROUP BY record_key, record_id, positives ORDER BY record_key, anchors;
+SELECT record_key, record_id, list(chunk_key
+ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
+FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash
+ORDER BY added_version, id_hash, record_key, anchors;

@@ -1,10 +1,7 @@
--- Every chunk that the selector matches.
-WITH anchors AS (
-    SELECT slot.record_key, slot.chunk_key, slot.text_hash
-    FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role <> 'rejected' AND (slot.kind = 'window')
-)
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors
-FROM anchors JOIN records USING (record_key)
-GROUP BY record_key, record_id, chunk_key
-ORDER BY record_key, anchors;
+WITH eligible AS (SELECT *
+FROM chunks_of($source, $split, $version) WHERE role <> 'rejected' AND (kind = 'window'))
+SELECT record_key, record_id, list(chunk_key
+ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
+FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash, chunk_key
+ORDER BY added_version, id_hash, record_key, anchors;

@@ -1,0 +1,467 @@
+-- name: triplets
+-- The law of every triplet pool: anchors with a positive of another text, and with enough texts
+-- for negatives. The recipe fills in names that end in _condition, _terms, _keys or _text.
+-- Parameters: $split, $version, $source, $negatives (of a sample).
+-- Rows: one an anchor, in the order of their versions and the hashes of their ids.
+
+-- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+WITH anchors AS (SELECT *, anchor_terms FROM chunks_of($source, $split, $version) WHERE anchor_condition),
+positives AS (SELECT * FROM chunks_of($source, $split, $version) WHERE positive_condition),
+negatives AS (SELECT *, negative_terms FROM chunks_of(drawn, $split, $version) WHERE negative_condition),
+own AS (
+    SELECT *, unnest(writings) AS writing, asks_condition AS asks, answers_condition AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
+),
+
+-- Texts of negatives with the family of those that only one has, and by what is written alike.
+texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
+written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
+
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
+excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
+
+-- Answers to a question that several families ask.
+known AS (
+    SELECT DISTINCT asked.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
+),
+
+-- How many texts there are, how many each family and question lose, and where it decides, both.
+counts AS (
+    SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
+        coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known FROM anchors
+    LEFT JOIN (SELECT family, count(*) AS number FROM excluded GROUP BY ALL) AS e USING (family)
+    LEFT JOIN (SELECT question, count(*) AS number FROM known GROUP BY ALL) AS k USING (question)
+),
+shared AS (
+    SELECT family, question, count(*) AS shared FROM (
+        SELECT DISTINCT family, question, text_hash FROM counts JOIN excluded AS e USING (family)
+        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded, known) >= $negatives
+    ) JOIN known USING (question, text_hash) GROUP BY ALL
+),
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
+eligible AS (
+    FROM anchors JOIN positive_texts USING (positive_keys)
+    JOIN counts USING (law_keys) LEFT JOIN shared USING (law_keys)
+    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives AND other_text
+)
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
+FROM eligible GROUP BY unit_keys ORDER BY added_version, id_hash, record_key, anchors
+
+-- name: texts
+-- The pool of a text recipe: the chunks that its selectors take, by record or chunk.
+-- Parameters: $split, $version, $source.
+-- Rows: one an anchor, in the order of their versions and the hashes of their ids.
+WITH eligible AS (SELECT * FROM chunks_of($source, $split, $version) WHERE anchor_condition)
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
+FROM eligible GROUP BY unit_keys ORDER BY added_version, id_hash, record_key, anchors
+
+-- name: same_selectors
+-- Steps of a pool whose positive is taken as its anchor is: records of one whole text are written
+-- alike already, and a section that all records share makes no pool empty.
+WITH known AS (SELECT question, text_hash FROM own WHERE FALSE)
+SELECT 1
+
+-- name: own_positives
+-- Steps of a pool whose positive is the anchor itself.
+WITH positives AS (FROM anchors)
+SELECT 1
+
+-- name: by_class
+-- Steps of a pool whose strategy tells classes of anchors, for which other texts are suited: those
+-- of a part, or those of all anchors (part 0), less and more some (the signs) for a class.
+-- Parameters: $negatives.
+
+-- The texts that are excluded or known among those of a part; of those that only one family has it
+-- suffices to know the family.
+WITH parts AS (
+    SELECT DISTINCT class, family, question, unnest(parts_of_class) AS part FROM anchors
+),
+lost AS (
+    SELECT family, part, sign, text_hash FROM (
+        SELECT family, text_hash FROM own_texts JOIN texts USING (text_hash) WHERE sole IS DISTINCT FROM family
+    ) JOIN (SELECT DISTINCT family, part FROM parts) USING (family) JOIN suited USING (part, text_hash)
+    UNION SELECT sole, part, sign, text_hash FROM suited WHERE sole IS NOT NULL
+),
+answered AS (SELECT question, part, sign, text_hash FROM known JOIN suited USING (text_hash)),
+totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
+
+-- How many texts there are, how many each family and question lose, and where it decides, both.
+counts AS (
+    SELECT class, family, question, sum(t.number) AS texts,
+        coalesce(sum(e.number), 0) AS excluded, coalesce(sum(k.number), 0) AS known
+    FROM parts JOIN totals AS t USING (part)
+    LEFT JOIN (SELECT family, part, sum(sign) AS number FROM lost GROUP BY ALL) AS e USING (family, part)
+    LEFT JOIN (SELECT question, part, sum(sign) AS number FROM answered GROUP BY ALL) AS k USING (question, part)
+    GROUP BY ALL
+),
+shared AS (
+    SELECT class, family, question, sum(sign) AS shared FROM (
+        SELECT DISTINCT class, family, question, part, sign, text_hash
+        FROM counts JOIN parts USING (class, family, question) JOIN lost USING (family, part)
+        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded, known) >= $negatives
+    ) JOIN answered USING (question, part, sign, text_hash) GROUP BY ALL
+)
+SELECT 1
+
+-- name: allowed
+-- Steps of a pool where classes may draw from the bins that they are paired with.
+
+-- The bins that suit each class of anchors, and their texts.
+WITH pairs AS (
+    SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
+    JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative ON pair_condition
+),
+suited AS (
+    SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
+    FROM pairs JOIN negatives USING (bin) GROUP BY ALL
+)
+SELECT 1
+
+-- name: ample
+-- Steps of a pool whose classes may draw from overlapping bins: those that have more texts than any
+-- anchor can lose are not looked at text by text.
+-- Parameters: $negatives.
+
+-- Classes with enough texts, whatever their anchors lose; the texts that suit each other class.
+WITH ample AS (
+    SELECT class AS part, sum(number) AS number FROM pairs JOIN (
+        SELECT bin, count(*) AS number
+        FROM (SELECT text_hash, only_one(bin) AS bin FROM negatives GROUP BY ALL) GROUP BY ALL
+    ) USING (bin) GROUP BY ALL HAVING sum(number) >= $negatives
+        + (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM excluded GROUP BY family))
+        + (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM known GROUP BY question))
+),
+suited AS (
+    SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
+    FROM pairs JOIN negatives USING (bin)
+    LEFT JOIN (SELECT part AS class, TRUE AS is_ample FROM ample) USING (class)
+    WHERE is_ample IS NULL GROUP BY ALL
+),
+totals AS (FROM ample UNION ALL SELECT part, sum(sign) AS number FROM suited GROUP BY ALL)
+SELECT 1
+
+-- name: forbidden
+-- Steps of a pool where classes must not draw from the bins that they are paired with.
+
+-- The bins that a class must not draw from, and the families that have a text there only.
+WITH pairs AS (
+    SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
+    JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative ON pair_condition
+),
+gone AS (
+    SELECT class, text_hash, family FROM pairs JOIN (
+        SELECT *, count(*) OVER (PARTITION BY text_hash, family) AS bins
+        FROM (SELECT DISTINCT text_hash, family, bin FROM negatives)
+    ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
+),
+
+-- The texts that suit all anchors, less those that lose a family for a class, plus what is left.
+of_texts AS (
+    SELECT text_hash, only_one(family) AS sole, count(DISTINCT family) AS families,
+        sum(DISTINCT family) AS total FROM negatives GROUP BY ALL
+),
+changed AS (
+    SELECT class, text_hash, any_value(sole) AS sole, any_value(families) - count(*) AS families,
+        any_value(total) - sum(family) AS total
+    FROM gone JOIN of_texts USING (text_hash) GROUP BY class, text_hash
+),
+suited AS (
+    SELECT 0::UBIGINT AS part, 1 AS sign, text_hash, sole FROM of_texts
+    UNION ALL SELECT class, -1, text_hash, sole FROM changed
+    UNION ALL SELECT class, 1, text_hash, CASE WHEN families = 1 THEN total::BIGINT END
+    FROM changed WHERE families > 0
+)
+SELECT 1
+
+-- name: own_negatives
+-- Steps of a pool whose negatives are looked at one by one, since each record has few of its own.
+-- Parameters: $negatives.
+
+-- Texts that each record may draw, and that are neither excluded nor known.
+WITH usable AS (
+    SELECT asked.record_key, asked.question, count(DISTINCT suited.text_hash) AS texts
+    FROM (SELECT DISTINCT record_key, family, question FROM anchors) AS asked
+    JOIN suited USING (record_key)
+    LEFT JOIN (SELECT *, TRUE AS is_own FROM own_texts) AS o
+        ON o.family = asked.family AND o.text_hash = suited.text_hash
+    LEFT JOIN (SELECT *, TRUE AS is_known FROM known) AS k
+        ON k.question = asked.question AND k.text_hash = suited.text_hash
+    WHERE is_own IS NULL AND is_known IS NULL AND suited.family IS DISTINCT FROM asked.family
+    GROUP BY ALL
+),
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+eligible AS (
+    FROM anchors JOIN positive_texts USING (positive_keys) JOIN usable USING (record_key, question)
+    WHERE texts >= $negatives AND other_text
+)
+SELECT 1
+
+-- name: same_record
+-- Steps of a pool whose negatives are of the anchor's own record, which its family may draw.
+
+-- Negatives of the record.
+WITH suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
+pairs AS (SELECT DISTINCT class, class AS bin FROM anchors)
+SELECT 1
+
+-- name: filled
+-- Steps of a pool whose records may draw their own negatives, and those of other families.
+-- Parameters: $negatives.
+
+-- Negatives of the record that no other family has.
+WITH suited AS (
+    SELECT DISTINCT record_key, text_hash, NULL AS family
+    FROM negatives JOIN texts USING (text_hash) WHERE sole IS NOT NULL
+),
+
+-- How many texts there are, how many each family and question lose, and where it decides, both.
+counts AS (
+    SELECT DISTINCT anchors.record_key, family, anchors.question,
+        (SELECT count(*) FROM texts) + coalesce(usable.texts, 0) AS texts,
+        coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known FROM anchors
+    LEFT JOIN usable USING (record_key, question)
+    LEFT JOIN (SELECT family, count(*) AS number FROM excluded GROUP BY ALL) AS e USING (family)
+    LEFT JOIN (SELECT question, count(*) AS number FROM known GROUP BY ALL) AS k USING (question)
+),
+shared AS (
+    SELECT record_key, family, question, count(*) AS shared FROM (
+        SELECT DISTINCT record_key, family, question, text_hash
+        FROM counts JOIN excluded AS e USING (family)
+        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded, known) >= $negatives
+    ) JOIN known USING (question, text_hash) GROUP BY ALL
+),
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+eligible AS (
+    FROM anchors JOIN positive_texts USING (positive_keys)
+    JOIN counts USING (law_keys) LEFT JOIN shared USING (law_keys)
+    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives AND other_text
+)
+SELECT 1
+
+-- name: nearest
+-- Steps that find, for the record of each anchor, the other record of the same source, or of the
+-- same taxonomy[0], whose date is nearest to the anchor's plus some days.
+-- Parameters: $split, $version.
+
+-- The date that each record looks for, within its source and within its category.
+WITH wanted AS (
+    SELECT DISTINCT record_key, (date + nearest_days)::DATE AS date,
+        unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
+    FROM chunks_of(reach, $split, $version) WHERE date IS NOT NULL AND anchor_condition
+),
+candidates AS (
+    SELECT DISTINCT record_key, record_id, date,
+        unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
+    FROM chunks_of(candidates, $split, $version) WHERE date IS NOT NULL AND nearest_condition
+),
+
+-- Two records of each date, and two dates on either side: a record is never its own nearest.
+candidate_dates AS (
+    SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
+        lag(date) OVER (PARTITION BY part ORDER BY date) AS previous_date,
+        lead(date) OVER (PARTITION BY part ORDER BY date) AS next_date
+    FROM candidates WHERE part IS NOT NULL GROUP BY part, date
+),
+around AS (
+    SELECT wanted.record_key, wanted.part, wanted.date AS wanted_date,
+        unnest([earlier.date, earlier.previous_date, later.date, later.next_date]) AS date
+    FROM wanted
+    ASOF LEFT JOIN candidate_dates AS earlier
+        ON wanted.part = earlier.part AND wanted.date >= earlier.date
+    ASOF LEFT JOIN candidate_dates AS later
+        ON wanted.part = later.part AND wanted.date <= later.date
+),
+
+-- The nearest of them; of equally near ones the smaller record id.
+nearest AS (
+    SELECT record_key, other.key AS other_key FROM (
+        SELECT record_key, abs(around.date - wanted_date) AS distance, unnest(others) AS other
+        FROM around JOIN candidate_dates USING (part, date)
+    ) WHERE other.key <> record_key
+    QUALIFY row_number() OVER (PARTITION BY record_key ORDER BY distance, other.id) = 1
+)
+SELECT 1
+
+-- name: near_negative
+-- Steps of a pool whose negatives are of the record whose date is nearest.
+
+-- Negatives of the nearest record.
+WITH suited AS (
+    SELECT DISTINCT nearest.record_key, text_hash, family
+    FROM nearest JOIN negatives ON other_key = negatives.record_key
+),
+pairs AS (SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS bin FROM nearest)
+SELECT 1
+
+-- name: near_positive
+-- Steps of a pool whose positives are of the record whose date is nearest.
+-- Parameters: $split, $version.
+
+-- Chunks of the nearest record, which are answers as if they were of the anchor's own.
+WITH near_positives AS (
+    SELECT nearest.record_key, other.* EXCLUDE (record_key)
+    FROM nearest JOIN (
+        SELECT * FROM chunks_of(candidates, $split, $version) WHERE nearest_condition
+    ) AS other ON other_key = other.record_key
+),
+positives AS (FROM near_positives),
+own AS (
+    SELECT *, unnest(writings) AS writing, asks_condition AS asks, answers_condition AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
+    UNION ALL BY NAME SELECT DISTINCT near.record_key, asked.family, near.question, near.text_hash,
+        unnest(near.writings) AS writing, FALSE AS asks, TRUE AS answers
+    FROM near_positives AS near JOIN (
+        SELECT DISTINCT record_key, family FROM chunks_of(reach, $split, $version) WHERE anchor_condition
+    ) AS asked USING (record_key)
+)
+SELECT 1
+
+-- name: verdicts
+-- Steps of a pool where somebody said of pairs of texts whether they belong together.
+-- Parameters: $split, $version, $source.
+
+-- Verdicts on texts beside those that ask; denied: answers for none of the windows that a record
+-- asks a question with, and (without a question) for none of all its windows.
+WITH said AS (
+    SELECT DISTINCT record_key, family, question, source, of_pair.*
+    FROM own JOIN verdicts_at($version) AS of_pair ON anchor_hash = own.text_hash WHERE asks
+),
+denied AS (
+    SELECT of_texts.record_key, of_texts.question, text_hash FROM (
+        SELECT record_key, question, text_hash, count(DISTINCT anchor_hash) AS denials
+        FROM said WHERE verdict = 'negative'
+        GROUP BY GROUPING SETS ((record_key, text_hash), (record_key, question, text_hash))
+    ) AS of_texts JOIN (
+        SELECT record_key, question, count(DISTINCT text_hash) AS windows FROM own WHERE asks
+        GROUP BY GROUPING SETS ((record_key), (record_key, question))
+    ) AS asked ON asked.record_key = of_texts.record_key
+        AND asked.question IS NOT DISTINCT FROM of_texts.question AND windows = denials
+),
+
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+own_texts AS (
+    SELECT family, written.text_hash FROM own JOIN written USING (writing)
+    LEFT JOIN (SELECT *, TRUE AS is_denied FROM denied WHERE question IS NULL) AS d
+        ON d.record_key = own.record_key AND d.text_hash = own.text_hash
+    WHERE asks OR is_denied IS NULL
+    UNION SELECT family, text_hash FROM said JOIN texts USING (text_hash) WHERE verdict <> 'negative'
+),
+
+-- Answers to a question that several families ask.
+known AS (
+    SELECT asked.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS asked JOIN own USING (record_key) JOIN written USING (writing)
+    LEFT JOIN (SELECT *, TRUE AS is_denied FROM denied) AS d
+        ON d.record_key = asked.record_key AND d.question = asked.question
+        AND d.text_hash = own.text_hash
+    WHERE answers AND is_denied IS NULL
+    UNION SELECT question, text_hash FROM said JOIN texts USING (text_hash)
+    WHERE verdict <> 'negative' AND source = $source
+),
+
+-- The texts that an anchor text has for positives, and a chunk of each.
+promotable AS (SELECT * FROM chunks_of($source, $split, $version) WHERE positive_condition),
+paired AS (
+    SELECT anchors.record_key, anchors.text_hash AS anchor_hash, stated.text_hash
+    FROM anchors JOIN stated USING (record_key)
+    LEFT JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
+        AND of_pair.text_hash = stated.text_hash
+    WHERE verdict IS DISTINCT FROM 'negative'
+    UNION SELECT anchors.record_key, anchor_hash, of_pair.text_hash
+    FROM anchors JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
+    JOIN (SELECT DISTINCT text_hash FROM promotable) AS promoted
+        ON promoted.text_hash = of_pair.text_hash
+    WHERE verdict = 'positive'
+),
+positives AS (
+    SELECT stated.* FROM stated
+    JOIN (SELECT DISTINCT record_key, text_hash FROM paired) AS p USING (record_key, text_hash)
+    UNION ALL BY NAME SELECT promoted.record_key, promotable.* EXCLUDE (record_key) FROM (
+        SELECT record_key, text_hash FROM paired EXCEPT SELECT record_key, text_hash FROM stated
+    ) AS promoted JOIN (
+        SELECT text_hash, arg_min(chunk_key, (added_version, id_hash, chunk_key)) AS chunk_key
+        FROM promotable GROUP BY ALL
+    ) AS first USING (text_hash) JOIN promotable USING (chunk_key)
+),
+positive_texts AS (
+    SELECT record_key, anchor_hash AS text_hash, only_one(paired.text_hash) AS single
+    FROM paired GROUP BY record_key, anchor_hash
+)
+SELECT 1
+
+-- name: given
+-- Steps of a pool of pairs that come as they were judged: nothing is drawn beside them.
+
+-- Anchors whose pair is judged.
+WITH eligible AS (
+    FROM anchors JOIN positive_texts USING (positive_keys) WHERE label IS NOT NULL
+)
+SELECT 1
+
+-- name: swapped
+-- Steps of a pool whose samples may be swapped: the positive then asks for its anchors.
+-- Parameters: $source, $negatives.
+
+-- Anchors that answer a positive which several families have.
+WITH known_swapped AS (
+    SELECT DISTINCT shared.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE answers AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS shared JOIN own USING (record_key) JOIN written USING (writing) WHERE asks
+),
+swapped_texts AS (
+    SELECT record_key, max(number) AS number FROM positives
+    JOIN (SELECT question, count(*) AS number FROM known_swapped GROUP BY ALL) USING (question)
+    GROUP BY record_key
+),
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+eligible AS (
+    FROM anchors JOIN positive_texts USING (positive_keys)
+    JOIN counts USING (law_keys) LEFT JOIN shared USING (law_keys)
+    LEFT JOIN swapped_texts USING (record_key)
+    WHERE texts - excluded - known + coalesce(shared, 0) - coalesce(number, 0) >= $negatives AND other_text
+)
+SELECT 1
+
+-- name: own_swapped
+-- Steps of a pool whose samples may be swapped, and whose negatives are looked at one by one.
+-- Parameters: $negatives.
+
+-- Anchors with a positive of another text, and with enough texts for negatives.
+WITH eligible AS (
+    FROM anchors JOIN positive_texts USING (positive_keys) JOIN usable USING (record_key, question)
+    LEFT JOIN swapped_texts USING (record_key)
+    WHERE texts - coalesce(number, 0) >= $negatives AND other_text
+)
+SELECT 1
+
+-- name: reasons
+-- Steps that say why anchors are left out.
+
+-- Anchors with the reason why they are left out, or NULL.
+WITH judged AS (
+    SELECT anchors.*, CASE
+        WHEN is_eligible THEN NULL
+        WHEN label_condition THEN label_text
+        WHEN is_paired IS NULL THEN 'no positive'
+        WHEN single = anchors.text_hash AND other_condition THEN same_text
+        WHEN has_own AND own_condition THEN 'known answer'
+        WHEN (SELECT only_one(family) FROM negatives) = anchors.family AND anchors.family < 0 THEN 'one family'
+        ELSE 'no negative'
+    END AS reason
+    FROM anchors LEFT JOIN (SELECT *, TRUE AS is_paired FROM positive_texts) USING (positive_keys)
+    LEFT JOIN (SELECT chunk_key, TRUE AS is_eligible FROM eligible) USING (chunk_key)
+    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS has_own FROM negatives) USING (record_key)
+)
+SELECT 1
