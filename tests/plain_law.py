@@ -235,10 +235,20 @@ class Law:
     def legal(self, anchor: Chunk) -> set[str]:
         """Return the texts that an anchor may draw."""
         out = [*self.excluded(anchor.record.family), *self.known(anchor.question)]
-        texts, written = {c.text for c in out} | self.stated(anchor), {c.question for c in out}
-        drawable = [c for c in self.reach if self.recipe.negative(c) and self.recipe.where[2](c)]
-        texts |= {c.text for c in drawable if c.question in written}
+        texts = self.alike(out) | self.stated(anchor)
         return {c.text for c in self.negatives(anchor)} - texts
+
+    def alike(self, chunks: list[Chunk]) -> set[str]:
+        """Return the texts of chunks, and of negatives in sections that are written alike."""
+        of, written = self.recipe, {c.question for c in chunks}
+        drawable = [c for c in self.reach if of.negative(c) and of.where[2](c)]
+        return {c.text for c in (*chunks, *(c for c in drawable if c.question in written))}
+
+    def swapped(self, question: str) -> set[str]:
+        """Return the texts of anchors of all records that a positive's question answers."""
+        keys = {c.record.key for c in self.reach}
+        asked = [k for k in keys if question in {c.question for c in self.answers(k, self.asks(k))}]
+        return self.alike([c for k in asked for c in self.asks(k)])
 
     def pool(self, negatives: int) -> list[tuple[int, list[int]]]:
         """Return the rows of the pool: a record, and the chunks of the anchor."""

@@ -43,8 +43,6 @@ _STAGED = (
 )
 _STAGED_OF_TRIPLETS = ("family", "question", "writings")
 _OF_NEAREST = ("date", "taxonomy", "record_id")
-_DRAWN = ("pools/law/triplets", "pools/law/by_class")
-_RECORD = "record_key::UBIGINT"
 _NO_TERM = "0::UBIGINT"
 
 
@@ -164,12 +162,11 @@ def compile_pool(
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """What a strategy changes of the law: steps, and the terms that it compares."""
+    """What a strategy changes of the law."""
 
     parts: tuple[str, ...] = ()  # statements of pools/law whose steps replace others
     forbids: bool = True  # whether ``pairs`` lists what must not be drawn, rather than what may
-    anchor_terms: tuple[str, ...] = ()  # columns added to anchors, ``class`` last
-    negative_terms: tuple[str, ...] = ()  # columns added to negatives, ``bin`` last
+    columns: tuple[str, str] = (f"{_NO_TERM} AS class", f"{_NO_TERM} AS bin")
     unbounded: bool = False  # whether ``pairs`` compares every class with every bin
     fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
@@ -177,21 +174,24 @@ class Strategy:
 @lru_cache(maxsize=4096)
 def strategy_of(recipe: TripletRecipe, *, staged: bool = False) -> Strategy:
     """Return what the strategy of a recipe changes; staged, it reads facts instead of texts."""
-    strategy, own = recipe.strategy, ((f"{_RECORD} AS class",), (f"{_RECORD} AS bin",))
+    strategy, of_record = (
+        recipe.strategy,
+        ("record_key::UBIGINT AS class", "record_key::UBIGINT AS bin"),
+    )
     if isinstance(strategy, SqlStrategy):
         return _of_condition(strategy, staged=staged)
     if strategy == "other_date":
         # NULL is a date like any other here: two records without a date have the same one
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
-        return _of_terms(["date"], ["date"], same, forbids=True)
+        return _of_terms(("date",), ("date",), same, "forbidden")
     if recipe.negative.kind == "near_date":
-        parts = ("nearest", "own_negatives", "near_negative")
-    elif strategy == "same_record":
-        filled = ("filled",) if recipe.when_short == "random" else ()
-        parts = ("own_negatives", "same_record", *filled)
-    else:
+        return Strategy(("nearest", "own_negatives", "near_negative"), False, of_record)
+    if strategy != "same_record":
         return Strategy()
-    return Strategy(tuple(f"pools/law/{part}" for part in parts), False, *own)
+    if recipe.when_short == "drop":
+        return Strategy(("own_negatives", "same_record"), False, of_record)
+    keys = {"law_keys": "record_key, family, question"}
+    return Strategy(("own_negatives", "same_record", "filled"), False, of_record, fills=keys)
 
 
 def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
@@ -208,44 +208,37 @@ def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
             tree = exp.NullSafeEQ(this=bare.this.copy(), expression=bare.expression.copy())
         else:
             tree = exp.func("coalesce", exp.paren(tree), exp.false()).not_()
-    return _of_terms(
-        [_sql(term, staged=staged) for term in condition.anchor_terms],
-        [_sql(term, staged=staged) for term in condition.negative_terms],
-        _sql(exp.paren(tree)),
-        forbids=forbids,
-        overlaps=not condition.tells_apart,
-        unbounded=not condition.equality,
+    anchor, negative = (
+        tuple(_sql(term, staged=staged) for term in terms)
+        for terms in (condition.anchor_terms, condition.negative_terms)
     )
+    parts = ["forbidden" if forbids else "allowed"]
+    if not (forbids or condition.tells_apart):
+        parts.append("ample")
+    pairs = _sql(exp.paren(tree))
+    return _of_terms(anchor, negative, pairs, *parts, unbounded=not condition.equality)
 
 
 def _of_terms(
-    anchor: list[str],
-    negative: list[str],
+    anchor: tuple[str, ...],
+    negative: tuple[str, ...],
     condition: str,
-    *,
-    forbids: bool,
-    overlaps: bool = False,  # whether a bin may suit many classes
+    *parts: str,
     unbounded: bool = False,
 ) -> Strategy:
     """Return a strategy that compares terms, named and hashed for each side."""
-    columns, values = [], []
-    for terms, letter, name in ((anchor, "a", "class"), (negative, "n", "bin")):
-        names = [f"{letter}{i}" for i in range(len(terms))]
-        whole = f"md5_number_lower(json_array({', '.join(names)}))" if terms else _NO_TERM
-        columns.append((*map("{} AS {}".format, terms, names), f"{whole} AS {name}"))
-        values.append(names)
-    kind = "forbidden" if forbids else "allowed"
-    parts = ["pools/law/by_class", f"pools/law/{kind}"]
-    if overlaps and not forbids:
-        parts.append("pools/law/ample")
-    fills = {
-        "anchor_values": values[0],
-        "negative_values": values[1],
+    forbids = parts == ("forbidden",)
+    fills: dict[str, str | Sequence[str]] = {
         "pair_condition": condition,
         "parts_of_class": f"[{_NO_TERM}, class]" if forbids else "[class]",
         "law_keys": "class, family, question",
     }
-    return Strategy(tuple(parts), forbids, columns[0], columns[1], unbounded, fills)
+    for side, terms, name in (("anchor", anchor, "class"), ("negative", negative, "bin")):
+        names = [f"{side[0]}{i}" for i in range(len(terms))]
+        whole = f"md5_number_lower(json_array({', '.join(names)}))" if terms else _NO_TERM
+        fills[f"{side}_terms"] = (*map("{} AS {}".format, terms, names), f"{whole} AS {name}")
+        fills[f"{side}_values"] = names
+    return Strategy(("by_class", *parts), forbids, ("class", "bin"), unbounded, fills)
 
 
 def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
@@ -288,36 +281,34 @@ def _triplet_fills(
         positive += " AND role = 'context'" if recipe.positive.role != "context" else ""
     elif labels is not None:
         positive += f" AND label {'IS DISTINCT FROM 0' if labels == 'binary' else 'IS NULL'}"
-    compares = bool(strategy.anchor_terms)  # anchors have classes and negatives have bins
-    alike, near = recipe.anchor == recipe.positive, recipe.negative.kind == "near_date"
-    label_condition, label_text = _LABELS[labels]
+    near = next((x for x in recipe.selectors if x.kind == "near_date"), recipe.positive)
     order = "added_version, id_hash, record_key, chunk_key"
+    label_condition, label_text = _LABELS[labels]
+    class_name, bin_name = strategy.columns
     fills: dict[str, str | Sequence[str]] = {
         "anchor_condition": anchor,
         "positive_condition": positive,
         "negative_condition": negative,
-        "nearest_condition": negative if near else positive,
+        "nearest_condition": negative if near is recipe.negative else positive,
+        "nearest_days": str(near.near_date),
         "asks_condition": _slot(recipe.anchor),
         "answers_condition": _slot(recipe.positive),
-        "anchor_terms": strategy.anchor_terms,
-        "negative_terms": strategy.negative_terms,
-        "anchor_names": [*(["class"] if compares else []), *(["label"] if labels else [])],
+        "anchor_names": [*([class_name] if strategy.parts else []), *(["label"] if labels else [])],
         "positive_names": [],
-        "negative_names": ["bin"] if compares else [],
-        "negative_order": f"bin, {order}" if compares else order,
-        "class_name": "class" if compares else f"{_NO_TERM} AS class",
-        "bin_name": "bin" if compares else f"{_NO_TERM} AS bin",
-        "law_keys": "record_key, family, question"
-        if recipe.when_short == "random"
-        else "family, question",
+        "negative_names": [bin_name] if strategy.parts else [],
+        "negative_order": f"bin, {order}" if strategy.parts else order,
+        "class_name": class_name,
+        "bin_name": bin_name,
+        "law_keys": "family, question",
         "positive_keys": "record_key",
         "other_text": "single IS DISTINCT FROM text_hash",
-        "other_condition": "FALSE" if recipe.allow_same_anchor_positive else "TRUE",
-        "own_condition": "TRUE" if recipe.strategy == "same_record" else "FALSE",
-        "same_text": "'with a single window'" if alike else "'same text'",
+        "other_condition": str(not recipe.allow_same_anchor_positive).upper(),
+        "own_condition": str(recipe.strategy == "same_record").upper(),
+        "same_text": "'with a single window'"
+        if recipe.anchor == recipe.positive
+        else "'same text'",
         "label_condition": label_condition,
         "label_text": label_text,
-        "nearest_days": str((recipe.negative if near else recipe.positive).near_date),
     }
     return {**fills, **strategy.fills, **_unit(recipe)}
 
@@ -325,8 +316,9 @@ def _triplet_fills(
 def _unit(recipe: Recipe) -> dict[str, str | Sequence[str]]:
     keys = "record_key, record_id, added_version, id_hash"
     if recipe.per == "chunk":
-        return {"unit_key": "chunk_key", "unit_keys": f"{keys}, chunk_key"}
-    return {"unit_key": "record_key", "unit_keys": keys}
+        last = "record_key, anchors"
+        return {"unit_key": "chunk_key", "unit_keys": f"{keys}, chunk_key", "last_keys": last}
+    return {"unit_key": "record_key", "unit_keys": keys, "last_keys": "record_key"}
 
 
 def _condition(selector: Selector, *, staged: bool) -> str:
@@ -427,73 +419,56 @@ def _statement(
         return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
     strategy = strategy_of(recipe, staged=staged)
     fills = _triplet_fills(recipe, labels, strategy, staged=staged)
+    near, own = recipe.positive.kind == "near_date", recipe.strategy == "same_record"
     last = "pools/law/triplets" if part == "pool" else f"pools/lists/{part}"
-    if part == "pairs" and not strategy.anchor_terms:
+    if part == "pairs" and not strategy.parts:
         last = "pools/lists/no_pairs"
-    if part == "excluded" and recipe.strategy == "same_record":
+    if part == "excluded" and own:
         last = "pools/lists/own_excluded"
     wide = recipe.negatives_from == "split"
-    texts = _chunks(wide=wide, drawn=wide and not narrow, near=recipe, staged=staged)
+    texts = _chunks(wide=wide, drawn=wide and not narrow, beyond=near, staged=staged)
     if recipe.allow_same_anchor_positive:
-        texts[" AND other_text"] = ""
+        texts |= {"other_text\n    AND ": "", "other_text AND ": ""}
     if relabelled:
         fills["positive_keys"] = "record_key, text_hash"
     if swaps:
         fills["positive_names"] = ["question"]
-    parts = _parts(recipe, strategy, labels, relabelled=relabelled, swaps=swaps)
+    alike = _slot(recipe.anchor) == _slot(recipe.positive) and not near
+    steps = {  # of files whose steps replace earlier ones
+        "triplets": True,
+        "reasons": True,
+        "narrow": narrow,
+        "nearest": near,
+        "near_positive": near,
+        "own_positives": recipe.own_positive,
+        "verdicts": relabelled,
+        "same_selectors": alike,
+        **dict.fromkeys(strategy.parts, True),
+        "swapped": swaps,
+        "own_swapped": swaps
+        and "own_negatives" in strategy.parts
+        and "filled" not in strategy.parts,
+        "given": labels == "given",
+    }
+    parts = [f"pools/law/{name}" for name, holds in steps.items() if holds]
     return assembled(parts, last, fills, texts)
 
 
-def _parts(
-    recipe: TripletRecipe,
-    strategy: Strategy,
-    labels: Labels | None,
-    *,
-    relabelled: bool,
-    swaps: bool,
-) -> list[str]:
-    """Return the statements whose steps make up a pool, each before those that replace some."""
-    parts = ["pools/law/triplets", "pools/law/reasons"]
-    if recipe.positive.kind == "near_date":
-        parts += ["pools/law/nearest", "pools/law/near_positive"]
-    elif recipe.own_positive:
-        parts.append("pools/law/own_positives")
-    if relabelled:
-        parts.append("pools/law/verdicts")
-    if _slot(recipe.anchor) == _slot(recipe.positive) and recipe.positive.kind != "near_date":
-        parts.append("pools/law/same_selectors")
-    parts += strategy.parts
-    if swaps:
-        parts.append("pools/law/swapped")
-        if "pools/law/own_negatives" in parts and recipe.when_short != "random":
-            parts.append("pools/law/own_swapped")
-    if labels == "given":
-        parts.append("pools/law/given")
-    return parts
-
-
 def _chunks(
-    *, wide: bool = False, drawn: bool = False, near: TripletRecipe | None = None, staged: bool
+    *, wide: bool = False, drawn: bool = False, beyond: bool = False, staged: bool
 ) -> dict[str, str]:
     """Return what takes the place of tables of chunks, and of the sources of askers."""
-    of_source = "chunks_of($source, $split, $version)"
-    of_split = "chunks_of(NULL, $split, $version)"
-    beyond = near is not None and near.positive.kind == "near_date"  # it may be of another source
-    texts = {
-        "chunks_of(reach, $split, $version)": of_split if wide else of_source,
-        "chunks_of(drawn, $split, $version)": of_split if drawn else of_source,
-        "chunks_of(candidates, $split, $version)": of_split if beyond else of_source,
-    }
+    own, whole = (f"chunks_of({source}, $split, $version)" for source in ("$source", "NULL"))
+    reaches = {"reach": wide, "drawn": drawn, "candidates": beyond}
+    texts = {own.replace("$source", name): whole if of else own for name, of in reaches.items()}
     if staged:
-        own = "(FROM staged_chunks WHERE source = $source AND drawn)"
-        texts = {
-            old: "(FROM staged_chunks WHERE drawn)" if new == of_split else own
-            for old, new in texts.items()
-        }
-        texts |= {of_source: own, of_split: "staged_chunks"}
+        of_source = "(FROM staged_chunks WHERE source = $source AND drawn)"
+        drawable = {own: of_source, whole: "(FROM staged_chunks WHERE drawn)"}
+        texts = {name: drawable[of] for name, of in texts.items()}
+        texts |= {own: of_source, whole: "staged_chunks"}
     if wide:
         texts[" AND source = $source GROUP"] = " GROUP"
-        texts[" <> 'negative' AND source = $source"] = " <> 'negative'"
+        texts[" AND source = $source\n"] = "\n"
     return texts
 
 

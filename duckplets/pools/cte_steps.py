@@ -68,8 +68,7 @@ def assembled(
     _add([name for name in known if name in used], known, steps)
     text = ""
     for step in steps.values():
-        comment = f"\n{step.comment}" if text and step.comment else step.comment
-        text += f",\n{comment}{step.text}" if text else f"{comment}WITH {step.text}"
+        text += f",\n{step.comment}{step.text}" if text else f"{step.comment}WITH {step.text}"
     text = f"{text}\n{end}".strip("\n")
     for old, new in (texts or {}).items():
         text = text.replace(old, new)

@@ -5,22 +5,20 @@
 -- Rows: one an anchor, in the order of their versions and the hashes of their ids.
 
 -- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
-WITH anchors AS (SELECT *, anchor_terms FROM chunks_of($source, $split, $version) WHERE anchor_condition),
-positives AS (SELECT * FROM chunks_of($source, $split, $version) WHERE positive_condition),
-negatives AS (SELECT *, negative_terms FROM chunks_of(drawn, $split, $version) WHERE negative_condition),
+WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE anchor_condition),
+positives AS (FROM chunks_of($source, $split, $version) WHERE positive_condition),
+negatives AS (FROM chunks_of(drawn, $split, $version) WHERE negative_condition),
 own AS (
-    SELECT *, unnest(writings) AS writing, asks_condition AS asks, answers_condition AND coalesce(label > 0, TRUE) AS answers
+    SELECT *, unnest(writings) AS writing, asks_condition AS asks,
+        answers_condition AND coalesce(label > 0, TRUE) AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
-
 -- Texts of negatives with the family of those that only one has, and by what is written alike.
 texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
-
 -- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
-
 -- Answers to a question that several families ask.
 known AS (
     SELECT DISTINCT asked.question, written.text_hash FROM (
@@ -28,7 +26,6 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
-
 -- How many texts there are, how many each family and question lose, and where it decides, both.
 counts AS (
     SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
@@ -39,32 +36,43 @@ counts AS (
 shared AS (
     SELECT family, question, count(*) AS shared FROM (
         SELECT DISTINCT family, question, text_hash FROM counts JOIN excluded AS e USING (family)
-        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded, known) >= $negatives
+        WHERE $negatives BETWEEN texts - excluded - known + 1 AND texts - greatest(excluded, known)
     ) JOIN known USING (question, text_hash) GROUP BY ALL
 ),
-
 -- Anchors with a positive of another text, and with enough texts for negatives.
 positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
 eligible AS (
     FROM anchors JOIN positive_texts USING (positive_keys)
     JOIN counts USING (law_keys) LEFT JOIN shared USING (law_keys)
-    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives AND other_text
+    WHERE other_text
+    AND texts - excluded - known + coalesce(shared, 0) >= $negatives
 )
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
-FROM eligible GROUP BY unit_keys ORDER BY added_version, id_hash, record_key, anchors
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
+    arg_min(text, chunk_key) AS anchor FROM eligible
+GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
 
 -- name: texts
 -- The pool of a text recipe: the chunks that its selectors take, by record or chunk.
 -- Parameters: $split, $version, $source.
 -- Rows: one an anchor, in the order of their versions and the hashes of their ids.
-WITH eligible AS (SELECT * FROM chunks_of($source, $split, $version) WHERE anchor_condition)
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
-FROM eligible GROUP BY unit_keys ORDER BY added_version, id_hash, record_key, anchors
+WITH eligible AS (FROM chunks_of($source, $split, $version) WHERE anchor_condition)
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
+    arg_min(text, chunk_key) AS anchor FROM eligible
+GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
 
 -- name: same_selectors
 -- Steps of a pool whose positive is taken as its anchor is: records of one whole text are written
 -- alike already, and a section that all records share makes no pool empty.
 WITH known AS (SELECT question, text_hash FROM own WHERE FALSE)
+SELECT 1
+
+-- name: narrow
+-- Steps of a pool whose negatives are of the anchors' source, by the law of the split's.
+-- Parameters: $split, $version.
+WITH written AS (
+    SELECT DISTINCT unnest(writings) AS writing, text_hash
+    FROM chunks_of(reach, $split, $version) JOIN texts USING (text_hash) WHERE negative_condition
+)
 SELECT 1
 
 -- name: own_positives
@@ -75,36 +83,45 @@ SELECT 1
 -- name: by_class
 -- Steps of a pool whose strategy tells classes of anchors, for which other texts are suited: those
 -- of a part, or those of all anchors (part 0), less and more some (the signs) for a class.
--- Parameters: $negatives.
+-- Parameters: $split, $version, $source, $negatives.
 
--- The texts that are excluded or known among those of a part; of those that only one family has it
--- suffices to know the family.
-WITH parts AS (
+-- Chunks that the selectors take, with the values that the strategy compares.
+WITH anchors AS (
+    SELECT *, anchor_terms
+    FROM chunks_of($source, $split, $version) WHERE anchor_condition
+),
+negatives AS (
+    SELECT *, negative_terms
+    FROM chunks_of(drawn, $split, $version) WHERE negative_condition
+),
+-- The texts of each part that a family or a question loses.
+parts AS (
     SELECT DISTINCT class, family, question, unnest(parts_of_class) AS part FROM anchors
 ),
 lost AS (
     SELECT family, part, sign, text_hash FROM (
-        SELECT family, text_hash FROM own_texts JOIN texts USING (text_hash) WHERE sole IS DISTINCT FROM family
-    ) JOIN (SELECT DISTINCT family, part FROM parts) USING (family) JOIN suited USING (part, text_hash)
+        FROM own_texts JOIN texts USING (text_hash) WHERE sole IS DISTINCT FROM family
+    ) JOIN (SELECT DISTINCT family, part FROM parts) USING (family)
+    JOIN suited USING (part, text_hash)
     UNION SELECT sole, part, sign, text_hash FROM suited WHERE sole IS NOT NULL
 ),
 answered AS (SELECT question, part, sign, text_hash FROM known JOIN suited USING (text_hash)),
-totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
-
 -- How many texts there are, how many each family and question lose, and where it decides, both.
+totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
 counts AS (
     SELECT class, family, question, sum(t.number) AS texts,
         coalesce(sum(e.number), 0) AS excluded, coalesce(sum(k.number), 0) AS known
     FROM parts JOIN totals AS t USING (part)
-    LEFT JOIN (SELECT family, part, sum(sign) AS number FROM lost GROUP BY ALL) AS e USING (family, part)
-    LEFT JOIN (SELECT question, part, sum(sign) AS number FROM answered GROUP BY ALL) AS k USING (question, part)
-    GROUP BY ALL
+    LEFT JOIN (SELECT family, part, sum(sign) AS number FROM lost GROUP BY ALL) AS e
+        USING (family, part)
+    LEFT JOIN (SELECT question, part, sum(sign) AS number FROM answered GROUP BY ALL) AS k
+        USING (question, part) GROUP BY ALL
 ),
 shared AS (
     SELECT class, family, question, sum(sign) AS shared FROM (
         SELECT DISTINCT class, family, question, part, sign, text_hash
         FROM counts JOIN parts USING (class, family, question) JOIN lost USING (family, part)
-        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded, known) >= $negatives
+        WHERE $negatives BETWEEN texts - excluded - known + 1 AND texts - greatest(excluded, known)
     ) JOIN answered USING (question, part, sign, text_hash) GROUP BY ALL
 )
 SELECT 1
@@ -115,7 +132,8 @@ SELECT 1
 -- The bins that suit each class of anchors, and their texts.
 WITH pairs AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
-    JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative ON pair_condition
+    JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative
+        ON pair_condition
 ),
 suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
@@ -149,33 +167,32 @@ SELECT 1
 -- name: forbidden
 -- Steps of a pool where classes must not draw from the bins that they are paired with.
 
--- The bins that a class must not draw from, and the families that have a text there only.
+-- The bins that a class must not draw from.
 WITH pairs AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
-    JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative ON pair_condition
+    JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative
+        ON pair_condition
 ),
-gone AS (
-    SELECT class, text_hash, family FROM pairs JOIN (
-        SELECT *, count(*) OVER (PARTITION BY text_hash, family) AS bins
-        FROM (SELECT DISTINCT text_hash, family, bin FROM negatives)
-    ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
-),
-
--- The texts that suit all anchors, less those that lose a family for a class, plus what is left.
-of_texts AS (
+-- Texts with their families; and by class how many of these have a text in such bins only.
+texts AS (
     SELECT text_hash, only_one(family) AS sole, count(DISTINCT family) AS families,
         sum(DISTINCT family) AS total FROM negatives GROUP BY ALL
 ),
-changed AS (
-    SELECT class, text_hash, any_value(sole) AS sole, any_value(families) - count(*) AS families,
-        any_value(total) - sum(family) AS total
-    FROM gone JOIN of_texts USING (text_hash) GROUP BY class, text_hash
+gone AS (
+    SELECT class, text_hash, count(*) AS families, sum(family) AS total FROM (
+        SELECT class, text_hash, family FROM pairs JOIN (
+            SELECT *, count(*) OVER (PARTITION BY text_hash, family) AS bins
+            FROM (SELECT DISTINCT text_hash, family, bin FROM negatives)
+        ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
+    ) GROUP BY ALL
 ),
+-- Texts that suit all (part 0), less those that lose families for a class, plus what is left.
 suited AS (
-    SELECT 0::UBIGINT AS part, 1 AS sign, text_hash, sole FROM of_texts
-    UNION ALL SELECT class, -1, text_hash, sole FROM changed
-    UNION ALL SELECT class, 1, text_hash, CASE WHEN families = 1 THEN total::BIGINT END
-    FROM changed WHERE families > 0
+    SELECT 0::UBIGINT AS part, 1 AS sign, text_hash, sole FROM texts
+    UNION ALL SELECT class, -1, text_hash, sole FROM gone JOIN texts USING (text_hash)
+    UNION ALL SELECT class, 1, text_hash,
+        CASE texts.families - gone.families WHEN 1 THEN (texts.total - gone.total)::BIGINT END
+    FROM gone JOIN texts USING (text_hash) WHERE texts.families > gone.families
 )
 SELECT 1
 
@@ -195,11 +212,10 @@ WITH usable AS (
     WHERE is_own IS NULL AND is_known IS NULL AND suited.family IS DISTINCT FROM asked.family
     GROUP BY ALL
 ),
-
 -- Anchors with a positive of another text, and with enough texts for negatives.
 eligible AS (
     FROM anchors JOIN positive_texts USING (positive_keys) JOIN usable USING (record_key, question)
-    WHERE texts >= $negatives AND other_text
+    WHERE other_text AND texts >= $negatives
 )
 SELECT 1
 
@@ -208,7 +224,7 @@ SELECT 1
 
 -- Negatives of the record.
 WITH suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
-pairs AS (SELECT DISTINCT class, class AS bin FROM anchors)
+pairs AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM anchors)
 SELECT 1
 
 -- name: filled
@@ -220,7 +236,6 @@ WITH suited AS (
     SELECT DISTINCT record_key, text_hash, NULL AS family
     FROM negatives JOIN texts USING (text_hash) WHERE sole IS NOT NULL
 ),
-
 -- How many texts there are, how many each family and question lose, and where it decides, both.
 counts AS (
     SELECT DISTINCT anchors.record_key, family, anchors.question,
@@ -234,15 +249,15 @@ shared AS (
     SELECT record_key, family, question, count(*) AS shared FROM (
         SELECT DISTINCT record_key, family, question, text_hash
         FROM counts JOIN excluded AS e USING (family)
-        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded, known) >= $negatives
+        WHERE $negatives BETWEEN texts - excluded - known + 1 AND texts - greatest(excluded, known)
     ) JOIN known USING (question, text_hash) GROUP BY ALL
 ),
-
 -- Anchors with a positive of another text, and with enough texts for negatives.
 eligible AS (
     FROM anchors JOIN positive_texts USING (positive_keys)
     JOIN counts USING (law_keys) LEFT JOIN shared USING (law_keys)
-    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives AND other_text
+    WHERE other_text
+    AND texts - excluded - known + coalesce(shared, 0) >= $negatives
 )
 SELECT 1
 
@@ -262,7 +277,6 @@ candidates AS (
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
     FROM chunks_of(candidates, $split, $version) WHERE date IS NOT NULL AND nearest_condition
 ),
-
 -- Two records of each date, and two dates on either side: a record is never its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
@@ -279,7 +293,6 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
-
 -- The nearest of them; of equally near ones the smaller record id.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
@@ -316,10 +329,11 @@ positives AS (FROM near_positives),
 own AS (
     SELECT *, unnest(writings) AS writing, asks_condition AS asks, answers_condition AND coalesce(label > 0, TRUE) AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
-    UNION ALL BY NAME SELECT DISTINCT near.record_key, asked.family, near.question, near.text_hash,
+    UNION ALL BY NAME SELECT DISTINCT asked.*, near.question, near.text_hash,
         unnest(near.writings) AS writing, FALSE AS asks, TRUE AS answers
     FROM near_positives AS near JOIN (
-        SELECT DISTINCT record_key, family FROM chunks_of(reach, $split, $version) WHERE anchor_condition
+        SELECT DISTINCT record_key, family, source
+        FROM chunks_of(reach, $split, $version) WHERE anchor_condition
     ) AS asked USING (record_key)
 )
 SELECT 1
@@ -345,7 +359,6 @@ denied AS (
     ) AS asked ON asked.record_key = of_texts.record_key
         AND asked.question IS NOT DISTINCT FROM of_texts.question AND windows = denials
 ),
-
 -- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (
     SELECT family, written.text_hash FROM own JOIN written USING (writing)
@@ -354,7 +367,6 @@ own_texts AS (
     WHERE asks OR is_denied IS NULL
     UNION SELECT family, text_hash FROM said JOIN texts USING (text_hash) WHERE verdict <> 'negative'
 ),
-
 -- Answers to a question that several families ask.
 known AS (
     SELECT asked.question, written.text_hash FROM (
@@ -368,9 +380,8 @@ known AS (
     UNION SELECT question, text_hash FROM said JOIN texts USING (text_hash)
     WHERE verdict <> 'negative' AND source = $source
 ),
-
 -- The texts that an anchor text has for positives, and a chunk of each.
-promotable AS (SELECT * FROM chunks_of($source, $split, $version) WHERE positive_condition),
+promotable AS (FROM chunks_of($source, $split, $version) WHERE positive_condition),
 paired AS (
     SELECT anchors.record_key, anchors.text_hash AS anchor_hash, stated.text_hash
     FROM anchors JOIN stated USING (record_key)
@@ -415,8 +426,11 @@ SELECT 1
 -- Anchors that answer a positive which several families have.
 WITH known_swapped AS (
     SELECT DISTINCT shared.question, written.text_hash FROM (
-        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
-        WHERE answers AND source = $source GROUP BY question HAVING min(family) < max(family)
+        SELECT question, unnest(list(DISTINCT record_key) FILTER (answers)) AS record_key FROM (
+            SELECT question, record_key, family, answers FROM own
+            WHERE answers AND source = $source
+            UNION ALL SELECT question, record_key, family, FALSE FROM positives
+        ) GROUP BY question HAVING min(family) < max(family)
     ) AS shared JOIN own USING (record_key) JOIN written USING (writing) WHERE asks
 ),
 swapped_texts AS (
@@ -424,13 +438,13 @@ swapped_texts AS (
     JOIN (SELECT question, count(*) AS number FROM known_swapped GROUP BY ALL) USING (question)
     GROUP BY record_key
 ),
-
 -- Anchors with a positive of another text, and with enough texts for negatives.
 eligible AS (
     FROM anchors JOIN positive_texts USING (positive_keys)
     JOIN counts USING (law_keys) LEFT JOIN shared USING (law_keys)
     LEFT JOIN swapped_texts USING (record_key)
-    WHERE texts - excluded - known + coalesce(shared, 0) - coalesce(number, 0) >= $negatives AND other_text
+    WHERE other_text
+    AND texts - excluded - known + coalesce(shared, 0) - coalesce(number, 0) >= $negatives
 )
 SELECT 1
 
@@ -442,7 +456,7 @@ SELECT 1
 WITH eligible AS (
     FROM anchors JOIN positive_texts USING (positive_keys) JOIN usable USING (record_key, question)
     LEFT JOIN swapped_texts USING (record_key)
-    WHERE texts - coalesce(number, 0) >= $negatives AND other_text
+    WHERE other_text AND texts - coalesce(number, 0) >= $negatives
 )
 SELECT 1
 

@@ -53,3 +53,141 @@ def test_pools_are_those_of_plain_python(kind, corpus, corpora):
             rows += len(expected)
             assert sorted((r["record_key"], r["anchors"]) for r in found[place]) == expected, place
     assert rows
+
+
+def legal_by_lists(corpus, pool):
+    """Return the legal texts of each anchor chunk by place, from the lists of a sampler."""
+    parts = ("anchors", "negatives", "pairs", "excluded", "known")
+    lists = {part: lists_of(corpus, pool, part) for part in parts}
+    found = {}
+    for place, anchors in lists["anchors"].items():
+        pairs = {(row["class"], row["bin"]) for row in lists["pairs"][place]}
+        excluded, known = (as_pairs(lists[part][place]) for part in ("excluded", "known"))
+        for a in anchors:
+            legal = set()
+            for n in lists["negatives"][place]:
+                own = pool.own_negatives and n["record_key"] == a["record_key"]
+                other = n["family"] != a["family"] and (pool.fills_up or not pool.own_negatives)
+                paired = (a.get("class"), n.get("bin")) in pairs
+                if (own or other) and (pool.own_negatives or paired is not pool.forbids):
+                    legal.add(n["text_hash"])
+            legal -= {text for owner, text in excluded if owner == a["family"]}
+            legal -= {text for owner, text in known if owner == a["question"]}
+            found[place, a["chunk_key"]] = legal
+    return found
+
+
+def as_pairs(rows):
+    return {tuple(row.values()) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def hashed(corpus, corpora):
+    """Return the hash of every text."""
+    texts = {"texts": sorted({c.text for of in corpora for c in of.chunks})}
+    rows = corpus.database.rows("SELECT t, md5_number_lower(t) FROM unnest($texts) AS _(t)", texts)
+    return dict(rows)
+
+
+@pytest.mark.parametrize("kind", law_corpora.KINDS)
+def test_the_lists_of_a_sampler_hold_the_same_law(kind, corpus, corpora, hashed):
+    recipe, options, told = law_corpora.KINDS[kind]
+    pool = law_corpora.asked(recipe, **options)
+    expected, of_source = {}, {}
+    for place, of in laws_of(corpora, told).items():
+        for a in of.anchors():
+            legal, own = (
+                of.legal(a),
+                {n.text for n in of.negatives(a) if n.record.source == place[1]},
+            )
+            expected[place, a.key] = {hashed[text] for text in legal}
+            of_source[place, a.key] = {hashed[text] for text in legal & own}
+    found = legal_by_lists(corpus, pool)
+    assert found
+    assert {name: expected[name] for name in found} == found
+    if pool.of_split:  # an anchor that draws in its own source obeys the law of the split
+        found = legal_by_lists(corpus, pool.of_source())
+        assert {name: of_source[name] for name in found} == found
+        assert {name for name, legal in of_source.items() if not legal}.isdisjoint(found)
+
+
+SWAPPED = ["plain", "conditions", "split-wide", "equality", "inequality", "same_record"]
+SWAPPED += ["same_record, filled", "near_date positive", "per chunk"]
+
+
+@pytest.mark.parametrize("kind", SWAPPED)
+def test_swapped_samples_obey_the_law_too(kind, corpus, corpora, hashed):
+    recipe, options, told = law_corpora.KINDS[kind]
+    for negatives in NEGATIVES:
+        pool = law_corpora.asked(recipe, negatives, swaps=True, **options)
+        legal = legal_by_lists(corpus, pool)
+        anchors, positives, swapped = (
+            lists_of(corpus, pool, part) for part in ("anchors", "positives", "known_swapped")
+        )
+        plain = law_corpora.asked(recipe, negatives, **options)
+        unswapped = lists_of(corpus, plain, "anchors")
+        for place, of in laws_of(corpora, told).items():
+            chunks = {c.key: c for c in of.chunks}
+            known = as_pairs(swapped[place])
+            more = {row["chunk_key"] for row in unswapped[place]}
+            for row in anchors[place]:
+                assert row["chunk_key"] in more
+                anchor = chunks[row["chunk_key"]]
+                for other in positives[place]:
+                    if other["record_key"] != row["record_key"]:
+                        continue
+                    asked = of.swapped(chunks[other["chunk_key"]].question)
+                    left = {hashed[text] for text in of.legal(anchor) - asked}
+                    out = {text for owner, text in known if owner == other["question"]}
+                    assert legal[place, anchor.key] - out == left
+                    assert len(left) >= negatives
+
+
+VERDICTS = [kind for kind, (_, options, _) in law_corpora.KINDS.items() if "relabelled" in options]
+
+
+@pytest.mark.parametrize("kind", VERDICTS)
+def test_positives_go_by_the_very_text_of_an_anchor(kind, corpus, corpora, hashed):
+    recipe, options, told = law_corpora.KINDS[kind]
+    pool = law_corpora.asked(recipe, **options)
+    anchors, positives, unpaired = (
+        lists_of(corpus, pool, part) for part in ("anchors", "positives", "unpaired")
+    )
+    for place, of in laws_of(corpora, told).items():
+        chunks = {c.key: c for c in of.chunks}
+        banned = as_pairs(unpaired[place])
+        for a in anchors[place]:
+            expected = {hashed[p.text] for p in of.positives(chunks[a["chunk_key"]])}
+            record, text = a["record_key"], a["text_hash"]
+            found = {p["text_hash"] for p in positives[place] if p["record_key"] == record}
+            assert {p for p in found if (record, text, p) not in banned} == expected
+
+
+@pytest.mark.parametrize("kind", law_corpora.KINDS)
+def test_anchors_that_are_left_out_have_their_reason(kind, corpus, corpora):
+    recipe, options, told = law_corpora.KINDS[kind]
+    pool = law_corpora.asked(recipe, 2, **options)
+    anchors, left_out = (lists_of(corpus, pool, part) for part in ("anchors", "left_out"))
+    for place, of in laws_of(corpora, told).items():
+        found = {row["chunk_key"]: row["reason"] for row in left_out[place]}
+        eligible = {row["chunk_key"] for row in anchors[place]}
+        assert {a.key for a in of.anchors()} == eligible | found.keys()
+        assert eligible.isdisjoint(found)
+        drawable = [c for c in of.reach if told.negative(c) and told.where[2](c)]
+        families = {c.record.family for c in drawable}
+        for a in of.anchors():
+            texts, label = {p.text for p in of.positives(a)}, a.record.label
+            expected = "no negative"
+            if not texts and told.labels == "binary" and label == 0:
+                expected = "labelled negative"
+            elif not texts and told.labels == "graded" and label is not None:
+                expected = "grade without a condition"
+            elif not texts:
+                expected = "no positive"
+            elif texts == {a.text}:
+                expected = "with a single window" if told.same_selectors else "same text"
+            elif told.own_negatives and any(c.record is a.record for c in drawable):
+                expected = "known answer"
+            elif families == {a.record.family} and a.record.group:
+                expected = "one family"
+            assert a.key in eligible or found[a.key] == expected, (place, a)

@@ -1,19 +1,15 @@
 -- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
-WITH anchors AS (SELECT *, record_key::UBIGINT AS class
-FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
-positives AS (SELECT * FROM chunks_of($source, $split, $version) WHERE role = 'context'),
-negatives AS (SELECT *, record_key::UBIGINT AS bin
-FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
+positives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+negatives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
 own AS (
-    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks, role = 'context'
-        AND coalesce(label > 0, TRUE) AS answers
+    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks,
+        role = 'context' AND coalesce(label > 0, TRUE) AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
-
 -- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
-
 -- Answers to a question that several families ask.
 known AS (
     SELECT DISTINCT asked.question, written.text_hash FROM (
@@ -21,10 +17,8 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
-
 -- Anchors with a positive of another text, and with enough texts for negatives.
 positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
-
 -- The date that each record looks for, within its source and within its category.
 wanted AS (
     SELECT DISTINCT record_key, (date + -30)::DATE AS date,
@@ -36,7 +30,6 @@ candidates AS (
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
     FROM chunks_of($source, $split, $version) WHERE date IS NOT NULL AND role = 'context'
 ),
-
 -- Two records of each date, and two dates on either side: a record is never its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
@@ -53,7 +46,6 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
-
 -- The nearest of them; of equally near ones the smaller record id.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
@@ -62,13 +54,11 @@ nearest AS (
     ) WHERE other.key <> record_key
     QUALIFY row_number() OVER (PARTITION BY record_key ORDER BY distance, other.id) = 1
 ),
-
 -- Negatives of the nearest record.
 suited AS (
     SELECT DISTINCT nearest.record_key, text_hash, family
     FROM nearest JOIN negatives ON other_key = negatives.record_key
 ),
-
 -- Texts that each record may draw, and that are neither excluded nor known.
 usable AS (
     SELECT asked.record_key, asked.question, count(DISTINCT suited.text_hash) AS texts
@@ -81,14 +71,11 @@ usable AS (
     WHERE is_own IS NULL AND is_known IS NULL AND suited.family IS DISTINCT FROM asked.family
     GROUP BY ALL
 ),
-
 -- Anchors with a positive of another text, and with enough texts for negatives.
 eligible AS (
     FROM anchors JOIN positive_texts USING (record_key) JOIN usable USING (record_key, question)
-    WHERE texts >= $negatives AND single IS DISTINCT FROM text_hash
+    WHERE single IS DISTINCT FROM text_hash AND texts >= $negatives
 )
-SELECT record_key, record_id, list(chunk_key
-ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
-FROM eligible
-GROUP BY record_key, record_id, added_version, id_hash
-ORDER BY added_version, id_hash, record_key, anchors;
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
+    arg_min(text, chunk_key) AS anchor FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash ORDER BY added_version, id_hash, record_key;

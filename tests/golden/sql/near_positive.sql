@@ -1,6 +1,5 @@
 -- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
-WITH anchors AS (SELECT * FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
-
+WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
 -- The date that each record looks for, within its source and within its category.
 wanted AS (
     SELECT DISTINCT record_key, (date + 7)::DATE AS date,
@@ -13,7 +12,6 @@ candidates AS (
     FROM chunks_of(NULL, $split, $version) WHERE date IS NOT NULL AND role = 'context'
         AND (trust >= 0.5)
 ),
-
 -- Two records of each date, and two dates on either side: a record is never its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
@@ -30,7 +28,6 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
-
 -- The nearest of them; of equally near ones the smaller record id.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
@@ -39,7 +36,6 @@ nearest AS (
     ) WHERE other.key <> record_key
     QUALIFY row_number() OVER (PARTITION BY record_key ORDER BY distance, other.id) = 1
 ),
-
 -- Chunks of the nearest record, which are answers as if they were of the anchor's own.
 near_positives AS (
     SELECT nearest.record_key, other.* EXCLUDE (record_key)
@@ -48,27 +44,24 @@ near_positives AS (
     ) AS other ON other_key = other.record_key
 ),
 positives AS (FROM near_positives),
-negatives AS (SELECT * FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+negatives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
 own AS (
     SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks, role = 'context'
         AND coalesce(label > 0, TRUE) AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
-    UNION ALL BY NAME SELECT DISTINCT near.record_key, asked.family, near.question, near.text_hash,
+    UNION ALL BY NAME SELECT DISTINCT asked.*, near.question, near.text_hash,
         unnest(near.writings) AS writing, FALSE AS asks, TRUE AS answers
     FROM near_positives AS near JOIN (
-        SELECT DISTINCT record_key, family
+        SELECT DISTINCT record_key, family, source
         FROM chunks_of($source, $split, $version) WHERE role = 'anchor'
     ) AS asked USING (record_key)
 ),
-
 -- Texts of negatives with the family of those that only one has, and by what is written alike.
 texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
-
 -- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
-
 -- Answers to a question that several families ask.
 known AS (
     SELECT DISTINCT asked.question, written.text_hash FROM (
@@ -76,7 +69,6 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
-
 -- How many texts there are, how many each family and question lose, and where it decides, both.
 counts AS (
     SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
@@ -87,21 +79,17 @@ counts AS (
 shared AS (
     SELECT family, question, count(*) AS shared FROM (
         SELECT DISTINCT family, question, text_hash FROM counts JOIN excluded AS e USING (family)
-        WHERE texts - excluded - known < $negatives AND texts - greatest(excluded,
-            known) >= $negatives
+        WHERE $negatives BETWEEN texts - excluded - known + 1 AND texts - greatest(excluded, known)
     ) JOIN known USING (question, text_hash) GROUP BY ALL
 ),
-
 -- Anchors with a positive of another text, and with enough texts for negatives.
 positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
 eligible AS (
     FROM anchors JOIN positive_texts USING (record_key)
     JOIN counts USING (family, question) LEFT JOIN shared USING (family, question)
-    WHERE texts - excluded - known + coalesce(shared, 0) >= $negatives
-        AND single IS DISTINCT FROM text_hash
+    WHERE single IS DISTINCT FROM text_hash
+    AND texts - excluded - known + coalesce(shared, 0) >= $negatives
 )
-SELECT record_key, record_id, list(chunk_key
-ORDER BY chunk_key) AS anchors, arg_min(text, chunk_key) AS anchor
-FROM eligible
-GROUP BY record_key, record_id, added_version, id_hash
-ORDER BY added_version, id_hash, record_key, anchors;
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
+    arg_min(text, chunk_key) AS anchor FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash ORDER BY added_version, id_hash, record_key;

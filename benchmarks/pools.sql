@@ -1,6 +1,6 @@
 -- name: sources
 INSERT INTO sources (source_id, name, kind, trust, defaults, added_version)
-SELECT range + 1, CASE WHEN $sources = 2 THEN ['a', 'b'][range + 1] ELSE 's' || range END, 'csv', .5, 'roles', 1
+SELECT range + 1, 's' || range, 'csv', .5, 'roles', 1
 FROM range($sources)
 
 -- name: versions
@@ -13,7 +13,8 @@ SELECT
     i, 's' || i % $sources || '/' || md5(i::VARCHAR)[:16], 1 + i % $sources, 1, NULL,
     DATE '2015-01-01' + (md5_number_lower('d' || i) % 3000)::INTEGER,
     if(md5_number_lower('h' || i) % 2 = 0, 'g' || (md5_number_lower('g' || i) % ($records // 5)), NULL),
-    NULL, MAP {'topic': 't' || (md5_number_lower('t' || i) % 20)}, .5, i, now()::TIMESTAMP, now()::TIMESTAMP, NULL
+    NULL, MAP {'topic': 't' || (md5_number_lower('t' || i) % 20)}, .5, i, now()::TIMESTAMP, now()::TIMESTAMP, NULL,
+    md5_number_lower('s' || i % $sources || '/' || md5(i::VARCHAR)[:16])
 FROM range(1, $records + 1) AS r(i)
 
 -- name: splits
@@ -64,36 +65,3 @@ FROM _internal.stored_sections ORDER BY section_key
 
 -- name: text_hashes
 INSERT INTO _internal.text_hashes SELECT section_key, normalised_hash(text) FROM _internal.stored_sections ORDER BY section_key
-
--- name: random records
-INSERT INTO records
-SELECT key, source || '/' || lpad(key::VARCHAR, 9, '0'), 1 + (source = 'b')::INTEGER, 1, if(live, NULL, 1), date,
-    "group", NULL, MAP {'topic': topic, 'lang': lang}, .5, key, now()::TIMESTAMP, now()::TIMESTAMP, label
-FROM given
-
--- name: random splits
-INSERT INTO splits SELECT key, split FROM given
-
--- name: random sections
-INSERT INTO _internal.stored_sections
-SELECT section_key, record_key, position, role, 'h', section, 1, NULL, NULL, NULL FROM given_sections
-
--- name: random chunks
-INSERT INTO chunks
-SELECT key, section_key, record_key, 'window', 0, 0, 0, length(text), 0, 1, md5_number_lower(text) FROM given_chunks
-
--- name: random verdicts
-INSERT INTO pair_verdicts
-SELECT md5_number_lower(one), md5_number_lower(other), verdict, NULL, 1 FROM said
-
--- name: stage
-CREATE OR REPLACE TEMP TABLE staged AS
-SELECT found.*, asked.split
-FROM (SELECT DISTINCT split FROM splits) AS asked, LATERAL (FROM chunks_of(NULL, asked.split, 1)) AS found
-
--- name: of_sources
--- One statement for all sources, here of all splits: the pool of each is a list by LATERAL.
-SELECT asked.split, asked.source, found.*
-FROM (
-    SELECT DISTINCT splits.split, sources.name AS source FROM splits, sources
-) AS asked, LATERAL (found_list) AS found
