@@ -318,9 +318,12 @@ def _section_facts(
     comparing = [pool for pool in alike if compares_texts(pool.recipe)]
     if not asking and not comparing:
         return None
-    # only nearest-by-date records and split-wide negatives can be of another source
+    # nearest-by-date records, promoted positives, split-wide negatives can be of another source
     beyond = any(
-        pool.of_split or any(s.kind == "near_date" for s in pool.recipe.selectors) for pool in alike
+        pool.of_split
+        or pool.relabelled
+        or any(s.kind == "near_date" for s in pool.recipe.selectors)
+        for pool in alike
     )
     sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
     copies = {

@@ -187,7 +187,7 @@ def _table(
         "visits": samples / per_draw / anchors,
         "negatives": of_streams(lambda stream: stream.negatives_from),
         "fallback_anchors": of_streams(lambda stream: stream.fallback_anchors),
-        "shared_questions": of_streams(lambda stream: stream.pool.shared),
+        "shared_questions": of_streams(lambda stream: stream.shared_questions),
         "swap": [swaps] * rows,
     }
     table = pa.table(columns, schema=SCHEMA)
@@ -223,8 +223,8 @@ def described(sampler: Sampler) -> Iterator[str]:
     if len(part.streams) > _STREAMS:
         yield f"  and {len(part.streams) - _STREAMS:,} more recipes of sources, in forecast()"
     for stream in part.streams[:_STREAMS]:
-        if stream.pool.shared:
-            yield _shared_words(stream.source, stream.recipe.name, stream.pool.shared)
+        if stream.shared_questions:
+            yield _shared_words(stream.source, stream.recipe.name, stream.shared_questions)
         for of in stream.candidates:
             name = shown(f"{stream.source}, {stream.recipe.name}", NAME)
             left = figure(float(of.counts[of.rows].mean()))

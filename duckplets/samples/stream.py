@@ -308,6 +308,11 @@ class Stream:
             return "same_record" if self.pool.beyond is None else "given"
         return "mined" if self.candidates else "random"
 
+    @property
+    def shared_questions(self) -> int:
+        """Anchors that share a question with other records."""
+        return self.pool.shared
+
     @cached_property
     def fallback_anchors(self) -> int:
         """Anchors with a chunk that has fewer negatives of their kind than a sample takes."""
