@@ -143,11 +143,11 @@ class Law:
             found = [c for c in found if c.record.label != 0]
         if of.labels == "graded":
             found = [c for c in found if c.record.label is None]
-        found = [c for c in found if self.verdicts.get((anchor.text, c.text)) != "negative"]
+        said = {t: v for (a, t), v in self.verdicts.items() if a == anchor.text}
+        found = [c for c in found if said.get(c.text, "positive") == "positive"]
         return found + [
             c for c in self.chunks
-            if c.record.source == self.source and of.positive(c) and of.where[1](c)
-            and self.verdicts.get((anchor.text, c.text)) == "positive"
+            if of.positive(c) and of.where[1](c) and said.get(c.text) == "positive"
         ]  # fmt: skip
 
     def nearest(self, record: Record) -> Record | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers, merged, places
+from duckplets.base.arrays import IntegerLists, Integers, Words, merged, places
 from duckplets.db.database import Database
 from duckplets.export.subject import Subject
 from duckplets.mining.guards import Guards
@@ -37,7 +37,8 @@ def fill(database: Database, subject: Subject, wanted: int) -> None:
             excluded = guards.exclude(block)
             refused = merged([chosen, excluded.documents, others])[0]
             missing = np.maximum(wanted - chosen.lengths, 0)
-            added = _drawn(anchors, missing, refused, excluded.allowed, guards.documents)
+            words = guards.sections.words[guards.anchors[block]]
+            added = _drawn(words, missing, refused, excluded.allowed, guards.documents)
             owners = added.owners()
             rows = {
                 "anchor_section_key": anchors[owners],
@@ -57,7 +58,7 @@ def _lists(guards: Guards, anchors: Integers, of: Integers, sections: Integers) 
 
 
 def _drawn(
-    anchors: Integers,
+    anchors: Words,
     missing: Integers,
     refused: IntegerLists,
     allowed: IntegerLists | None,

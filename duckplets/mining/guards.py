@@ -2,9 +2,9 @@
 
 anchors, positives, documents of a recipe ─codes→ Guards ─a block of anchors→ excluded, allowed
 
-A negative is of another record and another group; its text, ignoring case, accents, composition and
-white space, is none of the anchor's record and no positive of any record with the same anchor text;
-and the recipe's strategy allows it. Excluded documents are named one by one for each anchor, by
+The law is that of drawing, from the same lists: a document is out if it is of the anchor's family,
+if each of its windows has a text that is excluded for the family or a known answer of the question,
+or if the recipe's strategy forbids it. Excluded documents are named one by one for each anchor, by
 lookups in flat lists: pairs are made block by block, so that a text that occurs ten thousand times
 costs its square for one block only.
 """
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers, merged, places, stretches
+from duckplets.base.arrays import IntegerLists, Integers, Words, merged, places, stretches
 from duckplets.db.database import Database
 from duckplets.mining.blocks import Excluded
+from duckplets.pools.arrays import pair_hashes
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 
@@ -33,8 +34,7 @@ class SectionTable:
 
     keys: Integers  # section key of every number
     records: Integers  # code of its record
-    families: Integers  # code of its family: its group, or else its record
-    texts: Integers  # code of its normalised text
+    words: Words  # hash of its record's id and its position
     record_keys: Integers  # record key of every record code, ascending
 
     @classmethod
@@ -43,9 +43,8 @@ class SectionTable:
         with database.registered(wanted=pa.table({"section_key": np.unique(keys)})):
             rows = database.table("mining/mine/sections")
         record_keys, records = np.unique(_integers(rows, "record_key"), return_inverse=True)
-        coded = ("family", "normalised_hash")
-        codes = [np.unique(rows[name].to_numpy(), return_inverse=True)[1] for name in coded]
-        return cls(_integers(rows, "section_key"), records, codes[0], codes[1], record_keys)
+        words = pair_hashes(_integers(rows, "position"), rows["id_hash"].to_numpy())
+        return cls(_integers(rows, "section_key"), records, words, record_keys)
 
     def numbers(self, keys: Integers) -> Integers:
         """Return the number of each section key, or -1."""
@@ -77,25 +76,26 @@ class Guards:
             anchors = anchors.take(np.argsort(np.where(at < 0, len(order), at), kind="stable"))
         documents = reader.list(compiled, "mined_documents")
         positives = reader.list(compiled, "mined_positives")
-        askers = reader.list(compiled, "mined_anchors")
-        tables = (anchors, documents, positives, askers)
-        keys = [_integers(table, "section_key") for table in tables]
+        keys = [_integers(table, "section_key") for table in (anchors, documents, positives)]
         self.sections = SectionTable.read(database, np.concatenate(keys))
-        anchor, document, positive, asker = (self.sections.numbers(k) for k in keys)
-        self.anchors = anchor[np.sort(np.unique(anchor, return_index=True)[1])]
+        anchor, document, positive = (self.sections.numbers(k) for k in keys)
+        first = np.sort(np.unique(anchor, return_index=True)[1])
+        self.anchors = anchor[first]
         self.documents = np.unique(document)
         count = len(self.sections.record_keys)
         owners = np.searchsorted(self.sections.record_keys, _integers(positives, "record_key"))
         # records that only provide positives of others have no code, nor anchors
         known = np.isin(_integers(positives, "record_key"), self.sections.record_keys)
         self.positives = IntegerLists.of(owners[known], positive[known], count)
-        self._find_texts(asker, count)
+        self._find_illegal(reader, compiled, anchors.take(first))
         self._find_strategy(
             compiled.forbids,
             (anchor, anchors["class"].to_numpy()),
             (document, documents["bin"].to_numpy()),
             reader.list(compiled, "pairs"),
         )
+        for of, owners in self._illegal:
+            self._costs += of.lengths[owners]
 
     def blocks(self, start: int = 0, most: int | None = None) -> Iterator[slice]:
         """Yield ranges of anchors to process together, bounded by their pairs."""
@@ -113,12 +113,11 @@ class Guards:
     def exclude(self, block: slice) -> Excluded:
         """Return what a block of anchors must not find."""
         anchors = self.anchors[block]
-        records = self.sections.records[anchors]
-        asked = self._anchor_texts.take(records)
+        texts = [of.take(owners[block]) for of, owners in self._illegal]
         parts = [
-            self._of_record.take(records),
-            self._of_family.take(self.sections.families[anchors]),
-            merged([asked, asked.then(self._answers)])[0].then(self._of_text),
+            self._of_record.take(self.sections.records[anchors]),
+            self._of_family.take(self._families[block]),
+            self._whole(merged(texts)[0].then(self._of_text)),
         ]
         classes = self._classes.take(np.arange(block.start, block.stop))
         strategy = classes.then(self._paired).then(self._bins)
@@ -126,21 +125,37 @@ class Guards:
         allowed = None if self._forbids else self._allowed(strategy, block)
         return Excluded(documents, reasons.astype(np.uint8), allowed)
 
-    def _find_texts(self, askers: Integers, count: int) -> None:
-        """Index documents by record, family and text, and texts by their owners."""
-        sections, documents = self.sections, self.documents
-        self._of_record = IntegerLists.of(sections.records[documents], documents, count)
-        families, texts = _size(sections.families), _size(sections.texts)
-        self._of_family = IntegerLists.of(sections.families[documents], documents, families)
-        self._of_text = IntegerLists.of(sections.texts[documents], documents, texts)
-        self._anchor_texts = IntegerLists.of(
-            sections.records[askers], sections.texts[askers], count
+    def _find_illegal(self, reader: PoolReader, compiled: CompiledPool, anchors: pa.Table) -> None:
+        """Index documents by record, family and text, and texts by who must not draw them."""
+        windows, documents = reader.list(compiled, "negatives"), self.documents
+        number = self.sections.numbers(_integers(windows, "section_key"))
+        texts, text = np.unique(windows["text_hash"].to_numpy(), return_inverse=True)
+        self._of_text = IntegerLists.of(text, number, len(texts))
+        self._texts = np.bincount(self._of_text.values, minlength=len(self.sections.keys))
+        records = self.sections.records
+        self._of_record = IntegerLists.of(
+            records[documents], documents, len(self.sections.record_keys)
         )
-        # for every anchor text: the texts of all positives of records that have it
-        asked = self._anchor_texts
-        answers = IntegerLists(self.positives.starts, sections.texts[self.positives.values])
-        pairs = answers.take(asked.owners())
-        self._answers = IntegerLists.of(np.repeat(asked.values, pairs.lengths), pairs.values, texts)
+        families, self._families = np.unique(_integers(anchors, "family"), return_inverse=True)
+        of = places(families, _integers(windows, "family"))
+        self._of_family = IntegerLists.of(of[of >= 0], number[of >= 0], len(families))
+        questions, question = np.unique(anchors["question"].to_numpy(), return_inverse=True)
+        self._illegal = []
+        rows = reader.list(compiled, "excluded"), reader.list(compiled, "known")
+        asking = (families, self._families), (questions, question)
+        for table, (known, owners) in zip(rows, asking, strict=True):
+            who, what = (column.to_numpy() for column in table.columns)
+            at, of = places(known, who), places(texts, what)
+            there = (at >= 0) & (of >= 0)
+            self._illegal.append((IntegerLists.of(at[there], of[there], len(known)), owners))
+
+    def _whole(self, found: IntegerLists) -> IntegerLists:
+        """Keep the documents that come once for each of their texts."""
+        width = max(len(self._texts), 1)
+        cells, counts = np.unique(found.owners() * width + found.values, return_counts=True)
+        owners, documents = np.divmod(cells, width)
+        whole = counts == self._texts[documents]
+        return IntegerLists.of(owners[whole], documents[whole], len(found))
 
     def _find_strategy(
         self,
@@ -185,10 +200,6 @@ def _indexes(keys: Integers, wanted: Integers) -> Integers:
     order = np.argsort(keys, kind="stable")
     at = places(keys[order], wanted)
     return np.where(at < 0, -1, order[at]) if len(keys) else at
-
-
-def _size(codes: Integers) -> int:
-    return int(codes.max(initial=-1)) + 1
 
 
 def _integers(table: pa.Table, column: str) -> Integers:

@@ -18,7 +18,7 @@ from duckplets.base.arrays import Integers, Words
 
 Halves = npt.NDArray[np.uint32]
 
-ORDER_VERSION = 3
+ORDER_VERSION = 4
 
 _SMALL = 4096  # up to this size an epoch is sorted by hash: exactly uniform, and cheap
 _SPAN = 1 << 16  # items permuted at a time: they stay in the cache

@@ -1,13 +1,12 @@
 """A pool in memory: the rows of its statement as flat arrays of keys and text hashes.
 
-Chunks are indexed by ranges, so that planning is arithmetic: 12 bytes a chunk and 4 a
-record, no text. Mined negatives add 24 to 40 bytes a chunk for the guards.
+Chunks are indexed by ranges, so that planning is arithmetic, and no text is needed. Texts that
+an anchor must not draw are listed only where another family has them, too.
 
 SQL has ensured that every anchor has enough legal negatives; a negative drawn for it, at random,
-mined or from its own record, is judged here by the same law (``sql/pools/parts``). A negative is of
-another record or family than the anchor; its text is not in the sample, not of the anchor's record
-and, if negatives are mined, no known positive of the anchor's text; and the strategy lets the
-anchor's class draw it.
+mined or from its own record, is judged here by the same law (``sql/pools``). A negative is of
+another family than the anchor; its text is not in the sample, not excluded for the family and no
+known answer of the anchor's question; and the strategy lets the anchor's class draw it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,23 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import ArrayRecord, Flags, Floats, Integers, Keys, Sketch, Words, places
+from duckplets.base.arrays import (
+    ArrayRecord,
+    Flags,
+    Floats,
+    Integers,
+    Keys,
+    Sketch,
+    Words,
+    places,
+    ranges,
+)
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
 Rows: TypeAlias = Mapping[str, Any]  # an array per column: keys are uint32 or int64, hashes uint64
 _NARROW = np.iinfo(np.uint32).max
+_KEYS = ("chunk_key", "record_key", "family")
 
 
 def rows_of(table: pa.Table) -> Rows:
@@ -33,7 +43,7 @@ def rows_of(table: pa.Table) -> Rows:
     rows = {}
     for name in table.column_names:
         rows[name] = column = table[name].to_numpy()
-        if name in ("chunk_key", "record_key") and column.max(initial=0) <= _NARROW:
+        if name in _KEYS and 0 <= column.min(initial=0) <= column.max(initial=0) <= _NARROW:
             rows[name] = column.astype(np.uint32)
     return rows
 
@@ -47,19 +57,26 @@ def some_rows(rows: Rows, which: Flags | slice) -> Rows:
 class Anchors:
     """The chunks of a pool, grouped into its anchors."""
 
-    chunks: Keys  # of every chunk, by record and chunk
+    chunks: Keys  # of every chunk, by version, id hash and chunk
     hashes: Words  # text hash of every chunk
     classes: Integers  # row of ``Negatives.firsts`` of every chunk
     records: Keys  # of the record of every anchor
+    ids: Words  # id hash of the record of every anchor, on which draws depend
     starts: Integers  # first chunk of every anchor, and the end of the last
+    families: Keys | None = None  # of every anchor; None where each is its record
+    questions: Words | None = None  # of every chunk, where several families ask some
 
     def __len__(self) -> int:
         return len(self.records)
 
+    def families_of(self, units: Integers) -> Keys:
+        """Return the families of some anchors."""
+        return (self.records if self.families is None else self.families)[units]
+
 
 @dataclass(frozen=True, slots=True)
 class Banned:
-    """Positives that an anchor chunk must not take, since they have its own text: a group."""
+    """Positives that an anchor chunk must not take, by its text or by verdicts: a group."""
 
     firsts: Integers  # first entry of each anchor chunk's group
     counts: Integers  # positives in the group; 0 for most anchor chunks
@@ -84,7 +101,8 @@ class Positives:
     hashes: Words  # text hash of every chunk
     starts: Integers  # first chunk for every anchor
     counts: Integers  # number of chunks for every anchor
-    banned: Banned | None  # banned: those with the anchor chunk's own text
+    banned: Banned | None  # those that some anchor chunks must not take
+    questions: Words | None = None  # of every chunk, where swapped samples must look
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +111,10 @@ class NegativeRequests(ArrayRecord):
 
     index: Integers  # number of the sample in its stream
     classes: Integers  # class of the anchor: row of ``Negatives.firsts``
-    records: Integers  # record key of the anchor
-    kins: Keys  # the anchor's record, or its family if negatives are mined
-    normalised_hashes: Words | None  # hash of the text of the anchor's section, if they are mined
+    ids: Words  # id hash of the record of the anchor
+    families: Keys  # its family
+    questions: Words | None  # its question, if some are asked by several families
+    swapped: Words | None  # the question of its positive, if they change places and some are shared
     hashes: Words  # text hashes of the samples so far: shape (slots, samples)
     anchor_at: Integers  # index of the anchor chunk in the pool
     # visits of the anchor before; for mined negatives, of that chunk's section
@@ -112,20 +131,18 @@ class NegativeRequests(ArrayRecord):
 class Negatives:
     """The chunks of negatives, by unit (the chunks of a record in a bin) and class."""
 
-    chunks: Keys  # of every chunk, by bin, record and chunk
+    chunks: Keys  # of every chunk, by bin, version, id hash and chunk
     hashes: Words  # text hash of every chunk
-    kins: Keys  # record or family of every unit
+    families: Keys  # family of every unit
     starts: Integers  # first chunk of every unit, and the end of the last
     firsts: Integers  # for every class its first range, and the end of the last
     lows: Integers  # first unit of every range
     sums: Integers  # units in all earlier ranges, and in all
-    # Sorted hashes of (record, text) for records with several anchors or positives: none of those
-    # texts must be its negative. Where negatives are mined, for all records whose own texts, as
-    # they are or normalised, other families have.
-    illegal: Words
-    # Sorted hashes of (normalised hash of an anchor, text): positives of other records with such an
-    # anchor. Empty unless negatives are mined.
-    known: Words
+    # Sorted hashes, of texts that are negatives and that several families have:
+    excluded: Words  # of (family, text): written like an anchor or positive of the family
+    known: Words  # of (question, text): an answer of the question
+    known_swapped: Words  # of (question of a positive, text): an anchor with that positive
+    own: bool = False  # whether they are of the anchor's own record, whose family plays no part
 
     def counts(self) -> Integers:
         """Return how many chunks each class may draw from."""
@@ -133,23 +150,21 @@ class Negatives:
         before = np.concatenate([[0], np.cumsum(chunks)])
         return np.asarray(before[self.firsts[1:]] - before[self.firsts[:-1]], np.int64)
 
-    def is_legal(self, at: Integers, kins: Keys, requests: NegativeRequests) -> Flags:
-        """Return whether chunks, with their records or families, may be negatives by text."""
+    def is_legal(self, at: Integers, families: Keys, requests: NegativeRequests) -> Flags:
+        """Return whether chunks, with their families, may be negatives by family and text."""
         hashes = self.hashes[at]
-        legal: Flags = kins != requests.kins
+        legal: Flags = np.ones(len(at), bool) if self.own else families != requests.families
         for other in requests.hashes:
             legal &= hashes != other
-        if len(self.illegal):
-            sketch = self._sketches[0]
-            legal[_among(sketch, self.illegal, requests.kins, hashes)] = False
-        if len(self.known) and requests.normalised_hashes is not None:
-            sketch = self._sketches[1]
-            legal[_among(sketch, self.known, requests.normalised_hashes, hashes)] = False
+        asked = requests.families, requests.questions, requests.swapped
+        for owners, (sketch, words) in zip(asked, self._illegal, strict=True):
+            if owners is not None and len(words):
+                legal[_among(sketch, words, owners, hashes)] = False
         return legal
 
     @cached_property
-    def _sketches(self) -> tuple[Sketch, Sketch]:
-        return Sketch(self.illegal), Sketch(self.known)
+    def _illegal(self) -> list[tuple[Sketch, Words]]:
+        return [(Sketch(of), of) for of in (self.excluded, self.known, self.known_swapped)]
 
     def suits(self, at: Integers, classes: Integers) -> Flags:
         """Return whether the strategy lets classes draw chunks."""
@@ -157,9 +172,9 @@ class Negatives:
             return np.ones(len(at), dtype=bool)
         begins, ends = self._ranges
         unit = at
-        if len(self.kins) < len(self.chunks):
+        if len(self.families) < len(self.chunks):
             unit = np.searchsorted(self.starts, at, side="right") - 1
-        place = classes * len(self.kins) + unit
+        place = classes * len(self.families) + unit
         before = np.searchsorted(begins, place, side="right") - 1
         suited: Flags = (before >= 0) & (place < ends[before])
         return suited
@@ -167,7 +182,7 @@ class Negatives:
     @cached_property
     def _ranges(self) -> tuple[Integers, Integers] | None:
         """First and last units that each class may draw, class by class; None for all."""
-        units, sizes = len(self.kins), np.diff(self.sums)
+        units, sizes = len(self.families), np.diff(self.sums)
         if len(self.lows) == 1 and int(sizes[0]) == units:
             return None
         classes = np.repeat(np.arange(len(self.firsts) - 1), np.diff(self.firsts))
@@ -179,9 +194,8 @@ class Negatives:
 class Guarded:
     """Further data of a pool with mined negatives."""
 
-    families: Integers  # of every anchor
-    normalised_hashes: Words  # text hash of every anchor chunk's section
     sections: Integers  # section key of every anchor chunk
+    words: Words  # hash of record id and position of that section
     negative_sections: Integers  # section key of every chunk of the negatives
 
 
@@ -198,11 +212,12 @@ class Pool:
     # (``same_record``) of other records. None if no anchor needs them.
     beyond: Negatives | None = None
     short: Flags | None = None  # which anchor chunks draw from all sources of the split
+    shared: int = 0  # anchors whose question other families have, with answers among negatives
     labels: Floats | None = None  # label of every anchor, if pairs come labelled
 
 
 def pair_hashes(owners: Keys | Words, hashes: Words) -> Words:
-    """Return one word per (owner, text), as in ``Negatives.illegal``."""
+    """Return one word per (owner, text), as in ``Negatives.excluded``."""
     return mix(hashes ^ mix(owners.astype(np.uint64)))
 
 
@@ -219,30 +234,56 @@ def anchors_of(rows: Rows, classes: Integers, per: str) -> Anchors:
     records = rows["record_key"]
     starts = _boundaries(records, every=per == "chunk")
     chunks, hashes = rows["chunk_key"], rows["text_hash"]
-    return Anchors(chunks, hashes, classes, records[starts[:-1]], starts)
+    firsts = starts[:-1]
+    found = Anchors(chunks, hashes, classes, records[firsts], rows["id_hash"][firsts], starts)
+    families = rows.get("family", records)
+    is_own = np.array_equal(families, records)
+    return found if is_own else replace(found, families=families[firsts])
 
 
-def positives_of(anchors: Anchors, rows: Rows, *, distinct: bool) -> Positives:
-    """Return the positives of anchors; ``distinct`` ones differ in text from the anchor."""
+def positives_of(
+    anchors: Anchors, rows: Rows, *, distinct: bool, unpaired: Rows | None = None
+) -> Positives:
+    """Return the positives of anchors; ``distinct`` ones differ in text from the anchor.
+
+    ``unpaired`` are those of its record that the text of an anchor must not take.
+    """
     owners, hashes = rows["record_key"], rows["text_hash"]
     starts = np.searchsorted(owners, anchors.records, side="left")
     counts = np.searchsorted(owners, anchors.records, side="right") - starts
-    banned = _banned(anchors, counts, owners, hashes) if distinct else None
+    banned = _banned(anchors, counts, owners, hashes, distinct, unpaired)
     return Positives(rows["chunk_key"], hashes, starts, counts, banned)
 
 
-def _banned(anchors: Anchors, counts: Integers, owners: Keys, hashes: Words) -> Banned | None:
-    # the pool ensures that a single positive differs from the anchor
+def _banned(
+    anchors: Anchors,
+    counts: Integers,
+    owners: Keys,
+    hashes: Words,
+    distinct: bool,
+    unpaired: Rows | None,
+) -> Banned | None:
+    # the pool ensures that an anchor may take a single positive
     several = np.flatnonzero(np.repeat(counts > 1, np.diff(anchors.starts)))
-    if len(several) == 0:
+    if len(several) == 0 or not (distinct or unpaired):
         return None
     records = np.repeat(anchors.records, np.diff(anchors.starts))[several]
     mine, theirs = pair_hashes(records, anchors.hashes[several]), pair_hashes(owners, hashes)
-    at = Sketch(mine).among(theirs)
+    at = Sketch(mine).among(theirs) if distinct else np.zeros(0, np.int64)
+    words = theirs[at]  # of an anchor's record and text
+    if unpaired:
+        of = unpaired["record_key"]
+        asking, asked = (pair_hashes(of, unpaired[n]) for n in ("anchor_hash", "text_hash"))
+        order = np.argsort(theirs, kind="stable")
+        first, last = (np.searchsorted(theirs[order], asked, side) for side in ("left", "right"))
+        at = np.concatenate([at, order[ranges(first, last - first)]])
+        words = np.concatenate([words, np.repeat(asking, last - first)])
     if len(at) == 0:
         return None
-    at = at[np.argsort(theirs[at], kind="stable")]
-    words = theirs[at]
+    order = np.lexsort((at, words))
+    at, words = at[order], words[order]
+    fresh = np.diff(words, prepend=~words[:1]).astype(bool) | (np.diff(at, prepend=-1) != 0)
+    at, words = at[fresh], words[fresh]
     shared = Sketch(words).among(mine)
     several, mine = several[shared], mine[shared]
     first = np.searchsorted(words, words, side="left")
@@ -262,17 +303,17 @@ def negatives_of(
     *,
     per: str,
     forbids: bool,
-    illegal: Words,
-    known: Words,
+    illegal: tuple[Words, Words, Words],  # ``excluded``, ``known`` and ``known_swapped``
+    own: bool = False,
 ) -> Negatives:
     """Index a list of chunks as negatives."""
     records = listed["record_key"]
     bins = listed.get("bin", np.zeros(len(records), np.uint64))
     starts = _boundaries(bins, records, every=per == "chunk")
-    ranges = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
-    kins = listed["family"][starts[:-1]]
-    chunks, hashes = listed["chunk_key"], listed["text_hash"]
-    return Negatives(chunks, hashes, kins, starts, *ranges, illegal, known)
+    bounds = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
+    chunks, hashes, families = listed["chunk_key"], listed["text_hash"], listed["family"]
+    units = chunks, hashes, families[starts[:-1]], starts
+    return Negatives(*units, *bounds, *illegal, own=own)
 
 
 def _ranges(
@@ -315,15 +356,13 @@ def _boundaries(*columns: Any, every: bool) -> Integers:
     return np.append(np.flatnonzero(new), length).astype(np.int64)
 
 
-def usable_of_own(anchors: Rows, negatives: Rows, excluded: Words) -> Rows:
-    """Return the negatives of records with anchors, one per text, that their families may draw."""
-    records = np.unique(anchors["record_key"])
+def own_of(negatives: Rows, excluded: Words) -> Rows:
+    """Return ready negatives, one per record and text, that are not excluded for the family."""
     texts = pair_hashes(negatives["record_key"], negatives["text_hash"])
     first = np.zeros(len(texts), dtype=bool)
     first[np.unique(texts, return_index=True)[1]] = True
-    families = pair_hashes(negatives["family"], negatives["text_hash"])
-    first &= np.isin(negatives["record_key"], records)
-    return some_rows(negatives, first & ~np.isin(families, excluded))
+    words = pair_hashes(negatives["family"], negatives["text_hash"])
+    return some_rows(negatives, first & ~np.isin(words, excluded))
 
 
 def _among(sketch: Sketch, pairs: Words, owners: Keys | Words, hashes: Words) -> Integers:

@@ -54,7 +54,7 @@ class BatchKeys:
         at = places(self._known, anchors.records)
         numbers = np.append(self._numbers, -1)[at]  # the last for what has none
         if self._is_length:  # buckets of equal count
-            order = np.lexsort((anchors.records, numbers))
+            order = np.argsort(numbers, kind="stable")
             numbers = np.empty(len(order), np.int64)
             numbers[order] = np.arange(len(order)) * _BUCKETS // len(order)
             return numbers

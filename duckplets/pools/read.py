@@ -128,27 +128,38 @@ class PoolReader:
             return Pool(compiled, anchors, None, None)
         listed = self._rows(compiled, "positives")
         distinct = not (recipe.allow_same_anchor_positive or compiled.is_given)
-        positives = arrays.positives_of(anchors, listed, distinct=distinct)
+        unpaired = self._rows(compiled, "unpaired") if compiled.relabelled else None
+        positives = arrays.positives_of(anchors, listed, distinct=distinct, unpaired=unpaired)
         if compiled.is_given:
             labels = rows["label"][anchors.starts[:-1]]
             return Pool(compiled, anchors, positives, None, labels=labels)
         of_source = compiled.of_source() if compiled.of_split else compiled
-        negatives = self._negatives(of_source, classes, rows)
-        guarded = Guarded(
-            families=rows["family"][anchors.starts[:-1]],
-            normalised_hashes=rows["question"],
-            sections=rows["section_key"],
-            negative_sections=self._rows(compiled, "negatives")["section_key"],
-        )
-        pool = Pool(compiled, anchors, positives, negatives, guarded)
+        negatives = self._negatives(of_source, classes)
+        beyond = short = guarded = None
         if compiled.of_split:
             short = ~np.isin(anchors.chunks, self._rows(of_source, "anchors")["chunk_key"])
             if spare or short.any():
-                beyond = self._kept_once(compiled, self._negatives(compiled, classes, rows))
-                pool = replace(pool, beyond=beyond, short=short)
-        elif compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
-            pool = replace(pool, beyond=self._of_others(compiled))
-        return pool
+                beyond = self._kept_once(compiled, self._negatives(compiled, classes))
+        elif compiled.fills_up:
+            least = negatives.counts().min()
+            if spare or least < compiled.negatives or len(negatives.known):
+                beyond = self._negatives(compiled, classes[:1], of_others=True)
+        if recipe.mined:
+            guarded = Guarded(
+                sections=rows["section_key"],
+                words=arrays.pair_hashes(rows["position"], rows["id_hash"]),
+                negative_sections=self._rows(compiled, "negatives")["section_key"],
+            )
+        asked, shared = self._rows(compiled, "known")["question"], 0
+        if len(asked):
+            anchors = replace(anchors, questions=rows["question"])
+            of_anchors = np.logical_or.reduceat(
+                np.isin(rows["question"], asked), anchors.starts[:-1]
+            )
+            shared = int(np.count_nonzero(of_anchors))
+        if len(negatives.known_swapped):
+            positives = replace(positives, questions=listed["question"])
+        return Pool(compiled, anchors, positives, negatives, guarded, beyond, short, shared=shared)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) are left out for which reason."""
@@ -201,54 +212,46 @@ class PoolReader:
         portions = (portion for pools in several for portion in _portions(pools, chunks))
         return {_place(pool): portion for portion in portions for pool in portion}
 
-    def _negatives(self, compiled: CompiledPool, classes: Words, rows: Rows) -> Negatives:
+    def _negatives(
+        self, compiled: CompiledPool, classes: Words, *, of_others: bool = False
+    ) -> Negatives:
+        """Return the negatives of a pool, or those that fill up records with too few of theirs."""
         listed, pairs = self._rows(compiled, "negatives"), self._rows(compiled, "pairs")
         if (many := len(pairs["class"])) > _MOST_PAIRS:
             raise RecipeError(
                 f"recipe {compiled.recipe.name!r}: its strategy pairs {many} values; compare by "
                 f"equality, or round the values it compares"
             )
-        excluded, known = self._illegal(compiled)
-        if compiled.own_negatives:
-            listed = arrays.usable_of_own(rows, listed, excluded)
+        illegal = (
+            self._illegal(compiled, "excluded"),
+            self._illegal(compiled, "known"),
+            self._illegal(compiled, "known_swapped") if compiled.swaps else np.zeros(0, np.uint64),
+        )
+        if own := compiled.own_negatives and not of_others:
+            listed = arrays.own_of(listed, illegal[0])
+        elif of_others:
+            pairs = some_rows(pairs, slice(0))
         return arrays.negatives_of(
             classes,
             listed,
             pairs,
             per=compiled.recipe.per,
-            forbids=compiled.forbids,
-            illegal=excluded,
-            known=known,
+            forbids=compiled.forbids or of_others,
+            illegal=illegal,
+            own=own,
         )
 
-    def _illegal(self, compiled: CompiledPool) -> tuple[Words, Words]:
-        """Return the hashes of (family, text) and (question, text) that are no negatives."""
-        excluded, known = self._rows(compiled, "excluded"), self._rows(compiled, "known")
-        return (
-            np.unique(arrays.pair_hashes(excluded["family"], excluded["text_hash"])),
-            np.unique(arrays.pair_hashes(known["question"], known["text_hash"])),
-        )
+    def _illegal(self, compiled: CompiledPool, part: Part) -> Words:
+        """Return a word for each owner and text of a list, ascending."""
+        owners, texts = self._rows(compiled, part).values()
+        return np.unique(arrays.pair_hashes(owners, texts))
 
     def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
         """Return negatives of the split, shared by the pools of many small sources."""
         which = id(self._rows(compiled, "negatives")), compiled.recipe.per
         first = self._of_all.setdefault(which, beyond)
-        shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
+        shared = {name: getattr(first, name) for name in ("chunks", "hashes", "families", "starts")}
         return replace(beyond, **shared)
-
-    def _of_others(self, compiled: CompiledPool) -> Negatives:
-        """Return the negatives that fill up records with too few of their own."""
-        none = some_rows(self._rows(compiled, "pairs"), slice(0))
-        excluded, known = self._illegal(compiled)
-        return arrays.negatives_of(
-            np.zeros(1, np.uint64),
-            self._rows(compiled, "negatives"),
-            none,
-            per=compiled.recipe.per,
-            forbids=True,
-            illegal=excluded,
-            known=known,
-        )
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
         with self._database.deadline(compiled.described):
@@ -317,9 +320,12 @@ def _section_facts(
     comparing = [pool for pool in alike if compares_texts(pool.recipe)]
     if not asking and not comparing:
         return None
-    # only nearest-by-date records and split-wide negatives can be of another source
+    # nearest-by-date records, promoted positives, split-wide negatives can be of another source
     beyond = any(
-        pool.of_split or any(s.kind == "near_date" for s in pool.recipe.selectors) for pool in alike
+        pool.of_split
+        or pool.relabelled
+        or any(s.kind == "near_date" for s in pool.recipe.selectors)
+        for pool in alike
     )
     sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
     copies = {

@@ -49,7 +49,7 @@ SCHEMA = pa.schema(
         *(("source", pa.string()), ("recipe", pa.string())),
         *(("share", pa.float64()), ("anchors", pa.int64()), ("samples", pa.int64())),
         *(("tokens", pa.int64()), ("visits", pa.float64()), ("negatives", pa.string())),
-        *(("fallback_anchors", pa.int64()), ("swap", pa.bool_())),
+        *(("fallback_anchors", pa.int64()), ("shared_questions", pa.int64()), ("swap", pa.bool_())),
     ]
 )
 _WORDS = {"equal": "equal", "proportional": "in proportion to anchors"}
@@ -89,9 +89,10 @@ class Forecast:
             ``negatives``: ``random``, ``mined``, ``given`` (with the rows), ``same_record``, or
             null for texts. ``fallback_anchors``: how many have fewer mined or given ones than a
             sample takes, or fewer in their source where ``negatives_from="split"`` lets all sources
-            fill in. ``swap``: whether anchor and positive change places in half of the samples.
-            ``version`` and ``generation`` (of its candidates), where later ones have joined: a
-            stream has a row of each.
+            fill in. ``shared_questions``: how many share a question with other records, and draw
+            none of its answers. ``swap``: whether anchor and positive change places in half of the
+            samples. ``version`` and ``generation`` (of its candidates), where later ones have
+            joined: a stream has a row of each.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
     """
@@ -109,6 +110,8 @@ class Forecast:
         lines = [self.title, *(f"  {line}" for line in aligned([[*_CELLS], *cells]))]
         if len(self) > _ROWS:
             lines.append(f"and {len(self) - _ROWS:,} more rows, in .table")
+        shared = {(row["source"], row["recipe"]): row["shared_questions"] for row in rows}
+        lines += [_shared_words(*of, count) for of, count in shared.items() if count]
         if rows and rows[0]["negatives"] is not None:
             lines.append(swap_words(rows[0]["swap"]))
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
@@ -184,6 +187,7 @@ def _table(
         "visits": samples / per_draw / anchors,
         "negatives": of_streams(lambda stream: stream.negatives_from),
         "fallback_anchors": of_streams(lambda stream: stream.fallback_anchors),
+        "shared_questions": of_streams(lambda stream: stream.shared_questions),
         "swap": [swaps] * rows,
     }
     table = pa.table(columns, schema=SCHEMA)
@@ -219,6 +223,8 @@ def described(sampler: Sampler) -> Iterator[str]:
     if len(part.streams) > _STREAMS:
         yield f"  and {len(part.streams) - _STREAMS:,} more recipes of sources, in forecast()"
     for stream in part.streams[:_STREAMS]:
+        if stream.shared_questions:
+            yield _shared_words(stream.source, stream.recipe.name, stream.shared_questions)
         for of in stream.candidates:
             name = shown(f"{stream.source}, {stream.recipe.name}", NAME)
             left = figure(float(of.counts[of.rows].mean()))
@@ -436,6 +442,14 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
             f"{listed(words, NAMES)} fit into no batch of their block, and others take "
             f"their positions (displaced{more})"
         )
+
+
+def _shared_words(source: str, recipe: str, count: int) -> str:
+    """Say how many anchors ask what others ask, too."""
+    return (
+        f"source {shown(source, NAME)}, recipe {shown(recipe, NAME)}: {counted(count, 'anchor')} "
+        f"share a question with other records, and draw no answer of it for a negative"
+    )
 
 
 def swap_words(swaps: bool) -> str:

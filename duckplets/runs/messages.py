@@ -74,7 +74,8 @@ def anchors(
         rows = rows.filter(pa.array(np.isin(rows["record_key"].to_numpy(), of)))
     keys, count = rows["record_key"].to_numpy(), rows.num_rows
     zeros, starts = np.zeros(count, np.int64), np.arange(count + 1)
-    return Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, starts)
+    ids = rows["id_hash"].to_numpy()
+    return Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, ids, starts)
 
 
 @dataclass(frozen=True, slots=True)

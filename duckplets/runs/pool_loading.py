@@ -200,6 +200,7 @@ class _Loading:
             negatives=self._settings.negatives,
             labels="given" if labels and self._settings.pairs == "labelled" else labels,
             relabelled=self.kinds.relabelled,
+            swaps=self._settings.swap,
             **self.where,
         )
         return pool, mined
@@ -222,6 +223,7 @@ class _Loading:
         """Return the key of a pool: all it depends on besides the corpus's own state."""
         settings = self._settings
         of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
+        of_run += [settings.swap]
         if settings.kind == "messages":
             of_run += [bool(settings.no_duplicates)]
         for mining, policy in mined:

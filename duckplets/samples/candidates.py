@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from duckplets.base.arrays import Floats, Integers, Integers32, Keys, places
+from duckplets.base.arrays import Floats, Integers, Integers32, Keys, Words, places
 from duckplets.db.database import Database
 from duckplets.mining import policy as policies
 from duckplets.mining.store import Mining
@@ -30,7 +30,7 @@ class Documents:
     """The sections that the chunks of a pool's negatives belong to."""
 
     keys: Integers  # section key of every document, ascending
-    kins: Keys  # family of every document
+    families: Keys  # of every document
     firsts: Integers  # its first index in ``chunks``, and the end of the last
     chunks: Integers | None  # the pool's negatives by document; None if in that order already
 
@@ -43,6 +43,7 @@ class Candidates:
     weight: str | None  # order of drawing: see ``Mined``
     rows: Integers32  # row of every anchor chunk
     sections: Integers  # section key of every row, ascending
+    words: Words  # hash of record id and position of every row
     starts: Integers  # first candidate of every row, and the end of the last
     numbers: Integers32  # number of the document of every candidate, by row and rank
     documents: Documents
@@ -91,7 +92,8 @@ def read(
     if guarded is None or pool.negatives is None:
         raise ValueError(f"recipe {pool.compiled.recipe.name!r} draws no mined negatives")
     documents = _documents(pool.negatives, guarded.negative_sections)
-    sections, version = np.unique(guarded.sections), pool.compiled.parameters["version"]
+    sections, at = np.unique(guarded.sections, return_index=True)
+    version = pool.compiled.parameters["version"]
     row_of, number_of = KeyLookup(sections), KeyLookup(documents.keys)
     most = min(mining.candidates, mining.anchors * policy.wanted)
     rows, numbers, ranks = (np.empty(most, dtype=np.int32) for _ in range(3))
@@ -128,6 +130,7 @@ def read(
         weight=policy.weight,
         rows=row_of(guarded.sections),
         sections=sections,
+        words=guarded.words[at],
         starts=starts,
         numbers=numbers,
         documents=documents,
@@ -167,4 +170,4 @@ def _documents(negatives: Negatives, sections: Integers) -> Documents:
     first_chunks = firsts if chunks is None else chunks[firsts]
     unit = np.searchsorted(negatives.starts, first_chunks, side="right") - 1
     ends = np.append(firsts, len(sections)).astype(np.int64)
-    return Documents(keys, negatives.kins[unit], ends, chunks)
+    return Documents(keys, negatives.families[unit], ends, chunks)

@@ -7,8 +7,8 @@ often its anchor came before; no state is kept.
 - Mined: the candidates of an anchor's section rotate. With k negatives a sample, each visit to the
   section takes the next k from a hashed start, so after ceil(candidates / k) visits each was used.
   One that is illegal for a sample, by its text, is replaced by the next.
-- Own record (``same_record``): legal ones, such as the rejected replies of a preference pair, are
-  known when the pool is read, and visits rotate through them.
+- Own record (``same_record``): visits rotate through its own, such as the rejected replies of a
+  preference pair; one that answers the anchor's question is replaced by the next.
 
 When a rotation has none left, a random draw replaces it; for ``same_record`` one from another
 record, if the recipe allows. The origin of each negative is recorded.
@@ -19,6 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 
@@ -103,8 +104,8 @@ class RandomNegatives:
             sample = requests.part(slice(row, row + 1))
             if (found := self._first_legal(sample)) is None:
                 raise EmptyPoolError(
-                    f"{self.what}: no legal negative is left for record key {sample.records[0]}; "
-                    f"the corpus differs from the one the pool was made of"
+                    f"{self.what}: no legal negative is left for an anchor; the corpus differs "
+                    f"from the one the pool was made of"
                 )
             at[row] = found
         return FoundNegatives.at(self.pool, at, self.origin)
@@ -124,11 +125,11 @@ class RandomNegatives:
         base, size = self._range(requests.classes)
         unit = self._unit(base + below(hashed(self.unit_key, requests.index, counter), size))
         at = unit
-        if len(pool.chunks) > len(pool.kins):
+        if len(pool.chunks) > len(pool.families):
             first = pool.starts[unit]
             words = hashed(self.within_key, requests.index, counter)
             at = first + below(words, pool.starts[unit + 1] - first)
-        return at, self.pool.is_legal(at, pool.kins[unit], requests)
+        return at, self.pool.is_legal(at, pool.families[unit], requests)
 
     def _range(self, classes: Integers) -> tuple[Integers, Integers]:
         """Return the first unit of each sample's class, and the number of units."""
@@ -158,7 +159,7 @@ class RandomNegatives:
             counts = pool.starts[units + 1] - pool.starts[units]
             at = ranges(pool.starts[units], counts)
             repeated = sample.part(np.zeros(len(at), dtype=np.int64))
-            at = at[pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
+            at = at[pool.is_legal(at, np.repeat(pool.families[units], counts), repeated)]
             if len(at):
                 return int(at[0])
         return None
@@ -256,7 +257,7 @@ class InTurn(ABC):
         size = len(requests.index)
         found, left = blank(size), np.arange(size)
         missing = np.ones(size, dtype=bool)
-        for attempt in range(_TRIES):
+        for attempt in count() if self.others is None else range(_TRIES):
             left, options = rotation.take(left, slot, attempt)
             if len(left) == 0:
                 break
@@ -268,7 +269,12 @@ class InTurn(ABC):
             found.put(left[good], FoundNegatives.at(self.pool, at[good], origins[good]))
             missing[left[good]] = False
             left = left[~legal]
-        if self.others is not None and missing.any():
+        if missing.any():
+            if self.others is None:
+                raise EmptyPoolError(
+                    "no negative of its own record is left for an anchor; the corpus differs from "
+                    "the one the pool was made of"
+                )
             others = self.others.draw(requests.part(np.flatnonzero(missing)), slot)
             found.put(missing, others)
         return found
@@ -303,7 +309,7 @@ class MinedNegatives(InTurn):
         row = candidates.rows[requests.anchor_at]
         first = candidates.starts[row]
         count = candidates.starts[row + 1] - first
-        words = hashed(self.start_key, candidates.sections[row])
+        words = hashed(self.start_key, candidates.words[row])
         if candidates.weights is not None:
             words = hashed(self.start_key, words ^ requests.visits.view(np.uint64))
             return Rotation(first, count, np.zeros_like(first), slots, candidates.weights, words)
@@ -324,7 +330,7 @@ class MinedNegatives(InTurn):
             at = at + below(hashed(self.within_key, requests.index, counter), count)
         if documents.chunks is not None:
             at = documents.chunks[at]
-        legal = self.pool.is_legal(at, documents.kins[document], requests)
+        legal = self.pool.is_legal(at, documents.families[document], requests)
         legal &= self.pool.suits(at, requests.classes)
         return at, options + self.candidates.first, legal
 
@@ -344,10 +350,9 @@ class OwnNegatives(InTurn):
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
         # One more after each common cycle, else some negatives never meet some texts of an anchor.
-        records, classes = requests.records, requests.classes
-        first, count = (of[classes] for of in self._lists)
+        first, count = (of[requests.classes] for of in self._lists)
         some = np.maximum(count, 1)
-        start = below(hashed(self.start_key, records), some)
+        start = below(hashed(self.start_key, requests.ids), some)
         cycle = np.lcm(requests.period, some // np.gcd(some, self.slots))
         base = start + requests.visits * self.slots + requests.visits // cycle
         return Rotation(first, count, base, self.slots)
@@ -355,4 +360,6 @@ class OwnNegatives(InTurn):
     def _chunks(
         self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int | Integers
     ) -> tuple[Integers, Integers, Flags]:
-        return options, np.full(len(rows), OWN), np.ones(len(rows), dtype=bool)
+        asked = requests.part(rows) if len(rows) < len(requests.index) else requests
+        legal = self.pool.is_legal(options, asked.families, asked)
+        return options, np.full(len(rows), OWN), legal

@@ -125,19 +125,20 @@ class Stream:
         keys = None if self.keyed is None else [self.keyed.keys[units]]
         anchor_at = self._anchor_at(units, visits)
         chunks = [anchors.chunks[anchor_at].astype(np.int64, copy=False)]
-        hashes = [anchors.hashes[anchor_at]]
+        hashes, swapped = [anchors.hashes[anchor_at]], None
         if pool.positives is not None:
             of: Anchors | Positives = anchors
             at = anchor_at
             if not pool.compiled.own_positive:
                 of, at = pool.positives, self._positive_at(pool.positives, units, at, visits)
+                swapped = None if of.questions is None else of.questions[at]
             chunks.append(of.chunks[at].astype(np.int64, copy=False))
             hashes.append(of.hashes[at])
         families = [] if self.families is None else [self.families[units]]
         if pool.negatives is None:
             labels = None if pool.labels is None else [pool.labels[units]]
             return Draw(chunks, hashes + families, labels=labels, keys=keys)
-        requests = self._requests(index, units, visits, anchor_at, hashes)
+        requests = self._requests(index, units, visits, anchor_at, np.stack(hashes), swapped)
         negatives = [blank(len(index)) for _ in range(self.negatives)]
         for sampler, rows, asked in self._by_sampler(requests):
             for of_slot, found in zip(negatives, sampler.draw_all(asked), strict=True):
@@ -158,7 +159,7 @@ class Stream:
             return units
         first = anchors.starts[units]
         count = anchors.starts[units + 1] - first
-        start = below(hashed(self._keys["window"], anchors.records[units]), count)
+        start = below(hashed(self._keys["window"], anchors.ids[units]), count)
         return first + (start + visits) % count
 
     def _positive_at(
@@ -169,7 +170,7 @@ class Stream:
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
             count = count - banned.counts[anchor_at]
-        start = below(hashed(self._keys["positive"], anchors.records[units]), count)
+        start = below(hashed(self._keys["positive"], anchors.ids[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
         # one more after each cycle: else pairs whose counts share a divisor would never meet
         rank = (start + visits + visits // cycle) % count
@@ -183,10 +184,11 @@ class Stream:
         units: Integers,
         visits: Integers,
         anchor_at: Integers,
-        hashes: Sequence[Words],
+        hashes: Words,
+        swapped: Words | None,
     ) -> NegativeRequests:
         """Return samples with anchor and positive, as requests for negatives."""
-        anchors, guarded = self.pool.anchors, self.pool.guarded
+        anchors = self.pool.anchors
         samplers = np.zeros(len(index), dtype=np.int64)
         if self.pool.short is not None:
             samplers[self.pool.short[anchor_at]] = 1
@@ -205,10 +207,11 @@ class Stream:
         return NegativeRequests(
             index,
             anchors.classes[anchor_at],
-            anchors.records[units].astype(np.int64, copy=False),
-            (anchors.records if guarded is None else guarded.families)[units],
-            None if guarded is None else guarded.normalised_hashes[anchor_at],
-            np.stack(hashes),
+            anchors.ids[units],
+            anchors.families_of(units),
+            None if anchors.questions is None else anchors.questions[anchor_at],
+            swapped,
+            hashes,
             anchor_at,
             visits,
             period,
@@ -304,6 +307,11 @@ class Stream:
         if self.pool.compiled.own_negatives:
             return "same_record" if self.pool.beyond is None else "given"
         return "mined" if self.candidates else "random"
+
+    @property
+    def shared_questions(self) -> int:
+        """Anchors that share a question with other records."""
+        return self.pool.shared
 
     @cached_property
     def fallback_anchors(self) -> int:

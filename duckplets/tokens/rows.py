@@ -196,7 +196,7 @@ class TokenStream:
     recipe: RowRecipe
     seed: int
 
-    negatives = fallback_anchors = 0
+    negatives = fallback_anchors = shared_questions = 0
     is_given = graded = has_fallbacks = False
     negatives_from = version = None
     candidates = ()

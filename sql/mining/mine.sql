@@ -1,15 +1,10 @@
 -- name: sections
--- What the guards look at, of wanted sections (Arrow: section_key): their records, families and
--- normalised texts.
+-- The records and positions of wanted sections (Arrow: section_key).
 -- Rows: by record id and position.
-SELECT
-    sections.section_key, sections.record_key, record_families.family,
-    section_hashes.normalised_hash
+SELECT sections.section_key, sections.record_key, sections.position, records.id_hash
 FROM wanted
 JOIN stored_sections AS sections ON sections.section_key = wanted.section_key
 JOIN records ON records.record_key = sections.record_key
-JOIN record_families ON record_families.record_key = sections.record_key
-JOIN section_hashes ON section_hashes.section_key = wanted.section_key
 ORDER BY records.record_id, sections.position, sections.section_key
 
 -- name: anchor_texts

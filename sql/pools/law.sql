@@ -358,13 +358,13 @@ known AS (
     WHERE verdict <> 'negative' AND source = $source
 ),
 -- The texts that an anchor text has for positives, and a chunk of each.
-promotable AS (FROM chunks_of($source, $split, $version) WHERE positive_condition),
+promotable AS (FROM chunks_of(NULL, $split, $version) WHERE positive_condition),
 paired AS (
     SELECT anchors.record_key, anchors.text_hash AS anchor_hash, stated.text_hash
     FROM anchors JOIN stated USING (record_key)
     LEFT JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
         AND of_pair.text_hash = stated.text_hash
-    WHERE verdict IS DISTINCT FROM 'negative'
+    WHERE coalesce(verdict, 'positive') = 'positive'
     UNION SELECT anchors.record_key, anchor_hash, of_pair.text_hash
     FROM anchors JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
     JOIN (SELECT DISTINCT text_hash FROM promotable) AS promoted

@@ -32,9 +32,9 @@ WHERE records.added_version <= $version
 -- name: pool
 -- The conversations of a source and split as of a version: what a sampler draws messages from.
 -- Parameters: $source, $split, $version, $hashed (whether the hash of their text is needed).
--- Rows: by record_key.
+-- Rows: by the version that added the record, and the hash of its id.
 SELECT
-    conversations.record_key,
+    conversations.record_key, records.id_hash,
     CASE WHEN $hashed THEN md5_number_lower(conversations.messages) ELSE 0 END::UBIGINT AS text_hash
 FROM conversations
 JOIN records ON records.record_key = conversations.record_key
@@ -44,7 +44,7 @@ WHERE
     sources.name = $source
     AND splits.split = $split
     AND is_live(records.added_version, records.removed_version, $version)
-ORDER BY conversations.record_key
+ORDER BY records.added_version, records.id_hash, records.record_key
 
 -- name: stored
 -- The messages of requests as they are served (Arrow asked_messages: request, record_key); see

@@ -76,9 +76,13 @@ class World:
         promoted = {text for text, of in said.items() if of == "positive"}
         return (own - {*said}) | promoted & (self.there | own)
 
-    def forbidden(self, record):
-        kept = {text for text, of in self.said(record).items() if of != "negative"}
-        return kept | self.texts[record]["anchor"] | self.positives(record)
+    def forbidden(self, record, everywhere):
+        """Its question, and answers of all that ask it, but for denied ones."""
+        said, asked = self.said(record), self.texts[record]["anchor"]
+        reach = (of for of in self.texts if everywhere or of.split("/")[0] == record.split("/")[0])
+        known = (self.texts[of]["context"] for of in reach if self.texts[of]["anchor"] == asked)
+        kept = asked.union(said, *known)
+        return {text for text in kept if said.get(text) != "negative"} | self.positives(record)
 
     def anchors(self, source, recipe):
         """Those with a positive and a legal negative; of recipes that compare no terms."""
@@ -90,7 +94,11 @@ class World:
             several = several if recipe.startswith("own") else found - {record}
             return {text for other in several for text in self.texts[other][role]}
 
-        return {r for r in found if self.positives(r) and drawn(r) - self.forbidden(r)}
+        return {
+            r
+            for r in found
+            if self.positives(r) and drawn(r) - self.forbidden(r, recipe == "split")
+        }
 
 
 def judged(corpus, seed, share):
@@ -145,7 +153,7 @@ def test_what_was_said_of_a_pair_holds_in_every_sample(tmp_path, name, share, se
                 assert sample["positive"] in world.positives(record)
                 came[record][sample["positive"]] += 1
             if "negative" in sample:
-                assert sample["negative"] not in world.forbidden(record)
+                assert sample["negative"] not in world.forbidden(record, name == "split")
         for record, positives in came.items():
             assert positives.keys() == world.positives(record)
             assert max(positives.values()) - min(positives.values()) <= 1

@@ -117,7 +117,7 @@ def test_the_first_thousand_draws_never_change(name, golden):
 
 
 def test_keys_and_hashes_never_change():
-    assert order.ORDER_VERSION == 3
+    assert order.ORDER_VERSION == 4
     purpose = key(7, "faq", "anchor_context", "order")
     assert purpose == 7957304198024520427
     assert hashed(purpose, np.arange(3)).tolist() == [

@@ -190,13 +190,13 @@ def test_every_anchor_of_every_source_comes_once_an_epoch_of_batches_by_source(g
 def _buckets(corpus):
     """Return the sixteenth that each record is of, by the tokens of its source's records."""
     rows = corpus.sql(
-        "SELECT record_id, record_key, sum(token_count)::BIGINT AS tokens FROM sections "
+        "SELECT record_id, id_hash, sum(token_count)::BIGINT AS tokens FROM sections "
         "JOIN records USING (record_key) GROUP BY ALL"
     ).to_pylist()
     found = {}
     for name, count in RECORDS.items():
         mine = [row for row in rows if row["record_id"].startswith(f"{name}/")]
-        mine.sort(key=lambda row: (row["tokens"], row["record_key"]))
+        mine.sort(key=lambda row: (row["tokens"], row["id_hash"]))
         found |= {row["record_id"]: at * 16 // count for at, row in enumerate(mine)}
     return found
 
