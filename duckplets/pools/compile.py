@@ -213,6 +213,8 @@ def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
         for terms in (condition.anchor_terms, condition.negative_terms)
     )
     parts = ["forbidden" if forbids else "allowed"]
+    if forbids and isinstance(condition.tree.unnest(), exp.NEQ):
+        parts += ["apart", "narrow"]  # nobody may draw what has no value
     if not (forbids or condition.tells_apart):
         parts.append("ample")
     pairs = _sql(exp.paren(tree))
@@ -227,7 +229,7 @@ def _of_terms(
     unbounded: bool = False,
 ) -> Strategy:
     """Return a strategy that compares terms, named and hashed for each side."""
-    forbids = parts == ("forbidden",)
+    forbids = parts[0] == "forbidden"
     fills: dict[str, str | Sequence[str]] = {
         "pair_condition": condition,
         "parts_of_class": f"[{_NO_TERM}, class]" if forbids else "[class]",

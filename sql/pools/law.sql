@@ -193,6 +193,15 @@ suited AS (
 )
 SELECT 1
 
+-- name: apart
+-- Steps of a pool whose classes may draw all values but their own: no value is none of them.
+-- Parameters: $split, $version, $source.
+WITH negatives AS (
+    SELECT *, negative_terms
+    FROM chunks_of(drawn, $split, $version) WHERE negative_condition AND n0 IS NOT NULL
+)
+SELECT 1
+
 -- name: own_negatives
 -- Steps of a pool whose negatives are looked at one by one, since each record has few of its own.
 
