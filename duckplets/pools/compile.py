@@ -412,7 +412,7 @@ def _statement(
     staged: bool,
 ) -> tuple[str, frozenset[str]]:
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/text_counts"}
+        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/counts"}
         last = ends.get(part, "pools/lists/text_anchors")
         conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
         if len(conditions) > 1:
@@ -421,16 +421,14 @@ def _statement(
         return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
     strategy = strategy_of(recipe, staged=staged)
     fills = _triplet_fills(recipe, labels, strategy, staged=staged)
-    near, own = recipe.positive.kind == "near_date", recipe.strategy == "same_record"
+    near = recipe.positive.kind == "near_date"
     last = "pools/law/triplets" if part == "pool" else f"pools/lists/{part}"
-    if part == "pairs" and not strategy.parts:
-        last = "pools/lists/no_pairs"
-    if part == "excluded" and own:
-        last = "pools/lists/own_excluded"
     wide = recipe.negatives_from == "split"
     texts = _chunks(wide=wide, drawn=wide and not narrow, beyond=near, staged=staged)
     if recipe.allow_same_anchor_positive:
         texts |= {"other_text\n    AND ": "", "other_text AND ": ""}
+    if recipe.strategy == "same_record":  # its family may draw texts that only it has
+        texts["\nWHERE sole IS DISTINCT FROM family"] = ""
     if relabelled:
         fills["positive_keys"] = "record_key, text_hash"
     if swaps:
