@@ -428,7 +428,7 @@ def _statement(
     if recipe.allow_same_anchor_positive:
         texts |= {"other_text\n    AND ": "", "other_text AND ": ""}
     if recipe.strategy == "same_record":  # its family may draw texts that only it has
-        texts["\nWHERE sole IS DISTINCT FROM family"] = ""
+        texts["sole IS DISTINCT FROM family"] = "TRUE"
     if relabelled:
         fills["positive_keys"] = "record_key, text_hash"
     if swaps:

@@ -197,7 +197,7 @@ SELECT 1
 
 -- name: apart
 -- Steps of a pool whose classes may draw all values but their own: no value is none of them.
--- Parameters: $split, $version, $source.
+-- Parameters: $split, $version.
 WITH negatives AS (
     SELECT *, negative_terms
     FROM chunks_of(drawn, $split, $version) WHERE negative_condition AND n0 IS NOT NULL
