@@ -624,6 +624,16 @@ CREATE MACRO only_of_sums(many, total, squares) AS
 COMMENT ON MACRO only_of_sums IS
     'The value of so many numbers, told by their sum and that of their squares, if all have it';
 
+CREATE MACRO last_key(of_what) AS
+    coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
+COMMENT ON MACRO last_key IS
+    'The last key given out when the file was last compacted: what is gone takes no key along';
+
+CREATE MACRO words(text) AS
+    regexp_extract_all(lower(strip_accents(text)), '[\p{L}\p{N}]+');
+COMMENT ON MACRO words IS
+    'The words of a text as an index has them by default, not stemmed: words(''Red Foxes'')';
+
 CREATE MACRO _internal.version_at(at_version) AS
     coalesce(at_version, (SELECT max(version) FROM corpus_versions));
 COMMENT ON MACRO _internal.version_at IS 'A version; the newest for NULL';
@@ -637,16 +647,6 @@ CREATE MACRO _internal.beside_corpus(place) AS coalesce(
     error('The corpus has files beside it. Name its folder first: SET VARIABLE corpus_folder = ''/path/of/its/folder/''')
 ) || place;
 COMMENT ON MACRO _internal.beside_corpus IS 'The path of a file, from the folder of the corpus';
-
-CREATE MACRO last_key(of_what) AS
-    coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
-COMMENT ON MACRO last_key IS
-    'The last key given out when the file was last compacted: what is gone takes no key along';
-
-CREATE MACRO words(text) AS
-    regexp_extract_all(lower(strip_accents(text)), '[\p{L}\p{N}]+');
-COMMENT ON MACRO words IS
-    'The words of a text as an index has them by default, not stemmed: words(''Red Foxes'')';
 
 -- Views. `sections` is made anew where texts are left in files or these go
 -- (duckplets/ingest/sections_view.py); whoever makes a view anew sets its comments again.
