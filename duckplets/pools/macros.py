@@ -20,7 +20,7 @@ from duckplets.base.sanitize import shown
 from duckplets.db import catalog
 from duckplets.db.database import Database
 from duckplets.db.queries import bound, identifier, query, with_parameters
-from duckplets.errors import DamagedFileError
+from duckplets.errors import DuckpletsError
 from duckplets.pools.compile import Labels, Part, compile_pool
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import Recipe, TripletRecipe
@@ -49,15 +49,19 @@ _PLACE = re.compile(r"\bof_(?:name|recipe|others)\b")
 @contextmanager
 def following(database: Database) -> Iterator[None]:
     """Write the macros that follow from what a transaction changes, before it ends."""
-    state = database.run("pools/macros/state")
+    before = database.run("pools/macros/state")
     yield
-    if database.run("pools/macros/state") == state:
+    if (after := database.run("pools/macros/state")) == before:
         return
-    if (made := _made(facts_of(database))) is None:
-        return  # a definition is damaged; removing it writes them all
-    with closing(database.cursor()) as outside:  # where nothing has changed yet
-        before = facts_of(outside)
-    if (stood := _made(before)) is None:
+    known, facts = database.kept.get("macros", (None, ()))
+    if known != before:
+        with closing(database.cursor()) as outside:  # where nothing has changed yet
+            facts = facts_of(outside)
+    new = facts_of(database)
+    database.kept["macros"] = after, new
+    if new == facts or (made := _made(new)) is None:
+        return  # where a definition is damaged: its removal writes all macros
+    if (stood := _made(facts)) is None:
         names = database.run("pools/macros/names")
         stood = dict.fromkeys(names, "")
     for name in stood.keys() - made.keys():
@@ -108,17 +112,16 @@ def _made(facts: Facts) -> Macros | None:
     rows = defaultdict[str, list[tuple[Any, ...]]](list)
     for what, *row in facts:
         rows[what].append(tuple(row))
-    try:
-        stored = recipe_store.parsed([(name, text) for name, text, _ in rows["recipe"]], None)
-        sources = recipe_store.offered([(*row, None, False) for row in rows["source"]], None)
-    except DamagedFileError:
-        return None
     pools = defaultdict[str, dict[Recipe, list[str]]](dict)
-    for source, offers in sources.items():
-        for recipe in offers.recipes():
-            pools[recipe.name].setdefault(recipe.of_pool(), []).append(source)
-    for recipe in stored:
-        pools[recipe.name] = {recipe.of_pool(): list(recipe.sources or sources)}
+    try:
+        sources = recipe_store.offered([(*row, None, False) for row in rows["source"]], None)
+        for source, offers in sources.items():
+            for recipe in offers.recipes():
+                pools[recipe.name].setdefault(recipe.of_pool(), []).append(source)
+        for recipe in recipe_store.parsed([row[:2] for row in rows["recipe"]], None):
+            pools[recipe.name] = {recipe.of_pool(): list(recipe.sources or sources)}
+    except DuckpletsError:
+        return None
     made: Macros = {}
     for name, recipes in pools.items():
         parts: tuple[Part, ...] = ("pool", "left_out")
@@ -163,7 +166,7 @@ def _statement(
 def _by_labels(names: list[str], kinds: Mapping[str, Labels]) -> dict[Labels | None, list[str]]:
     """Return sources by how their labels affect a pool; no labels may count as any kind."""
     graded = [name for name in names if kinds.get(name) == "graded"]
-    others = [name for name in names if name not in graded]
+    others = [name for name in names if kinds.get(name) != "graded"]
     is_labelled = any(name in kinds for name in others)
     if graded and not is_labelled:
         return {"graded": names}

@@ -1170,7 +1170,11 @@ wanted AS (
 SELECT hits.record_id, hits.score, hits.text
 FROM _internal.ranked_sections(
     (
-        SELECT list({'index_key': scope.index_key, 'terms': wanted.terms})
+        SELECT
+            coalesce(
+                list({'index_key': scope.index_key, 'terms': wanted.terms}),
+                error('There is no full-text index of this source and split; build it: duckplets search FILE TEXT')
+            )
         FROM scope
         CROSS JOIN wanted
     ),

@@ -380,6 +380,7 @@ def test_statements_of_users_call_table_functions_that_only_read(tmp_path):
             with pytest.raises(QueryError) as refused:
                 corpus.sql(statement)
             assert len(str(refused.value)) <= 240, statement
+        corpus.index(dp.Terms(stemmer="none"), progress=False)
         for statement in READ:
             corpus.sql(statement)
     assert [path.name for path in tmp_path.iterdir()] == ["a.duckdb"]

@@ -6,6 +6,7 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets import role, sql
+from duckplets.errors import DuckpletsError
 from duckplets.pools import macros
 
 ANCHOR, CONTEXT = role("anchor"), role("context")
@@ -308,6 +309,16 @@ def test_a_macro_that_does_not_follow_from_its_recipe_is_refused(whole, tmp_path
         assert len(said) - len(str(path)) <= 240
     if "DROP MACRO TABLE" in said:
         changed(path, said[said.index("DROP") :])
+
+
+def test_beside_damaged_defaults_no_macro_runs(whole, tmp_path):
+    path = tmp_path / "c.duckdb"
+    path.write_bytes(whole)
+    changed(path, "UPDATE sources SET defaults = 'x'")
+    with dp.Corpus(path, read_only=True) as corpus:
+        with pytest.raises(DuckpletsError, match="defaults='x'"):
+            corpus.sql("FROM pools.anchor_context('faq')")
+        assert corpus.sql("FROM records").num_rows == 8
 
 
 def test_a_damaged_definition_can_be_removed(whole, tmp_path):
