@@ -1,50 +1,43 @@
--- What the three selectors match, and the texts of each record's positives.
-WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS class
-    FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'anchor'
+-- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
+positives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
+negatives AS (FROM chunks_of($source, $split, $version) WHERE role = 'rejected'),
+own AS (
+    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks,
+        role = 'context' AND coalesce(label > 0, TRUE) AS answers
+    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
-positives AS (
-    SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'context'
+written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
+-- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
+-- Answers to a question that several families ask.
+known AS (
+    SELECT DISTINCT asked.question, written.text_hash FROM (
+        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
+        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+    ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
-negatives AS (
-    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS bin
-    FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'rejected'
+-- Anchors with a positive of another text, and with enough texts for negatives.
+positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
+-- Negatives of the record.
+suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
+-- Texts that each record may draw, and that are neither excluded nor known.
+usable AS (
+    SELECT asked.record_key, asked.question, count(DISTINCT suited.text_hash) AS texts
+    FROM (SELECT DISTINCT record_key, family, question FROM anchors) AS asked
+    JOIN suited USING (record_key)
+    LEFT JOIN (SELECT *, TRUE AS is_own FROM own_texts) AS o
+        ON o.family = asked.family AND o.text_hash = suited.text_hash
+    LEFT JOIN (SELECT *, TRUE AS is_known FROM known) AS k
+        ON k.question = asked.question AND k.text_hash = suited.text_hash
+    WHERE is_own IS NULL AND is_known IS NULL AND suited.family IS DISTINCT FROM asked.family
+    GROUP BY ALL
 ),
-positive_texts AS (
-    SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
-    FROM positives GROUP BY record_key
-),
-texts AS (
-    SELECT DISTINCT record_key, text_hash
-    FROM negatives
-),
-own_texts AS (
-    SELECT record_key, text_hash FROM anchors
-    UNION SELECT record_key, text_hash FROM positives
-),
-legal AS (
-    SELECT anchored.record_key, count(usable.text_hash) AS texts
-    FROM (SELECT DISTINCT record_key FROM anchors) AS anchored
-    LEFT JOIN (
-        SELECT texts.* FROM texts
-        LEFT JOIN (SELECT *, TRUE AS is_own FROM own_texts) AS own USING (record_key, text_hash)
-        WHERE own.is_own IS NULL
-    ) AS usable USING (record_key)
-    GROUP BY anchored.record_key
-),
--- The anchors, each with the reason why it is left out, if it is.
-verdicts AS (
-    SELECT anchors.*, positives, CASE
-        WHEN positives IS NULL THEN 'no positive'
-        WHEN least = text_hash AND greatest = text_hash THEN 'same text'
-        WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-    END AS reason
-    FROM anchors LEFT JOIN positive_texts USING (record_key)
-    LEFT JOIN legal USING (record_key)
+-- Anchors with a positive of another text, and with enough texts for negatives.
+eligible AS (
+    FROM anchors JOIN positive_texts USING (record_key) JOIN usable USING (record_key, question)
+    WHERE single IS DISTINCT FROM text_hash AND texts >= $negatives
 )
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
-FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL
-GROUP BY record_key, record_id, positives ORDER BY record_key, anchors;
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
+    arg_min(text, chunk_key) AS anchor FROM eligible
+GROUP BY record_key, record_id, added_version, id_hash ORDER BY added_version, id_hash, record_key;
