@@ -100,7 +100,8 @@ def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
 
 def pool_rows(corpus: Corpus, **asked: Any) -> Iterator[bytes]:
     """Return the first rows of a pool as lines of JSON; runs in the child process."""
-    return _lines(corpus.pool(**asked).slice(0, _ROWS + 1).to_pylist())
+    rows: Any = corpus.pool(**asked)
+    return _lines(rows.slice(0, _ROWS + 1).to_pylist())
 
 
 def sql_rows(corpus: Corpus, query: str) -> Iterator[bytes]:

@@ -155,7 +155,8 @@ def sql(
 
 def pool_rows(corpus: Corpus, limit: int | None, **given: Any) -> Iterator[bytes]:
     """Return the rows of a pool as lines of JSON; runs in the child process."""
-    return output.json_lines([corpus.pool(**given).slice(0, limit)])
+    rows: Any = corpus.pool(**given)
+    return output.json_lines([rows.slice(0, limit)])
 
 
 def plan(corpus: Corpus, **given: Any) -> Iterator[bytes]:

@@ -96,20 +96,24 @@ def pool(
     source: str | None = None,
     *,
     preset: Preset | None = None,
-) -> pa.Table:
+    sql: bool = False,
+) -> pa.Table | str:
     """Return the pool of a recipe: one row an anchor.
 
-    Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
-    recipes, ``positives`` (chunks its positive is taken from). Anchors that a policy drops
-    (``when_short="drop"``) are not among them.
+    Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and ``anchor``, the
+    text of the section of the first. Anchors that a policy drops (``when_short="drop"``) are not
+    among them.
 
     Args:
         name: Name of a recipe.
         split: Of which split.
         source: Of which source; by default the first that the recipe suits.
         preset: ``crate`` for the recipes of a sampler with that preset.
+        sql: Whether to return the statement instead, for the duckdb CLI.
     """
     compiled = compiled_pool(corpus, name, source, split, preset)
+    if sql:
+        return compiled.runnable()
     with PoolReader(corpus.database, [compiled]) as reader:
         rows, policy = (
             reader.list(compiled, "pool"),

@@ -1,6 +1,6 @@
 """Load statements from ``sql/`` and migrations by name.
 
-``pools/triplets`` is the file ``sql/pools/triplets.sql``. Small statements of a stage share a file:
+``quality/decide`` is the file ``sql/quality/decide.sql``. Small statements of a stage share a file:
 ``ingest/splits/assign`` is what follows the line ``-- name: assign`` in ``sql/ingest/splits.sql``.
 In a wheel ``sql/`` and ``migrations/`` lie inside the package, in a checkout beside it.
 """

@@ -185,13 +185,13 @@ def strategy_of(recipe: TripletRecipe, *, staged: bool = False) -> Strategy:
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
         return _of_terms(("date",), ("date",), same, "forbidden")
     if recipe.negative.kind == "near_date":
-        return Strategy(("nearest", "own_negatives", "near_negative"), False, of_record)
-    if strategy != "same_record":
+        parts: tuple[str, ...] = ("nearest", "own_negatives", "near_negative")
+    elif strategy == "same_record":
+        parts = ("own_negatives", "same_record" if recipe.when_short == "drop" else "filled")
+    else:
         return Strategy()
-    if recipe.when_short == "drop":
-        return Strategy(("own_negatives", "same_record"), False, of_record)
     keys = {"law_keys": "record_key, family, question"}
-    return Strategy(("own_negatives", "same_record", "filled"), False, of_record, fills=keys)
+    return Strategy(parts, False, of_record, fills=keys)
 
 
 def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
@@ -213,6 +213,8 @@ def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
         for terms in (condition.anchor_terms, condition.negative_terms)
     )
     parts = ["forbidden" if forbids else "allowed"]
+    if forbids and isinstance(condition.tree.unnest(), exp.NEQ):
+        parts += ["apart", "narrow"]  # nobody may draw what has no value
     if not (forbids or condition.tells_apart):
         parts.append("ample")
     pairs = _sql(exp.paren(tree))
@@ -227,7 +229,7 @@ def _of_terms(
     unbounded: bool = False,
 ) -> Strategy:
     """Return a strategy that compares terms, named and hashed for each side."""
-    forbids = parts == ("forbidden",)
+    forbids = parts[0] == "forbidden"
     fills: dict[str, str | Sequence[str]] = {
         "pair_condition": condition,
         "parts_of_class": f"[{_NO_TERM}, class]" if forbids else "[class]",
@@ -410,7 +412,7 @@ def _statement(
     staged: bool,
 ) -> tuple[str, frozenset[str]]:
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/law/texts", "counts": "pools/lists/text_counts"}
+        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/text_counts"}
         last = ends.get(part, "pools/lists/text_anchors")
         conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
         if len(conditions) > 1:
@@ -445,9 +447,6 @@ def _statement(
         "same_selectors": alike,
         **dict.fromkeys(strategy.parts, True),
         "swapped": swaps,
-        "own_swapped": swaps
-        and "own_negatives" in strategy.parts
-        and "filled" not in strategy.parts,
         "given": labels == "given",
     }
     parts = [f"pools/law/{name}" for name, holds in steps.items() if holds]

@@ -66,10 +66,11 @@ def assembled(
     _add(_LOOKED_AT.findall(end), known, used)
     steps = {}
     _add([name for name in known if name in used], known, steps)
-    text = ""
-    for step in steps.values():
-        text += f",\n{step.comment}{step.text}" if text else f"{step.comment}WITH {step.text}"
-    text = f"{text}\n{end}".strip("\n")
+    parts = [step.comment + step.text for step in steps.values()]
+    if parts:
+        first = next(iter(steps.values()))
+        parts[0] = first.comment + " ".join(("WITH", first.text))
+    text = "\n".join([",\n".join(parts), end]).strip("\n")
     for old, new in (texts or {}).items():
         text = text.replace(old, new)
     return _filled(text.splitlines(), fills), frozenset(_PARAMETER.findall(text))

@@ -276,6 +276,8 @@ class PoolReader:
             )
         reason = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
         asked = compiled.negatives
+        if "one family" in reasons:
+            reason += "; the column of group= has one value: ingest again with group=None"
         if "no negative" in reasons and asked > 1:
             reason += f" (negatives={asked} are asked for; give fewer)"
         return reason

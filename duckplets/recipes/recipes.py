@@ -126,8 +126,9 @@ class TripletRecipe:
         positive: Sections of the anchor's record (``near_date``: of another) that go with it.
         negative: Sections that may be negatives, before the strategy.
         strategy: Which of them are legal: ``other_record``, ``other_date`` (no date is another
-            one, too), ``question_answer_mismatch``, or ``sql(condition)``; or those of the
-            anchor's own record, ``same_record``, which successive visits go through in turn.
+            one, too), or ``sql(condition)``; or those of the anchor's own record,
+            ``same_record``, which successive visits go through in turn.
+            ``question_answer_mismatch`` is another name for ``other_record``.
         by: How one of the legal ones is chosen: ``random``; a scorer such as ``bm25``, from what
             that has mined for this recipe; or ``mined(...)``, which also says where to cut. None
             leaves it to the sampler's ``by=``; without one they are those that were mined last

@@ -583,23 +583,23 @@ COMMENT ON SEQUENCE _internal.text_index_keys IS 'Numbers of full-text indexes';
 
 -- Functions that statements, printed pools and users say by name. Whoever runs a printed pool in the
 -- duckdb CLI has no search path, so they name what is internal in full.
-CREATE MACRO is_live(added_version, removed_version, version) AS
+CREATE MACRO _internal.is_live(added_version, removed_version, version) AS
     added_version <= version AND coalesce(removed_version > version, TRUE);
-COMMENT ON MACRO is_live IS
+COMMENT ON MACRO _internal.is_live IS
     'Whether what one version added and another (or none, NULL) removed is there at a version';
 
-CREATE MACRO single_spaced(text) AS regexp_replace(text, '[\t\n\f\r]\s*| \s+', ' ', 'g');
-COMMENT ON MACRO single_spaced IS 'A text with one space for every run of white space';
+CREATE MACRO _internal.single_spaced(text) AS regexp_replace(text, '[\t\n\f\r]\s*| \s+', ' ', 'g');
+COMMENT ON MACRO _internal.single_spaced IS 'A text with one space for every run of white space';
 
-CREATE MACRO trimmed(text) AS CASE
+CREATE MACRO _internal.trimmed(text) AS CASE
     WHEN strlen(text) = length(text) AND NOT starts_with(text, ' ') AND NOT ends_with(text, ' ')
         THEN text
     ELSE trim(text)
 END;
-COMMENT ON MACRO trimmed IS 'A text without spaces, of any kind, at its ends';
+COMMENT ON MACRO _internal.trimmed IS 'A text without spaces, of any kind, at its ends';
 
 CREATE MACRO normalised_hash(text) AS md5_number_lower(
-    lower(strip_accents(trimmed(single_spaced(text))))
+    lower(strip_accents(_internal.trimmed(_internal.single_spaced(text))))
 );
 COMMENT ON MACRO normalised_hash IS
     'Lower 64 bits of the MD5 of a text but for case, accents, composition and white space';
@@ -607,9 +607,9 @@ COMMENT ON MACRO normalised_hash IS
 CREATE MACRO only_one(x) AS CASE WHEN min(x) = max(x) THEN min(x) END;
 COMMENT ON MACRO only_one IS 'The value of a column in a group where it has one only, else NULL';
 
-CREATE MACRO last_key(of_what) AS
+CREATE MACRO _internal.last_key(of_what) AS
     coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
-COMMENT ON MACRO last_key IS
+COMMENT ON MACRO _internal.last_key IS
     'The last key given out when the file was last compacted: what is gone takes no key along';
 
 CREATE MACRO words(text) AS
@@ -808,17 +808,17 @@ WHERE added_version <= at_version
 GROUP BY anchor_hash, text_hash;
 COMMENT ON MACRO TABLE verdicts_at IS 'The verdicts that hold at a version, one a pair of texts';
 
-CREATE MACRO relabelled_sections(at_version) AS TABLE
+CREATE MACRO _internal.relabelled_sections(at_version) AS TABLE
 SELECT DISTINCT
     anchors.section_key AS anchor_section_key, others.section_key AS negative_section_key
 FROM verdicts_at(at_version) AS said
 JOIN chunks AS anchors ON anchors.text_hash = said.anchor_hash
 JOIN chunks AS others ON others.text_hash = said.text_hash
 WHERE said.verdict <> 'negative';
-COMMENT ON MACRO TABLE relabelled_sections IS
+COMMENT ON MACRO TABLE _internal.relabelled_sections IS
     'Sections that are no negatives of an anchor''s, for a text of theirs is a positive, or may be one';
 
-CREATE MACRO cut_by(
+CREATE MACRO _internal.cut_by(
     score, positive_score, absolute_margin, relative_margin, min_score, max_score
 ) AS CASE
     WHEN score + absolute_margin > positive_score THEN 'absolute_margin'
@@ -826,7 +826,7 @@ CREATE MACRO cut_by(
     WHEN score > max_score THEN 'max_score'
     WHEN score < min_score THEN 'min_score'
 END;
-COMMENT ON MACRO cut_by IS 'What a policy cuts a candidate by, or NULL; of what is NULL it has none';
+COMMENT ON MACRO _internal.cut_by IS 'What a policy cuts a candidate by, or NULL; of what is NULL it has none';
 
 -- Candidates lie in files beside the corpus. Until something was mined there are none; then
 -- duckplets/mining/store.py makes these two views anew, of what there is.
@@ -918,11 +918,11 @@ SELECT
     candidates.scorer
 FROM candidates
 JOIN drawn ON drawn.generation = candidates.generation
-ANTI JOIN relabelled_sections((SELECT max(version) FROM corpus_versions)) AS relabelled
+ANTI JOIN _internal.relabelled_sections((SELECT max(version) FROM corpus_versions)) AS relabelled
     ON relabelled.anchor_section_key = candidates.anchor_section_key
     AND relabelled.negative_section_key = candidates.negative_section_key
 WHERE
-    cut_by(
+    _internal.cut_by(
         candidates.score, candidates.positive_score,
         drawn.absolute_margin, drawn.relative_margin, drawn.min_score, drawn.max_score
     ) IS NULL
@@ -1015,7 +1015,7 @@ JOIN splits ON splits.record_key = chunks.record_key
 JOIN sources ON sources.source_id = records.source_id
 WHERE
     splits.split = of_split AND (of_source IS NULL OR sources.name = of_source)
-    AND is_live(
+    AND _internal.is_live(
         records.added_version, records.removed_version, coalesce(at_version, 9223372036854775807)
     );
 COMMENT ON MACRO TABLE chunks_of IS
@@ -1024,7 +1024,7 @@ COMMENT ON MACRO TABLE chunks_of IS
 -- BM25 as match_bm25 of the fts extension has it (k = 1.2, b = 0.75, log10), with the documents of
 -- several indexes as one collection. The parts of a score are added as integers (2^-56), so that it
 -- is the same to the last bit whatever order they are added in.
-CREATE MACRO ranked_sections(wanted, k) AS TABLE
+CREATE MACRO _internal.ranked_sections(wanted, k) AS TABLE
 WITH scope AS (
     SELECT place.index_key, place.terms AS asked
     FROM (SELECT unnest(wanted) AS place)
@@ -1096,7 +1096,7 @@ JOIN sections ON sections.section_key = index_documents.section_key
 JOIN live_records ON live_records.record_key = sections.record_key
 ORDER BY best.score DESC, live_records.record_id, sections.position
 LIMIT k;
-COMMENT ON MACRO TABLE ranked_sections IS
+COMMENT ON MACRO TABLE _internal.ranked_sections IS
     'The k best sections for terms of each index: [{''index_key'': 1, ''terms'': [''fox'']}]';
 
 CREATE MACRO search_terms(terms, k := 10, source := NULL, split := NULL) AS TABLE
@@ -1104,7 +1104,7 @@ WITH asked AS (
     SELECT terms AS asked_terms, source AS asked_source, split AS asked_split
 )
 SELECT record_id, score, text
-FROM ranked_sections(
+FROM _internal.ranked_sections(
     (
         SELECT list({'index_key': text_indexes.index_key, 'terms': asked.asked_terms})
         FROM _internal.text_indexes

@@ -34,8 +34,8 @@ counts AS (
     LEFT JOIN (SELECT question, count(*) AS number FROM known GROUP BY ALL) AS k USING (question)
 ),
 shared AS (
-    SELECT family, question, count(*) AS shared FROM (
-        SELECT DISTINCT family, question, text_hash FROM counts JOIN excluded AS e USING (family)
+    SELECT law_keys, count(*) AS shared FROM (
+        SELECT DISTINCT law_keys, text_hash FROM counts JOIN excluded AS e USING (family)
         WHERE $negatives BETWEEN texts - excluded - known + 1 AND texts - greatest(excluded, known)
     ) JOIN known USING (question, text_hash) GROUP BY ALL
 ),
@@ -54,11 +54,8 @@ GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
 -- name: texts
 -- The pool of a text recipe: the chunks that its selectors take, by record or chunk.
 -- Parameters: $split, $version, $source.
--- Rows: one an anchor, in the order of their versions and the hashes of their ids.
 WITH eligible AS (FROM chunks_of($source, $split, $version) WHERE anchor_condition)
-SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
-    arg_min(text, chunk_key) AS anchor FROM eligible
-GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
+SELECT 1
 
 -- name: same_selectors
 -- Steps of a pool whose positive is taken as its anchor is: records of one whole text are written
@@ -130,14 +127,14 @@ SELECT 1
 -- Steps of a pool where classes may draw from the bins that they are paired with.
 
 -- The bins that suit each class of anchors, and their texts.
-WITH pairs AS (
+WITH class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative
         ON pair_condition
 ),
 suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
-    FROM pairs JOIN negatives USING (bin) GROUP BY ALL
+    FROM class_bins JOIN negatives USING (bin) GROUP BY ALL
 )
 SELECT 1
 
@@ -148,7 +145,7 @@ SELECT 1
 
 -- Classes with enough texts, whatever their anchors lose; the texts that suit each other class.
 WITH ample AS (
-    SELECT class AS part, sum(number) AS number FROM pairs JOIN (
+    SELECT class AS part, sum(number) AS number FROM class_bins JOIN (
         SELECT bin, count(*) AS number
         FROM (SELECT text_hash, only_one(bin) AS bin FROM negatives GROUP BY ALL) GROUP BY ALL
     ) USING (bin) GROUP BY ALL HAVING sum(number) >= $negatives
@@ -157,7 +154,7 @@ WITH ample AS (
 ),
 suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
-    FROM pairs JOIN negatives USING (bin)
+    FROM class_bins JOIN negatives USING (bin)
     LEFT JOIN (SELECT part AS class, TRUE AS is_ample FROM ample) USING (class)
     WHERE is_ample IS NULL GROUP BY ALL
 ),
@@ -168,7 +165,7 @@ SELECT 1
 -- Steps of a pool where classes must not draw from the bins that they are paired with.
 
 -- The bins that a class must not draw from.
-WITH pairs AS (
+WITH class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, anchor_values FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative
         ON pair_condition
@@ -180,7 +177,7 @@ texts AS (
 ),
 gone AS (
     SELECT class, text_hash, count(*) AS families, sum(family) AS total FROM (
-        SELECT class, text_hash, family FROM pairs JOIN (
+        SELECT class, text_hash, family FROM class_bins JOIN (
             SELECT *, count(*) OVER (PARTITION BY text_hash, family) AS bins
             FROM (SELECT DISTINCT text_hash, family, bin FROM negatives)
         ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
@@ -196,13 +193,21 @@ suited AS (
 )
 SELECT 1
 
+-- name: apart
+-- Steps of a pool whose classes may draw all values but their own: no value is none of them.
+-- Parameters: $split, $version, $source.
+WITH negatives AS (
+    SELECT *, negative_terms
+    FROM chunks_of(drawn, $split, $version) WHERE negative_condition AND n0 IS NOT NULL
+)
+SELECT 1
+
 -- name: own_negatives
 -- Steps of a pool whose negatives are looked at one by one, since each record has few of its own.
--- Parameters: $negatives.
 
 -- Texts that each record may draw, and that are neither excluded nor known.
 WITH usable AS (
-    SELECT asked.record_key, asked.question, count(DISTINCT suited.text_hash) AS texts
+    SELECT asked.*, count(DISTINCT suited.text_hash) AS texts
     FROM (SELECT DISTINCT record_key, family, question FROM anchors) AS asked
     JOIN suited USING (record_key)
     LEFT JOIN (SELECT *, TRUE AS is_own FROM own_texts) AS o
@@ -212,53 +217,33 @@ WITH usable AS (
     WHERE is_own IS NULL AND is_known IS NULL AND suited.family IS DISTINCT FROM asked.family
     GROUP BY ALL
 ),
--- Anchors with a positive of another text, and with enough texts for negatives.
-eligible AS (
-    FROM anchors JOIN positive_texts USING (positive_keys) JOIN usable USING (record_key, question)
-    WHERE other_text AND texts >= $negatives
-)
+counts AS (SELECT *, 0 AS excluded, 0 AS known FROM usable)
 SELECT 1
 
 -- name: same_record
 -- Steps of a pool whose negatives are of the anchor's own record, which its family may draw.
-
--- Negatives of the record.
 WITH suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
-pairs AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM anchors)
+shared AS (SELECT law_keys, 0 AS shared FROM counts WHERE FALSE),
+class_bins AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM anchors)
 SELECT 1
 
 -- name: filled
 -- Steps of a pool whose records may draw their own negatives, and those of other families.
--- Parameters: $negatives.
 
--- Negatives of the record that no other family has.
+-- Negatives of the record that no other family has; then how many texts all others have, too.
 WITH suited AS (
     SELECT DISTINCT record_key, text_hash, NULL AS family
     FROM negatives JOIN texts USING (text_hash) WHERE sole IS NOT NULL
 ),
--- How many texts there are, how many each family and question lose, and where it decides, both.
 counts AS (
     SELECT DISTINCT anchors.record_key, family, anchors.question,
         (SELECT count(*) FROM texts) + coalesce(usable.texts, 0) AS texts,
         coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known FROM anchors
-    LEFT JOIN usable USING (record_key, question)
+    LEFT JOIN usable USING (record_key, family, question)
     LEFT JOIN (SELECT family, count(*) AS number FROM excluded GROUP BY ALL) AS e USING (family)
     LEFT JOIN (SELECT question, count(*) AS number FROM known GROUP BY ALL) AS k USING (question)
 ),
-shared AS (
-    SELECT record_key, family, question, count(*) AS shared FROM (
-        SELECT DISTINCT record_key, family, question, text_hash
-        FROM counts JOIN excluded AS e USING (family)
-        WHERE $negatives BETWEEN texts - excluded - known + 1 AND texts - greatest(excluded, known)
-    ) JOIN known USING (question, text_hash) GROUP BY ALL
-),
--- Anchors with a positive of another text, and with enough texts for negatives.
-eligible AS (
-    FROM anchors JOIN positive_texts USING (positive_keys)
-    JOIN counts USING (law_keys) LEFT JOIN shared USING (law_keys)
-    WHERE other_text
-    AND texts - excluded - known + coalesce(shared, 0) >= $negatives
-)
+class_bins AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM anchors)
 SELECT 1
 
 -- name: nearest
@@ -311,7 +296,8 @@ WITH suited AS (
     SELECT DISTINCT nearest.record_key, text_hash, family
     FROM nearest JOIN negatives ON other_key = negatives.record_key
 ),
-pairs AS (SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS bin FROM nearest)
+shared AS (SELECT law_keys, 0 AS shared FROM counts WHERE FALSE),
+class_bins AS (SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS bin FROM nearest)
 SELECT 1
 
 -- name: near_positive
@@ -445,18 +431,6 @@ eligible AS (
     LEFT JOIN swapped_texts USING (record_key)
     WHERE other_text
     AND texts - excluded - known + coalesce(shared, 0) - coalesce(number, 0) >= $negatives
-)
-SELECT 1
-
--- name: own_swapped
--- Steps of a pool whose samples may be swapped, and whose negatives are looked at one by one.
--- Parameters: $negatives.
-
--- Anchors with a positive of another text, and with enough texts for negatives.
-WITH eligible AS (
-    FROM anchors JOIN positive_texts USING (positive_keys) JOIN usable USING (record_key, question)
-    LEFT JOIN swapped_texts USING (record_key)
-    WHERE other_text AND texts - coalesce(number, 0) >= $negatives
 )
 SELECT 1
 

@@ -123,7 +123,7 @@ ORDER BY negative_order
 -- Which bins each class may, or must not, draw from.
 -- Rows: by class and bin.
 SELECT class, bin
-FROM pairs
+FROM class_bins
 ORDER BY class, bin
 
 -- name: no_pairs

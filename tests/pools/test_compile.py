@@ -2,12 +2,14 @@
 
 from typing import cast
 
+import numpy as np
 import pytest
 from corpora import odd_corpus
 from effort import some
 
 import duckplets as dp
 from duckplets.pools.compile import Part, compile_pool
+from duckplets.pools.read import PoolReader
 from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
@@ -145,3 +147,36 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path):
         assert corpus.recipes() == []
         with pytest.raises(dp.RecipeError, match="did you mean 'anchor_context'"):
             corpus.pool("anchor_contex")
+
+
+def test_the_statement_is_text_that_duckdb_runs_and_all_of_one_group_have_their_reason(tmp_path):
+    rows = [{"id": f"r{n}", "t": f"it's {n}", "b": f"text {n}", "g": "all"} for n in range(5)]
+    columns = {"id": "id", "anchor": "t", "positive": "b"}
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, **columns, group="g"), name="it's")
+        corpus.ingest(dp.MemorySource(rows, **columns), name="free")
+        corpus.split(1, 0, 0)
+        text = corpus.pool("anchor_context", source="free", sql=True)
+        assert text.endswith(";\n")
+        rows = corpus.sql(text.removesuffix(";\n")).to_pylist()
+        assert rows == corpus.pool("anchor_context", source="free").to_pylist()
+        assert sorted(row["anchor"] for row in rows) == [f"it's {n}" for n in range(5)]
+        assert "'it''s'" in corpus.pool("anchor_context", source="it's", sql=True)
+        with pytest.raises(dp.EmptyPoolError, match=r"5 one family; .*group=None"):
+            corpus.sampler(mixture={"it's": 1}, empty="error")
+
+
+def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):
+    pairs = [("ask", "Blue"), ("ask", "red"), ("other", "blue"), ("third", "green")]
+    rows = [{"id": f"r{n}", "t": t, "b": b} for n, (t, b) in enumerate(pairs)]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, id="id", anchor="t", positive="b"), name="s")
+        corpus.split(1, 0, 0)
+        pool = compile_pool(RECIPES["roles_anchor_context"], source="s", split="train", version=1)
+        hashes = dict(corpus.database.rows("SELECT text, md5_number_lower(text) FROM sections"))
+        kept = np.sort(np.array([h for t, h in hashes.items() if t != "Blue"], np.uint64))
+        with PoolReader(corpus.database, [pool], kept) as reader:
+            drawn = reader.list(pool, "negatives")["text_hash"].to_pylist()
+            known = reader.list(pool, "known")["text_hash"].to_pylist()
+    assert sorted(drawn) == sorted(hashes[text] for text in ("red", "blue", "green"))
+    assert sorted(known) == sorted(hashes[text] for text in ("red", "blue"))  # as "Blue" is

@@ -33,14 +33,14 @@ parts AS (
     SELECT DISTINCT class, family, question, unnest([0::UBIGINT, class]) AS part FROM anchors
 ),
 -- The bins that a class must not draw from.
-pairs AS (
+class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, n0 FROM negatives) AS negative
         ON anchor.a0 IS NOT DISTINCT FROM negative.n0
 ),
 gone AS (
     SELECT class, text_hash, count(*) AS families, sum(family) AS total FROM (
-        SELECT class, text_hash, family FROM pairs JOIN (
+        SELECT class, text_hash, family FROM class_bins JOIN (
             SELECT *, count(*) OVER (PARTITION BY text_hash, family) AS bins
             FROM (SELECT DISTINCT text_hash, family, bin FROM negatives)
         ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins

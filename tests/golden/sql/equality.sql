@@ -30,14 +30,14 @@ parts AS (
     SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors
 ),
 -- The bins that suit each class of anchors, and their texts.
-pairs AS (
+class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, n0, n1 FROM negatives) AS negative
         ON (negative.n0 = anchor.a0 AND negative.n1)
 ),
 suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
-    FROM pairs JOIN negatives USING (bin) GROUP BY ALL
+    FROM class_bins JOIN negatives USING (bin) GROUP BY ALL
 ),
 -- How many texts there are, how many each family and question lose, and where it decides, both.
 totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),

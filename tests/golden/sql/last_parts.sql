@@ -27,7 +27,7 @@ ORDER BY bin, added_version, id_hash, record_key, chunk_key;
 
 -- pairs of comparison
 SELECT class, bin
-FROM pairs
+FROM class_bins
 ORDER BY class, bin;
 
 -- sizes of comparison

@@ -79,14 +79,14 @@ parts AS (
     SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors
 ),
 -- The bins that suit each class of anchors, and their texts.
-pairs AS (
+class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
     JOIN (SELECT DISTINCT bin, n0 FROM negatives) AS negative
         ON (negative.n0 > anchor.a0)
 ),
 -- Classes with enough texts, whatever their anchors lose; the texts that suit each other class.
 ample AS (
-    SELECT class AS part, sum(number) AS number FROM pairs JOIN (
+    SELECT class AS part, sum(number) AS number FROM class_bins JOIN (
         SELECT bin, count(*) AS number
         FROM (SELECT text_hash, only_one(bin) AS bin FROM negatives GROUP BY ALL) GROUP BY ALL
     ) USING (bin) GROUP BY ALL HAVING sum(number) >= $negatives
@@ -95,7 +95,7 @@ ample AS (
 ),
 suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
-    FROM pairs JOIN negatives USING (bin)
+    FROM class_bins JOIN negatives USING (bin)
     LEFT JOIN (SELECT part AS class, TRUE AS is_ample FROM ample) USING (class)
     WHERE is_ample IS NULL GROUP BY ALL
 ),
