@@ -17,13 +17,10 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- Anchors with a positive of another text, and with enough texts for negatives.
-positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
--- Negatives of the record.
 suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
 -- Texts that each record may draw, and that are neither excluded nor known.
 usable AS (
-    SELECT asked.record_key, asked.question, count(DISTINCT suited.text_hash) AS texts
+    SELECT asked.*, count(DISTINCT suited.text_hash) AS texts
     FROM (SELECT DISTINCT record_key, family, question FROM anchors) AS asked
     JOIN suited USING (record_key)
     LEFT JOIN (SELECT *, TRUE AS is_own FROM own_texts) AS o
@@ -33,10 +30,16 @@ usable AS (
     WHERE is_own IS NULL AND is_known IS NULL AND suited.family IS DISTINCT FROM asked.family
     GROUP BY ALL
 ),
+counts AS (SELECT *, 0 AS excluded, 0 AS known FROM usable),
+shared AS (SELECT record_key, family, question, 0 AS shared FROM counts WHERE FALSE),
 -- Anchors with a positive of another text, and with enough texts for negatives.
+positive_texts AS (SELECT record_key, only_one(text_hash) AS single FROM positives GROUP BY ALL),
 eligible AS (
-    FROM anchors JOIN positive_texts USING (record_key) JOIN usable USING (record_key, question)
-    WHERE single IS DISTINCT FROM text_hash AND texts >= $negatives
+    FROM anchors JOIN positive_texts USING (record_key)
+    JOIN counts USING (record_key, family, question)
+    LEFT JOIN shared USING (record_key, family, question)
+    WHERE single IS DISTINCT FROM text_hash
+    AND texts - excluded - known + coalesce(shared, 0) >= $negatives
 )
 SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
     arg_min(text, chunk_key) AS anchor FROM eligible
