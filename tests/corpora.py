@@ -43,6 +43,7 @@ class Window:
     date: date | None
     topic: str | None
     area: str | None
+    section: str  # the whole text
 
 
 def odd_records(count: int, seed: int, *, repeats: float = 0.2) -> list[dict[str, Any]]:
@@ -101,7 +102,7 @@ def all_windows(corpus: dp.Corpus) -> list[Window]:
         """
         SELECT c.chunk_key, c.record_key, r.record_id, r.source, r.split, s.role, s.position,
             c.kind, substring(s.text, c.start + 1, c.length), r.date, r.meta['topic'],
-            r.taxonomy[1]
+            r.taxonomy[1], s.text
         FROM chunks c JOIN sections s USING (section_key)
         JOIN live_records r ON r.record_key = c.record_key
         ORDER BY c.chunk_key

@@ -109,20 +109,24 @@ Matches = Callable[[Piece], bool]
 
 @dataclass
 class Rules:
-    """Who may be a negative of whom, over the windows of one source and split."""
+    """Who may be a negative of whom, over the windows of one source and split.
+
+    Families are of all sources: ``others`` are the windows of those.
+    """
 
     pieces: list[Piece]
     is_anchor: Matches
     is_positive: Matches
     is_negative: Matches
     strategy: Callable[[Piece, Piece], bool] = lambda a, n: True
+    others: list[Piece] = field(default_factory=list)
     texts: dict[str, set[str]] = field(init=False)
-    known: dict[str, set[str]] = field(init=False)
+    known: dict[str, list[Piece]] = field(init=False)
     members: dict[int, list[Piece]] = field(init=False)
     own: dict[int, tuple[set[str], set[str]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.texts, self.known = defaultdict(set), defaultdict(set)
+        self.texts, self.known = defaultdict(set), defaultdict(list)
         self.members = defaultdict(list)
         for p in self.pieces:
             self.members[p.record].append(p)
@@ -130,8 +134,7 @@ class Rules:
                 self.texts[p.text].add(p.normal)
         for a in self.pieces:
             if self.is_anchor(a):
-                positives = [p for p in self.members[a.record] if self.is_positive(p)]
-                self.known[a.normal] |= {p.normal for p in positives}
+                self.known[a.normal] += filter(self.is_positive, self.members[a.record])
 
     def may(self, a: Piece, n: Piece) -> bool:
         """Whether a window is a legal negative of an anchor window."""
@@ -147,9 +150,12 @@ class Rules:
 
     def _own(self, a: Piece) -> tuple[set[str], set[str]]:
         if a.key not in self.own:
-            own = [w for w in self.members[a.record] if self.is_anchor(w) or self.is_positive(w)]
-            normals = {w.normal for w in own} | self.known[a.normal]
-            self.own[a.key] = {w.text for w in own}, normals
+            family = self.members[a.record]
+            if a.group is not None:
+                family = [w for w in (*self.pieces, *self.others) if w.group == a.group]
+            own = [w for w in family if self.is_anchor(w) or self.is_positive(w)]
+            own += self.known[a.normal]
+            self.own[a.key] = {w.text for w in own}, {w.normal for w in own}
         return self.own[a.key]
 
     def legal_texts(self, a: Piece) -> int:
@@ -177,8 +183,9 @@ class Rules:
 
 def rules_of(corpus: dp.Corpus, case: dict[str, Any], source: str, split: str) -> Rules:
     """The rules of one of ``CASES``."""
-    pieces = [p for p in pieces_of(corpus) if (p.source, p.split) == (source, split)]
-    return Rules(pieces, **case["plain"])
+    pieces = [p for p in pieces_of(corpus) if p.split == split]
+    others = [p for p in pieces if p.source != source]
+    return Rules([p for p in pieces if p.source == source], others=others, **case["plain"])
 
 
 def _is(role: str) -> Matches:

@@ -174,10 +174,13 @@ class Oracle:
         self.anchors = [
             a for a in self.anchors if any(p.text != a.text for p in self.positives[a.record])
         ]
-        asked = defaultdict(set)
-        for anchor in self.anchors:
-            asked[anchor.normal] |= {p.normal for p in self.positives[anchor.record]}
-        self._known = asked
+        self._known, self._own = defaultdict(set), defaultdict(set)
+        for anchor in here:
+            if anchor.role == "anchor":
+                self._known[anchor.normal] |= {p.normal for p in self.positives[anchor.record]}
+        for section in everything:
+            if section.split == split and section.role != "rejected":
+                self._own[section.group or section.record].add(section.normal)
         self._allowed = allowed
 
     def legal(self, anchor: Section, negative: Section) -> bool:
@@ -185,7 +188,7 @@ class Oracle:
         return (
             negative.record != anchor.record
             and (anchor.group is None or negative.group != anchor.group)
-            and negative.normal != anchor.normal
+            and negative.normal not in self._own[anchor.group or anchor.record]
             and negative.normal not in self._known[anchor.normal]
             and self._allowed(anchor, negative)
         )

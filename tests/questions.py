@@ -97,6 +97,10 @@ def _asked(record: Record) -> tuple[str, str, str]:
     return anchor.source, anchor.split, anchor.normal
 
 
+def _family(record: Record) -> tuple[str, str]:
+    return record["anchor"].split, record["anchor"].group or record["anchor"].record_id
+
+
 class Expected:
     """The rules, row by row, for recipes of one anchor and one positive a record."""
 
@@ -105,9 +109,11 @@ class Expected:
         self.role = "anchor" if recipe is AMONG_ANCHORS else "context"
         self.answers: dict[Any, set[str]] = defaultdict(set)
         self.anchors = set()
+        self.own: dict[Any, set[str]] = defaultdict(set)  # of a group in all sources
         for name, record in self.records.items():
+            self.answers[_asked(record)].add(record["context"].normal)
+            self.own[_family(record)] |= {of.normal for of in record.values()}
             if recipe is not SOME_TOPIC or record["anchor"].topic != "law":
-                self.answers[_asked(record)].add(record["context"].normal)
                 self.anchors.add(name)
         self.anchors = {anchor for anchor in self.anchors if any(self.candidates(anchor))}
 
@@ -133,8 +139,7 @@ class Expected:
             return "not a negative of the recipe"
         if anchor.group is not None and anchor.group == negative.group:
             return "same group"
-        own = {anchor.normal, record["context"].normal}
-        if negative.normal in own | self.answers[_asked(record)]:
+        if negative.normal in self.own[_family(record)] | self.answers[_asked(record)]:
             return "same text"
         same = anchor.topic == negative.topic
         refused = (self.recipe is SAME_TOPIC and not same) or (self.recipe is OTHER_TOPIC and same)

@@ -240,7 +240,7 @@ def entries(described: Any) -> Iterator[tuple[str, int, int]]:
                 yield from entries(part)
 
 
-def test_what_planning_reads_takes_at_most_40_bytes_a_record(tmp_path: Path) -> None:
+def test_what_planning_reads_takes_at_most_72_bytes_a_record(tmp_path: Path) -> None:
     rows = [
         {"id": str(i), "title": f"title {i}", "body": f"body {i} " * (i % 97)} for i in range(3000)
     ]
@@ -255,7 +255,7 @@ def test_what_planning_reads_takes_at_most_40_bytes_a_record(tmp_path: Path) -> 
     read = {*entries(json.loads((folder / pools["index"]["name"]).read_text(encoding="utf-8")))}
     read |= {*entries([texts["of_chunks"][name] for name in ("chunk_key", "span", "bytes")])}
     size = sum(np.dtype(kind).itemsize * count for kind, _, count in read)
-    assert 24 * len(rows) < size < 40 * len(rows)
+    assert 48 * len(rows) < size < 72 * len(rows)
 
 
 @settings(deadline=None)
