@@ -176,7 +176,7 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(corpus, path, tmp_
 def test_a_file_and_the_command_line_edit_a_run(corpus, path):
     corpus.sampler(batch_size=4).save()
     file = path.with_name("m.toml")
-    file.write_text("[[data.phases]]\nstart_step = 3\ndataset_weights = { b = 0 }\n")
+    file.write_text("[[mixture.phases]]\nstart_step = 3\nweights = { b = 0 }\n")
     new = dp.Mixture(phases=[dp.Phase(3, {"b": 0})])
     whole = rows(corpus.sampler(batch_size=4, mixture=new), 6)
     assert rows(dp.resume(path, mixture=file), 6) == whole
