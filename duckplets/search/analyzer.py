@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers, Integers32, stretches, turns
 from duckplets.db import extensions
 from duckplets.db.database import Database
+from duckplets.db.queries import migrations
 from duckplets.errors import QueryError, RecipeError
 from duckplets.search.analyzer_settings import ENGLISH, LETTERS_AND_DIGITS, Terms
 
@@ -180,7 +181,7 @@ def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
     table = pa.table({"text": texts})
     step = min(_STEP, len(texts) // _SLICES + 1)
     sliced = pa.Table.from_batches(table.to_batches(max_chunksize=step), schema=table.schema)
-    asked = {"ignore": terms.ignore, "all_space": terms.ignore == LETTERS_AND_DIGITS}
+    asked = {"ignore": terms.ignore, "all_space": terms.ignore == LETTERS_AND_DIGITS, "pairs": True}
     shared = _instance(os.getpid(), stems=terms.needs_extension)
     with closing(shared.cursor()) as database, database.registered(texts=sliced):
         found = database.table("search/analyzer/words", asked)
@@ -191,7 +192,10 @@ def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
 def _instance(process: int, *, stems: bool) -> Database:
     """Return this process's instance for vocabularies: opening one takes longer than a search."""
     opened = extensions.stemming() if stems else Database.scratch()
+    macros = next(text for _, name, text in migrations("corpus") if name.endswith("_words"))
     try:
+        opened.run("search/analyzer/internal")
+        opened.rows(macros)
         opened.run("search/analyzer/shared")
         if stems:
             opened.run("search/analyzer/english")

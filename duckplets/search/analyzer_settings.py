@@ -21,7 +21,7 @@ Stemmer = Literal[
 # fmt: on
 STEMMERS = get_args(Stemmer)
 ENGLISH = "english"
-LETTERS_AND_DIGITS = r"[^\p{L}\p{N}]+"
+LETTERS_AND_DIGITS = r"[^\p{L}\p{N}\p{M}]+"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

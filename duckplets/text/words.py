@@ -29,6 +29,13 @@ from duckplets.text.characters import (
     characters_of,
 )
 
+# Letters and marks of scripts without spaces, whose terms are pairs of characters, as what brackets
+# of a regular expression hold. The macro _internal.paired says the same.
+PAIRED = (
+    "\u0e01-\u0e4e\u0e81-\u0ecf\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u109a-\u109d\u1780-\u17dd"
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u303c\u3041-\u312f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
+)
 LONGEST = 64  # letters and digits of a word: a longer run is base64, an address or minified code
 TOKEN, HALF = 4, 2  # quarters
 _WEIGHT = np.array([*range(7), *[0] * 9], np.uint8)  # of each kind

@@ -615,11 +615,6 @@ CREATE MACRO last_key(of_what) AS
 COMMENT ON MACRO last_key IS
     'The last key given out when the file was last compacted: what is gone takes no key along';
 
-CREATE MACRO words(text) AS
-    regexp_extract_all(lower(strip_accents(text)), '[\p{L}\p{N}]+');
-COMMENT ON MACRO words IS
-    'The words of a text as an index has them by default, not stemmed: words(''Red Foxes'')';
-
 -- Views. `sections` is made anew where texts are left in files or these go
 -- (duckplets/ingest/sections_view.py); whoever makes a view anew sets its comments again.
 CREATE VIEW sections AS
