@@ -3,7 +3,8 @@
 
 CREATE MACRO _internal.own_marks() AS
     '\x{0700}-\x{074F}\x{0780}-\x{085F}\x{0900}-\x{109F}\x{1700}-\x{1AAF}\x{1B00}-\x{1C7F}'
-    || '\x{1CD0}-\x{1CFF}\x{3040}-\x{30FF}\x{A800}-\x{AAFF}\x{ABC0}-\x{ABFF}\x{10A00}-\x{10AFF}\x{11000}-\x{11FFF}';
+    || '\x{1CD0}-\x{1CFF}\x{3040}-\x{30FF}\x{A800}-\x{AAFF}\x{ABC0}-\x{ABFF}'
+    || '\x{10A00}-\x{10AFF}\x{11000}-\x{11FFF}';
 COMMENT ON MACRO _internal.own_marks IS
     'Characters of scripts whose marks make other words, such as kana and those of India';
 
@@ -52,7 +53,8 @@ CREATE MACRO _internal.in_pairs(words) AS flatten(list_transform(
         lambda word: CASE
             WHEN word >= 'ก' AND regexp_matches(word, '^[' || _internal.paired() || ']')
                 THEN regexp_extract_all(
-                    word, '[^' || _internal.marks() || '][' || _internal.marks() || ']*|^.'
+                    word, '[^' || _internal.marks() || '][' || _internal.marks() || ']*|^['
+                    || _internal.marks() || ']+'
                 )
             ELSE [word]
         END
