@@ -176,6 +176,18 @@ def _weigh_runs(flags: Bytes, front: Flags, weight: Bytes, begin: Flags) -> None
     begin[first[looked[letters > LONGEST]]] = True
 
 
+def with_long_runs(data: Bytes, bounds: Integers, most: int) -> Flags:
+    """Return which texts have a run of plain characters that is more than ``most`` tokens."""
+    at, flags = characters_of(data)
+    first = np.searchsorted(at, bounds)
+    breaks = np.flatnonzero((flags & SPACE != 0) | (_WEIGHT.take(flags >> 4) > 0))
+    edges = np.union1d(breaks, first)
+    letters = np.append(0, np.cumsum(flags & _ALNUM != 0))[edges]
+    long = edges[:-1][np.diff(letters) > max(LONGEST, most * TOKEN // HALF)]
+    found: Flags = np.bincount(np.searchsorted(first, long, "right") - 1, minlength=len(bounds)) > 0
+    return found[:-1]
+
+
 def cut(
     units: Units, text: int, stops: tuple[memoryview, ...], most: int, overlap: int, once: bool
 ) -> list[tuple[int, int]]:
