@@ -197,7 +197,6 @@ def _instance(process: int, *, stems: bool) -> Database:
     opened = extensions.stemming() if stems else Database.scratch()
     macros = next(text for _, name, text in migrations("corpus") if name.endswith("_words"))
     try:
-        opened.run("search/analyzer/internal")
         opened.rows(macros)
         opened.run("search/analyzer/shared")
         if stems:

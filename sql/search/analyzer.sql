@@ -1,9 +1,5 @@
--- name: internal
--- Where the macros of a corpus lie.
-CREATE SCHEMA _internal
-
 -- name: shared
--- What all vocabularies of an instance in memory use, with the macros of migrations/corpus/0002_words.
+-- What all vocabularies of an instance in memory use, with the macros of migrations/corpus/0001_words.
 CREATE TABLE english (word VARCHAR)
 
 -- name: english

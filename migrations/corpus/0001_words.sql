@@ -1,5 +1,6 @@
 -- How text becomes terms. An analyzer in memory runs this file as well (search/analyzer.py), so an
 -- index and the duckdb CLI split text by one definition.
+CREATE SCHEMA IF NOT EXISTS _internal;
 
 CREATE MACRO _internal.own_marks() AS
     '\x{0700}-\x{074F}\x{0780}-\x{085F}\x{0900}-\x{109F}\x{1700}-\x{1AAF}\x{1B00}-\x{1C7F}'
@@ -19,33 +20,39 @@ COMMENT ON MACRO _internal.paired IS
 CREATE MACRO _internal.marks() AS '\pM\x{0E33}\x{0EB3}\x{FF9E}\x{FF9F}';
 COMMENT ON MACRO _internal.marks IS 'Characters that belong to the one before them';
 
-CREATE MACRO _internal.folded(text) AS CASE
-    WHEN strlen(text) = length(text) THEN lower(text)
-    WHEN NOT regexp_matches(text, '[\x{FF10}-\x{FF5A}' || _internal.own_marks() || ']')
-        THEN lower(strip_accents(text))
-    ELSE lower(translate(
-        array_to_string(
-            list_transform(
-                regexp_extract_all(
-                    text,
-                    '[' || _internal.own_marks() || '][\x{200C}\x{200D}' || _internal.own_marks()
-                    || ']*|[^' || _internal.own_marks() || ']+'
-                ),
-                lambda part: CASE
-                    WHEN regexp_matches(part, '^[' || _internal.own_marks() || ']')
-                        THEN nfc_normalize(regexp_replace(part, '[\x{200C}\x{200D}]', '', 'g'))
-                    ELSE strip_accents(part)
-                END
+CREATE MACRO _internal.unaccented(text) AS CASE
+    WHEN strlen(text) = length(text) THEN text
+    WHEN NOT regexp_matches(text, '[' || _internal.own_marks() || ']') THEN strip_accents(text)
+    ELSE array_to_string(
+        list_transform(
+            regexp_extract_all(
+                text,
+                '[' || _internal.own_marks() || '][\x{200C}\x{200D}' || _internal.own_marks()
+                || ']*|[^' || _internal.own_marks() || ']+'
             ),
-            ''
+            lambda part: CASE
+                WHEN regexp_matches(part, '^[' || _internal.own_marks() || ']')
+                    THEN nfc_normalize(regexp_replace(part, '[\x{200C}\x{200D}]', '', 'g'))
+                ELSE strip_accents(part)
+            END
         ),
+        ''
+    )
+END;
+COMMENT ON MACRO _internal.unaccented IS 'A text without marks, but for those that make other words';
+
+CREATE MACRO _internal.folded(text) AS CASE
+    WHEN strlen(text) = length(text) OR NOT regexp_matches(text, '[\x{FF10}-\x{FF5A}]')
+        THEN lower(_internal.unaccented(text))
+    ELSE lower(translate(
+        _internal.unaccented(text),
         '０１２３４５６７８９ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺ'
         || 'ａｂｃｄｅｆｇｈｉｊｋｌｍｎｏｐｑｒｓｔｕｖｗｘｙｚ',
         '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
     ))
 END;
 COMMENT ON MACRO _internal.folded IS
-    'A text in lower case, full-width letters as ASCII, without marks that make no other word';
+    'A text in lower case without accents, full-width letters and digits as ASCII';
 
 CREATE MACRO _internal.in_pairs(words) AS flatten(list_transform(
     list_transform(
