@@ -597,7 +597,7 @@ END;
 COMMENT ON MACRO trimmed IS 'A text without spaces, of any kind, at its ends';
 
 CREATE MACRO normalised_hash(text) AS md5_number_lower(
-    lower(strip_accents(trimmed(single_spaced(text))))
+    lower(_internal.unaccented(trimmed(single_spaced(text))))
 );
 COMMENT ON MACRO normalised_hash IS
     'Lower 64 bits of the MD5 of a text but for case, accents, composition and white space';

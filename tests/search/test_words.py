@@ -121,6 +121,21 @@ def test_sql_and_numpy_agree_on_every_character(macros):
     assert {int(table[p] >> 4) for p in weighed} == {2, 4, 6}
 
 
+ALIKE = [
+    ("Café\n x", " cafe X", True), ("が", "か\u3099", True), ("ЁЛКА", "елка", True),
+    ("שָׁלוֹם", "שלום", True), ("पत्र", "पत\u094dर", True), ("हिन्दी", "हनद", False),
+    ("パン", "ハン", False), ("ที่", "ท", False), ("दिन", "दान", False),
+]  # fmt: skip
+
+
+def test_marks_that_make_other_words_make_other_texts(macros):
+    for one, other, same in ALIKE:
+        ((found,),) = macros.rows(
+            "SELECT normalised_hash($one) = normalised_hash($other)", {"one": one, "other": other}
+        )
+        assert found == same, (one, other)
+
+
 TITLES = [
     "世界人权宣言",
     "世界经济发展报告",
