@@ -160,22 +160,21 @@ def kind_of(character: str) -> int:
 
 def characters_of(data: Bytes) -> tuple[Integers, Bytes]:
     """Return the first byte of every character of UTF-8 text, and its flags."""
-    places, flags = [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)]
-    for start in range(0, len(data), _STEP):
-        part = data[start : start + _STEP]
-        at = np.flatnonzero((part & 0xC0) != 0x80)
-        at += start
-        lead = data[at]
-        found = _table().take(lead)
-        for size, of in ((2, lead < 0xE0), (3, lead < 0xF0), (4, lead >= 0xF0)):
-            of = of & (lead >= (0xC0 if size == 2 else 0xE0))
-            if of.all():
-                found = _table().take(_point(data, at, size))
-            elif of.any():
-                found[of] = _table().take(_point(data, at[of], size))
-        places.append(at)
-        flags.append(found)
-    return np.concatenate(places), np.concatenate(flags)
+    starts = (data & 0xC0) != 0x80
+    at = np.flatnonzero(starts)
+    flags = np.empty(len(at), np.uint8)
+    for start in range(0, len(at), _STEP):
+        part = at[start : start + _STEP]
+        lead, found = data[part], flags[start : start + _STEP]
+        if lead.min() >= 0xE0 and lead.max() < 0xF0:
+            _table().take(_point(data, part, 3), out=found, mode="clip")
+            continue
+        _table().take(lead, out=found, mode="clip")
+        for size, low, high in ((2, 0xC0, 0xE0), (3, 0xE0, 0xF0), (4, 0xF0, 0x100)):
+            of = np.flatnonzero((lead >= low) & (lead < high))
+            if len(of):
+                found[of] = _table().take(_point(data, part[of], size))
+    return at, flags
 
 
 def _classify(data: Bytes, found: Bytes, first: Integers) -> None:

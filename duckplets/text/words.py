@@ -121,19 +121,17 @@ class Units:
 
     def stops(self) -> tuple[memoryview, memoryview, memoryview]:
         """Return whether units touch the one before, and which follow sentences and phrases."""
-        unit, kind = self._unit, self._flags >> 4
-        spaced = self._flags[unit - 1] & SPACE != 0
+        unit, flags = self._unit, self._flags
+        spaced = flags[unit - 1] & SPACE != 0
         spaced[:1] = True
-        letters = np.append((self._flags & _ALNUM != 0) & (_WEIGHT.take(kind) == 0), False)
-        begun = np.zeros(len(kind), np.int32)
-        begun[unit] = 1
-        np.cumsum(begun, out=begun)
         after = []
         for each in (SENTENCE, PHRASE):
-            found = np.flatnonzero(kind == each)
-            found = found[~letters[found + 1]]  # not in 3.5
+            found = np.flatnonzero(flags >> 4 == each)
+            following = flags.take(found + 1, mode="clip")
+            # not in 3.5
+            is_inside = (following & _ALNUM != 0) & (_WEIGHT.take(following >> 4) == 0)
             follows = np.append(spaced if each == PHRASE else np.zeros_like(spaced), False)
-            follows[begun[found]] = True
+            follows[np.searchsorted(unit, found[~is_inside])] = True
             after.append(np.flatnonzero(follows[:-1]).data)
         return (~spaced).data, *after
 
