@@ -91,6 +91,8 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.samples.batch import Batch as Batch
     from duckplets.search.analyzer_settings import Terms as Terms
     from duckplets.search.index import IndexReport as IndexReport
+    from duckplets.search.segmenters import Segmenter as Segmenter
+    from duckplets.search.segmenters import register_words as register_words
     from duckplets.sources.converters.registry import converter_names as converter_names
     from duckplets.sources.converters.registry import register_converter as register_converter
     from duckplets.sources.custom.indexed import IndexedSource as IndexedSource
@@ -177,6 +179,7 @@ _HOMES = {
     "runs.sampler": "Sampler",
     "search.index": "IndexReport",
     "search.analyzer_settings": "Terms",
+    "search.segmenters": "Segmenter register_words",
     "sources.formats.columnar": "ArrowSource ParquetSource",
     "sources.converters.registry": "converter_names register_converter",
     "sources.formats.csv_file": "CsvSource",

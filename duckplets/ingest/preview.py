@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,8 +21,12 @@ from duckplets.sources import Mark
 from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping import OnError, check_on_error, described, overriding, told
+from duckplets.text.characters import bytes_of
+from duckplets.text.chunking import Chunking
+from duckplets.text.words import with_long_runs
 
 _LOOKED_AT = 1_000  # rows examined
+_LOOKED_AT_BYTES = 16 << 20  # bytes of their texts examined for long runs
 _MOST = 1_000
 _SHOWN = 100  # characters shown of a text
 _FEW = 20  # rows from which equal texts mean something
@@ -30,6 +35,7 @@ _LABEL = 30  # longest label, in characters
 _LABELS = 10
 _LOOK = "look: "
 _NULLS = {"n/a", "#n/a", "na", "<na>", "nan", "null", "none", "nil"}  # of missing values
+_WITHOUT_RUNS = "NOT regexp_matches(text, '[!-~]{500}')"
 _COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
 
 
@@ -104,7 +110,9 @@ def preview(
     reading = described(read)
     notes = [note for note in (told(reading) if reading is not None else "",) if note]
     looks = (note for note in opened.notes() if note.startswith(_LOOK))
-    flags = [*_flags(rows), *(note.removeprefix(_LOOK) for note in looks)]
+    texts = [s["text"] for row in rows if row["skip"] is None for s in row["sections"] or []]
+    flags = [*_flags(rows), *_of_runs(pa.array(texts, pa.string()), Chunking().max_tokens)]
+    flags += [note.removeprefix(_LOOK) for note in looks]
     return Preview(rows=rows[:n], flags=flags, notes=notes, looked_at=len(rows))
 
 
@@ -114,15 +122,32 @@ def _start(text: str | None) -> str:
     return shown(whole[:_SHOWN]) + more
 
 
-def flags_of(batch: pa.RecordBatch) -> list[str]:
+def flags_of(batch: pa.RecordBatch, most: int) -> list[str]:
     """Return what looks wrong about the texts of the first records of a batch.
 
-    Long texts are skipped: the faults looked for are short, and copying takes time.
+    Long texts are looked at for runs of more than ``most`` tokens alone: other faults are short,
+    and copying takes time.
     """
     first = batch.slice(0, _LOOKED_AT)
     sections = pc.list_flatten(first.filter(pc.is_null(first["skip"]))["sections"])
-    short = sections.filter(pc.less(pc.binary_length(pc.struct_field(sections, "text")), _SHORT))
-    return _flags([{"skip": None, "sections": short.to_pylist()}])
+    texts = pc.struct_field(sections, "text")
+    is_short = pc.less(pc.binary_length(texts), _SHORT)
+    short = sections.filter(is_short).to_pylist()
+    return _flags([{"skip": None, "sections": short}]) + _of_runs(texts, most)
+
+
+def _of_runs(texts: pa.Array, most: int) -> list[str]:
+    """Report texts with a run of letters that no space parts, and the option against them."""
+    sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+    some = np.flatnonzero(np.cumsum(sizes) <= _LOOKED_AT_BYTES)
+    texts = texts.take(some[sizes[some] > most])
+    long = int(with_long_runs(*bytes_of(texts), most).sum())
+    if not long:
+        return []
+    return [
+        f"{long:,} of {len(some):,} texts have more than {most:,} tokens without a space, as "
+        f"base64 and minified code do; where={_WITHOUT_RUNS!r} (--where) leaves them out"
+    ]
 
 
 def _flags(rows: list[dict[str, Any]]) -> list[str]:

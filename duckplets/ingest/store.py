@@ -135,7 +135,8 @@ class Storing:
                 self.database, skipped, self.prepared.name, UNPUBLISHED
             )
         if skipped.num_rows < batch.num_rows:
-            self._flags = flags_of(batch) if self._flags is None else self._flags
+            if self._flags is None:
+                self._flags = flags_of(batch, self.chunking.max_tokens)
             # Filtering copies all texts.
             usable = batch.filter(pc.is_null(batch["skip"])) if skipped.num_rows else batch
             self.counts.note_left_out(usable)

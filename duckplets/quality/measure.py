@@ -33,6 +33,7 @@ from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of, portions
 from duckplets.quality.words import WordFile
 from duckplets.text.characters import bytes_of
+from duckplets.text.words import PAIRED
 
 _VERSION = "1"  # version of the measurement; another one means other metrics
 
@@ -76,15 +77,18 @@ _TERMINAL = (
     r"\x{ff1f}\x{ff61}"
 )
 
+_STOP = "[。！？｡]+[”’」』）]*"  # of a sentence that no white space follows
+
 _LINES = {
     "solid": rf"[^{lines.BLANKS}]",
-    "ended": r"[.?!\"']\s*$",
+    "ended": rf"(?:[.?!\"']|{_STOP})\s*$",
     "cut": r"\.\.\.\s*$",
-    "least_words": rf"^\s*(?:\S+\s+){{{_LINE_WORDS - 1}}}\S",
+    "least_words": rf"^\s*(?:\S+\s+){{{_LINE_WORDS - 1}}}\S"
+    rf"|[{PAIRED}](?:[^{PAIRED}]*[{PAIRED}]){{{_LINE_WORDS - 1}}}",
     "longest_word": _LONGEST_WORD,
     "citation": r"\[\d*\]|\[edit\]|\[citation needed\]",
     "policy": _POLICIES,
-    "boundary": r"[.!?]+[\"'”’)\]]*\s",
+    "boundary": rf"[.!?]+[\"'”’)\]]*\s|{_STOP}[^\x01。！？｡”’」』）]",
     "abbreviation": rf"\b(?:{_ABBREVIATIONS})\.\s",
     "end_of_sentence": f"[{_TERMINAL}]$",
     "short_line": _SHORT_LINE,

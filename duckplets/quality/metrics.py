@@ -12,7 +12,7 @@ _DOCUMENTED = """
 sha256 binary: of the text
 bytes: of the text in UTF-8
 characters: of the text
-words: between white space
+words: between white space; letters of scripts without spaces by weight, as tokens of chunks
 lines: of the text; an empty one after the last line break does not count
 present list: names of required fields that a row may be asked for and that are not blank
 license string: of the row
@@ -36,7 +36,7 @@ code_words: words there
 code_early bool: whether the first 256 characters have an indented line and a symbol
 tokens: words and marks
 plain_tokens: tokens that are not marks
-plain_characters: characters of these
+plain_characters: characters of these; a letter that is a word counts as five
 alphabetic_tokens: tokens with a letter
 stop_words: how many different stop words occur
 hashes: number signs

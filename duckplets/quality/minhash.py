@@ -8,7 +8,7 @@ prefix sums, whatever n is. All constants are our own and words are hashed by MD
 near-duplicate does not follow the version of NumPy, Python or DuckDB.
 
 A word is a run of letters, digits and marks, in lower case; in scripts without spaces it is one
-character. Of a text without any the words are what white space parts.
+character with its marks. Of a text without any the words are what white space parts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError
 from duckplets.quality.texts import portions
+from duckplets.text.words import PAIRED
 
-ALGORITHM = 3
+ALGORITHM = 4
 """Changes whenever another n-gram, hash or band would be made of the same text."""
 
 _WORDS = {
     "word": r"[\pL\pN\pM]+",
-    "alone": r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]",
+    "alone": rf"[{PAIRED}]\pM*",
     "solid": r"[^\s\pZ]+",
 }
 _GRAMS = 1 << 15  # hashes processed at a time: they stay in the cache

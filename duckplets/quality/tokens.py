@@ -8,8 +8,9 @@ distinct n-grams are never confused.
 
 A token is a run of word characters (letters, digits, ``_`` and everything beyond ASCII that is no
 punctuation), with a dot between two of them and a comma between two digits; an apostrophe begins a
-token of its own with what follows (``it`` ``'s``). A run of the same mark is one token, but for
-brackets, quotes and ``,:;!?#*&``. So tokens are those of spaCy's English rules in most texts.
+token of its own with what follows (``it`` ``'s``). A letter of a script without spaces is a token.
+A run of the same mark is one token, but for brackets, quotes and ``,:;!?#*&``. So tokens are those
+of spaCy's English rules in most texts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_order, ranges
 from duckplets.quality.texts import portions
-from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
+from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
+from duckplets.text.words import Units, may_be_weighed
 
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 TOP = (2, 3, 4)
@@ -43,6 +45,9 @@ _RUN = bytes(byte < 128 and byte not in b",:;!?()[]{}<>#*&\"'" for byte in range
 _KIND = bytes(
     _WORD if chr(byte).isalnum() or byte == ord("_") or byte > 127 else _MARK for byte in range(256)
 )
+
+# Weights of letters that are words, and the characters that one counts: those of an English word.
+_ALONE, _USUAL = (2, 4, 6), 5
 
 Columns = dict[str, Integers]
 
@@ -95,7 +100,11 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     words = _beginnings((flags & SPACE) == 0, bounds)
     found = _samples(data, flags, bounds, sample, begins, words)
     found["words"] = np.diff(words.rank(bounds))
-    start, end, is_word = _tokens(data, flags, bounds)
+    if may_be_weighed(data, words):
+        first = (units := Units(data, bounds)).first
+        found["words"] = units.tokens(first[:-1], first[1:])
+    alone = np.isin(flags >> 4, _ALONE)
+    start, end, is_word = _tokens(data, flags, bounds, alone)
     first = np.searchsorted(start, bounds)
     number, kinds = numbered(data, start, end)
     length = _within(begins, start, end)
@@ -108,7 +117,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
 
     found["tokens"] = np.diff(first)
     found["plain_tokens"] = total(is_word)
-    found["plain_characters"] = total(np.where(is_word, length, 0))
+    found["plain_characters"] = total(np.where(is_word, np.where(alone[start], _USUAL, length), 0))
     found["alphabetic_tokens"] = total(has_letter)
     text = _of_one(len(number))
     if len(texts) > 1:
@@ -183,11 +192,20 @@ def _beginnings(inside: Flags, bounds: Integers) -> Bits:
 # -- tokens ---------------------------------------------------------------------------------------
 
 
-def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Integers, Flags]:
-    """Return starts and ends of tokens, and which contain a word character."""
+def _tokens(
+    data: Bytes, flags: Bytes, bounds: Integers, alone: Flags
+) -> tuple[Integers, Integers, Flags]:
+    """Return starts and ends of tokens, and which contain a word character.
+
+    A letter that is a word, with its marks, is ``alone``.
+    """
     kind = _kinds(data, flags)
     forced = np.zeros(len(data) + 1, np.bool_)
     forced[bounds] = True
+    if alone.any():
+        forced[:-1] |= alone
+        bases = np.flatnonzero((data & 0xC0 != 0x80) & (flags >> 4 < MARK))
+        forced[bases[1:][alone[bases[:-1]]]] = True
     after = np.zeros(len(data), np.uint8)
     after[:-1] = np.where(forced[1:-1], _GAP, kind[1:])
     before = np.zeros(len(data), np.uint8)

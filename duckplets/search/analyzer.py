@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers, Integers32, stretches, turns
 from duckplets.db import extensions
 from duckplets.db.database import Database
-from duckplets.db.queries import query
+from duckplets.db.queries import migrations, query
 from duckplets.errors import QueryError, RecipeError
 from duckplets.search.analyzer_settings import ENGLISH, LETTERS_AND_DIGITS, Terms
+from duckplets.search.segmenters import Segmenter, segmented
 
 DROPPED = -1  # key of stop words and of words with unknown terms
 EMPTY = -2  # key of the empty word between two blanks
@@ -182,13 +183,15 @@ class Vocabulary:
 
 def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
     """Return the list of words of each text, empty ones included."""
+    asked = {"ignore": terms.ignore, "all_space": terms.ignore == LETTERS_AND_DIGITS}
+    if isinstance(terms.words, Segmenter):
+        texts = segmented(terms.words, texts)
     table = pa.table({"text": texts})
     step = min(_STEP, len(texts) // _SLICES + 1)
     sliced = pa.Table.from_batches(table.to_batches(max_chunksize=step), schema=table.schema)
-    asked = {"ignore": terms.ignore, "all_space": terms.ignore == LETTERS_AND_DIGITS}
     shared = _instance(os.getpid(), stems=terms.needs_extension)
     with closing(shared.cursor()) as database, database.registered(texts=sliced):
-        found = database.table("search/analyzer/words", asked)
+        found = database.table("search/analyzer/words", asked | {"pairs": terms.words is None})
     return found["words"].combine_chunks()
 
 
@@ -196,7 +199,9 @@ def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
 def _instance(process: int, *, stems: bool) -> Database:
     """Return this process's instance for vocabularies: opening one takes longer than a search."""
     opened = extensions.stemming() if stems else Database.scratch()
+    macros = next(text for _, name, text in migrations("corpus") if name.endswith("_words"))
     try:
+        opened.rows(macros)
         opened.run("search/analyzer/shared")
         if stems:
             opened.run("search/analyzer/english")

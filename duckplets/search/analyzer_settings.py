@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 
 from duckplets.base.settings import check, from_plain, to_plain
 from duckplets.errors import RecipeError
+from duckplets.search import segmenters
+from duckplets.search.segmenters import Segmenter
 
 __all__ = ["STEMMERS", "Terms"]
 
@@ -21,15 +23,17 @@ Stemmer = Literal[
 # fmt: on
 STEMMERS = get_args(Stemmer)
 ENGLISH = "english"
-LETTERS_AND_DIGITS = r"[^\p{L}\p{N}]+"
+LETTERS_AND_DIGITS = r"[^\p{L}\p{N}\p{M}]+"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
     r"""How text becomes terms, of documents and of what is searched for.
 
-    Accents are stripped, letters become small, what matches ``ignore`` becomes a blank; the
-    tokens are what stands between blanks. Stop words are left out, the others stemmed.
+    Letters become small and full-width ones ASCII. Accents are stripped from Latin, Greek,
+    Cyrillic, Arabic and Hebrew letters. What matches ``ignore`` becomes a blank, and tokens stand
+    between blanks. A run of Han, kana, Thai, Lao, Khmer or Burmese letters becomes its pairs of
+    neighbouring characters. Stop words are left out, the others stemmed.
 
     Attributes:
         stemmer: One of 27 of the Snowball project, such as ``porter``, ``english`` or ``german``;
@@ -37,14 +41,18 @@ class Terms:
         stop_words: Tokens to leave out, in any case and with any accents; or ``english``, the
             571 of the fts extension.
         ignore: A regular expression (RE2) for what separates tokens; by default whatever is
-            neither a letter nor a digit, of any script.
+            neither a letter, a mark nor a digit, of any script.
+        words: A segmenter that splits texts into words instead of pairs: a name that
+            ``register_words`` has given a function. Default: None.
     """
 
     stemmer: Stemmer = "porter"
     stop_words: Literal["english"] | Sequence[str] = ()
     ignore: str = LETTERS_AND_DIGITS
+    words: str | Segmenter | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "words", segmenters.checked(self.words))
         check(self, RecipeError, "terms")
         if self.stop_words != ENGLISH:  # their order means nothing
             words = sorted({word.strip() for word in self.stop_words} - {""})
@@ -58,8 +66,8 @@ class Terms:
         return self.stemmer != "none" or self.stop_words == ENGLISH
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings as plain values."""
-        return dict(to_plain(self))
+        """Return all settings as plain values; ``words`` only if set."""
+        return {k: v for k, v in to_plain(self).items() if k != "words" or v is not None}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Terms:

@@ -8,7 +8,10 @@ added up. ``ranked_sections`` is a macro of the corpus file, so the duckdb CLI r
 
 from __future__ import annotations
 
+import itertools
+import re
 from contextlib import closing
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +24,13 @@ from duckplets.errors import QueryError, ReadOnlyError, SamplerError
 from duckplets.search import index
 from duckplets.search.analyzer import Vocabulary
 from duckplets.search.index import Index
+from duckplets.text.words import PAIRED
 
 _SNIPPET = 200  # approximate characters of a snippet
 _BEFORE = 60  # most characters before the match
 _LOOKED = 1 << 16  # words among which a match is looked for
+_PIECE = 10  # characters of a piece of a script without spaces
+_WORD = re.compile(rf"([{PAIRED}]{{1,{_PIECE}}}|[^\s{PAIRED}]+)(\s*)")
 
 SCHEMA = pa.schema(
     {
@@ -72,7 +78,7 @@ def search(
         wanted = pa.table({"index_key": keys, "terms": [terms] * len(indexes)})
         with database.registered(wanted=wanted):
             hits = database.table("search/ranked", {"k": k})
-        texts = [text.split(None, _LOOKED) for text in hits["text"].to_pylist()]
+        texts = [_words(text) for text in hits["text"].to_pylist()]
         snippets = map(_around, texts, _first_places(texts, vocabulary).tolist())
     return hits.append_column("snippet", pa.array(snippets, pa.string())).cast(SCHEMA)
 
@@ -96,14 +102,21 @@ def _indexes(database: Database, source: str | None, split: str | None) -> list[
 # -- snippets --------------------------------------------------------------------------------------
 
 
-def _first_places(texts: list[list[str]], vocabulary: Vocabulary) -> Integers:
-    """Return the index of the first matching word of each text, else 0.
+def _words(text: str, most: int = _LOOKED) -> list[str]:
+    """Return the first words of a text, each with a blank if white space follows it.
 
-    A word here is what stands between white space, and may hold several of the index's.
+    A run of a script without spaces is cut into pieces, for a snippet begins and ends with a word.
     """
+    found = itertools.islice(_WORD.finditer(text), most)
+    return [word[1] + " " * bool(word[2]) for word in found]
+
+
+def _first_places(texts: list[list[str]], vocabulary: Vocabulary) -> Integers:
+    """Return the index of the first matching word of each text, else 0."""
     sizes = np.array([len(words) for words in texts], np.int64)
-    read = vocabulary.read(pa.array([word for words in texts for word in words], pa.string()))
-    matching = read.known().text
+    # a pair may begin in one piece and end in the next
+    looked = [a + b[:_PIECE] * (len(a) >= _PIECE) for of in texts for a, b in pairwise([*of, ""])]
+    matching = vocabulary.read(pa.array(looked, pa.string())).known().text
     found, first = np.unique(np.repeat(np.arange(len(texts)), sizes)[matching], return_index=True)
     places = np.zeros(len(texts), np.int64)
     places[found] = matching[first] - (np.cumsum(sizes) - sizes)[found]
@@ -112,17 +125,20 @@ def _first_places(texts: list[list[str]], vocabulary: Vocabulary) -> Integers:
 
 def _around(words: list[str], place: int) -> str:
     """Return the words around an index, with ellipses where some are left out."""
-    before = " ".join(words[max(0, place - _BEFORE) : place])
-    if len(before) > _BEFORE:
-        before = before[-_BEFORE:].partition(" ")[2]
-    room, after = _SNIPPET - len(before), " ".join(words[place : place + _SNIPPET])
-    if len(after) > room:
-        after = after[:room].rpartition(" ")[0] or f"{after[:room]}…"
-    first, last = place - len(before.split()), place + len(after.split())
-    shown = ["…" * bool(first), before, after, "…" * (last < len(words))]
-    return " ".join(filter(None, shown))
+    first = last = place
+    size = 0
+    while first and size + len(words[first - 1]) <= _BEFORE:
+        first -= 1
+        size += len(words[first])
+    while last < len(words) and size + len(words[last].rstrip()) <= _SNIPPET:
+        size += len(words[last])
+        last += 1
+    shown = "".join(words[first:last])
+    if last == place < len(words):  # it is longer than a snippet
+        shown, last = f"{shown}{words[place][: _SNIPPET - size]}…", place + 1
+    return " ".join(filter(None, ["…" * bool(first), shown.rstrip(), "…" * (last < len(words))]))
 
 
 def beginning(text: str) -> str:
     """Return the first words of a text, as many as a snippet has."""
-    return _around(text.split(None, _SNIPPET), 0)
+    return _around(_words(text, _SNIPPET), 0)

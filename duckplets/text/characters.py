@@ -1,28 +1,35 @@
-"""Classify the characters of texts as bytes of flags: letters, digits, white space.
+"""Classify the characters of texts as bytes: flags of letters, digits and white space, and a kind.
 
 The decision that matters: the tables are our own, those of Unicode 14, which the oldest supported
 Python has. Cleaning and cutting are stored, and must not depend on the running Python. ``LETTERS``
 and ``DIGITS`` are run lengths of code points that are not, are, are not, … of the kind, from 0 on,
-in base 36.
+in base 36; ``MARKS`` likewise.
+
+The kind, in the upper four bits, says how a character counts (``text.words``): its weight in
+quarters of a token if its script has no spaces or many tokens a word, else a mark or a stop.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from duckplets.base.arrays import Bytes, Integers
 
 LETTER, DIGIT, SPACE, PIPE = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
+SENTENCE, PHRASE, MARK, JOINER = 7, 8, 9, 10  # kinds; 1 to 6 are weights
 NARROW_SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f "
 WIDE_SPACES = (
     "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
 _POINTS = 0x110000
-_STEP = 1 << 20  # bytes processed at a time, to bound memory
+_STEP = 1 << 18  # bytes processed at a time, to bound memory
 
 # General categories Lu, Ll, Lt, Lm and Lo, as str.isalpha.
 LETTERS = (
@@ -67,6 +74,52 @@ DIGITS = (
     "lf8 1e 1ts a bq a 192 a 1ie b 25h a"
 )
 
+# Mn, Mc and Me, characters of no width, skin tones, and vowels that Unicode calls letters
+MARKS = (
+    "4t 1 gi 34 7n 7 7b 19 1 1 1 2 1 2 1 1 20 b 1c l g 1 2t 7 2 6 2 2 1 4 z 1 u r 2j b 1m 9 9 1 "
+    "o 4 1 9 1 3 1 5 17 3 1o 8 16 o 1 x 1i 3 1 i 1 7 a 2 t 3 1k 1 1 7 2 2 2 3 9 1 a 2 q 1 2 3 "
+    "1k 1 1 5 4 2 2 3 3 1 u 2 3 1 b 3 1k 1 1 8 1 3 1 3 k 2 m 6 1 3 1k 1 1 7 2 2 2 3 7 3 a 2 u 1 "
+    "1n 5 3 3 1 4 9 1 14 5 1j 1 1 7 1 3 1 4 7 2 b 2 t 3 1k 1 1 7 1 3 1 4 7 2 b 2 s 4 1j 2 1 7 1 "
+    "3 1 4 9 1 a 2 t 3 1y 1 4 6 1 1 1 8 i 2 1p 1 1 8 c 8 2q 1 1 a b 6 22 2 r 1 1 1 1 1 4 2 1d k "
+    "1 2 5 b 1 10 9 1 2s k n 4 4 3 1 3 2 7 3 4 d c 1 1 a 4 5e 4g 9p 3 qa 4 s 3 t 2 u 2 1s w 9 1 "
+    "19 3 1 1 39 2 y 1 3a c 4 c 63 5 1l a 1 t 2 1 1c v 1d 5 1b h 12 9 c 3 u d 1k e 1c k 48 3 1 "
+    "l 4 1 6 1 2 3 5i 1s ej 5 28 5 2z x 2da 3 3x 1 2o w fe 6 2x 2 n9w 4 1 a w 2 28 2 7k 1 3 1 4 "
+    "1 n 5 4 1 2b 2 1e i q i d 1 12 8 p d 18 4 1b e 10 1 1v e c 1 8 2 19 3 1e 1 1 3 2 2 5 2 1 1 "
+    "15 5 5 2 6k 8 1 2 8n6 24 6xu 1 kh g g g 5r 1 4e 2 gt 1 6a 1 45 5 1ae 3 1 2 5 4 14 3 4 1 4l "
+    "2 fx 4 ar 2 49 b 1d 4 3e 3 1h f 15 1 2 2 a 4 19 b 7 1 1p 3 10 e g 2 18 1 c 3 1c e 8 4 1 2 "
+    "2k c 6 1 4g c l 4 1j 2 1 7 2 2 2 3 9 1 a 2 2 7 3 5 5c i n 1 29 k 6j 7 2 9 r 2 2a h 2y d 2t "
+    "f 74 f 6t 6 1 2 2 4 1 1 1 2 3x 7 2 7 3 1 s a 14 7 1 4 8 1 9 b 1a g b9 8 1 8 2a m 1 e 3e 6 "
+    "3 1 1 2 1 7 1 1 1u 5 1 2 1 5 9n 4 f09 5 1n 7 t4 1 1 1j 7 4 29 1 b 2 f57 2 3mp 1a 2 n f2 5 "
+    "3 6 8 8 2 7 u 4 44 3 1iz 1j 4 1e 8 1 e 1 m 5 1 f 11s 7 1 h 2 7 1 2 1 5 79 7 af 1 1p 4 15s "
+    "7 31 7 240 5 gx7k 2o 3k 6o "
+)
+_JOINERS = "\u094d\u09cd\u0acd\u0b4d\u0c4d\u0ccd\u0d4d\u1039\u17d2\u200d"  # what follows joins
+# First and last code point of scripts, and quarters of a token that a letter of them weighs:
+# the middle of what two large vocabularies need (benchmarks/languages.json).
+WEIGHTS = (
+    (0x0980, 0x0DFF, 3),  # Bengali to Sinhala
+    (0x0E00, 0x0E7F, 2),  # Thai
+    (0x0E80, 0x0FFF, 6),  # Lao, Tibetan
+    (0x1000, 0x109F, 4),  # Burmese
+    (0x1100, 0x115F, 3),  # Hangul in parts
+    (0x1200, 0x139F, 6),  # Ethiopic
+    (0x1780, 0x17FF, 4),  # Khmer
+    (0x2E80, 0x312F, 4),  # Han, kana
+    (0x3130, 0x318F, 3),
+    (0x31A0, 0xA4CF, 4),  # Han, Yi
+    (0xA960, 0xA97F, 3),
+    (0xAA60, 0xAA7F, 4),
+    (0xAC00, 0xD7A3, 3),  # Hangul
+    (0xF900, 0xFAFF, 4),
+    (0xFF66, 0xFF9D, 4),
+    (0xFFA0, 0xFFDC, 3),
+    (0x1AFF0, 0x1B16F, 4),
+    (0x20000, 0x3FFFF, 4),
+)
+_NUMERALS = "\u3007\u3021\u3022\u3023\u3024\u3025\u3026\u3027\u3028\u3029"
+_SENTENCES = ".!?…\u0964\u0965\u0f0d\u0f0e\u104b\u1362\u17d4\u17d5\u3002\uff01\uff0e\uff1f\uff61"
+_PHRASES = ",;:\u060c\u061b\u104a\u1361\u1363\u1364\u17d6\u3001\uff0c\uff1a\uff1b\uff64"
+
 
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
     """Return the concatenated bytes of texts, and their offsets; null is an empty text.
@@ -100,27 +153,50 @@ def classes(data: Bytes) -> Bytes:
     return found
 
 
+def kind_of(character: str) -> int:
+    """Return the kind of a character."""
+    return int(_table()[ord(character)] >> 4)
+
+
+def characters_of(data: Bytes) -> tuple[Integers, Bytes]:
+    """Return the first byte of every character of UTF-8 text, and its flags."""
+    starts = (data & 0xC0) != 0x80
+    at = np.flatnonzero(starts)
+    flags = np.empty(len(at), np.uint8)
+    for start in range(0, len(at), _STEP):
+        part = at[start : start + _STEP]
+        lead, found = data[part], flags[start : start + _STEP]
+        if lead.min() >= 0xE0 and lead.max() < 0xF0:
+            _table().take(_point(data, part, 3), out=found, mode="clip")
+            continue
+        _table().take(lead, out=found, mode="clip")
+        for size, low, high in ((2, 0xC0, 0xE0), (3, 0xE0, 0xF0), (4, 0xF0, 0x100)):
+            of = np.flatnonzero((lead >= low) & (lead < high))
+            if len(of):
+                found[of] = _table().take(_point(data, part[of], size))
+    return at, flags
+
+
 def _classify(data: Bytes, found: Bytes, first: Integers) -> None:
     """Set the flags of multi-byte characters."""
     lead = data[first]
-    two, three, four = (
-        first[lead < 0xE0],
-        first[(lead >= 0xE0) & (lead < 0xF0)],
-        first[lead >= 0xF0],
-    )
-    found[two] = _table()[_point(data, two, 2)]
-    found[three] = _table()[_point(data, three, 3)]
-    found[four] = _table()[_point(data, four, 4)]
-    # All bytes of white space get the flag; none has four bytes.
-    for places, size in ((two, 2), (three, 3)):
-        spaces = places[found[places] == SPACE]
+    for size, of in ((2, lead < 0xE0), (3, (lead >= 0xE0) & (lead < 0xF0)), (4, lead >= 0xF0)):
+        places = first if (every := of.all()) else first[of]
+        flags = _table().take(_point(data, places, size))
+        found[places] = flags
+        # All bytes of white space get the flag; none has four bytes.
+        spaces = places[flags == SPACE]
         for offset in range(1, size):
             found[spaces + offset] = SPACE
+        if every:
+            return
 
 
-def _point(data: Bytes, first: Integers, size: int) -> Integers:
+def _point(data: Bytes, first: Integers, size: int) -> npt.NDArray[Any]:
     """Return the code points of characters of so many bytes."""
-    point = (data[first] & np.uint8(0x7F >> size)).astype(np.int64)
+    point: npt.NDArray[Any] = (data[first] & np.uint8(0x7F >> size)).astype(
+        np.uint32 if size == 4 else np.uint16
+    )
     for offset in range(1, size):
         point <<= 6
         point |= data[first + offset] & np.uint8(0x3F)
@@ -138,10 +214,22 @@ def _table() -> Bytes:
     """Return the flags of every code point."""
     table = np.zeros(_POINTS, np.uint8)
     for runs, flag in ((LETTERS, LETTER), (DIGITS, DIGIT)):
-        lengths = [int(length, 36) for length in runs.split()]
-        ends = np.cumsum(lengths)
-        for start, end in zip(ends[::2].tolist(), ends[1::2].tolist(), strict=True):
+        for start, end in _ranges(runs):
             table[start:end] |= flag
     for characters, flag in ((NARROW_SPACES + WIDE_SPACES, SPACE), ("|", PIPE)):
         table[[ord(character) for character in characters]] = flag
+    for first, last, quarters in WEIGHTS:
+        letters = table[first : last + 1]
+        letters[(letters & LETTER) != 0] |= quarters << 4
+    table[[ord(character) for character in _NUMERALS]] = 4 << 4
+    for start, end in _ranges(MARKS):
+        table[start:end] = table[start:end] & 15 | MARK << 4
+    for characters, kind in ((_JOINERS, JOINER), (_SENTENCES, SENTENCE), (_PHRASES, PHRASE)):
+        table[[ord(character) for character in characters]] = kind << 4
     return table
+
+
+def _ranges(runs: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of every run that is of a kind."""
+    ends = np.cumsum([int(length, 36) for length in runs.split()]).tolist()
+    return zip(ends[::2], ends[1::2], strict=True)

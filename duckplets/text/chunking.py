@@ -58,8 +58,9 @@ class Chunking:
         position_weight: ``"window"``, 1/(window_index + 1), or ``"start_ratio"``,
             1 - start_token/tokens.
         tokenizer: Path of a Hugging Face tokenizers JSON file; None counts words between
-            white space. Windows have at most ``max_tokens`` of its tokens when encoded alone: the
-            end of one that would have more gives way.
+            white space, and letters of scripts without spaces by weight. Windows have at most
+            ``max_tokens`` of its tokens when encoded alone: the end of one that would have more
+            gives way.
         preprocessors: What cleans the text of a section first, in this order: ``Denoiser``,
             ``Normaliser``, or functions that were given a name by ``register_preprocessor``.
     """

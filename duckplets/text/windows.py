@@ -22,15 +22,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
-from unicodedata import ucd_3_2_0  # one version of Unicode for every Python
 
 import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.errors import ChunkingError
-from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES, bytes_of
+from duckplets.text.characters import JOINER, MARK, NARROW_SPACES, WIDE_SPACES, bytes_of, kind_of
 from duckplets.text.chunking import MOST, open_tokenizer
+from duckplets.text.words import TOKEN, Units, cut, may_be_weighed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 20
 _SPACES = NARROW_SPACES + WIDE_SPACES
-_JOINER = "\u200d"
-_SKIN_TONES = "".join(map(chr, range(0x1F3FB, 0x1F400)))
 # first UTF-8 bytes of wide spaces, and the last bytes that complete one
 _LAST_BYTES: dict[bytes, Flags] = {}
 for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
@@ -120,7 +118,7 @@ def windows_of(
 
 def _tokens(
     texts: pa.Array | pa.ChunkedArray, chunking: Chunking, most: int = 0
-) -> Iterator[tuple[int, _Words | _Pieces]]:
+) -> Iterator[tuple[int, _Words | _Weighed | _Pieces]]:
     """Yield blocks of texts as tokens, each with the number of its first text.
 
     For texts of at most ``most`` tokens only the number of tokens is needed.
@@ -128,7 +126,7 @@ def _tokens(
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
     base = 0
     for block in _blocks(texts):
-        yield base, _Words(block) if tokenizer is None else _Pieces(block, tokenizer, most)
+        yield base, _words(block) if tokenizer is None else _Pieces(block, tokenizer, most)
         base += len(block.texts)
 
 
@@ -188,6 +186,30 @@ class _Words:
         """Return the first tokens of spans; ``solid`` is their first character with a token."""
         first: Integers = self.bits.rank(self.block.byte_of(text, solid) + 1) - 1
         return first - self.first[text]
+
+
+def _words(block: _TextBlock) -> _Words | _Weighed:
+    """Return the tokens of a block, by their weights where there may be any."""
+    words = _Words(block)
+    return _Weighed(block) if may_be_weighed(block.data, words.bits) else words
+
+
+class _Weighed:
+    """Tokens by weight, for scripts without spaces and runs too long for a word."""
+
+    def __init__(self, block: _TextBlock) -> None:
+        self.block, self.units = block, Units(block.data, block.bounds)
+        self.counts = self.units.tokens(self.units.first[:-1], self.units.first[1:])
+
+    def cut(self, base: int, chunking: Chunking) -> Windows:
+        """Return the chunks of the block, whose first text is number ``base``."""
+        return _cut_units(self, base, chunking)
+
+    def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
+        """Return the first tokens of spans; ``solid`` is their first character with a token."""
+        units, place = self.units, self.block.byte_of(text, solid)
+        unit = np.searchsorted(units.place, place, side="right") - 1
+        return (units.before[unit] - units.before[units.first[text]]) // TOKEN
 
 
 class _Pieces:
@@ -307,8 +329,7 @@ def _is_inside(text: str, at: int) -> bool:
     char = text[at]
     if char.isascii():
         return False
-    is_mark = char == _JOINER or char in _SKIN_TONES or ucd_3_2_0.category(char)[0] == "M"
-    return is_mark or text[at - 1] == _JOINER
+    return kind_of(char) >= MARK or kind_of(text[at - 1]) == JOINER
 
 
 def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:
@@ -332,6 +353,41 @@ def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:
             rows.append((base + text, False, 0, 0, 0, len(tokens.strings[text]), 0, count))
     section, summary, *columns = np.array(rows, np.int64).reshape(-1, 8).T
     return Windows(section, summary > 0, *(column.astype(np.int32) for column in columns))
+
+
+def _cut_units(tokens: _Weighed, base: int, chunking: Chunking) -> Windows:
+    """Return the chunks of one block by weighed units."""
+    units, block, counts, most = tokens.units, tokens.block, tokens.counts, chunking.max_tokens
+    limits = [(0, overlap, most) for overlap in chunking.overlap]
+    if chunking.summary_length:
+        limits.append((1, 0, chunking.summary_length))
+    short = np.flatnonzero((counts > 0) & (counts <= most))
+    spans = [np.stack([units.first[short], units.first[short + 1]], 1)]
+    heads = [np.stack([short, *[np.zeros_like(short)] * 3], 1)]
+    long = np.flatnonzero(counts > most).tolist()
+    stops = units.stops() if long else ()
+    for text in long:
+        for summary, overlap, size in limits:
+            found = cut(units, text, stops, size, overlap, once=summary > 0)
+            spans.append(np.array(found))
+            heads.append(np.array([(text, summary, at, overlap) for at in range(len(found))]))
+    head = np.concatenate(heads)
+    order = np.argsort(head[:, 0], kind="stable")
+    section, summary, index, overlap = head[order].T
+    first, end = np.concatenate(spans)[order].T
+    solid, whole = Bits(block.solid), counts[section] <= most
+    lower, upper = solid.rank(units.place[first]), solid.rank(units.place[end])
+    start = block.char_of(section, solid.select(lower))
+    stop = block.char_of(section, solid.select(upper - 1) + 1)
+    start, stop = (
+        np.where(whole, 0, start),
+        np.where(whole, np.diff(block.first_char)[section], stop),
+    )
+    start_token = (units.before[first] - units.before[units.first[section]]) // TOKEN
+    # a cluster may weigh more than one token
+    count = np.clip(units.tokens(first, end), 1, np.where(summary, chunking.summary_length, most))
+    columns = (index, overlap, start, stop - start, start_token, count)
+    return Windows(section + base, summary > 0, *(column.astype(np.int32) for column in columns))
 
 
 def _cut_words(tokens: _Words, base: int, chunking: Chunking) -> Windows:

@@ -1,7 +1,5 @@
 -- name: shared
--- What all vocabularies of an instance in memory use.
-CREATE MACRO plain(text) AS lower(strip_accents(text));
-
+-- What all vocabularies of an instance in memory use, with the macros of migrations/corpus/0001_words.
 CREATE TABLE english (word VARCHAR)
 
 -- name: english
@@ -65,22 +63,26 @@ ORDER BY term_key
 -- name: words
 -- The words of texts (Arrow: text), empty ones included. What `ignore` matches becomes a blank, and
 -- words stand between blanks; other white space separates as well, unless `ignore` matches all of it.
--- Parameters: $ignore, $all_space (whether it matches all white space).
+-- Parameters: $ignore, $all_space (whether it matches all white space), $pairs (whether to split
+-- words of scripts without spaces).
 -- Rows: in the order of the texts.
-SELECT string_split(
-    CASE
-        WHEN $all_space
-            THEN regexp_replace(plain(text), $ignore, ' ', 'g')
-        ELSE
-            translate(
-                regexp_replace(plain(text), $ignore, ' ', 'g'),
-                chr(9) || chr(10) || chr(12) || chr(13),
-                '    '
-            )
-    END,
-    ' '
-) AS words
-FROM texts
+WITH spaced AS (
+    SELECT
+        CASE
+            WHEN $all_space
+                THEN regexp_replace(_internal.folded(text), $ignore, ' ', 'g')
+            ELSE
+                translate(
+                    regexp_replace(_internal.folded(text), $ignore, ' ', 'g'),
+                    chr(9) || chr(10) || chr(12) || chr(13),
+                    '    '
+                )
+        END AS text
+    FROM texts
+)
+
+SELECT CASE WHEN $pairs THEN _internal.split_words(text) ELSE string_split(text, ' ') END AS words
+FROM spaced
 
 -- name: stem
 -- Stem those of different words (Arrow: place, word) that are met for the first time; stop words have
@@ -137,11 +139,11 @@ ORDER BY word
 -- name: english_words
 -- Stop words: those of the fts extension for English.
 INSERT INTO stop_words
-SELECT DISTINCT plain(sw)
+SELECT DISTINCT _internal.folded(sw)
 FROM fts_main_english.stopwords
 
 -- name: stop_words
 -- Stop words: those given (Arrow: word), in the form that the words of a text have.
 INSERT INTO stop_words
-SELECT DISTINCT plain(word)
+SELECT DISTINCT _internal.folded(word)
 FROM given

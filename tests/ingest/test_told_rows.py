@@ -240,6 +240,19 @@ def test_wrong_settings_are_refused():
                 call(value)
 
 
+def test_texts_without_spaces_are_flagged_unless_their_script_has_none(tmp_path):
+    texts = ["a1b/" * 800, "漢字" * 3000, "-" * 4000, "one " * 3000, "x" * 2048, "é" * 2049]
+    rows = [{"id": f"{n}", "q": f"q{n}", "a": text} for n, text in enumerate(texts)]
+    source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+    flag = "2 of 12 texts have more than 1,024 tokens without a space, as base64 and minified "
+    assert [each[:80] for each in dp.preview(source).flags] == [flag.strip()[:80]]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        (note,) = [note for note in corpus.ingest(source).notes if note.startswith("look: ")]
+        assert len(note) <= 240
+        where = note[note.index("where=") + 7 : note.index('" (--where)')]
+        assert corpus.ingest(source, name="again", where=where).added == 3
+
+
 def test_a_preview_flags_what_looks_wrong_and_ends_the_source_it_begins():
     rows = [
         {"q": f"question {i}", "json": "[]", "same": "constant", "label": "yes" if i % 2 else "no"}

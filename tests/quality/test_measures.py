@@ -18,6 +18,8 @@ from duckplets.quality.measure import measure
 from duckplets.quality.settings import PII as KINDS
 from duckplets.quality.settings import Quality
 from duckplets.text.characters import bytes_of, classes
+from duckplets.text.chunking import Chunking
+from duckplets.text.windows import windows
 
 UNICAST = ipaddress.IPv6Network("2000::/3")
 PROFANE = "damn\nd@rn\nhell\nbastard\n# a comment\nass\nblow it all\n"
@@ -86,7 +88,13 @@ FOUND = [
     ("nul\0 and \x07 bell", "characters", 15),
     ("naïve", "bytes", 6),
     ("don't e.g. 1,000 3.14 ... --", "tokens", 8),
-    ("日本語 text", "tokens", 2),
+    ("日本語 text", "tokens", 4),
+    ("第3章、GPUを使う。", "plain_tokens", 7),
+    ("第3章、GPUを使う。", "plain_characters", 29),
+    ("ที่นี่ดี", "plain_tokens", 3),
+    ("人" * 60, "words", 60),
+    ("กา" * 30, "words", 30),
+    ("一行目の文です。\n二行目「本当です。」\n短い", "sentences", 2),
     ("! ? «x» “y”", "plain_tokens", 2),
     ("The the of OF and", "stop_words", 3),
     ("a1 22 é 33", "alphabetic_tokens", 2),
@@ -178,7 +186,8 @@ def test_metrics():
 
 def tokens_of(text):
     data, bounds = bytes_of(pa.array([text]))
-    start, end, _ = tokens._tokens(data, classes(data), bounds)
+    flags = classes(data)
+    start, end, _ = tokens._tokens(data, flags, bounds, np.isin(flags >> 4, tokens._ALONE))
     raw = data.tobytes()
     return [raw[a:b].decode() for a, b in zip(start.tolist(), end.tolist(), strict=True)]
 
@@ -199,7 +208,7 @@ def expected(text):
             at += n if again else 1
             seen.add(gram_at)
         found[f"duplicate_{n}grams"] = total
-    found["words"], found["tokens"] = len(text.split()), len(words)
+    found["words"], found["tokens"] = int(windows(pa.array([text]), Chunking())[0][0]), len(words)
     found["alphabetic_tokens"] = sum(any(map(str.isalpha, word)) for word in words)
     found["stop_words"] = len({*tokens.STOP_WORDS} & {*words})
     found["code_characters"] = sum(not c.isspace() for c in text[:50])

@@ -613,7 +613,7 @@ END;
 COMMENT ON MACRO _internal.trimmed IS 'A text without spaces, of any kind, at its ends';
 
 CREATE MACRO normalised_hash(text) AS md5_number_lower(
-    lower(strip_accents(_internal.trimmed(_internal.single_spaced(text))))
+    lower(_internal.unaccented(_internal.trimmed(_internal.single_spaced(text))))
 );
 COMMENT ON MACRO normalised_hash IS
     'Lower 64 bits of the MD5 of a text but for case, accents, composition and white space';
@@ -639,11 +639,6 @@ CREATE MACRO _internal.last_key(of_what) AS
     coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
 COMMENT ON MACRO _internal.last_key IS
     'The last key given out when the file was last compacted: what is gone takes no key along';
-
-CREATE MACRO words(text) AS
-    regexp_extract_all(lower(strip_accents(text)), '[\p{L}\p{N}]+');
-COMMENT ON MACRO words IS
-    'The words of a text as an index has them by default, not stemmed: words(''Red Foxes'')';
 
 -- Views. `sections` is made anew where texts are left in files or these go
 -- (duckplets/ingest/sections_view.py); whoever makes a view anew sets its comments again.
@@ -1132,11 +1127,11 @@ COMMENT ON MACRO TABLE _internal.ranked_sections IS
 -- stored prefix of three letters or more: no stemmer runs here.
 CREATE MACRO search(text, k := 10, source := NULL, split := NULL) AS TABLE
 WITH given AS (
-    SELECT lower(strip_accents(text)) AS plain, source AS of_source, split AS of_split
+    SELECT _internal.folded(text) AS plain, source AS of_source, split AS of_split
 ),
 scope AS (
     SELECT
-        text_indexes.index_key, given.plain,
+        text_indexes.index_key, given.plain, text_indexes.terms ->> 'words' IS NULL AS in_pairs,
         '(' || (text_indexes.terms ->> 'ignore') || ')|[\t\n\f\r]' AS ignored
     FROM given
     JOIN sources
@@ -1146,7 +1141,9 @@ scope AS (
         AND text_indexes.split = coalesce(given.of_split, text_indexes.split)
 ),
 asked AS (
-    SELECT DISTINCT unnest(string_split(regexp_replace(plain, ignored, ' ', 'g'), ' ')) AS word
+    SELECT DISTINCT unnest(CASE WHEN in_pairs
+        THEN _internal.split_words(regexp_replace(plain, ignored, ' ', 'g'))
+        ELSE string_split(regexp_replace(plain, ignored, ' ', 'g'), ' ') END) AS word
     FROM scope
 ),
 found AS (
