@@ -14,7 +14,7 @@ What users wrote comes from checked trees only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -353,39 +353,28 @@ def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False
     return tree.sql(dialect=DuckDB)
 
 
-def _terms(recipe: Recipe) -> Iterator[tuple[exp.Expression, str | None]]:
-    """Yield what users wrote of chunks, each with the slot it is limited to."""
-    from duckplets.conditions.parse import pair_condition, where_condition
-
-    for selector in recipe.selectors:
-        if selector.where is not None:
-            yield where_condition(selector.where), _slot(selector)
-    if isinstance(strategy := getattr(recipe, "strategy", None), SqlStrategy):
-        condition = pair_condition(strategy.sql)
-        for term in (*condition.anchor_terms, *condition.negative_terms):
-            yield term, None
-
-
 @lru_cache(maxsize=4096)
 def _looked_at(recipe: Recipe) -> tuple[frozenset[str], dict[str, Fact]]:
     """Return the columns of chunks that a recipe's conditions read, and facts of texts by name."""
-    columns: set[str] = set()
+    strategy, triplets = getattr(recipe, "strategy", None), isinstance(recipe, TripletRecipe)
+    columns = {*_STAGED_OF_TRIPLETS} if triplets else set[str]()
+    columns |= {*_OF_NEAREST} if any(s.kind == "near_date" for s in recipe.selectors) else set()
+    columns |= {"date"} if strategy == "other_date" else set()
     facts: dict[str, Fact] = {}
-    asks = any(s.where is not None for s in recipe.selectors)
-    if asks or isinstance(getattr(recipe, "strategy", None), SqlStrategy):
+    conditions = [(s.where, _slot(s)) for s in recipe.selectors if s.where is not None]
+    if conditions or isinstance(strategy, SqlStrategy):
         from sqlglot import exp
 
-        from duckplets.conditions.parse import text_facts
+        from duckplets.conditions.parse import pair_condition, text_facts, where_condition
 
-        for tree, where in _terms(recipe):
-            left, found = text_facts(tree, where)
+        terms = [(where_condition(where), slot) for where, slot in conditions]
+        if isinstance(strategy, SqlStrategy):
+            pair = pair_condition(strategy.sql)
+            terms += [(term, "") for term in (*pair.anchor_terms, *pair.negative_terms)]
+        for tree, slot in terms:
+            left, found = text_facts(tree, slot or None)
             facts |= found
             columns |= {column.name for column in left.find_all(exp.Column)}
-    if any(s.kind == "near_date" for s in recipe.selectors):
-        columns |= {*_OF_NEAREST}
-    if isinstance(recipe, TripletRecipe):
-        columns |= {*_STAGED_OF_TRIPLETS}
-        columns |= {"date"} if recipe.strategy == "other_date" else set()
     return frozenset(columns - facts.keys()), facts
 
 
@@ -412,7 +401,7 @@ def _statement(
     staged: bool,
 ) -> tuple[str, frozenset[str]]:
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/text_counts"}
+        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/counts"}
         last = ends.get(part, "pools/lists/text_anchors")
         conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
         if len(conditions) > 1:
@@ -421,16 +410,14 @@ def _statement(
         return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
     strategy = strategy_of(recipe, staged=staged)
     fills = _triplet_fills(recipe, labels, strategy, staged=staged)
-    near, own = recipe.positive.kind == "near_date", recipe.strategy == "same_record"
+    near = recipe.positive.kind == "near_date"
     last = "pools/law/triplets" if part == "pool" else f"pools/lists/{part}"
-    if part == "pairs" and not strategy.parts:
-        last = "pools/lists/no_pairs"
-    if part == "excluded" and own:
-        last = "pools/lists/own_excluded"
     wide = recipe.negatives_from == "split"
     texts = _chunks(wide=wide, drawn=wide and not narrow, beyond=near, staged=staged)
     if recipe.allow_same_anchor_positive:
         texts |= {"other_text\n    AND ": "", "other_text AND ": ""}
+    if recipe.strategy == "same_record":  # its family may draw texts that only it has
+        texts["sole IS DISTINCT FROM family"] = "TRUE"
     if relabelled:
         fills["positive_keys"] = "record_key, text_hash"
     if swaps:

@@ -54,7 +54,9 @@ GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
 -- name: texts
 -- The pool of a text recipe: the chunks that its selectors take, by record or chunk.
 -- Parameters: $split, $version, $source.
-WITH eligible AS (FROM chunks_of($source, $split, $version) WHERE anchor_condition)
+WITH eligible AS (FROM chunks_of($source, $split, $version) WHERE anchor_condition),
+anchors AS (FROM eligible),
+judged AS (SELECT *, NULL::VARCHAR AS reason FROM eligible)
 SELECT 1
 
 -- name: same_selectors
@@ -195,7 +197,7 @@ SELECT 1
 
 -- name: apart
 -- Steps of a pool whose classes may draw all values but their own: no value is none of them.
--- Parameters: $split, $version, $source.
+-- Parameters: $split, $version.
 WITH negatives AS (
     SELECT *, negative_terms
     FROM chunks_of(drawn, $split, $version) WHERE negative_condition AND n0 IS NOT NULL
@@ -435,10 +437,11 @@ eligible AS (
 SELECT 1
 
 -- name: reasons
--- Steps that say why anchors are left out.
+-- Steps that say why anchors are left out, and that a strategy compares nothing.
 
 -- Anchors with the reason why they are left out, or NULL.
-WITH judged AS (
+WITH class_bins AS (SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin WHERE FALSE),
+judged AS (
     SELECT anchors.*, CASE
         WHEN is_eligible THEN NULL
         WHEN label_condition THEN label_text

@@ -52,23 +52,6 @@ FROM (
 GROUP BY portion
 ORDER BY low
 
--- name: text_counts
--- The records of a source and split, or their chunks, by what becomes of them in a text pool.
--- Parameters: $split, $version, $source.
--- Rows: by reason; NULL for those in the pool.
-SELECT reason, count(*) AS anchors
-FROM (
-    SELECT NULL::VARCHAR AS reason
-    FROM eligible GROUP BY unit_key
-    UNION ALL SELECT 'no anchor' AS reason
-    FROM (SELECT DISTINCT record_key FROM chunks_of($source, $split, $version))
-    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS anchored FROM eligible) AS those
-        USING (record_key)
-    WHERE anchored IS NULL
-)
-GROUP BY reason
-ORDER BY reason
-
 -- name: text_anchors
 -- What a sampler draws texts from: the chunks of the pool.
 -- Rows: in the order of their records' versions and hashes of ids.
@@ -126,11 +109,6 @@ SELECT class, bin
 FROM class_bins
 ORDER BY class, bin
 
--- name: no_pairs
--- The pairs of a pool whose strategy compares nothing.
-SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin
-WHERE FALSE
-
 -- name: positives
 -- What a sampler draws positives from.
 -- Rows: by record_key (the anchor's), and in the order of their own records and chunks.
@@ -146,13 +124,6 @@ FROM own_texts
 JOIN texts USING (text_hash)
 JOIN (SELECT DISTINCT family FROM anchors) AS asked USING (family)
 WHERE sole IS DISTINCT FROM family
-
--- name: own_excluded
--- Texts that a family may not draw, for records whose own negatives are drawn, too.
--- Rows: in any order.
-SELECT family, text_hash
-FROM own_texts
-JOIN (SELECT DISTINCT family FROM anchors) AS asked USING (family)
 
 -- name: known
 -- Texts that are known answers to the questions of anchors.
