@@ -111,8 +111,8 @@ class NegativeRequests(ArrayRecord):
 
     index: Integers  # number of the sample in its stream
     classes: Integers  # class of the anchor: row of ``Negatives.firsts``
-    ids: Words  # id hash of the record of the anchor
-    families: Keys  # its family
+    ids: Words | None  # id hash of the anchor's record, where its own negatives are drawn
+    families: Keys  # family of the anchor
     questions: Words | None  # its question, if some are asked by several families
     swapped: Words | None  # the question of its positive, if they change places and some are shared
     hashes: Words  # text hashes of the samples so far: shape (slots, samples)

@@ -295,6 +295,7 @@ def _triplet_fills(
         "nearest_days": str(near.near_date),
         "asks_condition": _slot(recipe.anchor),
         "answers_condition": _slot(recipe.positive),
+        "judged_condition": _judged(recipe, staged=staged),
         "anchor_names": [*([class_name] if strategy.parts else []), *(["label"] if labels else [])],
         "positive_names": [],
         "negative_names": [bin_name] if strategy.parts else [],
@@ -330,6 +331,15 @@ def _condition(selector: Selector, *, staged: bool) -> str:
     from duckplets.conditions.parse import where_condition
 
     return f"{slot} AND ({_sql(where_condition(selector.where), slot, staged=staged)})"
+
+
+def _judged(recipe: TripletRecipe, *, staged: bool) -> str:
+    """Return the condition on labels of answers: above 0, or what the recipe draws as positive."""
+    above = "coalesce(label > 0, TRUE)"
+    for selector in (recipe.positive, recipe.anchor):
+        if _asks_label(selector):
+            return f"({above} OR {_condition(selector, staged=staged).partition(' AND ')[2]})"
+    return above
 
 
 def _slot(selector: Selector) -> str:

@@ -352,7 +352,8 @@ class OwnNegatives(InTurn):
         # One more after each common cycle, else some negatives never meet some texts of an anchor.
         first, count = (of[requests.classes] for of in self._lists)
         some = np.maximum(count, 1)
-        start = below(hashed(self.start_key, requests.ids), some)
+        ids = requests.ids if requests.ids is not None else np.zeros(len(some), np.uint64)
+        start = below(hashed(self.start_key, ids), some)
         cycle = np.lcm(requests.period, some // np.gcd(some, self.slots))
         base = start + requests.visits * self.slots + requests.visits // cycle
         return Rotation(first, count, base, self.slots)

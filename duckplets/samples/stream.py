@@ -196,8 +196,9 @@ class Stream:
             weights = exact_weights([*self.shares.values()])
             for share in Apportionment(weights, self.purpose("kinds")).deal(index):
                 samplers[share.offsets] = share.leaf
-        period = units  # used only by negatives of the own record
+        period, ids = units, None  # used only by negatives of the own record
         if self.pool.compiled.own_negatives:
+            ids = anchors.ids[units]
             period = anchors.starts[units + 1] - anchors.starts[units]
             if self.pool.positives is not None and not self.pool.compiled.own_positive:
                 count = self.pool.positives.counts[units]
@@ -207,7 +208,7 @@ class Stream:
         return NegativeRequests(
             index,
             anchors.classes[anchor_at],
-            anchors.ids[units],
+            ids,
             anchors.families_of(units),
             None if anchors.questions is None else anchors.questions[anchor_at],
             swapped,

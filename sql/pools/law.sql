@@ -10,7 +10,7 @@ positives AS (FROM chunks_of($source, $split, $version) WHERE positive_condition
 negatives AS (FROM chunks_of(drawn, $split, $version) WHERE negative_condition),
 own AS (
     SELECT *, unnest(writings) AS writing, asks_condition AS asks,
-        answers_condition AND coalesce(label > 0, TRUE) AS answers
+        answers_condition AND judged_condition AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
 -- Texts of negatives with the family of those that only one has, and by what is written alike.
@@ -315,7 +315,7 @@ WITH near_positives AS (
 ),
 positives AS (FROM near_positives),
 own AS (
-    SELECT *, unnest(writings) AS writing, asks_condition AS asks, answers_condition AND coalesce(label > 0, TRUE) AS answers
+    SELECT *, unnest(writings) AS writing, asks_condition AS asks, answers_condition AND judged_condition AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
     UNION ALL BY NAME SELECT DISTINCT asked.*, near.question, near.text_hash,
         unnest(near.writings) AS writing, FALSE AS asks, TRUE AS answers

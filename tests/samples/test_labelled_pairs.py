@@ -135,6 +135,21 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(mixed):
         assert "grades as given" in every.describe()
 
 
+def test_a_positive_that_a_condition_takes_is_an_answer_whatever_its_grade(tmp_path):
+    rows = [
+        {"id": f"{n}", "q": f"ask {n}", "a": "x" if n < 3 else "y", "y": n / 4} for n in range(5)
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(rows, id="id", anchor="q", positive="a", label="y")
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1, 0, 0)
+        context = dp.role("context", where="label >= 0")
+        recipe = dp.TripletRecipe("r", dp.role("anchor"), context, dp.role("context"))
+        with corpus.sampler(recipes=[recipe], batch_size=5) as sampler:
+            drawn = {(row["positive"], row["negative"]) for row in sampler.batch_at(0).to_pylist()}
+        assert drawn == {("x", "y"), ("y", "x")}
+
+
 def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path):
     with judged(tmp_path / "c.duckdb", binary=60) as corpus:
         columns = ["anchor", "positive", "anchor_record_id", "positive_record_id"]
