@@ -27,6 +27,7 @@ from duckplets.text.characters import (
     SENTENCE,
     SPACE,
     characters_of,
+    classes,
     heavy,
 )
 
@@ -42,17 +43,10 @@ TOKEN, HALF = 4, 2  # quarters
 _WEIGHT = np.array([*range(7), *[0] * 9], np.uint8)  # of each kind
 _ALNUM = LETTER | DIGIT
 _STEP = 1 << 16  # bytes
-_COUNTED = np.array([chr(byte).isalnum() or byte >= 0xC0 for byte in range(256)])
-_COUNTED[0x80:0xC0] = False
 
 
 def may_be_weighed(data: Bytes, pieces: Bits) -> bool:
-    """Return whether texts may have a letter with a weight, or a run too long for a word.
-
-    Args:
-        data: Bytes of texts.
-        pieces: Where pieces begin.
-    """
+    """Return whether texts may have a letter with a weight, or a run too long for a word."""
     for start in range(0, len(data), _STEP):
         leads: Integers = np.flatnonzero(data[start : start + _STEP] >= 0xE0) + start
         if len(leads) and heavy()[data[leads], data[leads + 1] & 0x3F].any():
@@ -68,9 +62,8 @@ def may_be_weighed(data: Bytes, pieces: Bits) -> bool:
         return False
     begin = pieces.select(first)
     size = pieces.select(first + 1) - begin
-    counts = np.add.reduceat(
-        _COUNTED.take(data[ranges(begin, size)]), np.cumsum(size) - size, dtype=np.int64
-    )
+    letters = classes(data[ranges(begin, size)]) & _ALNUM != 0
+    counts = np.add.reduceat(letters, np.cumsum(size) - size, dtype=np.int64)
     return bool((counts > LONGEST).any())
 
 
@@ -92,11 +85,8 @@ class Units:
         kind = flags >> 4
         if kind.max(initial=0) >= MARK:
             kept = ~_attached(kind, (flags & SPACE) != 0, front)
-            ends = np.searchsorted(np.flatnonzero(kept), np.flatnonzero(front))
-            at, flags = at[kept], flags[kept]
-            kind = flags >> 4
-            front = np.zeros(len(at) + 1, np.bool_)
-            front[ends] = True
+            at, flags, kind = at[kept], flags[kept], kind[kept]
+            front = np.append(front[:-1][kept], True)
         weight = _WEIGHT.take(kind)
         begin = weight > 0
         _weigh_runs(flags, front, weight, begin)
