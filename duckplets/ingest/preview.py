@@ -123,11 +123,7 @@ def _start(text: str | None) -> str:
 
 
 def flags_of(batch: pa.RecordBatch, most: int) -> list[str]:
-    """Return what looks wrong about the texts of the first records of a batch.
-
-    Long texts are looked at for runs of more than ``most`` tokens alone: other faults are short,
-    and copying takes time.
-    """
+    """Return what looks wrong about the first texts of a batch; of long ones only runs."""
     first = batch.slice(0, _LOOKED_AT)
     sections = pc.list_flatten(first.filter(pc.is_null(first["skip"]))["sections"])
     texts = pc.struct_field(sections, "text")

@@ -195,10 +195,7 @@ def _beginnings(inside: Flags, bounds: Integers) -> Bits:
 def _tokens(
     data: Bytes, flags: Bytes, bounds: Integers, alone: Flags
 ) -> tuple[Integers, Integers, Flags]:
-    """Return starts and ends of tokens, and which contain a word character.
-
-    A letter that is a word, with its marks, is ``alone``.
-    """
+    """Return starts and ends of tokens, and which contain a word character."""
     kind = _kinds(data, flags)
     forced = np.zeros(len(data) + 1, np.bool_)
     forced[bounds] = True

@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args
 
 from duckplets.base.settings import check, from_plain, to_plain
 from duckplets.errors import RecipeError
-from duckplets.search import segmenters
-from duckplets.search.segmenters import Segmenter
+from duckplets.search.segmenters import Segmenter, checked
 
 __all__ = ["STEMMERS", "Terms"]
 
@@ -52,7 +51,7 @@ class Terms:
     words: str | Segmenter | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "words", segmenters.checked(self.words))
+        object.__setattr__(self, "words", checked(self.words))
         check(self, RecipeError, "terms")
         if self.stop_words != ENGLISH:  # their order means nothing
             words = sorted({word.strip() for word in self.stop_words} - {""})

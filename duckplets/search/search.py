@@ -125,8 +125,7 @@ def _first_places(texts: list[list[str]], vocabulary: Vocabulary) -> Integers:
 
 def _around(words: list[str], place: int) -> str:
     """Return the words around an index, with ellipses where some are left out."""
-    first = last = place
-    size = 0
+    first, last, size = place, place, 0
     while first and size + len(words[first - 1]) <= _BEFORE:
         first -= 1
         size += len(words[first])

@@ -7,7 +7,7 @@ A corpus stores name and version, never a function, and nothing is imported by a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import SlashedName, check, from_plain
+from duckplets.base.settings import SlashedName, check
 from duckplets.errors import RecipeError
 
 Splitter = Callable[[list[str]], Sequence[Sequence[str]]]
@@ -42,8 +42,7 @@ class Segmenter:
 def register_words(name: str, function: Splitter, version: int | str = 1) -> Segmenter:
     """Give a function that splits texts into words a name, for ``Terms(words=name)``.
 
-    Register it in every process that builds an index, searches or mines such a corpus. Another
-    function under the same name and version takes its place.
+    Register it in every process that builds an index, searches or mines such a corpus.
 
     Args:
         name: What the corpus stores.
@@ -63,17 +62,10 @@ def register_words(name: str, function: Splitter, version: int | str = 1) -> Seg
     return segmenter
 
 
-def checked(given: Any) -> Segmenter | None:
+def checked(given: Any) -> Any:
     """Return a segmenter named by a user or stored in a corpus; a name means its newest version."""
-    if given is None or isinstance(given, Segmenter):
-        return given
-    if isinstance(given, Mapping):
-        return from_plain(Segmenter, given, RecipeError, "words")
     if not isinstance(given, str):
-        raise RecipeError(
-            f"words={shown(repr(given), _SHOWN)}: give a name that dp.register_words has given a "
-            f"function, or None"
-        )
+        return given
     return Segmenter(name=given, version=REGISTRY.newest(given))
 
 

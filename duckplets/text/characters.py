@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Bytes, Integers
+from duckplets.base.arrays import Bytes, Flags, Integers
 
 LETTER, DIGIT, SPACE, PIPE = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 SENTENCE, PHRASE, MARK, JOINER = 7, 8, 9, 10  # kinds; 1 to 6 are weights
@@ -94,27 +94,13 @@ MARKS = (
     "7 31 7 240 5 gx7k 2o 3k 6o "
 )
 _JOINERS = "\u094d\u09cd\u0acd\u0b4d\u0c4d\u0ccd\u0d4d\u1039\u17d2\u200d"  # what follows joins
-# First and last code point of scripts, and quarters of a token that a letter of them weighs:
-# the middle of what two large vocabularies need (benchmarks/languages.json).
+# First and last code point of scripts, and quarters of a token that a letter of them weighs, near
+# the middle of what two large vocabularies need (benchmarks/languages.json): Bengali to Sinhala;
+# Thai; Lao and Tibetan; Burmese; Hangul; Ethiopic; Khmer; Han, kana and Yi; and further blocks.
 WEIGHTS = (
-    (0x0980, 0x0DFF, 3),  # Bengali to Sinhala
-    (0x0E00, 0x0E7F, 2),  # Thai
-    (0x0E80, 0x0FFF, 6),  # Lao, Tibetan
-    (0x1000, 0x109F, 4),  # Burmese
-    (0x1100, 0x115F, 3),  # Hangul in parts
-    (0x1200, 0x139F, 6),  # Ethiopic
-    (0x1780, 0x17FF, 4),  # Khmer
-    (0x2E80, 0x312F, 4),  # Han, kana
-    (0x3130, 0x318F, 3),
-    (0x31A0, 0xA4CF, 4),  # Han, Yi
-    (0xA960, 0xA97F, 3),
-    (0xAA60, 0xAA7F, 4),
-    (0xAC00, 0xD7A3, 3),  # Hangul
-    (0xF900, 0xFAFF, 4),
-    (0xFF66, 0xFF9D, 4),
-    (0xFFA0, 0xFFDC, 3),
-    (0x1AFF0, 0x1B16F, 4),
-    (0x20000, 0x3FFFF, 4),
+    "980 dff 3 e00 e7f 2 e80 fff 6 1000 109f 4 1100 115f 3 1200 139f 6 1780 17ff 4 2e80 312f 4 "
+    "3130 318f 3 31a0 a4cf 4 a960 a97f 3 aa60 aa7f 4 ac00 d7a3 3 f900 faff 4 ff66 ff9d 4 "
+    "ffa0 ffdc 3 1aff0 1b16f 4 20000 3ffff 4"
 )
 _NUMERALS = "\u3007\u3021\u3022\u3023\u3024\u3025\u3026\u3027\u3028\u3029"
 _SENTENCES = ".!?…\u0964\u0965\u0f0d\u0f0e\u104b\u1362\u17d4\u17d5\u3002\uff01\uff0e\uff1f\uff61"
@@ -145,11 +131,26 @@ def classes(data: Bytes) -> Bytes:
         Flags, shape (n,), at a character's first byte, 0 at its others; ``SPACE`` at all bytes of
         white space. ``PIPE`` is ``|``.
     """
-    found = np.frombuffer(data.tobytes().translate(_narrow()), np.uint8).copy()
-    for start in range(0, len(data), _STEP):
-        first = np.flatnonzero(data[start : start + _STEP] >= 0xC0) + start
-        if len(first):
-            _classify(data, found, first)
+    if not len(data) or data.max() < 0x80:
+        return np.frombuffer(data.tobytes().translate(_table()[:256].tobytes()), np.uint8).copy()
+    found = np.zeros(len(data), np.uint8)
+    at, flags = characters_of(data)
+    found[at] = flags
+    spaces = at[flags == SPACE]
+    lead = data[spaces]
+    found[spaces[lead >= 0xC0] + 1] = SPACE
+    found[spaces[lead >= 0xE0] + 2] = SPACE
+    return found
+
+
+@functools.cache
+def heavy() -> Flags:
+    """Return which first two bytes letters with a weight have: by the first, and by six bits."""
+    kinds = _table() >> 4
+    points = np.flatnonzero((kinds > 0) & (kinds < SENTENCE))
+    bits = np.where(points < 0x10000, 6, 12)
+    found = np.zeros((256, 64), np.bool_)
+    found[np.where(bits == 6, 0xE0, 0xF0) | (points >> bits >> 6), (points >> bits) & 0x3F] = True
     return found
 
 
@@ -177,21 +178,6 @@ def characters_of(data: Bytes) -> tuple[Integers, Bytes]:
     return at, flags
 
 
-def _classify(data: Bytes, found: Bytes, first: Integers) -> None:
-    """Set the flags of multi-byte characters."""
-    lead = data[first]
-    for size, of in ((2, lead < 0xE0), (3, (lead >= 0xE0) & (lead < 0xF0)), (4, lead >= 0xF0)):
-        places = first if (every := of.all()) else first[of]
-        flags = _table().take(_point(data, places, size))
-        found[places] = flags
-        # All bytes of white space get the flag; none has four bytes.
-        spaces = places[flags == SPACE]
-        for offset in range(1, size):
-            found[spaces + offset] = SPACE
-        if every:
-            return
-
-
 def _point(data: Bytes, first: Integers, size: int) -> npt.NDArray[Any]:
     """Return the code points of characters of so many bytes."""
     point: npt.NDArray[Any] = (data[first] & np.uint8(0x7F >> size)).astype(
@@ -204,12 +190,6 @@ def _point(data: Bytes, first: Integers, size: int) -> npt.NDArray[Any]:
 
 
 @functools.cache
-def _narrow() -> bytes:
-    """Return the flags of every single-byte character."""
-    return _table()[:128].tobytes() + bytes(128)
-
-
-@functools.cache
 def _table() -> Bytes:
     """Return the flags of every code point."""
     table = np.zeros(_POINTS, np.uint8)
@@ -218,7 +198,8 @@ def _table() -> Bytes:
             table[start:end] |= flag
     for characters, flag in ((NARROW_SPACES + WIDE_SPACES, SPACE), ("|", PIPE)):
         table[[ord(character) for character in characters]] = flag
-    for first, last, quarters in WEIGHTS:
+    weights = [int(number, 16) for number in WEIGHTS.split()]
+    for first, last, quarters in zip(weights[::3], weights[1::3], weights[2::3], strict=True):
         letters = table[first : last + 1]
         letters[(letters & LETTER) != 0] |= quarters << 4
     table[[ord(character) for character in _NUMERALS]] = 4 << 4

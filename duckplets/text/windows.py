@@ -203,7 +203,41 @@ class _Weighed:
 
     def cut(self, base: int, chunking: Chunking) -> Windows:
         """Return the chunks of the block, whose first text is number ``base``."""
-        return _cut_units(self, base, chunking)
+        units, block, counts, most = self.units, self.block, self.counts, chunking.max_tokens
+        limits = [(0, overlap, most) for overlap in chunking.overlap]
+        if chunking.summary_length:
+            limits.append((1, 0, chunking.summary_length))
+        short = np.flatnonzero((counts > 0) & (counts <= most))
+        spans = [np.stack([units.first[short], units.first[short + 1]], 1)]
+        heads = [np.stack([short, *[np.zeros_like(short)] * 3], 1)]
+        long = np.flatnonzero(counts > most).tolist()
+        stops = units.stops() if long else ()
+        for text in long:
+            for summary, overlap, size in limits:
+                found = cut(units, text, stops, size, overlap, once=summary > 0)
+                spans.append(np.array(found))
+                heads.append(np.array([(text, summary, at, overlap) for at in range(len(found))]))
+        head = np.concatenate(heads)
+        order = np.argsort(head[:, 0], kind="stable")
+        section, summary, index, overlap = head[order].T
+        first, end = np.concatenate(spans)[order].T
+        solid, whole = Bits(block.solid), counts[section] <= most
+        lower, upper = solid.rank(units.place[first]), solid.rank(units.place[end])
+        start = block.char_of(section, solid.select(lower))
+        stop = block.char_of(section, solid.select(upper - 1) + 1)
+        start, stop = (
+            np.where(whole, 0, start),
+            np.where(whole, np.diff(block.first_char)[section], stop),
+        )
+        start_token = (units.before[first] - units.before[units.first[section]]) // TOKEN
+        # a cluster may weigh more than one token
+        count = np.clip(
+            units.tokens(first, end), 1, np.where(summary, chunking.summary_length, most)
+        )
+        columns = (index, overlap, start, stop - start, start_token, count)
+        return Windows(
+            section + base, summary > 0, *(column.astype(np.int32) for column in columns)
+        )
 
     def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
         """Return the first tokens of spans; ``solid`` is their first character with a token."""
@@ -353,41 +387,6 @@ def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:
             rows.append((base + text, False, 0, 0, 0, len(tokens.strings[text]), 0, count))
     section, summary, *columns = np.array(rows, np.int64).reshape(-1, 8).T
     return Windows(section, summary > 0, *(column.astype(np.int32) for column in columns))
-
-
-def _cut_units(tokens: _Weighed, base: int, chunking: Chunking) -> Windows:
-    """Return the chunks of one block by weighed units."""
-    units, block, counts, most = tokens.units, tokens.block, tokens.counts, chunking.max_tokens
-    limits = [(0, overlap, most) for overlap in chunking.overlap]
-    if chunking.summary_length:
-        limits.append((1, 0, chunking.summary_length))
-    short = np.flatnonzero((counts > 0) & (counts <= most))
-    spans = [np.stack([units.first[short], units.first[short + 1]], 1)]
-    heads = [np.stack([short, *[np.zeros_like(short)] * 3], 1)]
-    long = np.flatnonzero(counts > most).tolist()
-    stops = units.stops() if long else ()
-    for text in long:
-        for summary, overlap, size in limits:
-            found = cut(units, text, stops, size, overlap, once=summary > 0)
-            spans.append(np.array(found))
-            heads.append(np.array([(text, summary, at, overlap) for at in range(len(found))]))
-    head = np.concatenate(heads)
-    order = np.argsort(head[:, 0], kind="stable")
-    section, summary, index, overlap = head[order].T
-    first, end = np.concatenate(spans)[order].T
-    solid, whole = Bits(block.solid), counts[section] <= most
-    lower, upper = solid.rank(units.place[first]), solid.rank(units.place[end])
-    start = block.char_of(section, solid.select(lower))
-    stop = block.char_of(section, solid.select(upper - 1) + 1)
-    start, stop = (
-        np.where(whole, 0, start),
-        np.where(whole, np.diff(block.first_char)[section], stop),
-    )
-    start_token = (units.before[first] - units.before[units.first[section]]) // TOKEN
-    # a cluster may weigh more than one token
-    count = np.clip(units.tokens(first, end), 1, np.where(summary, chunking.summary_length, most))
-    columns = (index, overlap, start, stop - start, start_token, count)
-    return Windows(section + base, summary > 0, *(column.astype(np.int32) for column in columns))
 
 
 def _cut_words(tokens: _Words, base: int, chunking: Chunking) -> Windows:

@@ -27,6 +27,8 @@ from duckplets.text.characters import (
     SENTENCE,
     SPACE,
     characters_of,
+    classes,
+    heavy,
 )
 
 # Letters and marks of scripts without spaces, whose terms are pairs of characters, as what brackets
@@ -41,30 +43,13 @@ TOKEN, HALF = 4, 2  # quarters
 _WEIGHT = np.array([*range(7), *[0] * 9], np.uint8)  # of each kind
 _ALNUM = LETTER | DIGIT
 _STEP = 1 << 16  # bytes
-_COUNTED = np.array([chr(byte).isalnum() or byte >= 0xC0 for byte in range(256)])
-_COUNTED[0x80:0xC0] = False
-# By a lead byte from E0 on and six bits of the next: whether such characters may have a weight.
-_HEAVY = np.zeros((32, 64), np.bool_)
-# fmt: off
-for _lead, _low, _high in (
-    (0xE0, 0x26, 0x3F), (0xE1, 0x00, 0x02), (0xE1, 0x04, 0x0E), (0xE1, 0x1E, 0x1F),
-    (0xE2, 0x3A, 0x3F), *((lead, 0, 0x3F) for lead in range(0xE3, 0xEE)),
-    (0xEF, 0x24, 0x2B), (0xEF, 0x3D, 0x3F), (0xF0, 0x1A, 0x1B), (0xF0, 0x20, 0x3F),
-):
-    _HEAVY[_lead - 0xE0, _low : _high + 1] = True
-# fmt: on
 
 
 def may_be_weighed(data: Bytes, pieces: Bits) -> bool:
-    """Return whether texts may have a letter with a weight, or a run too long for a word.
-
-    Args:
-        data: Bytes of texts.
-        pieces: Where pieces begin.
-    """
+    """Return whether texts may have a letter with a weight, or a run too long for a word."""
     for start in range(0, len(data), _STEP):
         leads: Integers = np.flatnonzero(data[start : start + _STEP] >= 0xE0) + start
-        if len(leads) and _HEAVY[data[leads] - 0xE0, data[leads + 1] & 0x3F].any():
+        if len(leads) and heavy()[data[leads], data[leads + 1] & 0x3F].any():
             return True
     # where no piece begins for 65 bytes, seven bytes of its flags are 0
     empty = pieces.words.view(np.uint8) == 0
@@ -77,9 +62,8 @@ def may_be_weighed(data: Bytes, pieces: Bits) -> bool:
         return False
     begin = pieces.select(first)
     size = pieces.select(first + 1) - begin
-    counts = np.add.reduceat(
-        _COUNTED.take(data[ranges(begin, size)]), np.cumsum(size) - size, dtype=np.int64
-    )
+    letters = classes(data[ranges(begin, size)]) & _ALNUM != 0
+    counts = np.add.reduceat(letters, np.cumsum(size) - size, dtype=np.int64)
     return bool((counts > LONGEST).any())
 
 
@@ -101,11 +85,8 @@ class Units:
         kind = flags >> 4
         if kind.max(initial=0) >= MARK:
             kept = ~_attached(kind, (flags & SPACE) != 0, front)
-            ends = np.searchsorted(np.flatnonzero(kept), np.flatnonzero(front))
-            at, flags = at[kept], flags[kept]
-            kind = flags >> 4
-            front = np.zeros(len(at) + 1, np.bool_)
-            front[ends] = True
+            at, flags, kind = at[kept], flags[kept], kind[kept]
+            front = np.append(front[:-1][kept], True)
         weight = _WEIGHT.take(kind)
         begin = weight > 0
         _weigh_runs(flags, front, weight, begin)

@@ -218,7 +218,7 @@ def test_faults_of_a_segmenter_are_told(function, told):
 
 
 def test_wrong_names_of_segmenters_are_refused():
-    for wrong, told in ((3, "words=3: give a name"), ("none", "'none' is not registered")):
+    for wrong, told in ((3, "words=3: give text, Segmenter"), ("none", "'none' is not registered")):
         with pytest.raises(RecipeError, match=told):
             Terms(words=wrong)
     with pytest.raises(RecipeError, match="'mine' is 'list': expected a function"):
