@@ -195,15 +195,18 @@ def best(call: Callable[[], Any], rounds: int = 5) -> float:
 
 def speed(pages: dict[str, str], english: list[str]) -> dict[str, Any]:
     """Measure windows, and index and mining at equal terms, of Chinese and of English text."""
-    only = ["".join(re.findall(r"[\u3000-\u9fff]+", text)) for text in pages.values()]
+    only = "".join(re.findall(r"[\u3000-\u9fff]+", "".join(pages.values())))
     found: dict[str, Any] = {}
-    for name, texts in (("chinese", only), ("english", english)):
-        array = pa.array(texts * 4)
-        size = sum(len(text.encode()) for text in texts) * 4
+    for name, text, size in (("chinese", only, 300), ("english", " ".join(english), 1800)):
+        array = pa.array([text] * 4)
         seconds = best(lambda array=array: windows(array, Chunking()))
-        found[name] = {"windows_mb_s": round(size / seconds / 1e6)}
-        rows = [{"id": f"{n}", "a": t[:80], "b": t[80:1000]} for n, t in enumerate(texts * 4)]
-        rows = [row for row in rows if len(row["b"]) > 200]
+        found[name] = {"windows_mb_s": round(4 * len(text.encode()) / seconds / 1e6)}
+        texts = [text[at : at + size] for at in range(0, len(text) - size, size)]
+        texts = [text for text in texts * 20 if len(text) == size][:4_000]
+        rows = [
+            {"id": f"{n}", "a": text[: size // 10], "b": text[size // 10 :]}
+            for n, text in enumerate(texts)
+        ]
         with tempfile.TemporaryDirectory() as folder, dp.Corpus(f"{folder}/c.duckdb") as corpus:
             source = dp.MemorySource(rows, id="id", anchor="a", positive="b")
             corpus.ingest(source, name="man", progress=False)

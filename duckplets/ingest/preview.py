@@ -127,8 +127,7 @@ def flags_of(batch: pa.RecordBatch, most: int) -> list[str]:
     first = batch.slice(0, _LOOKED_AT)
     sections = pc.list_flatten(first.filter(pc.is_null(first["skip"]))["sections"])
     texts = pc.struct_field(sections, "text")
-    is_short = pc.less(pc.binary_length(texts), _SHORT)
-    short = sections.filter(is_short).to_pylist()
+    short = sections.filter(pc.less(pc.binary_length(texts), _SHORT)).to_pylist()
     return _flags([{"skip": None, "sections": short}]) + _of_runs(texts, most)
 
 

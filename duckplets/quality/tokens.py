@@ -100,7 +100,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     words = _beginnings((flags & SPACE) == 0, bounds)
     found = _samples(data, flags, bounds, sample, begins, words)
     found["words"] = np.diff(words.rank(bounds))
-    if may_be_weighed(data, words):
+    if may_be_weighed(data, words, ascii_only=False):
         first = (units := Units(data, bounds)).first
         found["words"] = units.tokens(first[:-1], first[1:])
     alone = np.isin(flags >> 4, _ALONE)

@@ -191,7 +191,8 @@ class _Words:
 def _words(block: _TextBlock) -> _Words | _Weighed:
     """Return the tokens of a block, by their weights where there may be any."""
     words = _Words(block)
-    return _Weighed(block) if may_be_weighed(block.data, words.bits) else words
+    is_weighed = may_be_weighed(block.data, words.bits, ascii_only=block.chars is None)
+    return _Weighed(block) if is_weighed else words
 
 
 class _Weighed:

@@ -7,7 +7,6 @@ vocabularies need several tokens a word, is a unit of its own and weighs quarter
 (``characters.WEIGHTS``). A word beside such letters is one token, and punctuation none. In a run of
 more than ``LONGEST`` letters and digits each of them is a unit of ``HALF``. A text has the ceiling
 of its weights. No unit begins with a mark, or after a joiner.
-
 Texts without such letters and runs are counted by ``windows``, ten times as fast and equally.
 """
 
@@ -45,23 +44,24 @@ _ALNUM = LETTER | DIGIT
 _STEP = 1 << 16  # bytes
 
 
-def may_be_weighed(data: Bytes, pieces: Bits) -> bool:
+def may_be_weighed(data: Bytes, pieces: Bits, *, ascii_only: bool) -> bool:
     """Return whether texts may have a letter with a weight, or a run too long for a word."""
-    for start in range(0, len(data), _STEP):
+    for start in range(0, 0 if ascii_only else len(data), _STEP):
         leads: Integers = np.flatnonzero(data[start : start + _STEP] >= 0xE0) + start
         if len(leads) and heavy()[data[leads], data[leads + 1] & 0x3F].any():
             return True
-    # where no piece begins for 65 bytes, seven bytes of its flags are 0
-    empty = pieces.words.view(np.uint8) == 0
-    for width in (1, 2, 3):
-        empty = empty[:-width] & empty[width:]
-    places = np.flatnonzero(empty) << 3
-    first = np.unique(pieces.rank(places[places < len(data)])) - 1
-    first = first[first >= 0]
-    if not len(first):
+    # where no piece begins for 65 bytes, three times 16 aligned flags are 0
+    empty = pieces.words.view(np.uint16)[: len(data) >> 4] == 0
+    empty = empty[:-2] & empty[1:-1] & empty[2:]
+    if not empty.any():
         return False
+    first = pieces.rank(np.flatnonzero(empty) << 4) - 1
+    first = first[np.diff(first, prepend=-1) > 0]
     begin = pieces.select(first)
     size = pieces.select(first + 1) - begin
+    begin, size = begin[size > LONGEST], size[size > LONGEST]
+    if not len(begin):
+        return False
     letters = classes(data[ranges(begin, size)]) & _ALNUM != 0
     counts = np.add.reduceat(letters, np.cumsum(size) - size, dtype=np.int64)
     return bool((counts > LONGEST).any())
