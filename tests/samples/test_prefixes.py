@@ -245,7 +245,7 @@ LONG = Prefix(
         [Field("w", [" ".join(["word"] * n) for n in (1, 7, 8, 9, 15)])],
     ],
 )
-WORDS = ["the", "fox", "café", "ab", "b!", "quick brown", "!", "漢é😀", "over", "abab"]
+WORDS = ["the", "fox", "café", "ab", "b!", "quick brown", "!", "ñé😀", "over", "abab"]
 
 
 def worded(path):
