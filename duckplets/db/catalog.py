@@ -56,6 +56,10 @@ _SPELLINGS = (
     (re.compile(r"CAST\('t' AS BOOLEAN\)"), "true"),
     (re.compile(r"CAST\('f' AS BOOLEAN\)"), "false"),
     (re.compile(r"\bmain\.(?=[\w\"]+\()|\bMATERIALIZED\b|(?<=\bBIT)\(1\)"), ""),
+    (  # as DuckDB 1.5 prints it
+        re.compile(r"list_sort\(list\((\w+)\), 'ORDER_DEFAULT', 'ORDER_DEFAULT'\)"),
+        r"list(\1 ORDER BY \1)",
+    ),
 )
 _OF_A_SET = re.compile(r"\b((?:packed_)?vectors)_\d+\b")  # tables and views of one set of vectors
 
@@ -209,7 +213,8 @@ def check_macros(name: str, found: Entries, made: Entries) -> None:
     for entry in sorted(found.keys() | made.keys()):
         if entry not in made:
             raise _refusal(entry, found[entry], name, is_known=False)
-        if not _is_equal(found.get(entry), made[entry]):
+        theirs = found.get(entry)
+        if not (_is_equal(theirs, made[entry]) or _means_the_same(theirs, made[entry])):
             raise MigrationError(
                 f"{name}: the {_named(entry)} is not what this duckplets makes of its recipe; "
                 f"{_COPY}, or {_MADE_AGAIN['corpus']}"
@@ -301,6 +306,32 @@ def _is_equal(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
     if one is None or other is None:
         return False
     return one == other or {_words(sql) for sql in one} == {_words(sql) for sql in other}
+
+
+def _means_the_same(one: frozenset[str] | None, other: frozenset[str]) -> bool:
+    """Return whether macros differ only in what versions of DuckDB write in other ways."""
+    if one is None or len(one) != len(other):
+        return False
+    return {_simplified(sql) for sql in one} == {_simplified(sql) for sql in other}
+
+
+def _simplified(sql: str) -> str:
+    """Return a macro as DuckDB prints it, with negated comparisons in one form."""
+    from sqlglot import ErrorLevel, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
+    from sqlglot.errors import SqlglotError
+    from sqlglot.optimizer.simplify import simplify
+
+    for spelling, usual in _SPELLINGS:
+        sql = spelling.sub(usual, sql)
+    begin = re.search(r"\(?\b(?:WITH|SELECT|FROM)\b", sql)
+    at = begin.start() if begin else 0
+    try:
+        tree = parse_one(sql[at:], dialect=DuckDB, error_level=ErrorLevel.RAISE)
+        meant: str = simplify(tree, dialect=DuckDB).sql(dialect=DuckDB)
+    except (SqlglotError, RecursionError):
+        return sql
+    return sql[:at] + meant
 
 
 @lru_cache(maxsize=512)  # of views that follow from data each has a text of its own

@@ -6,6 +6,7 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets import role, sql
+from duckplets.db import catalog
 from duckplets.errors import DuckpletsError
 from duckplets.pools import macros
 
@@ -339,3 +340,25 @@ def test_a_damaged_definition_can_be_removed(whole, tmp_path):
         assert corpus.sql("FROM pools.anchor_context('faq')").num_rows == 8
     assert stored(path) == of("anchor_context")
     dp.Corpus(path).close()
+
+
+def test_what_another_version_of_duckdb_prints_is_the_same_macro():
+    entry, head = ("MACRO TABLE", "pools", "r"), "[of_source][NULL](SELECT "
+
+    def check(theirs, ours):
+        texts = ({entry: frozenset([head + text])} for text in (theirs, ours))
+        catalog.check_macros("c.duckdb", *texts)
+
+    ours = "list(k ORDER BY k) AS keys FROM chunks WHERE (NOT (heading = 'x')))"
+    sort = "list_sort(list(k), 'ORDER_DEFAULT', 'ORDER_DEFAULT')"
+    for theirs in (ours, f"{sort} AS keys FROM chunks WHERE (heading != 'x'))"):
+        check(theirs, ours)
+        check(ours, theirs)
+    for wrong in (
+        ours.replace("'x'", "'y'"),
+        ours.replace("NOT ", ""),
+        ours.replace("chunks", "glob('*')"),
+        "no statement",
+    ):
+        with pytest.raises(DuckpletsError, match="not what this duckplets makes of its recipe"):
+            check(wrong, ours)

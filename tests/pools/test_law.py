@@ -93,7 +93,7 @@ def hashed(corpus, corpora):
     return dict(rows)
 
 
-@pytest.mark.parametrize("kind", some(law_corpora.KINDS, less=15))
+@pytest.mark.parametrize("kind", some(law_corpora.KINDS, less=9))
 def test_the_lists_of_a_sampler_hold_the_same_law(kind, corpus, corpora, hashed):
     recipe, options, told = law_corpora.KINDS[kind]
     pool = law_corpora.asked(recipe, **options)
@@ -167,7 +167,7 @@ def test_positives_go_by_the_very_text_of_an_anchor(kind, corpus, corpora, hashe
             assert {p for p in found if (record, text, p) not in banned} == expected
 
 
-@pytest.mark.parametrize("kind", some(law_corpora.KINDS, less=12))
+@pytest.mark.parametrize("kind", some(law_corpora.KINDS, less=6))
 def test_anchors_that_are_left_out_have_their_reason(kind, corpus, corpora):
     recipe, options, told = law_corpora.KINDS[kind]
     pool = law_corpora.asked(recipe, 2, **options)
