@@ -89,7 +89,7 @@ WRITTEN = (
 )
 
 
-@settings(max_examples=often(400, less=40), deadline=None)
+@settings(max_examples=often(400, less=25), deadline=None)
 @given(texts=st.lists(st.text(WRITTEN, max_size=30) | st.text(max_size=8), max_size=8))
 def test_terms_are_those_of_the_reference_in_an_index_and_in_sql(texts, macros):
     array = pa.array(texts, pa.string())
@@ -98,6 +98,9 @@ def test_terms_are_those_of_the_reference_in_an_index_and_in_sql(texts, macros):
         in_sql = macros.rows("SELECT words(text) FROM asked ORDER BY place")
     assert found == [words for (words,) in in_sql]
     for text, words in zip(texts, found, strict=True):
+        apart = "".join(unicodedata.normalize("NFD", char) for char in text)
+        if apart != unicodedata.normalize("NFD", text):
+            continue  # marks of several scripts in one cluster keep the order they came in
         if set(text) <= set(WRITTEN):  # Python's Unicode is older than DuckDB's
             assert words == expected(text), text
 
