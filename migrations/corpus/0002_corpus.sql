@@ -796,20 +796,6 @@ COMMENT ON VIEW _internal.section_hashes IS 'The hash of the normalised text of 
 COMMENT ON COLUMN _internal.section_hashes.section_key IS 'The section';
 COMMENT ON COLUMN _internal.section_hashes.normalised_hash IS 'Lower 64 bits of the MD5 of its normalised text';
 
-CREATE VIEW _internal.record_families AS
-SELECT records.record_key, coalesce(families.family, records.record_key) AS family
-FROM records
-LEFT JOIN (
-    SELECT source_id, group_key, min(record_key) AS family
-    FROM records
-    WHERE group_key IS NOT NULL
-    GROUP BY source_id, group_key
-) AS families
-    ON families.source_id = records.source_id AND families.group_key = records.group_key;
-COMMENT ON VIEW _internal.record_families IS 'The family of every record: its group, named by the least key of its records, else itself';
-COMMENT ON COLUMN _internal.record_families.record_key IS 'The record';
-COMMENT ON COLUMN _internal.record_families.family IS 'Least key of the records of its group and source, else its own';
-
 -- What somebody said of pairs of texts (relabel), by their hashes: who is a positive of whom.
 CREATE TABLE pair_verdicts (
     anchor_hash UBIGINT NOT NULL,
