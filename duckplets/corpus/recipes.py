@@ -162,9 +162,7 @@ def compiled_pool(
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    recipe = name
-    if not isinstance(recipe, Recipe):
-        recipe = recipe_store.find(database, recipe, version, source, checked_preset(preset))
+    recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
     recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))

@@ -104,12 +104,7 @@ def _checked(database: Database, source: str | None, split: str) -> tuple[int, s
 
 
 def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> TripletRecipe:
-    if isinstance(recipe, str):
-        found = recipe_store.find(database, recipe, version)
-    elif isinstance(recipe, TripletRecipe | TextRecipe):
-        found = recipe
-    else:
-        raise RecipeError(f"recipe={recipe!r}: give a triplet recipe or the name of one")
+    found = recipe_store.find(database, recipe, version)
     if isinstance(found, TextRecipe):
         raise RecipeError(f"recipe {found.name!r} makes texts; only triplets have negatives")
     return found

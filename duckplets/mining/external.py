@@ -105,7 +105,7 @@ def add_negatives(
     database, started = corpus.database, time.monotonic()
     splits.need_splits(database)
     version = records.current_version(database)
-    recipe = recipe_store.find(database, name, version) if isinstance(name, str) else name
+    recipe = recipe_store.find(database, name, version)
     if not isinstance(recipe, TripletRecipe):
         raise RecipeError(f"recipe {recipe.name!r} makes texts, and only triplets have negatives")
     depth = checked("depth", depth, Annotated[int, Bounds(1, MOST)], RecipeError)

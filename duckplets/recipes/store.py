@@ -162,6 +162,7 @@ def add(database: Database, recipe: Recipe, version: int) -> bool:
 
 def remove(database: Database, name: str) -> None:
     """Remove a stored recipe, even a damaged one."""
+    _check_is_name(name)
     if name not in (known := _stored_names(database)):
         raise _unknown(name, known)
     with database.transaction():
@@ -269,12 +270,15 @@ def names(database: Database, version: int) -> list[str]:
 
 def find(
     database: Database,
-    name: str,
+    name: str | Recipe,
     version: int,
     source: str | None = None,  # whose recipe is meant if sources differ; else the first's
     preset: Preset | None = None,
 ) -> Recipe:
-    """Return a recipe by name: stored, brought by a source, or the derived texts."""
+    """Return a recipe as it is, or by name: stored, brought by a source, or the derived texts."""
+    if isinstance(name, Recipe):
+        return name
+    _check_is_name(name)
     sources, of_corpus = sources_of(database, version), stored(database)
     meant = sources.get(source or "") or next(iter(sources.values()), None)
     own = meant.known(preset) if meant else []
@@ -315,6 +319,11 @@ def _defaults(sources: Mapping[str, SourceDefaults], preset: Preset | None) -> l
     found = {r.name: r for source in sources.values() for r in source.known(preset)}
     found.setdefault(LONG_SECTION, long_section_recipe("context"))
     return list(found.values())
+
+
+def _check_is_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise RecipeError(f"recipe {shown(repr(name), 80)}: give a recipe, or the name of one")
 
 
 def _unknown(name: str, known: Iterable[str], what: str = "recipe") -> RecipeError:

@@ -195,3 +195,13 @@ def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):
             known = reader.list(pool, "known")["text_hash"].to_pylist()
     assert sorted(drawn) == sorted(hashes[text] for text in ("red", "blue", "green"))
     assert sorted(known) == sorted(hashes[text] for text in ("red", "blue"))  # as "Blue" is
+
+
+@pytest.mark.parametrize("given", [3, None, ["anchor_context"]], ids=str)
+def test_what_is_neither_a_recipe_nor_a_name_is_refused(given, corpus):
+    rows = {"anchor_id": ["a"], "negative_id": ["b"], "score": [1.0]}
+    for verb in (corpus.pool, corpus.recipe_sql, corpus.runnable_sql, corpus.remove_recipe):
+        with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
+            verb(given)
+    with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
+        corpus.add_negatives(rows, name=given)
