@@ -30,7 +30,7 @@ SELECT key AS record_key, source || '/' || lpad(key::VARCHAR, 9, '0') AS record_
     now()::TIMESTAMP AS created_at, now()::TIMESTAMP AS updated_at, label,
     md5_number_lower(record_id) AS id_hash
 FROM given;
-INSERT INTO splits SELECT key, split FROM given;
+INSERT INTO splits (record_key, split) SELECT key, split FROM given;
 INSERT INTO _internal.stored_sections BY NAME
 SELECT section_key, record_key, position, role, 'h' AS heading, section AS text, 1 AS token_count
 FROM given_sections;

@@ -40,7 +40,8 @@ CREATE TABLE sources (
     removed_version BIGINT,
     mapping JSON,
     recipes JSON,
-    weight DOUBLE
+    weight DOUBLE,
+    documents_id INTEGER
 );
 COMMENT ON TABLE sources IS 'Named origins of records';
 COMMENT ON COLUMN sources.source_id IS 'Counts from 1, never used again';
@@ -54,6 +55,7 @@ COMMENT ON COLUMN sources.removed_version IS 'Version that removed it, or NULL';
 COMMENT ON COLUMN sources.mapping IS 'How its rows are read: columns, converter and what counts as text';
 COMMENT ON COLUMN sources.recipes IS 'Definitions of the recipes it brought, in place of its defaults, or NULL';
 COMMENT ON COLUMN sources.weight IS 'Its weight in the declared mixture, from a list of sources, or NULL';
+COMMENT ON COLUMN sources.documents_id IS 'The source of documents that its labels name and its negatives come from; NULL: its own records';
 
 CREATE TABLE records (
     record_key BIGINT NOT NULL,
@@ -145,11 +147,13 @@ COMMENT ON COLUMN chunks.text_hash IS 'Lower 64 bits of the MD5 of its text: equ
 
 CREATE TABLE splits (
     record_key BIGINT NOT NULL,
-    split VARCHAR NOT NULL
+    split VARCHAR NOT NULL,
+    given BOOLEAN NOT NULL DEFAULT FALSE
 );
 COMMENT ON TABLE splits IS 'The split of every record, once splits are set';
 COMMENT ON COLUMN splits.record_key IS 'The record';
-COMMENT ON COLUMN splits.split IS 'train, validation or test';
+COMMENT ON COLUMN splits.split IS 'train, validation or test; every for documents, which belong to all three';
+COMMENT ON COLUMN splits.given IS 'Whether the split came with the labels of a collection, so that split() leaves it alone';
 
 CREATE TABLE recipes (
     name VARCHAR NOT NULL,
@@ -795,6 +799,36 @@ WHERE section_key NOT IN (SELECT section_key FROM _internal.text_hashes);
 COMMENT ON VIEW _internal.section_hashes IS 'The hash of the normalised text of every section';
 COMMENT ON COLUMN _internal.section_hashes.section_key IS 'The section';
 COMMENT ON COLUMN _internal.section_hashes.normalised_hash IS 'Lower 64 bits of the MD5 of its normalised text';
+
+-- Which document answers which anchor. A side is the id of a record, or a text: id_hash of records,
+-- or text_side of the hash in chunks, so that an id is never taken for a text.
+CREATE TABLE labels (
+    anchor UBIGINT NOT NULL,
+    document UBIGINT NOT NULL,
+    label DOUBLE,
+    annotator VARCHAR,
+    added_version BIGINT NOT NULL
+);
+COMMENT ON TABLE labels IS 'How well a document answers an anchor; of one pair the newest counts, of one version the greatest';
+COMMENT ON COLUMN labels.anchor IS 'Hash of the id of the anchor''s record, or of the anchor''s text';
+COMMENT ON COLUMN labels.document IS 'Hash of the id of the document''s record, or of a text';
+COMMENT ON COLUMN labels.label IS '1 or more: a positive; 0 or less: not a positive; between: neither; NULL: nothing any more';
+COMMENT ON COLUMN labels.annotator IS 'Who said so, or NULL';
+COMMENT ON COLUMN labels.added_version IS 'Version that added it';
+
+CREATE TABLE _internal.label_ids (
+    hash UBIGINT NOT NULL,
+    id VARCHAR NOT NULL
+);
+COMMENT ON TABLE _internal.label_ids IS 'Ids of labels whose record is not there, so that labels come out as they came in';
+COMMENT ON COLUMN _internal.label_ids.hash IS 'Lower 64 bits of the MD5 of the id';
+COMMENT ON COLUMN _internal.label_ids.id IS 'The id of the record: source/key';
+
+CREATE MACRO _internal.text_side(text_hash) AS xor(text_hash, 8387229868953896823::UBIGINT);
+COMMENT ON MACRO _internal.text_side IS 'How labels name a text: its hash, told apart from the hash of an id';
+
+CREATE MACRO _internal.in_split(split, asked) AS split = asked OR split = 'every';
+COMMENT ON MACRO _internal.in_split IS 'Whether records of a split belong to the split that is asked for';
 
 -- What somebody said of pairs of texts (relabel), by their hashes: who is a positive of whom.
 CREATE TABLE pair_verdicts (

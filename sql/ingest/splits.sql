@@ -86,7 +86,7 @@ WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max
 -- Parameters: $seed, $train, $validation (train + validation), $test, $by_text (whether equal texts
 -- make families), $first_record_key (records from it on); families (Arrow: record_key, family), of
 -- the records that are connected with others but by a group alone, whose key decides for each.
-INSERT INTO splits
+INSERT INTO splits (record_key, split)
 WITH texts AS (
     SELECT leading_sections.record_key, min(text_hashes.text_hash) AS text_hash
     FROM leading_sections

@@ -349,7 +349,7 @@ BROKEN = {
         "1 sections with wrong"
     ),
     "DELETE FROM splits WHERE record_key < 3": "2 records without a split",
-    "INSERT INTO splits VALUES (7, 'test')": "1 records with several splits",
+    "INSERT INTO splits VALUES (7, 'test', FALSE)": "1 records with several splits",
     "UPDATE records SET record_id = 'a/r1' WHERE record_id = 'a/r2'": "1 ids that several",
     "UPDATE records SET added_version = 9 WHERE record_key = 1": "1 records of no version",
 }

@@ -119,7 +119,7 @@ ATTACH 'x'
 SET enable_external_access = true
 EXPLAIN ANALYZE DELETE FROM records
 selct 1
-INSERT INTO splits VALUES (1, 'x')
+INSERT INTO splits VALUES (1, 'x', FALSE)
 LOAD fts
 """.strip().splitlines()
 
