@@ -92,7 +92,7 @@ def made(path: Path, records: int, shape: str = "even", sources: int = 1) -> Non
         steps += ["two families share", "two families in one split"]
     given = {"records": records, "sources": sources}
     with duckdb.connect(str(path), config={"threads": 2}) as db:
-        for step in (*steps, "chunks", "text_hashes"):
+        for step in (*steps, "hashes", "chunks"):
             text = run[step]
             db.execute(text, {name: value for name, value in given.items() if f"${name}" in text})
         db.execute("CHECKPOINT")

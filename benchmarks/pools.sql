@@ -18,14 +18,14 @@ SELECT
 FROM range(1, $records + 1) AS r(i)
 
 -- name: splits
-INSERT INTO splits SELECT record_key, if(md5_number_lower('s' || record_key) % 5 = 0, 'test', 'train') FROM records
+INSERT INTO splits (record_key, split) SELECT record_key, if(md5_number_lower('s' || record_key) % 5 = 0, 'test', 'train') FROM records
 
 -- name: sections
 -- A tenth of the anchors and a twentieth of the contexts are texts that others have, too.
 INSERT INTO _internal.stored_sections
 SELECT
     i * 2 - 1 + o, i, o, ['anchor', 'context'][o + 1], 'h',
-    ['what is ', 'it is '][o + 1] || md5(k) || ' of ' || md5((i % 1000)::VARCHAR) || ' in the year', 12, NULL, NULL, NULL
+    ['what is ', 'it is '][o + 1] || md5(k) || ' of ' || md5((i % 1000)::VARCHAR) || ' in the year', 12, NULL, NULL, NULL, 0
 FROM (
     SELECT i, o, CASE
         WHEN o = 0 AND md5_number_lower('a' || i) % 10 = 0 THEN 'a' || (md5_number_lower('b' || i) % ($records // 50))
@@ -63,5 +63,5 @@ INSERT INTO chunks
 SELECT section_key, section_key, record_key, 'window', 0, 0, 0, length(text), 0, 12, md5_number_lower(text)
 FROM _internal.stored_sections ORDER BY section_key
 
--- name: text_hashes
-INSERT INTO _internal.text_hashes SELECT section_key, normalised_hash(text) FROM _internal.stored_sections ORDER BY section_key
+-- name: hashes
+UPDATE _internal.stored_sections SET normalised_hash = normalised_hash(text)

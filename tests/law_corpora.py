@@ -32,7 +32,8 @@ SELECT key AS record_key, source || '/' || lpad(key::VARCHAR, 9, '0') AS record_
 FROM given;
 INSERT INTO splits (record_key, split) SELECT key, split FROM given;
 INSERT INTO _internal.stored_sections BY NAME
-SELECT section_key, record_key, position, role, 'h' AS heading, section AS text, 1 AS token_count
+SELECT section_key, record_key, position, role, 'h' AS heading, section AS text, 1 AS token_count,
+    normalised_hash(section) AS normalised_hash
 FROM given_sections;
 INSERT INTO chunks BY NAME
 SELECT key AS chunk_key, section_key, record_key, 'window' AS kind, 0 AS window_index,

@@ -15,7 +15,6 @@ import pyarrow as pa
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.ingest import splits
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import store
 
@@ -292,12 +291,6 @@ def write_mining(
         key = opened.finish().key
     store.show(database)
     return key
-
-
-def hash_texts(corpus: dp.Corpus, *, share: int = 1) -> None:
-    """Fill ``text_hashes`` as mining does, or for every ``share``-th section only."""
-    splits.hash_texts(corpus.database, "stored_sections")
-    corpus.database.rows(f"DELETE FROM text_hashes WHERE section_key % {share} <> 0")
 
 
 def some_candidates(

@@ -312,7 +312,6 @@ def _kinds() -> pa.Array:
 def _store_anew(database: Database, chunking: Chunking) -> int:
     """Clean all sections from their originals and store them with chunks; return their number."""
     from duckplets.ingest.preprocess import clean
-    from duckplets.ingest.splits import hash_texts
 
     keys = next_keys(database)
     done, first_key, last_record = 0, keys["chunk"], keys["record"] - 1
@@ -328,7 +327,6 @@ def _store_anew(database: Database, chunking: Chunking) -> int:
             done += rows.num_rows
     finally:
         reader.close()
-    hash_texts(database)
     return done
 
 

@@ -28,8 +28,6 @@ from duckplets.errors import SplitError
 SPLITS = ("train", "validation", "test")
 KeepTogether = Literal["group", "text"]
 
-_RANGE = 500_000  # records hashed at a time
-
 _NONE = pa.table({"record_key": pa.array([], pa.int64()), "family": pa.array([], pa.int64())})
 _Ratio = Annotated[float, Bounds(0, 1)]
 _USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
@@ -252,7 +250,6 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
         "test": settings.test,
     }
     first = {"first_record_key": first_record_key}
-    hash_texts(database, first_record_key=first_record_key)
     by_text = settings.keep_together == "text"
     values |= {"by_text": by_text, "first_record_key": 0 if by_text else first_record_key}
     with database.registered(families=_families(database) if by_text else _NONE):
@@ -261,24 +258,6 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
             return 0, 0, 0
         families, records, largest = database.run("ingest/splits/families", first)[0]
     return int(families), int(records), int(largest)
-
-
-def hash_texts(
-    database: Database,
-    sections: Literal["leading_sections", "stored_sections"] = "leading_sections",
-    *,
-    first_record_key: int = 0,
-) -> None:
-    """Keep the hashes of normalised texts: of those that families are told by, or of all.
-
-    By ranges: texts left in place are joined with their files, and what is joined at once must
-    fit into memory.
-    """
-    where = {"sections": sections}
-    asked = {**where, "first_record_key": first_record_key, "records": _RANGE}
-    for span in database.run("ingest/splits/unhashed", asked):
-        ends = zip(("low", "high", "first", "last"), span, strict=True)
-        database.run("ingest/splits/hash", {**where, **dict(ends)})
 
 
 def _families(database: Database) -> pa.Table:

@@ -107,11 +107,10 @@ def mine(
         made: dict[str, Any] = {"database": database, "scorer": ranker, "depth": depth}
         jobs = [Job(**made, **each, work=work) for each in wanted]
         due = [job for job in jobs if job.is_due(minings)]
-        if due and not database.read_only:
-            with database.transaction():
-                splits.hash_texts(database, "stored_sections")
-        elif ranker is by_words and any(
-            index.stale(database, source=job.source, split=job.split) for job in due
+        if (
+            database.read_only
+            and ranker is by_words
+            and any(index.stale(database, source=job.source, split=job.split) for job in due)
         ):
             database.run("mining/mine/own_index")
             stack.callback(database.run, "mining/mine/drop_own_index")

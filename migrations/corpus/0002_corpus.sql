@@ -105,7 +105,8 @@ CREATE TABLE _internal.stored_sections (
     token_count INTEGER NOT NULL,
     file_key INTEGER,
     file_row BIGINT,
-    item INTEGER
+    item INTEGER,
+    normalised_hash UBIGINT NOT NULL
 );
 COMMENT ON TABLE _internal.stored_sections IS 'The views of a record''s text, without the texts that were left in Parquet files; sections has all';
 COMMENT ON COLUMN _internal.stored_sections.section_key IS 'Dense integer, in the order of record and position';
@@ -118,6 +119,7 @@ COMMENT ON COLUMN _internal.stored_sections.token_count IS 'Tokens, as the chunk
 COMMENT ON COLUMN _internal.stored_sections.file_key IS 'The file in placed_files that has its text, or NULL';
 COMMENT ON COLUMN _internal.stored_sections.file_row IS 'Row of that file, from 0';
 COMMENT ON COLUMN _internal.stored_sections.item IS 'Which text of that name and role in its row it is, from 1: of a list the n-th that is not blank';
+COMMENT ON COLUMN _internal.stored_sections.normalised_hash IS 'Lower 64 bits of the MD5 of its normalised text: equal for texts that differ in case, accents, composition or white space only';
 
 CREATE TABLE chunks (
     chunk_key BIGINT NOT NULL,
@@ -262,14 +264,6 @@ COMMENT ON COLUMN quarantine.reason IS 'What is wrong with it, and in which fiel
 COMMENT ON COLUMN quarantine.document IS 'The row as it came, as JSON; of a line that is no row its text';
 COMMENT ON COLUMN quarantine.file IS 'The file it stood in, or NULL';
 COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, or NULL';
-
-CREATE TABLE _internal.text_hashes (
-    section_key BIGINT NOT NULL,
-    text_hash UBIGINT NOT NULL
-);
-COMMENT ON TABLE _internal.text_hashes IS 'Sections whose texts differ in case, accents, composition or white space only are told by it';
-COMMENT ON COLUMN _internal.text_hashes.section_key IS 'The section';
-COMMENT ON COLUMN _internal.text_hashes.text_hash IS 'Lower 64 bits of the MD5 of its normalised text';
 
 -- An index is rebuilt when its content has changed; what was mined stays, superseded, for the runs
 -- pinned to it.
@@ -647,7 +641,7 @@ COMMENT ON MACRO _internal.last_key IS
 -- Views. `sections` is made anew where texts are left in files or these go
 -- (duckplets/ingest/sections_view.py); whoever makes a view anew sets its comments again.
 CREATE VIEW sections AS
-SELECT section_key, record_key, position, role, heading, text, token_count
+SELECT section_key, record_key, position, role, heading, text, token_count, normalised_hash
 FROM _internal.stored_sections;
 COMMENT ON VIEW sections IS 'The views of a record''s text, each with its text, wherever that is';
 COMMENT ON COLUMN sections.section_key IS 'Dense integer, in the order of record and position';
@@ -657,6 +651,7 @@ COMMENT ON COLUMN sections.role IS 'anchor, context, or rejected: the rejected r
 COMMENT ON COLUMN sections.heading IS 'Name of the column it came from';
 COMMENT ON COLUMN sections.text IS 'The text as it came, white space included, or as preprocessors left it';
 COMMENT ON COLUMN sections.token_count IS 'Tokens, as the chunking counts them';
+COMMENT ON COLUMN sections.normalised_hash IS 'Equal for texts that differ in case, accents, composition or white space only';
 
 CREATE VIEW live_records AS
 SELECT records.*, sources.name AS source, splits.split
@@ -776,29 +771,20 @@ COMMENT ON COLUMN source_counts.chunks IS 'Their chunks';
 COMMENT ON COLUMN source_counts.tokens IS 'Tokens of their sections, as the chunking counts them';
 
 CREATE VIEW _internal.leading_sections AS
-SELECT section_key, record_key
+SELECT section_key, record_key, normalised_hash
 FROM _internal.stored_sections
 WHERE role = 'anchor'
 UNION ALL
-SELECT arg_min(section_key, position) AS section_key, record_key
+SELECT
+    arg_min(section_key, position) AS section_key, record_key,
+    arg_min(normalised_hash, position) AS normalised_hash
 FROM _internal.stored_sections
 GROUP BY record_key
 HAVING NOT bool_or(role = 'anchor');
 COMMENT ON VIEW _internal.leading_sections IS 'What equal texts are told by: the anchors of a record, or its first section if it has none';
 COMMENT ON COLUMN _internal.leading_sections.section_key IS 'The section';
 COMMENT ON COLUMN _internal.leading_sections.record_key IS 'Its record';
-
-CREATE VIEW _internal.section_hashes AS
-SELECT section_key, text_hash AS normalised_hash
-FROM _internal.text_hashes
-UNION ALL
--- Sections that came after the last mining are not in text_hashes yet.
-SELECT section_key, normalised_hash(text) AS normalised_hash
-FROM sections
-WHERE section_key NOT IN (SELECT section_key FROM _internal.text_hashes);
-COMMENT ON VIEW _internal.section_hashes IS 'The hash of the normalised text of every section';
-COMMENT ON COLUMN _internal.section_hashes.section_key IS 'The section';
-COMMENT ON COLUMN _internal.section_hashes.normalised_hash IS 'Lower 64 bits of the MD5 of its normalised text';
+COMMENT ON COLUMN _internal.leading_sections.normalised_hash IS 'As in stored_sections';
 
 -- Which document answers which anchor. A side is the id of a record, or a text: id_hash of records,
 -- or text_side of the hash in chunks, so that an id is never taken for a text.
@@ -1049,11 +1035,10 @@ SELECT
     records.meta, records.trust, records.created_at, records.updated_at, records.label,
     sources.name AS source, records.added_version, records.id_hash,
     coalesce(-1 - (md5_number_lower(records.group_key) >> 1)::BIGINT, records.record_key) AS family,
-    section_hashes.normalised_hash AS question,
-    [chunks.text_hash, xor(section_hashes.normalised_hash, 1)] AS writings
+    sections.normalised_hash AS question,
+    [chunks.text_hash, xor(sections.normalised_hash, 1)] AS writings
 FROM chunks
 JOIN sections ON sections.section_key = chunks.section_key
-JOIN _internal.section_hashes ON section_hashes.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
 JOIN splits ON splits.record_key = chunks.record_key
 JOIN sources ON sources.source_id = records.source_id

@@ -20,11 +20,6 @@ WHERE source_id = $source_id AND version = $unpublished
 -- name: discard
 -- Delete records (Arrow discarded: record_key) and intakes (Arrow discarded_intakes:
 -- acquisition_id), with all that belongs to them.
-DELETE FROM text_hashes
-WHERE section_key IN (
-    SELECT section_key FROM stored_sections WHERE record_key IN (SELECT record_key FROM discarded)
-);
-
 DELETE FROM chunks WHERE record_key IN (SELECT record_key FROM discarded);
 
 DELETE FROM stored_sections WHERE record_key IN (SELECT record_key FROM discarded);

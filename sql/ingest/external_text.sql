@@ -1,6 +1,6 @@
 -- name: inside
 -- The sections whose texts are in the corpus.
-SELECT section_key, record_key, position, role, heading, text, token_count
+SELECT section_key, record_key, position, role, heading, text, token_count, normalised_hash
 FROM _internal.stored_sections
 
 -- name: comments
@@ -25,7 +25,8 @@ SELECT
     stored.role,
     stored.heading,
     cell_text AS text,
-    stored.token_count
+    stored.token_count,
+    stored.normalised_hash
 FROM _internal.stored_sections AS stored
 -- DuckDB learns from the left side which files and row groups it need not look at.
 LEFT JOIN cells
@@ -60,7 +61,8 @@ FROM new_files
 INSERT INTO stored_sections BY NAME
 SELECT
     section_key, record_key, position, role, heading, token_count, file_key, file_row,
-    row_number() OVER (PARTITION BY record_key, role, heading ORDER BY position)::INTEGER AS item
+    row_number() OVER (PARTITION BY record_key, role, heading ORDER BY position)::INTEGER AS item,
+    normalised_hash(text) AS normalised_hash
 FROM new_sections
 ORDER BY section_key
 

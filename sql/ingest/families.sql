@@ -7,12 +7,11 @@ SELECT
     records.record_key,
     coalesce(
         md5_number_lower('group' || chr(31) || any_value(records.group_key)),
-        min(text_hashes.text_hash)
+        min(leading_sections.normalised_hash)
     ) AS family
 FROM records
 JOIN splits ON splits.record_key = records.record_key
 JOIN leading_sections ON leading_sections.record_key = records.record_key
-JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
 WHERE
     splits.split = $split
     AND is_live(records.added_version, records.removed_version, $version)

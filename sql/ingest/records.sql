@@ -19,7 +19,9 @@ GROUP BY sources.name, splits.split
 -- name: append_sections
 -- Append new_sections (Arrow).
 INSERT INTO stored_sections BY NAME
-SELECT section_key, record_key, position, role, heading, text, token_count
+SELECT
+    section_key, record_key, position, role, heading, text, token_count,
+    normalised_hash(text) AS normalised_hash
 FROM new_sections
 
 -- name: remove_records

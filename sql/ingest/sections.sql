@@ -27,10 +27,8 @@ SELECT record_key, position, role, heading, original
 FROM new_originals
 
 -- name: clear
--- Forget all sections and originals, and the hashes of their texts, to store them anew.
+-- Forget all sections and originals, to store them anew.
 DELETE FROM stored_sections;
-
-DELETE FROM text_hashes;
 
 DELETE FROM record_hashes;
 

@@ -26,49 +26,12 @@ SELECT value
 FROM settings
 WHERE name = 'splits'
 
--- name: unhashed
--- Where sections have no hash of their texts yet, by ranges of records.
--- Parameters: $sections (their view), $first_record_key (to look from), $records (of a range).
--- Rows: one a range, in order: the first and last record that has such sections, and the first and
--- last of these sections.
-SELECT min(record_key), max(record_key), min(section_key), max(section_key)
-FROM query_table($sections)
-WHERE
-    record_key >= $first_record_key
-    AND section_key NOT IN (
-        SELECT section_key
-        FROM text_hashes
-        WHERE
-            section_key >= (
-                SELECT min(section_key) FROM stored_sections WHERE record_key >= $first_record_key
-            )
-    )
-GROUP BY record_key // $records
-ORDER BY 1
-
--- name: hash
--- Keep the hashes of the normalised texts of sections that have none yet, of a range.
--- Parameters: $sections (their view), $low, $high (record keys), $first, $last (section keys, all
--- included).
-INSERT INTO text_hashes
-SELECT section_key, normalised_hash(text)
-FROM sections
-WHERE
-    section_key BETWEEN $first AND $last
-    AND section_key IN (
-        SELECT section_key FROM query_table($sections) WHERE record_key BETWEEN $low AND $high
-    )
-    AND section_key NOT IN (
-        SELECT section_key FROM text_hashes WHERE section_key BETWEEN $first AND $last
-    )
-
 -- name: ties
 -- What connects records with others: their group, and the texts of their anchors.
 -- Rows: one a record and tie, unordered.
 WITH all_ties AS (
-    SELECT leading_sections.record_key, text_hashes.text_hash AS tie
+    SELECT record_key, normalised_hash AS tie
     FROM leading_sections
-    JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
     UNION ALL
     SELECT record_key, md5_number_lower('group' || chr(31) || group_key) AS tie
     FROM records
@@ -88,11 +51,10 @@ WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max
 -- the records that are connected with others but by a group alone, whose key decides for each.
 INSERT INTO splits (record_key, split)
 WITH texts AS (
-    SELECT leading_sections.record_key, min(text_hashes.text_hash) AS text_hash
+    SELECT record_key, min(normalised_hash) AS text_hash
     FROM leading_sections
-    JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
     WHERE $by_text
-    GROUP BY leading_sections.record_key
+    GROUP BY record_key
 ),
 members AS (
     SELECT
@@ -166,10 +128,9 @@ FROM (
 -- of train as well.
 -- Rows: validation, then test; none for a split without any.
 WITH texts AS (
-    SELECT live_records.split, text_hashes.text_hash
+    SELECT live_records.split, leading_sections.normalised_hash AS text_hash
     FROM leading_sections
     JOIN live_records ON live_records.record_key = leading_sections.record_key
-    JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
 )
 
 SELECT

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from corpora import ODD_MAPPING, odd_records
 from effort import THOROUGH, often, some, thorough
-from mined_corpora import hash_texts
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -64,7 +63,6 @@ def scattered_corpus(path, seed, sources):
     corpus.ingest(whole, name="s00", progress=False)
     corpus.split(0.8, 0.1, 0.1, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))
-    hash_texts(corpus)
     database = corpus.database
     database.rows(
         "INSERT INTO sources BY NAME SELECT s.* REPLACE (n AS source_id, format('s{:02d}', n - 1) "
