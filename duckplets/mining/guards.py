@@ -141,10 +141,8 @@ class Guards:
         self._of_family = IntegerLists.of(of[of >= 0], number[of >= 0], len(families))
         questions, question = np.unique(anchors["question"].to_numpy(), return_inverse=True)
         self._illegal = []
-        rows = reader.list(compiled, "excluded"), reader.list(compiled, "known")
         asking = (families, self._families), (questions, question)
-        for table, (known, owners) in zip(rows, asking, strict=True):
-            who, what = (column.to_numpy() for column in table.columns)
+        for (who, what), (known, owners) in zip(reader.illegal(compiled), asking, strict=True):
             at, of = places(known, who), places(texts, what)
             there = (at >= 0) & (of >= 0)
             self._illegal.append((IntegerLists.of(at[there], of[there], len(known)), owners))

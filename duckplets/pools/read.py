@@ -150,7 +150,7 @@ class PoolReader:
                 words=arrays.pair_hashes(rows["position"], rows["id_hash"]),
                 negative_sections=self._rows(compiled, "negatives")["section_key"],
             )
-        asked, shared = self._rows(compiled, "known")["question"], 0
+        asked, shared = self.illegal(compiled)[1][0], 0
         if len(asked):
             anchors = replace(anchors, questions=rows["question"])
             of_anchors = np.logical_or.reduceat(
@@ -222,13 +222,13 @@ class PoolReader:
                 f"recipe {compiled.recipe.name!r}: its strategy pairs {many} values; compare by "
                 f"equality, or round the values it compares"
             )
-        illegal = (
-            self._illegal(compiled, "excluded"),
-            self._illegal(compiled, "known"),
-            self._illegal(compiled, "known_swapped") if compiled.swaps else np.zeros(0, np.uint64),
-        )
+        excluded, known = (np.unique(arrays.pair_hashes(*of)) for of in self.illegal(compiled))
+        swapped = np.zeros(0, np.uint64)
+        if compiled.swaps:
+            rows = self._rows(compiled, "known_swapped")
+            swapped = np.unique(arrays.pair_hashes(rows["question"], rows["text_hash"]))
         if own := compiled.own_negatives and not of_others:
-            listed = arrays.own_of(listed, illegal[0])
+            listed = arrays.own_of(listed, excluded)
         elif of_others:
             pairs = some_rows(pairs, slice(0))
         return arrays.negatives_of(
@@ -237,14 +237,18 @@ class PoolReader:
             pairs,
             per=compiled.recipe.per,
             forbids=compiled.forbids or of_others,
-            illegal=illegal,
+            illegal=(excluded, known, swapped),
             own=own,
         )
 
-    def _illegal(self, compiled: CompiledPool, part: Part) -> Words:
-        """Return a word for each owner and text of a list, ascending."""
-        owners, texts = self._rows(compiled, part).values()
-        return np.unique(arrays.pair_hashes(owners, texts))
+    def illegal(self, compiled: CompiledPool) -> tuple[tuple[Any, Words], tuple[Words, Words]]:
+        """Return families with texts they may not draw, and questions with their known answers."""
+        rows = self._rows(compiled, "illegal")
+        answers, texts = rows["is_answer"], rows["text_hash"]
+        return (
+            (rows["family"][~answers], texts[~answers]),
+            (rows["question"][answers], texts[answers]),
+        )
 
     def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
         """Return negatives of the split, shared by the pools of many small sources."""

@@ -116,19 +116,17 @@ SELECT record_key, chunk_key, text_hash, positive_names, added_version, id_hash
 FROM positives
 ORDER BY record_key, added_version, id_hash, chunk_key
 
--- name: excluded
+-- name: illegal
 -- Texts that a family may not draw, though others have them, too: what only it has needs no list.
+-- Besides them (is_answer) texts that are known answers to the questions of anchors.
 -- Rows: in any order.
-SELECT family, text_hash
+SELECT FALSE AS is_answer, family, 0::UBIGINT AS question, text_hash
 FROM own_texts
 JOIN texts USING (text_hash)
 JOIN (SELECT DISTINCT family FROM anchors) AS asked USING (family)
 WHERE sole IS DISTINCT FROM family
-
--- name: known
--- Texts that are known answers to the questions of anchors.
--- Rows: in any order.
-SELECT question, text_hash
+UNION ALL
+SELECT TRUE AS is_answer, 0 AS family, question, text_hash
 FROM known
 JOIN (SELECT DISTINCT question FROM anchors) AS asked USING (question)
 

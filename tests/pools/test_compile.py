@@ -64,7 +64,7 @@ SHOWN = [
 ]
 TAILS = ["counts", "left_out", "anchors", "positives", "negatives", "pairs", "sizes"]
 MINED_TAILS = [
-    *("anchors", "negatives", "excluded", "known"),
+    *("anchors", "negatives", "illegal"),
     *("mined_anchors", "mined_documents", "mined_positives"),
 ]
 
@@ -192,7 +192,7 @@ def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):
         kept = np.sort(np.array([h for t, h in hashes.items() if t != "Blue"], np.uint64))
         with PoolReader(corpus.database, [pool], kept) as reader:
             drawn = reader.list(pool, "negatives")["text_hash"].to_pylist()
-            known = reader.list(pool, "known")["text_hash"].to_pylist()
+            known = reader.illegal(pool)[1][1].tolist()
     assert sorted(drawn) == sorted(hashes[text] for text in ("red", "blue", "green"))
     assert sorted(known) == sorted(hashes[text] for text in ("red", "blue"))  # as "Blue" is
 

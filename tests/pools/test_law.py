@@ -61,12 +61,14 @@ def test_pools_are_those_of_plain_python(kind, corpus, corpora):
 
 def legal_by_lists(corpus, pool):
     """Return the legal texts of each anchor chunk by place, from the lists of a sampler."""
-    parts = ("anchors", "negatives", "pairs", "excluded", "known")
+    parts = ("anchors", "negatives", "pairs", "illegal")
     lists = {part: lists_of(corpus, pool, part) for part in parts}
     found = {}
     for place, anchors in lists["anchors"].items():
         pairs = {(row["class"], row["bin"]) for row in lists["pairs"][place]}
-        excluded, known = (as_pairs(lists[part][place]) for part in ("excluded", "known"))
+        illegal = lists["illegal"][place]
+        excluded = {(row["family"], row["text_hash"]) for row in illegal if not row["is_answer"]}
+        known = {(row["question"], row["text_hash"]) for row in illegal if row["is_answer"]}
         for a in anchors:
             legal = set()
             for n in lists["negatives"][place]:

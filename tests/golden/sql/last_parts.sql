@@ -47,28 +47,14 @@ SELECT record_key, chunk_key, text_hash, family, section_key, added_version, id_
 FROM negatives
 ORDER BY added_version, id_hash, record_key, chunk_key;
 
--- excluded of mined
--- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
-WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
-negatives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
-own AS (
-    SELECT *, unnest(writings) AS writing, role = 'anchor' AS asks,
-        role = 'context' AND coalesce(label > 0, TRUE) AS answers
-    FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
-),
--- Texts of negatives with the family of those that only one has, and by what is written alike.
-texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
-written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
-own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing))
-SELECT family, text_hash
+-- illegal of mined
+SELECT FALSE AS is_answer, family, 0::UBIGINT AS question, text_hash
 FROM own_texts
 JOIN texts USING (text_hash)
 JOIN (SELECT DISTINCT family FROM anchors) AS asked USING (family)
-WHERE sole IS DISTINCT FROM family;
-
--- known of mined
-SELECT question, text_hash
+WHERE sole IS DISTINCT FROM family
+UNION ALL
+SELECT TRUE AS is_answer, 0 AS family, question, text_hash
 FROM known
 JOIN (SELECT DISTINCT question FROM anchors) AS asked USING (question);
 
