@@ -29,8 +29,12 @@ def filled(path, *names, **mapped):
 
 def asked(path, statement):
     """Rows in the bare duckdb, which knows nothing of this package."""
-    with duckdb.connect(str(path), read_only=True) as plain:
-        return plain.execute(statement).fetchall()
+    return answers(path, [statement])[0]
+
+
+def answers(path, statements):
+    with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as plain:
+        return [plain.execute(statement).fetchall() for statement in statements]
 
 
 def stored(path):
@@ -78,14 +82,22 @@ def test_a_macro_has_the_rows_of_the_pool_with_texts(tmp_path):
                 strict=True)
         )  # fmt: skip
     assert stored(path) == of("anchor_context", *(recipe.name for recipe in RECIPES))
-    for (name, split), anchors in expected.items():
-        macro = f"pools.{quoted(name)}('toy', '{split}')"
-        rows = asked(path, f"SELECT record_id, anchors, anchor FROM {macro}")
+    statements = [
+        statement
+        for name, split in expected
+        for statement in (
+            f"SELECT record_id, anchors, anchor FROM pools.{quoted(name)}('toy', '{split}')",
+            f"FROM pools.{quoted(name)}('nobody', '{split}')",
+            f"FROM left_out.{quoted(name)}('toy', '{split}', at_least := 999)",
+        )
+    ]
+    found = iter(answers(path, statements))
+    for (name, _), anchors in expected.items():
+        rows, nobody, left = next(found), next(found), next(found)
         assert [row[1] for row in rows] == anchors, name
         assert [row[2] for row in rows] == [texts[first] for first, *_ in anchors]
         assert all(row[0].startswith("toy/") for row in rows)
-        assert asked(path, f"FROM {macro.replace('toy', 'nobody')}") == []
-        left = asked(path, f"FROM left_out.{quoted(name)}('toy', '{split}', at_least := 999)")
+        assert nobody == []
         assert len(left) >= len(anchors)
         assert {reason for *_, reason in left} <= {"no negative", "same text", "no positive"}
 
