@@ -283,7 +283,7 @@ def _build(
         each = replace(stored, contents=contents)
         of = made.segments[contents] = _unchanged(each, before) if before else []
         high, low = each.last(), of[-1]["high"] + 1 if of else 0
-        count, _ = each.count(low, high)
+        count, *_ = each.count(low, high)
         # segments absorb small neighbours, so there are never many
         while of and of[-1]["sections"] <= 2 * count:
             neighbour = of.pop()
@@ -298,7 +298,7 @@ def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[ManifestEn
     """Return the segments before the first one with removed sections."""
 
     def is_whole(segment: ManifestEntry) -> bool:
-        sections, _ = stored.count(segment["low"], segment["high"])
+        sections, *_ = stored.count(segment["low"], segment["high"])
         return bool(sections == segment["sections"])
 
     return list(takewhile(is_whole, before.segments.get(stored.contents, [])))

@@ -12,7 +12,7 @@ text is JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -274,10 +274,10 @@ class StoredTexts:
         """Return the last section key that is final: later ones may be reused."""
         return int(self._run("last", unpublished=UNPUBLISHED)[0][0])
 
-    def count(self, low: int, high: int) -> tuple[int, int]:
-        """Return the sections and chunks of a range of section keys."""
-        ((sections, chunks),) = self._run("count", low=low, high=high)
-        return int(sections), int(chunks)
+    def count(self, low: int, high: int) -> tuple[int, int, int]:
+        """Return the sections, chunks and characters of a range of section keys."""
+        ((sections, chunks, characters),) = self._run("count", low=low, high=high)
+        return int(sections), int(chunks), int(characters)
 
     def held(self) -> Segment:
         """Return all texts in memory."""
@@ -303,13 +303,15 @@ class StoredTexts:
     def _laid(
         self, made: ArrayWriter | _InMemory, low: int, high: int, work: Work
     ) -> dict[str, dict[str, Array]]:
-        sections, chunks = self.count(low, high)
+        sections, chunks, characters = self.count(low, high)
+        is_small = sections <= _SECTIONS and characters <= _CHARACTERS
+        ranges = [(low, high)] if is_small else self._ranges(low, high)
         sizes, at = {"chunks": chunks, "sections": sections}, {"chunks": 0, "sections": 0}
         laid = {
             what: {name: made.scratch(dtype, sizes[what]) for name, dtype in kinds.items()}
             for what, kinds in _COLUMNS.items()
         }
-        parts = mapped(work.engine, spans_part, None, self._stretches(low, high), _part_of)
+        parts = mapped(work.engine, spans_part, None, self._stretches(ranges), _part_of)
         for (texts, rows), (starts, lengths) in parts:
             text = texts["text"].combine_chunks()
             begin = made.append(_data_of(text))
@@ -331,7 +333,7 @@ class StoredTexts:
             raise StateMismatchError(_CHANGED)
         return laid
 
-    def _stretches(self, low: int, high: int) -> Iterator[tuple[pa.Table, pa.Table]]:
+    def _stretches(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[pa.Table, pa.Table]]:
         how, roles = {"floor": self.chunking["weight_floor"]}, {}
         if self.contents == "chunks":
             how |= {"summary_weight": self.chunking["summary_weight"]}
@@ -339,7 +341,7 @@ class StoredTexts:
             how |= {"by_chunker": self.chunking.get("chunker") is not None}
             roles = {"roles": ROLES}
         table, of = self.database.table, _FROM[self.contents]
-        for first, last in self._ranges(low, high):
+        for first, last in ranges:
             where = {"low": first, "high": last}
             texts = table(of + "sections", where | roles)
             if texts.num_rows:

@@ -14,13 +14,15 @@ WHERE
     )
 
 -- name: count
--- How many sections and chunks there are of a range of keys.
+-- How many sections and chunks there are of a range of keys, and the characters of the chunks.
 -- Parameters: $low, $high (section keys, both included).
 SELECT
     (
         SELECT count(*) FROM stored_sections WHERE section_key BETWEEN $low AND $high
     ) AS sections,
-    (SELECT count(*) FROM chunks WHERE section_key BETWEEN $low AND $high) AS chunks
+    count(*) AS chunks, coalesce(sum(length), 0)::BIGINT AS characters
+FROM chunks
+WHERE section_key BETWEEN $low AND $high
 
 -- name: sizes
 -- How many characters the chunks of every 64 sections have.

@@ -14,9 +14,13 @@ FROM records
 WHERE removed_version IS DISTINCT FROM $unpublished
 
 -- name: count
--- How many conversations there are of a range of records, as sections and as chunks.
+-- How many conversations there are of a range of records, as sections and as chunks, and the
+-- characters of all.
 -- Parameters: $low, $high (record keys, both included).
-SELECT count(*) AS sections, count(*) AS chunks
+SELECT
+    count(*) AS sections, count(*) AS chunks,
+    coalesce(sum(length(messages) + coalesce(length(rejected_messages), 0)), 0)::BIGINT
+        AS characters
 FROM conversations
 WHERE record_key BETWEEN $low AND $high
 
