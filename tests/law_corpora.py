@@ -39,8 +39,12 @@ INSERT INTO chunks BY NAME
 SELECT key AS chunk_key, section_key, record_key, 'window' AS kind, 0 AS window_index,
     0 AS overlap, 0 AS start, length(text) AS length, 0 AS start_token, 1 AS token_count,
     md5_number_lower(text) AS text_hash FROM given_chunks;
-INSERT INTO pair_verdicts
-SELECT md5_number_lower(one), md5_number_lower(other), verdict, NULL, 1 FROM said;
+INSERT INTO labels
+SELECT
+    if(by_id[1], md5_number_lower(one), _internal.text_side(md5_number_lower(one)::UBIGINT)),
+    if(by_id[2], md5_number_lower(other), _internal.text_side(md5_number_lower(other)::UBIGINT)),
+    label, NULL, version
+FROM said;
 CREATE TEMP TABLE all_chunks AS
 SELECT found.*, asked.split
 FROM (SELECT DISTINCT split FROM splits) AS asked,
@@ -49,7 +53,7 @@ FROM (SELECT DISTINCT split FROM splits) AS asked,
 
 
 def filled(path: Any, ready: Any, corpora: list[law.Corpus]) -> dp.Corpus:
-    """Return a file with random corpora, each as a split, whose verdicts are of all."""
+    """Return a file with random corpora, each as a split, whose labels are of all."""
     if not ready.exists():
         dp.Corpus(ready).close()
     shutil.copy(ready, path)
@@ -59,9 +63,10 @@ def filled(path: Any, ready: Any, corpora: list[law.Corpus]) -> dp.Corpus:
     keys: dict[tuple[int, int], int] = {}
     for c in chunks:
         keys.setdefault((c.record.key, c.position), len(keys) + 1)
-    pairs = {pair: verdict for of in corpora for pair, verdict in of.verdicts.items()}
+    labels = [label for of in corpora for label in of.labels]
     for of in corpora:
-        of.verdicts = pairs
+        of.labels = labels
+    sides = {c.record.key: f"{c.record.source}/{c.record.key:09}" for c in chunks}
     rows = {
         "given": {c.record.key: vars(c.record) | {"split": places[id(c)]} for c in chunks},
         "given_sections": {
@@ -76,7 +81,12 @@ def filled(path: Any, ready: Any, corpora: list[law.Corpus]) -> dp.Corpus:
                 "record_key": c.record.key, "text": c.text,
             } for c in chunks
         },
-        "said": {p: {"one": p[0], "other": p[1], "verdict": v} for p, v in pairs.items()},
+        "said": {
+            n: {"label": of.label, "version": of.version}
+            | {"one": sides.get(of.anchor, of.anchor), "other": sides.get(of.document, of.document)}
+            | {"by_id": [of.anchor in sides, of.document in sides]}
+            for n, of in enumerate(labels)
+        },
     }  # fmt: skip
     tables = {name: pa.Table.from_pylist([*of.values()]) for name, of in rows.items()}
     with corpus.database.registered(**tables):
@@ -150,7 +160,7 @@ IN_X = "meta['topic'] in ('x', 'y')"
 ROLES = law.Recipe(role("anchor"), role("context"), role("context"))
 WHERE = (
     lambda c: c.record.lang == "en",
-    lambda c: c.record.label in (None, 0.5, 1),
+    lambda c: c.record.label is None or c.record.label >= 0.5,
     lambda c: c.record.topic in ("x", "y"),
 )
 PLAIN = triplet()
@@ -177,14 +187,15 @@ KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
     "overlap": (triplet(ANY), {}, replace(ROLES, positive=sections)),
     "binary labels": (PLAIN, {"labels": "binary"}, replace(ROLES, labels="binary")),
     "graded labels": (PLAIN, {"labels": "graded"}, replace(ROLES, labels="graded")),
-    "verdicts": (PLAIN, {"relabelled": True}, replace(ROLES, verdicts=True)),
-    "verdicts, conditions": (
-        CONDITIONS, {"relabelled": True}, replace(ROLES, verdicts=True, where=WHERE),
+    "relabelled": (PLAIN, {"relabelled": True}, replace(ROLES, relabelled=True)),
+    "relabelled, conditions": (
+        CONDITIONS, {"relabelled": True},
+        replace(ROLES, relabelled=True, where=WHERE, asks_label=True),
     ),
     "split-wide": (triplet(negatives_from="split"), {}, replace(ROLES, split_wide=True)),
-    "verdicts, split-wide": (
+    "relabelled, split-wide": (
         triplet(negatives_from="split"), {"relabelled": True},
-        replace(ROLES, split_wide=True, verdicts=True),
+        replace(ROLES, split_wide=True, relabelled=True),
     ),
     "per chunk": (triplet(per="chunk"), {}, replace(ROLES, per_chunk=True)),
     "same selectors": (
@@ -192,9 +203,9 @@ KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
         law.Recipe(sections, sections, sections, same_selectors=True),
     ),
     "equality": (triplet(where=EQUAL), {}, replace(ROLES, suits=SAME)),
-    "equality, verdicts": (
+    "equality, relabelled": (
         triplet(where=EQUAL), {"relabelled": True},
-        replace(ROLES, suits=SAME, verdicts=True),
+        replace(ROLES, suits=SAME, relabelled=True),
     ),
     "equality, split-wide": (
         triplet(where=EQUAL, negatives_from="split"), {},
@@ -225,9 +236,9 @@ KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
         triplet(strategy="other_date", negatives_from="split"), {},
         replace(ROLES, suits=differs("date"), split_wide=True),
     ),
-    "inequality, per chunk, verdicts": (
+    "inequality, per chunk, relabelled": (
         triplet(where=DISTINCT, per="chunk"), {"relabelled": True},
-        replace(ROLES, suits=differs("topic"), per_chunk=True, verdicts=True),
+        replace(ROLES, suits=differs("topic"), per_chunk=True, relabelled=True),
     ),
     "other comparison": (
         triplet(where="negative.date > anchor.date"), {}, replace(ROLES, suits=LATER),
@@ -237,18 +248,18 @@ KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
         triplet(negative=REJECTED, strategy="same_record"), {},
         replace(ROLES, negative=role("rejected"), own_negatives=True),
     ),
-    "same_record, verdicts": (
+    "same_record, relabelled": (
         triplet(negative=REJECTED, strategy="same_record"), {"relabelled": True},
-        replace(ROLES, negative=role("rejected"), own_negatives=True, verdicts=True),
+        replace(ROLES, negative=role("rejected"), own_negatives=True, relabelled=True),
     ),
     "same_record, filled": (
         triplet(strategy="same_record", when_short="random"), {},
         replace(ROLES, own_negatives=True, filled=True),
     ),
-    "same_record, filled, verdicts": (
+    "same_record, filled, relabelled": (
         triplet(negative=REJECTED, strategy="same_record", when_short="random"),
         {"relabelled": True},
-        replace(ROLES, negative=role("rejected"), own_negatives=True, filled=True, verdicts=True),
+        replace(ROLES, negative=role("rejected"), own_negatives=True, filled=True, relabelled=True),
     ),
     "near_date negative": (triplet(negative=dp.near_date(1)), {}, replace(ROLES, near="negative")),
     "near_date positive": (triplet(dp.near_date(1)), {}, replace(ROLES, near="positive")),
@@ -256,9 +267,9 @@ KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
         triplet(dp.near_date(1, "meta['lang'] = 'en'"), anchor=dp.role("anchor", IN_X)), {},
         replace(ROLES, near="positive", where=(WHERE[2], WHERE[0], lambda c: True)),
     ),
-    "near_date positive, verdicts": (
+    "near_date positive, relabelled": (
         triplet(dp.near_date(1)), {"relabelled": True},
-        replace(ROLES, near="positive", verdicts=True),
+        replace(ROLES, near="positive", relabelled=True),
     ),
     "near_date positive, split-wide": (
         triplet(dp.near_date(1), negatives_from="split"), {},

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
+NEVER = float("-inf")
+LATER = 2  # a version after the one that is looked at
 WORDS = ("red", "Red", "réd", "blue", "blue ", "green", "grey", "teal")
 
 
@@ -72,15 +75,26 @@ class Recipe:
     labels: str = ""
     split_wide: bool = False
     per_chunk: bool = False
-    verdicts: bool = False
+    relabelled: bool = False
+    asks_label: bool = False  # a condition of the positive names the label
+
+
+@dataclass(frozen=True)
+class Label:
+    """What somebody said at a version; a side is a text, or the key of a record."""
+
+    anchor: str | int
+    document: str | int
+    label: float | None
+    version: int
 
 
 @dataclass
 class Corpus:
-    """The chunks of one split, and verdicts by the texts of anchor and other."""
+    """The chunks of one split, and labels of pairs."""
 
     chunks: list[Chunk]
-    verdicts: dict[tuple[str, str], str] = field(default_factory=dict)
+    labels: list[Label] = field(default_factory=list)
 
 
 def drawn(draw: random.Random, first: int) -> Corpus:
@@ -105,11 +119,14 @@ def drawn(draw: random.Random, first: int) -> Corpus:
             for text in windows:
                 key = 16 * record.key + len(chunks) % 16
                 chunks.append(Chunk(key, record, position, role, "/".join(windows), text))
-    pairs = [(a.text, b.text) for a in chunks for b in chunks]
-    said = {
-        draw.choice(pairs): draw.choice(("positive", "ambiguous", "negative", "negative"))
-        for _ in range(5)
-    }
+    said = [
+        Label(
+            *(draw.choice((c.text, c.text, c.record.key)) for c in draw.choices(chunks, k=2)),
+            draw.choice((1, 1, 0.5, 0, 0, -1, 2, None)),
+            draw.choice((0, 1, 1, 1, LATER)),
+        )
+        for _ in range(7)
+    ]
     return Corpus(chunks, said)
 
 
@@ -120,7 +137,11 @@ class Law:
         self.recipe, self.source = recipe, source
         self.chunks = [c for c in corpus.chunks if c.record.live]
         self.reach = [c for c in self.chunks if recipe.split_wide or c.record.source == source]
-        self.verdicts = corpus.verdicts if recipe.verdicts else {}
+        self.labels = defaultdict[str | int, list[Label]](list)
+        for label in corpus.labels if recipe.relabelled else ():
+            if label.version < LATER:
+                self.labels[label.anchor].append(label)
+        self.told: dict[tuple[str, int], dict[str, float]] = {}
         self.by_record: dict[int, list[Chunk]] = {}
         for chunk in self.chunks:
             self.by_record.setdefault(chunk.record.key, []).append(chunk)
@@ -143,12 +164,27 @@ class Law:
             found = [c for c in found if c.record.label != 0]
         if of.labels == "graded":
             found = [c for c in found if c.record.label is None]
-        said = {t: v for (a, t), v in self.verdicts.items() if a == anchor.text}
-        found = [c for c in found if said.get(c.text, "positive") == "positive"]
+        said = self.said(anchor)
+        found = [c for c in found if c.text not in said]
         return found + [
             c for c in self.chunks
-            if of.positive(c) and of.where[1](c) and said.get(c.text) == "positive"
+            if of.positive(c) and c.text in said and (of.asks_label or said[c.text] >= 1)
+            and of.where[1](replace(c, record=replace(c.record, label=said[c.text])))
         ]  # fmt: skip
+
+    def said(self, anchor: Chunk) -> dict[str, float]:
+        """Return the label of each text for an anchor window: the newest, then the greatest."""
+        if (found := self.told.get((anchor.text, anchor.record.key))) is not None:
+            return found
+        several = defaultdict[str, list[tuple[int, float]]](list)
+        for of in (*self.labels[anchor.text], *self.labels[anchor.record.key]):
+            texts = {c.text for c in self.chunks if of.document in (c.text, c.record.key)}
+            for text in texts:
+                several[text].append((of.version, NEVER if of.label is None else of.label))
+        newest = {text: max(every)[1] for text, every in several.items()}
+        found = {text: label for text, label in newest.items() if label > NEVER}
+        self.told[anchor.text, anchor.record.key] = found
+        return found
 
     def nearest(self, record: Record) -> Record | None:
         """Return the record of the source, or category, whose date is nearest to one day later."""
@@ -186,8 +222,8 @@ class Law:
         return [c for c in self.by_record[key] if self.recipe.anchor(c)]
 
     def answers(self, key: int, askers: Iterable[Chunk]) -> list[Chunk]:
-        """Return the answers of a record, unless a verdict denies them for each of some askers."""
-        of, askers = self.recipe, {c.text for c in askers}
+        """Return the answers of a record, unless a label denies them for each of some askers."""
+        of, askers = self.recipe, list(askers)
         found = [
             c
             for c in self.by_record[key]
@@ -203,7 +239,7 @@ class Law:
             ]
         return [
             c for c in found
-            if not askers or any(self.verdicts.get((text, c.text)) != "negative" for text in askers)
+            if not askers or any(self.said(a).get(c.text, 1) > 0 for a in askers)
         ]  # fmt: skip
 
     def excluded(self, family: object) -> list[Chunk]:
@@ -222,15 +258,15 @@ class Law:
         return [c for k in keys for c in self.answers(k, asked[k])]
 
     def stated(self, anchor: Chunk) -> set[str]:
-        """Return texts that a verdict calls an answer, perhaps, of the question or the family."""
+        """Return texts that a label calls an answer, perhaps, of the question or the family."""
         askers = [c for c in self.reach if self.recipe.anchor(c) and c.question == anchor.question]
         askers += [
             c
             for c in self.chunks
             if self.recipe.anchor(c) and c.record.family == anchor.record.family
         ]
-        texts = {c.text for c in askers}
-        return {t for (a, t), v in self.verdicts.items() if a in texts and v != "negative"}
+        texts = {t for a in askers for t, label in self.said(a).items() if label > 0}
+        return self.alike([c for c in self.chunks if c.text in texts])
 
     def legal(self, anchor: Chunk) -> set[str]:
         """Return the texts that an anchor may draw."""

@@ -112,7 +112,7 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path):
         corpus.set_prefix("toy", prefix)
         corpus.set_index_controls("toy", size=5)
         corpus.add_recipe(MINED)
-        corpus.relabel({"anchor": ["a"], "text": ["b"], "verdict": ["ambiguous"]})
+        corpus.relabel({"anchor": ["a"], "document_id": ["b/1"], "verdict": ["ambiguous"]})
         corpus.denoise()
         corpus.index(dp.Terms(stemmer="none"), source="toy", split="test", progress=False)
         corpus.mine(source="toy", split="test", progress=False)

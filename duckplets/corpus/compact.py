@@ -41,6 +41,7 @@ _MEMORY = "300MB"  # for the old file, which is only read
 # How to choose the rows of a table: by its name, else by the first of these columns it has.
 _OF_TABLES = {
     "judgements": "corpus/compact/of_sources",
+    "label_ids": "corpus/compact/label_ids",
     "corpus_versions": "corpus/compact/whole",
     "quarantine": "corpus/compact/of_names",
 }
@@ -117,8 +118,8 @@ def compact(
         def fill(new: Database) -> None:
             for name, columns in reader.run("corpus/compact/tables"):
                 there = int(reader.run("corpus/compact/count", {"table": name})[0][0])
-                if there and name != "schema_migrations":
-                    gone = there - _copy(reader, new, name, columns)
+                if (there or name == "label_ids") and name != "schema_migrations":
+                    gone = max(0, there - _copy(reader, new, name, columns))
                     shown_name = (
                         "sections" if name == "stored_sections" else name
                     )  # the users' name

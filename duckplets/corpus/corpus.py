@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from duckplets.ingest import prefixes as _prefixes
     from duckplets.ingest import splits as _splits
     from duckplets.mining import external as _external
+    from duckplets.mining import labels as _labels
     from duckplets.mining import mine as _mine
     from duckplets.mining import policy as _policy
-    from duckplets.mining import verdicts as _verdicts
     from duckplets.quality import explain as _explain
     from duckplets.records import index_controls as _controls
     from duckplets.records import read as _read
@@ -68,7 +68,7 @@ else:
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
-    _verdicts = Room("mining.verdicts")
+    _labels = Room("mining.labels")
     _policy, _explain = map(Room, ("mining.policy", "quality.explain"))
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
@@ -177,7 +177,7 @@ class Corpus:
     rescore = _rescore.rescore
     add_negatives = _external.add_negatives
     negatives = _policy.negatives
-    relabel = _verdicts.relabel
+    relabel = _labels.relabel
     export_negatives = _export.export_negatives
     push = _hub.push
     evaluator = _evaluation.evaluator

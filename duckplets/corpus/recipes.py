@@ -166,15 +166,8 @@ def compiled_pool(
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
     recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))
-    kinds = labels_of(database, version)
-    return compile_pool(
-        recipe,
-        source=source,
-        split=split,
-        version=version,
-        labels=kinds.get(source),
-        relabelled=kinds.relabelled,
-    )
+    of = labels_of(database, version).of(source)
+    return compile_pool(recipe, source=source, split=split, version=version, **of)
 
 
 def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:

@@ -16,8 +16,8 @@ from duckplets.errors import DamagedFileError
 from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.mining import labels
 from duckplets.mining import store as mining_store
-from duckplets.mining import verdicts
 from duckplets.pools.compile import CompiledPool, compile_pool, set_apart_by
 from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
@@ -73,7 +73,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database) if can_count and pools else [],
         "uncounted": ["shared_anchors", "pools"] if can_count and not pools else [],
-        "verdicts": verdicts.held(database, records.current_version(database)),
+        "labels": labels.held(database, records.current_version(database)),
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
         "vectors": _vectors(corpus.path),
@@ -177,8 +177,7 @@ def pools_of(database: Database) -> list[CompiledPool]:
         for source, recipe in ((s.source, recipe) for s in resolved for recipe in s.recipes):
             drawn = mining_store.as_drawn(recipe, source, mined)
             where: dict[str, Any] = {"source": source, "split": split, "version": version}
-            where |= {"labels": kinds.get(source), "relabelled": kinds.relabelled}
-            pools.append(compile_pool(drawn, **where))
+            pools.append(compile_pool(drawn, **where, **kinds.of(source)))
     return pools
 
 

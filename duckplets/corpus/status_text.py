@@ -32,7 +32,7 @@ def _head(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"cleaned   {tallied(found['cleaned'])}"
     if kept := found["snapshot"]:
         yield f"snapshot  {_snapshot(kept)}"
-    yield from (f"verdicts  {settings(of)}" for of in found["verdicts"])
+    yield from (f"labels  {settings(of)}" for of in found["labels"])
     for of in found["vectors"]:
         yield f"vectors   {_vectors(of)}"
     yield f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}"

@@ -141,8 +141,7 @@ def _pools(database: Database, contents: Contents) -> list[CompiledPool]:
             source=source,
             split=contents.split,
             version=contents.version,
-            labels=labels.get(source),
-            relabelled=labels.relabelled,
+            **labels.of(source),
         )
         for source, recipes in sorted(contents.recipes.items())
         for recipe in recipes

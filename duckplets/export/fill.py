@@ -13,7 +13,7 @@ from duckplets.base.arrays import IntegerLists, Integers, Words, merged, places
 from duckplets.db.database import Database
 from duckplets.export.subject import Subject
 from duckplets.mining.guards import Guards
-from duckplets.mining.verdicts import relabelled_sections
+from duckplets.mining.labels import relabelled_sections
 from duckplets.order.permute import below, hashed, key
 from duckplets.pools.read import PoolReader
 

@@ -34,7 +34,7 @@ class Subject:
 
     @property
     def version(self) -> int:
-        """Version of the corpus that its records and verdicts are of."""
+        """Version of the corpus that its records and labels are of."""
         return int(self.pools[0].parameters["version"])
 
     def guarded(self) -> list[CompiledPool]:
@@ -173,4 +173,4 @@ def _pool(
     """Compile the lists of anchors, positives and documents; legality is already decided."""
     plain = replace(recipe, strategy="other_record", by=None, when_short="drop")
     where: dict[str, Any] = {"source": source, "split": split, "version": version}
-    return compile_pool(plain, **where, labels=kinds.get(source), relabelled=kinds.relabelled)
+    return compile_pool(plain, **where, **kinds.of(source))

@@ -172,10 +172,10 @@ class Job:
         )
 
     def _compiled(self) -> CompiledPool:
-        labels = labels_of(self.database, self.version).get(self.source)
+        of = labels_of(self.database, self.version).of(self.source)
         where: dict[str, Any] = {"source": self.source, "split": self.split}
         mined = replace(self.recipe, by=self.scorer.name)
-        return compile_pool(mined, **where, version=self.version, labels=labels)
+        return compile_pool(mined, **where, version=self.version, **of)
 
     def _say(self, target: Mining, folder: ArtifactFolder) -> None:
         """Log how much it will be."""

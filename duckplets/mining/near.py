@@ -60,7 +60,7 @@ def read(database: Database, pool: Pool, mining: Mining | None, above: float) ->
         words.append(positives.hashes[ranges(positives.starts, positives.counts)])
     if pool.compiled.relabelled:
         version = {"version": pool.compiled.parameters["version"]}
-        rows = database.table("mining/verdicts/kept_apart", version)
+        rows = database.table("mining/labels/kept_apart", version)
         at = places(texts, rows["anchor_hash"].to_numpy())
         owners.append(at[at >= 0])
         words.append(rows["text_hash"].to_numpy()[at >= 0])

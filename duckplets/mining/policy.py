@@ -1,7 +1,7 @@
 """Apply a policy to mined candidates: which are left to an anchor, and what cut the others.
 
 parts of a mining ─cut_by, in SQL→ what margins and scores leave ─range→ by anchor and rank
-          relabelled_sections ─┘
+               labelled_pairs ─┘
 
 ``cut_by``, a macro of the corpus file, is the only definition: the view ``negatives``, samplers,
 exports and reports use it. Too high scores come first of an anchor and too low ones last, so the
@@ -24,8 +24,8 @@ from duckplets.db.queries import query
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import RecipeError
 from duckplets.ingest import records
+from duckplets.mining.labels import relabelled_sections
 from duckplets.mining.store import Mining, Minings, folder_of
-from duckplets.mining.verdicts import relabelled_sections
 from duckplets.pools.arrays import pair_hashes
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import Mined, policy_for, policy_of
@@ -39,7 +39,7 @@ _SAMPLED = 4_000_000  # candidates sampled for quantiles
 def left(
     database: Database, mining: Mining, policy: Mined, version: int
 ) -> Iterator[tuple[Integers, Integers, Integers, Floats, Floats]]:
-    """Yield what a policy leaves, and verdicts at a version, by anchor and rank.
+    """Yield what a policy leaves, and labels at a version, by anchor and rank.
 
     Anchors, ranks, negatives, their scores and the scores of the anchors' positives.
 

@@ -76,7 +76,7 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True)
 class Banned:
-    """Positives that an anchor chunk must not take, by its text or by verdicts: a group."""
+    """Positives that an anchor chunk must not take, by its text or by labels: a group."""
 
     firsts: Integers  # first entry of each anchor chunk's group
     counts: Integers  # positives in the group; 0 for most anchor chunks

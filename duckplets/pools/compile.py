@@ -4,7 +4,7 @@
     sql/pools/law ────────────────────steps────────┴→ one statement, parameterised
 
 The statement is a chain of named steps (``cte_steps``): those of ``law/triplets``, and the few that
-a strategy, labels or verdicts put in their place. It ends in the pool's rows, in counts by reason,
+a strategy or labels put in their place. It ends in the pool's rows, in counts by reason,
 or in the flat lists a sampler draws from. Compiling is pure.
 
 Selectors become conditions on chunks. A strategy becomes classes of anchors and bins of negatives,
@@ -53,7 +53,7 @@ class CompiledPool:
     recipe: Recipe
     parameters: dict[str, Any]  # values of the statement's parameters
     labels: Labels | None = None  # how labels of its records affect it, or None
-    relabelled: bool = False  # whether verdicts on pairs of texts affect it
+    relabelled: bool = False  # whether labels of pairs of others affect it
     swaps: bool = False  # whether samples are swapped, whose positive asks for its anchors
     narrow: bool = False  # whether negatives of a split's recipe are of the anchors' source only
     negatives: int = field(init=False)  # negatives a sample needs
@@ -142,7 +142,7 @@ def compile_pool(
     version: int,
     negatives: int = 1,  # negatives of a sample
     labels: Labels | None = None,  # labels of the source; ``given`` for labelled pairs
-    relabelled: bool = False,  # whether to heed verdicts on pairs of texts
+    relabelled: bool = False,  # whether to heed labels of pairs of others
     swaps: bool = False,  # whether samples are swapped
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
@@ -278,6 +278,7 @@ def _triplet_fills(
 ) -> dict[str, str | Sequence[str]]:
     """Return the values of the placeholders in ``pools/law`` and ``pools/lists``."""
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
+    promoted = positive if _asks_label(recipe.positive) else f"label >= 1 AND {positive}"
     if labels == "given":  # other sections belong to no labelled pair
         anchor += " AND role = 'anchor'" if recipe.anchor.role != "anchor" else ""
         positive += " AND role = 'context'" if recipe.positive.role != "context" else ""
@@ -291,6 +292,7 @@ def _triplet_fills(
         "anchor_condition": anchor,
         "positive_condition": positive,
         "negative_condition": negative,
+        "promoted_condition": promoted,
         "nearest_condition": negative if near is recipe.negative else positive,
         "nearest_days": str(near.near_date),
         "asks_condition": _slot(recipe.anchor),
@@ -440,7 +442,7 @@ def _statement(
         "nearest": near,
         "near_positive": near,
         "own_positives": recipe.own_positive,
-        "verdicts": relabelled,
+        "labels": relabelled,
         "same_selectors": alike,
         **dict.fromkeys(strategy.parts, True),
         "swapped": swaps,

@@ -57,7 +57,7 @@ def assembled(
     known: dict[str, Step] = {}
     for statement in statements:
         steps = steps_of(statement)[0]
-        if "paired" in steps:  # what verdicts change is what was said before
+        if "paired" in steps:  # what labels change are the stated positives
             comment, text, needs = known["positives"]
             known["stated"] = Step(comment, text.replace("positives", "stated", 1), needs)
         known |= steps

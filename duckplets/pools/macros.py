@@ -1,6 +1,6 @@
 """Store a table macro for each recipe, so that any DuckDB answers: ``FROM pools.RECIPE('faq')``.
 
-    recipes, sources, labels, verdicts ─facts→ made: statements by name ─what differs→ the file
+    recipes, sources, labels ─facts→ made: statements by name ─what differs→ the file
 
 ``pools.RECIPE`` has the anchors of a pool, ``left_out.RECIPE`` the others with reasons. Both follow
 from these facts alone. A transaction that changes a fact writes the macros, too, and opening a
@@ -151,7 +151,7 @@ def _statement(
                 split="",
                 version=0,
                 labels=labels,
-                relabelled=bool(rows["verdicts"]),
+                relabelled=bool(rows["relabelled"]),
             )
             texts[with_parameters(pool.sql(part), _VALUES)] += some
     statements = [

@@ -56,7 +56,11 @@ _COMPARED = 50_000  # characters of a text compared with windows: it is copied t
 class Kinds(dict[str, Literal["binary", "graded"]]):
     """By the name of each source with labels: ``graded`` where some are neither 0 nor 1."""
 
-    relabelled = False  # whether verdicts were said of pairs of texts
+    relabelled = False  # whether pairs of others are labelled
+
+    def of(self, source: str) -> dict[str, Any]:
+        """Return what a pool of a source is compiled with."""
+        return {"labels": self.get(source), "relabelled": self.relabelled}
 
 
 class NoAnchorError(EmptyPoolError):
@@ -64,7 +68,7 @@ class NoAnchorError(EmptyPoolError):
 
 
 def labels_of(database: Database, version: int) -> Kinds:
-    """Return the sources with labels at a version, the kind of each, and if there are verdicts."""
+    """Return the kinds of the sources with labels at a version, and if other pairs have some."""
     found = database.run("pools/lists/labels", {"version": version})
     kinds = Kinds({of: "graded" if graded else "binary" for of, graded in found if of is not None})
     kinds.relabelled = len(kinds) < len(found)

@@ -191,15 +191,16 @@ class _Loading:
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return the compiled pool of a recipe, and the minings it draws from."""
-        labels, mined = self.kinds.get(source), list[Any]()
+        of, mined = self.kinds.of(source), list[Any]()
+        if of["labels"] and self._settings.pairs == "labelled":
+            of["labels"] = "given"
         if isinstance(recipe, TripletRecipe) and recipe.mined:
             mined = pinned_minings(self._minings, self._settings, source, recipe)
         pool = compile_pool(
             recipe,
             source=source,
             negatives=self._settings.negatives,
-            labels="given" if labels and self._settings.pairs == "labelled" else labels,
-            relabelled=self.kinds.relabelled,
+            **of,
             swaps=self._settings.swap,
             **self.where,
         )

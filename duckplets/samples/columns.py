@@ -43,6 +43,8 @@ class Samples:
     texts: ChunkTexts  # texts of all chunks of the corpus
     # Returns further facts about chunks, or records of conversations: a row a key.
     look_up: Callable[[Samples], pa.Table]
+    # Returns the labels of positives: a row a chunk of an anchor, and one of its positive.
+    look_up_labels: Callable[[Samples], pa.Array]
     prefixed: Prefixed | None = None  # prefixes of their texts
     parsed: Mapping[str, pa.Array] | None = None  # parsed conversations
     padded_from: float = np.inf  # first position of samples that only fill the last batch
@@ -151,6 +153,7 @@ _OF_SAMPLES = {
     "position": _Column(lambda of: of.plan.positions),
     "padded": _Column(lambda of: of.plan.positions >= of.padded_from),
     "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs")),
+    "positive_label": _Column(lambda of: of.look_up_labels(of), ("triplets", "pairs")),
 }
 _OF_RECORDS = ("record_id", "trust", "date", "meta")
 OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {

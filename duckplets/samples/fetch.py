@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.artifacts.folder import damaged
 from duckplets.artifacts.read_ahead import ReadAhead
@@ -111,7 +112,7 @@ class Fetcher:
         )
 
     def _samples(self, plan: Plan) -> Samples:
-        of = self._streams, self.slots, self._texts, self._look_up
+        of = self._streams, self.slots, self._texts, self._look_up, self._positive_labels
         padded_from = np.inf if self.padded_from is None else self.padded_from
         return Samples(plan, *of, padded_from=padded_from)
 
@@ -163,6 +164,18 @@ class Fetcher:
                 values = make(samples)
                 found[name] = column(values) if isinstance(values, np.ndarray) else values
         return found
+
+    def _positive_labels(self, samples: Samples) -> pa.Array:
+        """Return the label of each sample's positive; null for a pair with a negative."""
+        plan, versions = samples.plan, np.array([of.version for of in self._streams])
+        anchors, positives = np.where(plan.swapped, plan.chunks[1::-1], plan.chunks[:2])
+        columns = {"request": np.arange(len(plan)), "anchor": anchors, "positive": positives}
+        columns["version"] = versions[plan.streams]
+        with self._lock, self._database.registered(asked=pa.table(columns)):
+            labels = self._database.table("samples/fetch/positive_labels")["label"]
+        if plan.labels is None or plan.given:
+            return labels.combine_chunks()
+        return pc.if_else(pa.array(plan.labels == 0), None, labels.combine_chunks())
 
     def _look_up(self, samples: Samples) -> pa.Table:
         """Return the details of chunks, or of records of conversations, slot by slot."""

@@ -816,37 +816,31 @@ COMMENT ON MACRO _internal.text_side IS 'How labels name a text: its hash, told 
 CREATE MACRO _internal.in_split(split, asked) AS split = asked OR split = 'every';
 COMMENT ON MACRO _internal.in_split IS 'Whether records of a split belong to the split that is asked for';
 
--- What somebody said of pairs of texts (relabel), by their hashes: who is a positive of whom.
-CREATE TABLE pair_verdicts (
-    anchor_hash UBIGINT NOT NULL,
-    text_hash UBIGINT NOT NULL,
-    verdict VARCHAR NOT NULL,
-    annotator VARCHAR,
-    added_version BIGINT NOT NULL
+CREATE MACRO _internal.newest_label(label, version) AS nullif(
+    max({'version': version, 'label': coalesce(label, '-Infinity'::DOUBLE)}).label, '-Infinity'::DOUBLE
 );
-COMMENT ON TABLE pair_verdicts IS 'Whether a text is a positive of an anchor, as somebody said (relabel); the newest counts';
-COMMENT ON COLUMN pair_verdicts.anchor_hash IS 'Hash of the anchor''s text, as in chunks';
-COMMENT ON COLUMN pair_verdicts.text_hash IS 'Hash of the other text, as in chunks';
-COMMENT ON COLUMN pair_verdicts.verdict IS 'positive, ambiguous or negative';
-COMMENT ON COLUMN pair_verdicts.annotator IS 'Who said so, or NULL';
-COMMENT ON COLUMN pair_verdicts.added_version IS 'Version that added it';
+COMMENT ON MACRO _internal.newest_label IS
+    'Of several labels the newest, of one version the greatest; NULL where that one says nothing';
 
-CREATE MACRO verdicts_at(at_version) AS TABLE
-SELECT anchor_hash, text_hash, arg_max(verdict, added_version) AS verdict
-FROM pair_verdicts
-WHERE added_version <= at_version
-GROUP BY anchor_hash, text_hash;
-COMMENT ON MACRO TABLE verdicts_at IS 'The verdicts that hold at a version, one a pair of texts';
-
-CREATE MACRO _internal.relabelled_sections(at_version) AS TABLE
-SELECT DISTINCT
-    anchors.section_key AS anchor_section_key, others.section_key AS negative_section_key
-FROM verdicts_at(at_version) AS said
-JOIN chunks AS anchors ON anchors.text_hash = said.anchor_hash
-JOIN chunks AS others ON others.text_hash = said.text_hash
-WHERE said.verdict <> 'negative';
-COMMENT ON MACRO TABLE _internal.relabelled_sections IS
-    'Sections that are no negatives of an anchor''s, for a text of theirs is a positive, or may be one';
+CREATE MACRO _internal.labelled_pairs(at_version) AS TABLE
+WITH sides AS (
+    SELECT
+        chunks.section_key, chunks.text_hash,
+        unnest([_internal.text_side(chunks.text_hash), records.id_hash]) AS side
+    FROM chunks
+    JOIN records ON records.record_key = chunks.record_key
+)
+SELECT
+    anchors.section_key AS anchor_section_key, anchors.text_hash AS anchor_hash,
+    others.section_key AS negative_section_key, others.text_hash,
+    _internal.newest_label(labels.label, labels.added_version) AS label
+FROM labels
+JOIN sides AS anchors ON anchors.side = labels.anchor
+JOIN sides AS others ON others.side = labels.document
+WHERE labels.added_version <= at_version
+GROUP BY ALL;
+COMMENT ON MACRO TABLE _internal.labelled_pairs IS
+    'The windows of anchors and documents that labels name at a version, with the label that holds';
 
 CREATE MACRO _internal.cut_by(
     score, positive_score, absolute_margin, relative_margin, min_score, max_score
@@ -948,9 +942,13 @@ SELECT
     candidates.scorer
 FROM candidates
 JOIN drawn ON drawn.generation = candidates.generation
-ANTI JOIN _internal.relabelled_sections((SELECT max(version) FROM corpus_versions)) AS relabelled
-    ON relabelled.anchor_section_key = candidates.anchor_section_key
-    AND relabelled.negative_section_key = candidates.negative_section_key
+ANTI JOIN (
+    SELECT anchor_section_key, negative_section_key
+    FROM _internal.labelled_pairs((SELECT max(version) FROM corpus_versions))
+    WHERE label > 0
+) AS labelled
+    ON labelled.anchor_section_key = candidates.anchor_section_key
+    AND labelled.negative_section_key = candidates.negative_section_key
 WHERE
     _internal.cut_by(
         candidates.score, candidates.positive_score,

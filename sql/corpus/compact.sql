@@ -70,6 +70,18 @@ FROM query_table($table)
 -- Rows: as they were stored, here and below.
 FROM query_table($table)
 
+-- name: label_ids
+-- The ids of labels that no record has, now or once others are gone.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+UNION
+SELECT id_hash, record_id
+FROM records
+WHERE
+    record_id NOT IN (SELECT record_id FROM records SEMI JOIN kept_records USING (record_key))
+    AND id_hash IN (SELECT anchor FROM labels UNION ALL SELECT document FROM labels)
+
 -- name: of_records
 -- The rows of a table that are of kept records, or of none.
 -- Parameters: $table.

@@ -95,7 +95,7 @@ WHERE
 -- name: outcomes
 -- What becomes of the candidates of a mining by a policy, and how many anchors it leaves how many.
 -- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score, $range_min,
--- $range_max, $version (of the verdicts on pairs).
+-- $range_max, $version (of the labels of pairs).
 -- Rows: one.
 WITH anchors AS (
     SELECT
@@ -115,7 +115,10 @@ WITH anchors AS (
                     $absolute_margin, $relative_margin, $min_score, $max_score
                 ) END AS cut
         FROM read_parquet($files) AS found
-        LEFT JOIN relabelled_sections($version) AS relabelled
+        LEFT JOIN (
+            SELECT DISTINCT anchor_section_key, negative_section_key
+            FROM labelled_pairs($version) WHERE label > 0
+        ) AS relabelled
             ON relabelled.anchor_section_key = found.anchor_section_key
             AND relabelled.negative_section_key = found.negative_section_key
     )
@@ -173,7 +176,10 @@ JOIN stored_sections AS anchors ON anchors.section_key = found.anchor_section_ke
 JOIN records AS anchor_records ON anchor_records.record_key = anchors.record_key
 JOIN sections AS texts ON texts.section_key = found.negative_section_key
 JOIN records AS negative_records ON negative_records.record_key = texts.record_key
-LEFT JOIN relabelled_sections($version) AS relabelled
+LEFT JOIN (
+    SELECT DISTINCT anchor_section_key, negative_section_key
+    FROM labelled_pairs($version) WHERE label > 0
+) AS relabelled
     ON relabelled.anchor_section_key = found.anchor_section_key
     AND relabelled.negative_section_key = found.negative_section_key
 WHERE

@@ -326,20 +326,38 @@ own AS (
 )
 SELECT 1
 
--- name: verdicts
--- Steps of a pool where somebody said of pairs of texts whether they belong together.
+-- name: labels
+-- Steps of a pool where somebody said how well texts, or documents, answer anchors.
 -- Parameters: $split, $version, $source.
 
--- Verdicts on texts beside those that ask; denied: answers for none of the windows that a record
--- asks a question with, and (without a question) for none of all its windows.
-WITH said AS (
-    SELECT DISTINCT record_key, family, question, source, of_pair.*
-    FROM own JOIN verdicts_at($version) AS of_pair ON anchor_hash = own.text_hash WHERE asks
+-- The label of each text for each window that asks; of all the windows of a labelled document.
+WITH asking AS (
+    SELECT DISTINCT record_key, family, question, source, text_hash AS anchor_hash,
+        unnest([_internal.text_side(text_hash), id_hash]) AS anchor FROM own WHERE asks
 ),
+documents AS (
+    SELECT DISTINCT text_hash, unnest([_internal.text_side(text_hash), id_hash]) AS document
+    FROM chunks_of(NULL, $split, $version)
+),
+said AS (
+    SELECT record_key, family, question, source, anchor_hash, text_hash,
+        _internal.newest_label(label, added_version) AS label, list(document) AS sides
+    FROM asking JOIN labels USING (anchor) JOIN documents USING (document)
+    WHERE added_version <= $version GROUP BY ALL HAVING label IS NOT NULL
+),
+-- Labels of all texts that are written like labelled ones.
+labelled AS (
+    SELECT DISTINCT said.family, said.question, said.source, said.label, written.text_hash
+    FROM said JOIN (
+        SELECT text_hash, unnest(writings) AS writing FROM chunks_of(NULL, $split, $version)
+    ) USING (text_hash) JOIN written USING (writing)
+),
+-- Texts that are answers for none of the windows that a record asks a question with, and (without
+-- a question) for none of all its windows.
 denied AS (
     SELECT of_texts.record_key, of_texts.question, text_hash FROM (
         SELECT record_key, question, text_hash, count(DISTINCT anchor_hash) AS denials
-        FROM said WHERE verdict = 'negative'
+        FROM said WHERE label <= 0
         GROUP BY GROUPING SETS ((record_key, text_hash), (record_key, question, text_hash))
     ) AS of_texts JOIN (
         SELECT record_key, question, count(DISTINCT text_hash) AS windows FROM own WHERE asks
@@ -353,7 +371,7 @@ own_texts AS (
     LEFT JOIN (SELECT *, TRUE AS is_denied FROM denied WHERE question IS NULL) AS d
         ON d.record_key = own.record_key AND d.text_hash = own.text_hash
     WHERE asks OR is_denied IS NULL
-    UNION SELECT family, text_hash FROM said JOIN texts USING (text_hash) WHERE verdict <> 'negative'
+    UNION SELECT family, text_hash FROM labelled WHERE label > 0
 ),
 -- Answers to a question that several families ask.
 known AS (
@@ -365,32 +383,39 @@ known AS (
         ON d.record_key = asked.record_key AND d.question = asked.question
         AND d.text_hash = own.text_hash
     WHERE answers AND is_denied IS NULL
-    UNION SELECT question, text_hash FROM said JOIN texts USING (text_hash)
-    WHERE verdict <> 'negative' AND source = $source
+    UNION SELECT question, text_hash FROM labelled WHERE label > 0 AND source = $source
 ),
 -- The texts that an anchor text has for positives, and a chunk of each.
-promotable AS (FROM chunks_of(NULL, $split, $version) WHERE positive_condition),
+promoted AS (
+    SELECT * FROM (
+        SELECT said.record_key AS asked_key, anchor_hash,
+            NOT list_contains(sides, slot.id_hash) AS is_by_text,
+            slot.* REPLACE (said.label AS label)
+        FROM said JOIN chunks_of(NULL, $split, $version) AS slot USING (text_hash)
+    ) WHERE promoted_condition
+),
 paired AS (
     SELECT anchors.record_key, anchors.text_hash AS anchor_hash, stated.text_hash
     FROM anchors JOIN stated USING (record_key)
-    LEFT JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
-        AND of_pair.text_hash = stated.text_hash
-    WHERE coalesce(verdict, 'positive') = 'positive'
-    UNION SELECT anchors.record_key, anchor_hash, of_pair.text_hash
-    FROM anchors JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
-    JOIN (SELECT DISTINCT text_hash FROM promotable) AS promoted
-        ON promoted.text_hash = of_pair.text_hash
-    WHERE verdict = 'positive'
+    LEFT JOIN said ON said.record_key = anchors.record_key
+        AND said.anchor_hash = anchors.text_hash AND said.text_hash = stated.text_hash
+    WHERE said.label IS NULL
+    UNION SELECT asked_key, anchor_hash, text_hash FROM promoted
 ),
 positives AS (
     SELECT stated.* FROM stated
     JOIN (SELECT DISTINCT record_key, text_hash FROM paired) AS p USING (record_key, text_hash)
-    UNION ALL BY NAME SELECT promoted.record_key, promotable.* EXCLUDE (record_key) FROM (
-        SELECT record_key, text_hash FROM paired EXCEPT SELECT record_key, text_hash FROM stated
-    ) AS promoted JOIN (
-        SELECT text_hash, arg_min(chunk_key, (added_version, id_hash, chunk_key)) AS chunk_key
-        FROM promotable GROUP BY ALL
-    ) AS first USING (text_hash) JOIN promotable USING (chunk_key)
+    UNION ALL BY NAME
+    SELECT promoted.* EXCLUDE (asked_key, anchor_hash, is_by_text)
+        REPLACE (asked_key AS record_key)
+    FROM promoted
+    LEFT JOIN (SELECT DISTINCT record_key, text_hash, TRUE AS is_own FROM stated) AS o
+        ON o.record_key = asked_key AND o.text_hash = promoted.text_hash
+    WHERE is_own IS NULL
+    QUALIFY row_number() OVER (
+        PARTITION BY asked_key, promoted.text_hash
+        ORDER BY is_by_text, added_version, id_hash, chunk_key
+    ) = 1
 ),
 positive_texts AS (
     SELECT record_key, anchor_hash AS text_hash, only_one(paired.text_hash) AS single

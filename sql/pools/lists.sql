@@ -138,18 +138,12 @@ FROM known_swapped
 JOIN (SELECT DISTINCT question FROM positives) AS asked USING (question)
 
 -- name: unpaired
--- Positives of a record that an anchor text must not take, by what verdicts say.
--- Parameters: $version.
+-- Positives of a record that an anchor text must not take, by what labels say.
 -- Rows: in any order.
-SELECT touched.record_key, anchors.text_hash AS anchor_hash, touched.text_hash
+SELECT DISTINCT said.record_key, anchors.text_hash AS anchor_hash, said.text_hash
 FROM anchors
-JOIN (
-    SELECT anchors.record_key, of_pair.text_hash
-    FROM anchors
-    JOIN verdicts_at($version) AS of_pair ON anchor_hash = anchors.text_hash
-) AS touched USING (record_key)
-JOIN positives
-    ON positives.record_key = touched.record_key AND positives.text_hash = touched.text_hash
+JOIN said USING (record_key)
+JOIN positives ON positives.record_key = said.record_key AND positives.text_hash = said.text_hash
 EXCEPT SELECT record_key, anchor_hash, text_hash
 FROM paired
 
@@ -207,7 +201,7 @@ SELECT
 
 -- name: labels
 -- The sources that have labels at a version, and whether some are neither 0 nor 1; one row more,
--- without a source, where verdicts were said of pairs of texts.
+-- without a source, where pairs of others are labelled.
 -- Parameters: $version.
 -- Rows: by source.
 SELECT sources.name AS source, bool_or(records.label NOT IN (0, 1)) AS graded
@@ -219,5 +213,5 @@ WHERE
 GROUP BY sources.name
 UNION ALL
 SELECT NULL AS source, FALSE AS graded
-WHERE EXISTS (SELECT 1 FROM pair_verdicts WHERE added_version <= $version)
+WHERE EXISTS (SELECT 1 FROM labels WHERE added_version <= $version)
 ORDER BY source

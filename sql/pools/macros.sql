@@ -12,7 +12,7 @@ FROM sources
 ORDER BY ALL
 
 -- name: facts
--- All that macros of recipes follow from: recipes, live sources, the labels of these, verdicts.
+-- All that macros of recipes follow from: recipes, live sources, and labels.
 -- Rows: by what, then name.
 SELECT 'recipe' AS what, name, definition::VARCHAR AS value, NULL AS recipes
 FROM recipes
@@ -29,8 +29,8 @@ WHERE
     AND is_live(records.added_version, records.removed_version, _internal.version_at(NULL))
 GROUP BY sources.name
 UNION ALL
-SELECT 'verdicts', '', NULL, NULL
-WHERE EXISTS (SELECT 1 FROM pair_verdicts)
+SELECT 'relabelled', '', NULL, NULL
+WHERE EXISTS (SELECT 1 FROM labels)
 ORDER BY ALL
 
 -- name: names

@@ -92,9 +92,9 @@ def test_arms_are_run_judged_and_compared_once(modules, tmp_path, monkeypatch, c
         with dp.Corpus(
             tmp_path / "static" / "foldoc_planted" / f"{verdict}.duckdb", read_only=True
         ) as copy:
-            assert copy.sql("SELECT DISTINCT verdict FROM pair_verdicts")[
-                "verdict"
-            ].to_pylist() == [verdict]
+            assert copy.sql("SELECT DISTINCT label FROM labels")["label"].to_pylist() == [
+                1.0 if verdict == "positive" else 0.5
+            ]
     merged, asked = tmp_path / "merged.json", [*asked, "--minutes", "9"]
     with monkeypatch.context() as without:
         without.delattr(teach, "train")  # what lies in the folder is taken

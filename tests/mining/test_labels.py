@@ -202,13 +202,13 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
         assert (report.repeated, report.changed, report.version) == (1, 1, corpus.version)
         back = corpus.sql("SELECT anchor, negative FROM hard_negatives WHERE rank = 1").to_pylist()
         assert {(row["anchor"], row["negative"]) for row in back} == pairs
-        assert corpus.sql("SELECT annotator FROM pair_verdicts").column(0).to_pylist() == [
+        assert corpus.sql("SELECT annotator FROM labels").column(0).to_pylist() == [
             None,
             "Ada",
         ]
-        (held,) = corpus.status()["verdicts"]
-        assert (held["verdict"], held["pairs"], held["gone"]) == ("negative", 1, 0)
-        assert "verdicts  " in str(corpus.status())
+        (held,) = corpus.status()["labels"]
+        assert (held["meaning"], held["pairs"], held["gone"]) == ("negative", 1, 0)
+        assert "labels  " in str(corpus.status())
 
 
 def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
@@ -227,7 +227,10 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
         table = {"anchor": [a for a, _ in pairs], "text": [t for _, t in pairs]}
         first = corpus.relabel(table | {"verdict": ["positive"] * len(pairs)})
         assert (first.gone, first.across, first.stored) == (2, across, len(pairs))
-        hashes = corpus.sql("SELECT anchor_hash, text_hash FROM pair_verdicts")
+        hashes = corpus.sql(
+            "SELECT _internal.text_side(anchor) AS anchor_hash, "
+            "_internal.text_side(document) AS text_hash FROM labels"
+        )
         same = hashes.append_column("verdict", pa.array(["positive"] * len(pairs)))
         second = corpus.relabel(same)
         assert (second.unchanged, second.stored, second.version) == (len(pairs), 0, version + 1)
@@ -235,16 +238,16 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
         parquet.write_table(same.slice(0, 3), tmp_path / "v.parquet")
         assert corpus.relabel(tmp_path / "v.parquet").unchanged == 3
         corpus.compact()
-        assert corpus.sql("SELECT count(*) AS n FROM pair_verdicts").to_pylist() == [
-            {"n": len(pairs)}
-        ]
+        assert corpus.sql("SELECT count(*) AS n FROM labels").to_pylist() == [{"n": len(pairs)}]
 
 
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"anchor": ["a"], "text": ["t"]}, "give 'anchor' with 'text' with 'verdict'"),
-        ({"anchor": ["a"], "verdict": ["positive"]}, "or 'anchor_hash' with 'text_hash' with"),
+        ({"anchor": ["a"], "text": ["t"]}, "give 'label' or 'verdict'"),
+        ({"anchor": ["a"], "verdict": ["positive"]}, "'document_id' or 'text_hash'"),
+        ({"anchor": ["a"], "anchor_id": ["s/1"], "text": ["t"], "label": [1]}, "not both"),
+        ({"anchor_id": ["s/1"], "document_id": ["s/2"], "label": [float("nan")]}, "label nan in"),
         ({"anchor": ["a"], "text": ["t"], "verdict": ["yes"]}, "verdict 'yes' in row 0"),
         ({"anchor": ["a"], "text": ["t"], "verdict": [None]}, "row 0 has no verdict, but null"),
         (
@@ -271,7 +274,7 @@ def test_a_table_that_is_none_is_refused_whole(corpus, table, said):
     with pytest.raises(dp.RecipeError, match=said):
         corpus.relabel(table)
     assert corpus.version == version
-    assert not corpus.sql("SELECT 1 FROM pair_verdicts").num_rows
+    assert not corpus.sql("SELECT 1 FROM labels").num_rows
 
 
 def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path):
@@ -294,3 +297,52 @@ def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path):
         assert beside() > 0
         corpus.relabel(table_of(verdicts))
         assert beside() == 0
+
+
+def test_labels_name_records_and_texts_in_any_order_and_are_numbers(tmp_path):
+    rows = [{"id": f"{i}", "q": f"question {i}", "a": f"answer {i}"} for i in range(8)]
+    source = {"id": "id", "anchor": "q", "positive": "a"}
+    columns = ["anchor", "positive", "positive_label", "positive_record_id"]
+
+    def labels_of(corpus, version=None):
+        rows = [
+            row
+            for step in range(6)
+            for row in corpus.sampler(batch_size=8, columns=columns).batch_at(step).to_pylist()
+        ]
+        return {row["positive"]: row["positive_label"] for row in rows if row["anchor"][-1] == "1"}
+
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows[:4], **source), name="s")
+        corpus.split(1, 0, 0)
+        sides = {"anchor_id": "s/1", "document_id": "s/5"}
+        first = corpus.relabel([sides | {"label": 3}])  # before its document
+        assert (first.gone, first.labels) == (1, {"positive": 1})
+        assert labels_of(corpus) == {"answer 1": None}
+        corpus.ingest(dp.MemorySource(rows, **source), name="s")
+        assert labels_of(corpus) == {"answer 1": None, "answer 5": 3}
+        corpus.relabel([{"anchor": "question 1", "document_id": "s/6", "label": 1}])
+        corpus.relabel([{"anchor_id": "s/1", "text": "answer 1", "label": 0}])
+        corpus.relabel([{"anchor": "question 1", "text": "answer 2", "label": 0.5}])
+        assert labels_of(corpus) == {"answer 5": 3, "answer 6": 1}
+        assert corpus.status()["labels"] == [
+            {"meaning": "ambiguous", "pairs": 1, "gone": 0, "across": 0},
+            {"meaning": "negative", "pairs": 1, "gone": 0, "across": 0},
+            {"meaning": "positive", "pairs": 2, "gone": 0, "across": 0},
+        ]
+        # the newest counts, however it names the pair
+        corpus.relabel([{"anchor": "question 1", "text": "answer 5", "label": 0.2}])
+        assert labels_of(corpus) == {"answer 6": 1}
+        report = corpus.relabel(
+            [sides | {"label": 2}, {**sides, "document_id": "s/6", "label": None}]
+        )
+        assert (report.stored, report.unchanged) == (1, 1)
+        assert labels_of(corpus) == {"answer 6": 1, "answer 5": 2}
+        both = [dict(row, anchor_id="s/1") for row in ({"text": "answer 5"}, {"text": "answer 1"})]
+        assert corpus.relabel([row | {"label": None} for row in both]).changed == 1
+        assert labels_of(corpus) == {"answer 6": 1, "answer 5": 2, "answer 1": None}
+        version = corpus.version
+        corpus.remove("s")
+        corpus.compact()
+        ids = corpus.sql("SELECT id FROM _internal.label_ids ORDER BY id")["id"].to_pylist()
+        assert (ids, corpus.version) == (["s/1", "s/5", "s/6"], version + 1)
