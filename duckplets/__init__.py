@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import VectorError as VectorError
     from duckplets.export import ExportReport as ExportReport
     from duckplets.export.hub import PushReport as PushReport
+    from duckplets.ingest.collection import CollectionReport as CollectionReport
     from duckplets.ingest.preview import Preview as Preview
     from duckplets.ingest.preview import preview as preview
     from duckplets.ingest.records import IngestReport as IngestReport
@@ -93,6 +94,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.search.index import IndexReport as IndexReport
     from duckplets.search.segmenters import Segmenter as Segmenter
     from duckplets.search.segmenters import register_words as register_words
+    from duckplets.sources.collection import Collection as Collection
     from duckplets.sources.converters.registry import converter_names as converter_names
     from duckplets.sources.converters.registry import register_converter as register_converter
     from duckplets.sources.custom.indexed import IndexedSource as IndexedSource
@@ -151,6 +153,7 @@ _HOMES = {
     ),
     "export": "ExportReport",
     "export.hub": "PushReport",
+    "ingest.collection": "CollectionReport",
     "ingest.preview": "Preview preview",
     "ingest.records": "IngestReport",
     "ingest.splits": "SplitReport",
@@ -181,6 +184,7 @@ _HOMES = {
     "search.analyzer_settings": "Terms",
     "search.segmenters": "Segmenter register_words",
     "sources.formats.columnar": "ArrowSource ParquetSource",
+    "sources.collection": "Collection",
     "sources.converters.registry": "converter_names register_converter",
     "sources.formats.csv_file": "CsvSource",
     "sources.remote.hub": "HubSource read_hub_list",

@@ -13,7 +13,7 @@ from duckplets.base.formats import FORMATS
 from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import as_typed, corpus_at, say, tell
-from duckplets.cli.inputs import SOURCES, found_in, is_data_sets, row_options
+from duckplets.cli.inputs import SOURCES, collection_in, found_in, is_data_sets, row_options
 from duckplets.cli.verbs import command
 from duckplets.errors import DuckpletsError
 
@@ -122,9 +122,18 @@ def ingest(
         how["quality"] = Quality.of({**wanted.to_dict(), "licenses": licenses})
         if not any(map(is_data_sets, inputs or ())):
             rows["meta"] = list(dict.fromkeys([*rows.get("meta", ()), "license"]))
-    found, problems = found_in(
-        *(inputs or [], lists or [], format, given.get("name"), rows), keep_going=keep_going
-    )
+    name, problems = given.get("name"), list[str]()
+    found: dict[str, Source | DataSet] = {}
+    collection = None if lists or format else collection_in(inputs or [], rows)
+    if collection is None:
+        found, problems = found_in(
+            *(inputs or [], lists or [], format, name, rows), keep_going=keep_going
+        )
+    elif preview is not None:
+        parts = collection.parts(limits)
+        found = {"queries": parts.queries}
+        if not isinstance(parts.documents, str):
+            found = {"documents": parts.documents, **found}
     say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:
         _preview(found, preview, how.get("on_error"), limits, json=json)
@@ -143,7 +152,15 @@ def ingest(
                 from duckplets.text.normaliser import Normaliser
 
                 opened.normalise(Normaliser(code=normalise == "code"))
-            _store(opened, found, problems, how, json=json)
+            if collection is not None:
+                for left_out in ("keep_going", "readers", "retries"):
+                    how.pop(left_out, None)
+                how["trust"] = rows.get("trust")
+                report: Any = opened.ingest(collection, name=name, **how)
+                say(*str(report).splitlines())
+                output.show_ingested(report.parts, json=json)
+            else:
+                _store(opened, found, problems, how, json=json)
         finally:
             if is_new and opened.version == 0 and not opened.unfinished():
                 for file in (opened.path, wal_of(opened.path)):  # a full disk leaves the second

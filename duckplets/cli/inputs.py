@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.formats import DATA_SETS, FORMATS, HUB_MARK
+from duckplets.base.formats import DATA_SETS, FORMATS, HUB_MARK, STDIN
 from duckplets.base.sanitize import without_secrets
 from duckplets.cli.app import search_here
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
@@ -18,6 +18,7 @@ from duckplets.errors import DuckpletsError, SourceError, nearest, several
 if TYPE_CHECKING:
     from duckplets.records.data_sets import DataSet
     from duckplets.sources import Source
+    from duckplets.sources.collection import Collection
 
 SOURCES = (
     *("sources.mapping:Mapped", "sources.formats.csv_file:CsvSource"),
@@ -26,6 +27,7 @@ SOURCES = (
 """The classes whose fields are options."""
 _OF_INGEST = ("prefix", "on_error")  # which a mapping has for itself, too
 _TABS = ("tab", "\\t")
+_PARTS = ("documents", "queries", "qrels")  # of a collection
 
 
 def is_data_sets(given: str) -> bool:
@@ -49,6 +51,36 @@ def row_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if "pattern" in found:
         found["pattern"] = tuple(found["pattern"])
     return found
+
+
+def collection_in(given: Sequence[str], arguments: Mapping[str, Any]) -> Collection | None:
+    """Return the collection that arguments name by parts, or a folder; None for other sources."""
+    from duckplets.sources.collection import Collection, collection_of
+
+    parts: dict[str, Any] = {}
+    others = []
+    for argument in given:
+        part, sign, place = argument.partition("=")
+        if not sign or part not in _PARTS or Path(argument).exists():
+            others.append(argument)
+            continue
+        split, colon, file = place.partition(":")
+        name = split if part == "qrels" and split.isalnum() and not file.startswith("//") else None
+        found = parts.setdefault(part, {})
+        if (name := name if colon else None) in found:
+            raise typer.BadParameter(f"{argument}: {part}= is given twice")
+        found[name] = place if name is None else file
+    own = {name: value for name, value in arguments.items() if name != "trust"}
+    if not parts:
+        return collection_of(given[0], own) if len(given) == 1 and given[0] != STDIN else None
+    if others:
+        raise typer.BadParameter(
+            f"{others[0]}: documents=, queries=, qrels= are all of a collection"
+        )
+    if own:
+        raise typer.BadParameter(f"{next(iter(own))}: the columns of a collection tell its layout")
+    alone = {name: parts[name][None] for name in ("documents", "queries") if name in parts}
+    return Collection(**alone, qrels=parts.get("qrels"))
 
 
 def found_in(

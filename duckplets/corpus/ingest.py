@@ -113,13 +113,28 @@ def ingest(
     """
     from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest import ingest
+    from duckplets.ingest.collection import ingest_collection
     from duckplets.sources.by_path import given_source, takes_columns
+    from duckplets.sources.collection import collection_of
     from duckplets.text.prefix import prefix_of
 
+    gates = _gates(quality, where=where, size_mb=size_mb, limit=limit)
+    if (collection := collection_of(source, arguments)) is not None:
+        asked: dict[str, Any] = {"trust": trust, "on_conflict": on_conflict, "on_error": on_error}
+        asked |= {"remap": remap, "restart": restart, "limits": limits}
+        if gates is not None or in_place or prefix is not None:
+            raise SourceError(
+                "a collection is read without quality=, where=, size_mb=, limit=, in_place= and "
+                "prefix=: call judge(), decontaminate() or set_prefix() when it is stored"
+            )
+        with (
+            working(engine, progress) as work,
+            exported_at_the_end(corpus.database, jsonl),
+        ):
+            return ingest_collection(corpus.database, collection, name=name, work=work, **asked)
     if isinstance(trust, str) and takes_columns(source):
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
-    gates = _gates(quality, where=where, size_mb=size_mb, limit=limit)
     with (
         working(engine, progress, note=_note([gates])) as work,
         exported_at_the_end(corpus.database, jsonl),
@@ -257,8 +272,9 @@ def acquire(
                 ready.append(prepare(corpus.database, one.source, **asked, **own))
             except DuckpletsError as error:
                 report_each(name, error)
-        how = {"readers": readers, "retries": retries}
-        with closing(ingest_all(corpus.database, ready, work, **how)) as stored:
+        with closing(
+            ingest_all(corpus.database, ready, work, readers=readers, retries=retries)
+        ) as stored:
             for prepared, report in stored:
                 report_each(prepared.name, report)
     if failed:

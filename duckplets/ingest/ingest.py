@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,9 @@ _ROWS_AT_ONCE = 500_000
 # the process fell from 1.6 to 1.0 GB.
 _MEMORY = "200MB"
 
+Last = Callable[[Storing, float], IngestReport]
+"""Ends an ingest that began at a time, and returns its report."""
+
 
 def ingest(database: Database, source: Source, *, work: Work = QUIET, **asked: Any) -> IngestReport:
     """Read a prepared source to its end and store its records."""
@@ -61,10 +64,12 @@ def ingest_all(
     *,
     readers: int,
     retries: int,
+    last: Last = Storing.finish,
 ) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
     """Store prepared sources in order while the following ones are being read.
 
-    Closing the iterator ends all threads and removes waiting files.
+    ``last`` ends each in its last transaction. Closing the iterator ends all threads and removes
+    waiting files.
     """
     chunking = current_chunking(database)
     beside = Path(f"{os.path.realpath(str(database.path))}.parts")
@@ -81,7 +86,7 @@ def ingest_all(
                 coming.begin()
             report: IngestReport | DuckpletsError
             try:
-                report = _ingested(database, reading, work)
+                report = _ingested(database, reading, work, last)
             except DuckpletsError as error:
                 report = error
             reading.close()
@@ -94,7 +99,7 @@ def ingest_all(
         remove(folder)
 
 
-def _ingested(database: Database, reading: Reading, work: Work) -> IngestReport:
+def _ingested(database: Database, reading: Reading, work: Work, last: Last) -> IngestReport:
     """Store the records of one source."""
     prepared, started = reading.prepared, time.monotonic()
     placing = prepared.placing
@@ -104,7 +109,7 @@ def _ingested(database: Database, reading: Reading, work: Work) -> IngestReport:
         with database.frugal(_MEMORY):
             database.shed()
             before = 0 if placing is None else placing.corpus_size()
-            report = _stored(database, prepared, reading.rows(), started, work)
+            report = _stored(database, prepared, reading.rows(), started, work, last)
             if placing is not None:
                 report.notes.extend(placing.told(report.added, before))
             return report
@@ -118,6 +123,7 @@ def _stored(
     rows: Rows,
     started: float,
     work: Work,
+    last: Last,
 ) -> IngestReport:
     """Store rows piece by piece, each in a transaction; the last one publishes them."""
     under_way: Storing | None = None
@@ -127,11 +133,9 @@ def _stored(
             with database.transaction():
                 under_way = under_way or Storing(database, prepared, rows)
                 if not _store_piece(under_way, took, work):
-                    report = under_way.finish(started)
+                    report = last(under_way, started)
                     break
-                prepared.gates.save()
-                counts = under_way.counts.to_json()
-                checkpoint.save(database, prepared.name, under_way.cursor, counts)
+                under_way.save()
                 begun = time.monotonic()
             database.shed()
             took = time.monotonic() - begun

@@ -155,6 +155,7 @@ def split(
     *,
     keep_together: KeepTogether = "group",
     reassign: bool = False,
+    given: bool = True,
 ) -> SplitReport:
     """Assign every record to a split, for good.
 
@@ -169,6 +170,8 @@ def split(
             for case, accents, composition and white space). Records that come later take the
             split of their family.
         reassign: Allow other settings than the corpus was split with.
+        given: Keep splits that came with the labels of a collection; ``False`` with ``reassign``
+            moves these queries as well.
 
     Returns:
         The records of each split, as a mapping; ``asked`` and ``got`` have the shares, which
@@ -186,10 +189,12 @@ def split(
             f"the corpus is split with {_spelled(stored)}, not with {_spelled(settings)}; "
             f"keep those, or move records between splits with reassign=True"
         )
+    if not given and not reassign:
+        raise SplitError("given=False moves records between splits: give reassign=True as well")
     with database.transaction():
         # Families that came to span splits are moved by the original settings.
-        if stored != settings or (reassign and settings.keep_together == "text"):
-            database.run("ingest/splits/clear")
+        if stored != settings or not given or (reassign and settings.keep_together == "text"):
+            database.run("ingest/splits/clear", {"given": not given})
             database.run("ingest/records/rearranged")
             database.run("ingest/splits/set", {"value": json.dumps(settings.to_dict())})
         spanning, _, largest = assign_missing(database, 0)
@@ -223,9 +228,17 @@ def current_splits(database: Database) -> SplitSettings | None:
         return from_plain(SplitSettings, found, SplitError)
 
 
+def splits_in_use(database: Database) -> SplitSettings | None:
+    """Return the settings of splits; the usual ones where all splits came with labels."""
+    stored = current_splits(database)
+    if stored is None and database.run("ingest/splits/all_given")[0][0]:
+        return settings_of(None, None, None, seed=42, keep_together="group")
+    return stored
+
+
 def need_splits(database: Database, what: str = "") -> SplitSettings:
     """Return the settings of the stored splits; ``what`` begins the error without any."""
-    settings = current_splits(database)
+    settings = splits_in_use(database)
     if settings is None:
         raise SplitError(
             f"{what}the corpus has no splits yet; call corpus.split(…), or run: "
@@ -241,6 +254,7 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
     one on, and the size of the largest family. All 0 for groups, which never span splits.
     """
     settings = current_splits(database)
+    database.run("ingest/splits/every", {"first_record_key": first_record_key})
     if settings is None:
         return 0, 0, 0
     values: dict[str, Any] = {

@@ -199,6 +199,12 @@ class Storing:
             found = self.database.table("ingest/records/classify", asked)
         return found["verdict"].combine_chunks()
 
+    def save(self) -> None:
+        """Note how far it has come, so that another call can go on."""
+        self.prepared.gates.save()
+        counts = self.counts.to_json()
+        checkpoint.save(self.database, self.prepared.name, self.cursor, counts)
+
     # -- the version ------------------------------------------------------------------------------
 
     def finish(self, started: float) -> IngestReport:
@@ -209,7 +215,7 @@ class Storing:
         """
         counts, name = self.counts, self.prepared.name
         failed = counts.failed()
-        self._refuse_nothing()
+        self.refuse_nothing()
         version = current_version(self.database) + 1
         removed = spanning = 0
         if self.refusal is None:
@@ -320,7 +326,8 @@ class Storing:
             return []
         return list(dict.fromkeys(a for reason, a in ADVICE.items() if self.counts.reasons[reason]))
 
-    def _refuse_nothing(self) -> None:
+    def refuse_nothing(self) -> None:
+        """Refuse a source without a row that can be a record."""
         name, counts = self.prepared.name, self.counts
         if counts.read == 0:
             self.prepared.gates.nothing_read()

@@ -159,7 +159,7 @@ def resume_run(
     came = {} if joining is None else recipe_store.sources_of(database, joining)
     names = [*dict.fromkeys([*before.versions[-1].sources, *came])]
     settings = overridden(before, _given_anew(database, before, overrides, names))
-    current = splits.current_splits(database)
+    current = splits.splits_in_use(database)
     now = replace(
         versions.as_found(database, settings, overrides.get("vectors")),
         splits=current.to_dict() if current else {},

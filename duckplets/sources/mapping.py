@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 from duckplets.base.sanitize import shown
@@ -112,6 +113,7 @@ class Mapped:
     such rows (``"skip"``, the default else), or that and a row of the table ``quarantine``."""
 
     are_own_keys: ClassVar[bool] = False
+    is_raw: ClassVar[bool] = False  # opens into blocks of rows as they are, with all columns
 
     def __post_init__(self) -> None:
         check_on_error(self.on_error)
@@ -383,6 +385,18 @@ def names_kept(reading: Described | None) -> list[str] | None:
 def overriding(source: Any, on_error: OnError | None) -> Any:
     """Return a source with another rule for unusable rows; None keeps its own."""
     return source if on_error is None else changed(source, on_error=on_error)
+
+
+def raw(source: Any) -> Any:
+    """Return a copy of a source with columns that opens into blocks of its rows as they are."""
+    made = copy.copy(source)
+    object.__setattr__(made, "__class__", _raw_kind(source.__class__))
+    return made
+
+
+@cache
+def _raw_kind(kind: Any) -> Any:
+    return type(kind.__name__, (kind,), {"__slots__": (), "is_raw": True})
 
 
 def changed(source: Any, **values: Any) -> Any:

@@ -104,7 +104,7 @@ def left_out_of(mapping: Mapped, columns: Sequence[str]) -> list[str]:
 
 def require_texts(mapping: Mapped, columns: Sequence[str], where: str) -> None:
     """Refuse a mapping without texts, listing the columns."""
-    if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
+    if mapping.is_raw or mapping.converter or any(mapping.part(part) for part in TEXTS):
         return
     kind = type(mapping).__name__
     texts = [name for name in columns if not name.lower().endswith("id")]
@@ -118,6 +118,8 @@ def require_texts(mapping: Mapped, columns: Sequence[str], where: str) -> None:
 
 def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
     """Return the columns of a table to read."""
+    if mapping.is_raw:
+        return list(columns)
     found: dict[str, None] = {}
     for name in mapping.names():
         column = columns[_place(name, columns, where)]

@@ -65,6 +65,9 @@ def opened(
     ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and have
     places of their own.
     """
+    if mapping.is_raw:
+        whole: Any = blocks
+        return Rows(whole, total=total, notes=notes, of=of)
     place, part = cursor_of(cursor, where), part_of(reader)
     names = Names(mapping, where if part is None else part.where, limits_of(reader))
     keys = place["of"] if part is None else part.keys

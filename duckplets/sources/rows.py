@@ -167,6 +167,7 @@ class Rows:
     total: int | None = None  # number of rows, if cheap to know
     # After the last batch: sentences on what was found and which choices were made.
     notes: Callable[[], list[str]] = list
+    of: dict[str, Any] | None = None  # of blocks as they are: what cursors are relative to
 
 
 class Stoppable(Iterator[Any]):

@@ -3,16 +3,35 @@
 -- Rows: splits in their usual order.
 SELECT split, sum(records)::BIGINT AS records
 FROM split_counts
-WHERE split IS NOT NULL
+WHERE split <> 'every'
 GROUP BY split
 ORDER BY list_position(['train', 'validation', 'test'], split)
 
 -- name: clear
--- Forget all splits and their settings.
+-- Forget the settings of splits, and all splits but those of documents.
+-- Parameters: $given (whether to forget those that came with labels, too).
 DELETE FROM settings
 WHERE name = 'splits';
 
 DELETE FROM splits
+WHERE split <> 'every' AND ($given OR NOT given)
+
+-- name: every
+-- Give documents of other sources, from a record on, every split.
+-- Parameters: $first_record_key.
+INSERT INTO splits (record_key, split)
+SELECT record_key, 'every' AS split
+FROM records
+WHERE
+    record_key >= $first_record_key
+    AND source_id IN (SELECT documents_id FROM sources)
+    AND record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
+
+-- name: all_given
+-- Whether splits came with labels, and no record lacks one.
+SELECT
+    EXISTS (FROM splits WHERE given)
+    AND NOT EXISTS (FROM live_records WHERE split IS NULL)
 
 -- name: set
 -- Keep the settings of the splits.
@@ -40,6 +59,7 @@ WITH all_ties AS (
 
 SELECT record_key, tie
 FROM all_ties
+ANTI JOIN (SELECT record_key FROM splits WHERE split = 'every') AS documents USING (record_key)
 WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max(record_key))
 
 -- name: assign
@@ -64,7 +84,8 @@ members AS (
     LEFT JOIN families ON families.record_key = records.record_key
     LEFT JOIN texts ON texts.record_key = records.record_key
     LEFT JOIN splits ON splits.record_key = records.record_key
-    WHERE records.record_key >= $first_record_key
+    WHERE
+        records.record_key >= $first_record_key AND splits.split IS DISTINCT FROM 'every'
 ),
 chosen AS (
     SELECT

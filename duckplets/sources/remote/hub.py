@@ -22,7 +22,7 @@ from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.remote import grammar
 from duckplets.sources.remote.download import Hub, Sleep, imported
-from duckplets.sources.remote.layout import choose, form_of, parse_card
+from duckplets.sources.remote.layout import Card, choose, form_of, parse_card
 from duckplets.sources.remote.stores import Remote, arrivals
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable, cursor_of
@@ -102,18 +102,11 @@ class HubSource(Mapped):
         place = cursor_of(cursor, self.uri, _PLACE)
         hub = Hub(self._uri.repo, self.token, self._sleep)
         revision = (place["of"] or {}).get("revision") or hub.info().sha
-        files = hub.files(revision)
+        files, card = _contents(hub, revision, self.uri)
 
         def fetch(file: Remote, here: Path) -> None:
             hub.fetch(file, revision, here)
 
-        readme = ""
-        cards = [file for file in files if file.path == "README.md"]
-        with closing(arrivals(cards, fetch)) as arriving:
-            for _, here in arriving:
-                with here.open(encoding="utf-8", errors="replace", newline="") as text:
-                    readme = text.read(LARGEST)
-        card = parse_card(readme, self.uri)
         layout = choose(self._uri, files, card)
         left, skip = self._left(layout.files, place["at"])
         classes = card.labels(layout.config)
@@ -159,6 +152,25 @@ class HubSource(Mapped):
         usual |= {part.name: part.default for part in fields(Mapped)}
         given = {name: getattr(self, name) for name in usual}
         return {name: value for name, value in given.items() if value != usual[name]}
+
+
+def _contents(hub: Hub, revision: str, uri: str) -> tuple[Sequence[Remote], Card]:
+    """Return the files of a data set, and its card."""
+    files, readme = hub.files(revision), ""
+    cards = [file for file in files if file.path == "README.md"]
+    fetched = arrivals(cards, lambda file, here: hub.fetch(file, revision, here))
+    with closing(fetched) as arriving:
+        for _, here in arriving:
+            with here.open(encoding="utf-8", errors="replace", newline="") as text:
+                readme = text.read(LARGEST)
+    return files, parse_card(readme, uri)
+
+
+def configurations(uri: str) -> dict[str, list[str]]:
+    """Return the splits of every configuration that the card of a data set names."""
+    hub = Hub(grammar.parse_uri(uri).repo, None)
+    _, card = _contents(hub, hub.info().sha, uri)
+    return {config.name: list(config.splits) for config in card.configs}
 
 
 def _shard_blocks(

@@ -1,0 +1,596 @@
+"""Collections: documents, queries, and labels that say which document answers which query.
+
+folder, files, tables, a Hub data set ─by names of columns→ tables, each with a layout
+documents, queries ─records of each row→ sources, as any other
+labels ─pairs of each row→ query, document, and a label or the score of a candidate
+
+Documents and queries lie in one table where a row has its texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import zip_longest
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from duckplets.base.formats import HUB_MARK, OF_SUFFIX, TEXT
+from duckplets.base.sanitize import listed, shown
+from duckplets.errors import SourceError, SplitError
+from duckplets.sources import paths
+from duckplets.sources.by_path import given_source, source_at, source_of
+from duckplets.sources.custom.feed import OwnKeys
+from duckplets.sources.files import Files
+from duckplets.sources.formats.json_file import JsonSource, line_blocks
+from duckplets.sources.limits import FileReader, Limits, limits_of
+from duckplets.sources.mapping import OnError, raw
+from duckplets.sources.row_batches import opened
+from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
+from duckplets.sources.values import Fault, cell_text, identifier, is_filled, is_utf8
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+Row = Mapping[str, Any]
+
+_DOCUMENT_IDS = (
+    *("_id", "id", "docid", "doc_id", "document_id", "passage_id", "pid", "corpus_id"),
+)
+_DOCUMENT_TEXTS = ("text", "passage", "document")
+_QUERY_IDS = ("query_id", "qid", "question_id", "_id", "id")
+_QUERY_TEXTS = ("query", "query_text", "question", "text")
+_SPLITS = {"train": "train", "test": "test"}
+_SPLITS |= dict.fromkeys(("dev", "valid", "val", "validation"), "validation")
+_HEADERS = {  # of files without one, by the number of their fields
+    "documents": ("pid", "passage"),
+    "queries": ("qid", "query"),
+    "labels": ("qid", "iteration", "pid", "label"),
+}
+_PLAIN = (".tsv", ".tab", ".txt", ".trec", ".qrels", "")
+_AUTOMODEL = re.compile(r'\s*\{\s*"(corpus|data)"\s*:')
+
+
+# -- what rows say ---------------------------------------------------------------------------------
+
+
+class Said(NamedTuple):
+    """What a row says of a query and a document."""
+
+    query: str | None
+    document: str | None
+    label: Any = None
+    score: Any = None  # of a candidate, which has no label
+
+
+@dataclass(frozen=True, slots=True)
+class Grades:
+    """A query, a document and a number a row."""
+
+    document: str
+    number: str
+    are_scores: bool = False
+
+    def fits(self, names: Set[str]) -> bool:
+        """Return whether columns are of this layout."""
+        return {self.document, self.number} <= names and not names.isdisjoint(_QUERY_IDS[:3])
+
+    def said(self, row: Row) -> Iterator[Said]:
+        """Yield the pair of a row."""
+        name = "score" if self.are_scores else "label"
+        yield Said(query_id(row), id_of(row.get(self.document)), **{name: row.get(self.number)})
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A query and documents a row: positives, and candidates with scores or in order."""
+
+    positives: str
+    candidates: str = ""
+    scores: str = ""
+    positive_scores: str = ""
+    grades: str = ""  # labels of the positives, which are 1 without
+    are_whole: bool = False  # documents are texts, or objects with texts
+
+    def fits(self, names: Set[str]) -> bool:
+        """Return whether columns are of this layout."""
+        needed = {self.candidates, self.scores} if self.candidates == "document_ids" else set()
+        needed |= {self.grades} - {""} if needed else {self.positives, self.grades} - {""}
+        is_asked = not names.isdisjoint(_QUERY_IDS[:3] + _QUERY_TEXTS * self.are_whole)
+        return needed <= names and is_asked
+
+    def said(self, row: Row) -> Iterator[Said]:
+        """Yield the pairs of a row."""
+        query, named = query_id(row), partial(_document_id, are_texts=self.are_whole)
+        positives = [named(value) for value in _items(row.get(self.positives))]
+        grades = _items(row.get(self.grades)) if self.grades else [1] * len(positives)
+        for document, label in zip_longest(positives, grades):
+            yield Said(query, document, label)
+        for document, score in zip(positives, _items(row.get(self.positive_scores)), strict=False):
+            yield Said(query, document, score=score)
+        candidates = [named(value) for value in _items(row.get(self.candidates))]
+        scores = _items(row.get(self.scores)) or [-place for place, _ in enumerate(candidates, 1)]
+        for document, score in zip_longest(candidates, scores):
+            yield Said(query, document, score=score)
+
+    def documents(self, row: Row) -> Iterator[dict[str, Any] | Fault]:
+        """Yield the records of the documents of a row."""
+        for value in (*_items(row.get(self.positives)), *_items(row.get(self.candidates))):
+            whole = plain_names(value) if isinstance(value, Mapping) else {"text": value}
+            yield from document_of({**whole, "_id": _document_id(value, are_texts=True)})
+
+
+_NAMED: dict[type, dict[str, Any]] = {Grades: {}, Lists: {"are_whole": False}}
+
+LAYOUTS = (
+    Grades("corpus_id", "score"),  # BEIR, MTEB
+    Grades("doc_id", "relevance"),  # ir_datasets
+    Grades("pid", "label"),  # TREC
+    Grades("passage_id", "score", are_scores=True),  # sentence-transformers
+    Lists("doc_ids", grades="labels"),
+    Lists("positive_id", "negative_id"),
+    Lists("positive_ids", "document_ids", "scores"),  # LightOn, PyLate
+    Lists("positive_document_ids", "negative_document_ids"),  # Tevatron 2
+    Lists("positive_passages", "negative_passages", are_whole=True),  # Tevatron 1
+    Lists("pos_doc", "neg_doc", "neg_scores", "pos_scores", are_whole=True),  # NeMo Automodel
+    Lists("pos", "neg", "neg_scores", "pos_scores", are_whole=True),  # FlagEmbedding
+)
+
+
+@cache
+def _plain_name(name: str) -> str:
+    return name.strip().lower().replace("-", "_")
+
+
+def plain_names(row: Row) -> dict[str, Any]:
+    """Return a row by names in lower case, with ``_`` for ``-``."""
+    return {_plain_name(str(name)): value for name, value in row.items()}
+
+
+def _first(row: Row, names: tuple[str, ...]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def _items(value: Any) -> list[Any]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [each for each in values if each is not None]
+
+
+def id_of(value: Any) -> str | None:
+    """Return an id as text, or None for none."""
+    text = value if type(value) is str else cell_text(identifier(value))
+    return text if text and not text.isspace() and is_utf8(text) else None
+
+
+def _hashed(text: Any) -> str | None:
+    """Return the id of a text without one: 16 hex digits of its SHA-256."""
+    if not isinstance(text, str) or not is_filled(text):
+        return None
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def query_id(row: Row) -> str | None:
+    """Return the id of the query of a row."""
+    return id_of(_first(row, _QUERY_IDS)) or _hashed(_first(row, _QUERY_TEXTS))
+
+
+def _document_id(value: Any, *, are_texts: bool) -> str | None:
+    if isinstance(value, Mapping):
+        row = plain_names(value)
+        return id_of(_first(row, _DOCUMENT_IDS)) or _hashed(_first(row, _DOCUMENT_TEXTS))
+    return _hashed(value) if are_texts else id_of(value)
+
+
+def document_of(row: Row) -> Iterator[dict[str, Any] | Fault]:
+    """Yield the record of a document: title and text are one text, and meta keeps the title."""
+    title, text = _first(row, ("title",)), _first(row, _DOCUMENT_TEXTS)
+    has_title = isinstance(title, str) and is_filled(title)
+    if text is None or (isinstance(text, str) and not is_filled(text)):
+        text = title if has_title else None
+    elif has_title and isinstance(text, str):
+        text = f"{title} {text}"
+    yield from _record(row, "text", _first(row, _DOCUMENT_IDS), text, {"title": title})
+
+
+def query_of(row: Row) -> Iterator[dict[str, Any] | Fault]:
+    """Yield the record of a query; meta keeps the prompt."""
+    more = {"instruction": row.get("prompt")}
+    yield from _record(row, "anchor", query_id(row), _first(row, _QUERY_TEXTS), more)
+
+
+def _record(
+    row: Row, part: str, own: Any, text: Any, more: dict[str, Any]
+) -> Iterator[dict[str, Any] | Fault]:
+    if text is None or (isinstance(text, str) and not is_filled(text)):
+        what = "document" if part == "text" else "query"
+        yield Fault(f"{what} without text", id_of(own))
+        return
+    meta = row.get("metadata")
+    yield {"id": own, part: text, "meta": {**(meta if isinstance(meta, dict) else {}), **more}}
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _LineRows(Files):
+    """Files without a header, as those of MS MARCO and TREC: a row is a line."""
+
+    header: tuple[str, ...] = ()
+
+    kind: ClassVar[str] = "tsv"
+
+    def look(self, file: Path, reader: Database) -> Look:
+        """Return the names of the fields."""
+        return Look(list(self.header))
+
+    def blocks(
+        self, file: Path, look: Look, used: list[str], reader: Database
+    ) -> Iterator[RowBlock]:
+        """Yield the rows of a file."""
+        with paths.open_text(file, None, "\n") as text:
+            for lines, numbers in line_blocks(text, str(file), limits_of(reader)):
+                yield RowBlock(list(map(self._row, lines)), lines=numbers, raw=lines)
+
+    def _row(self, line: str) -> dict[str, str] | Fault | None:
+        bare, most = line.rstrip("\r\n"), len(self.header)
+        found = bare.split() if most > 2 else bare.split("\t", most - 1)
+        if len(found) != most:
+            return Fault.of("ragged row", line) if bare.strip() else None
+        return dict(zip(self.header, found, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows of a collection, with the names of their columns."""
+
+    source: Any
+    names: Set[str]
+    where: str
+    split: str | None = None
+
+    @classmethod
+    def of(cls, given: Any, role: str, limits: Limits, split: str | None = None) -> Table:
+        """Look at a path, a source or data.
+
+        Raises:
+            SourceError: It cannot be read, or has no columns of its role.
+        """
+        source = raw(_source_of(given, role))
+        where = shown(source.uri or f"{role} in memory")
+        with closing(FileReader.within(limits)) as reader:
+            first: Any = next(source.open(reader).batches, None)
+        found = () if first is None else (first.columns or [k for row in first.rows for k in row])
+        made = cls(source, frozenset(map(_plain_name, found)), where, split)
+        wanted = {
+            "documents": "an id (_id, id, docid, …) and a text (text, passage or document)",
+            "queries": "an id (_id, id, query_id, …) and a text (text, query or question)",
+            "labels": "query-id, corpus-id and score, or another layout of the page on sources",
+        }
+        if not _fits(role, made.names):
+            there = listed(sorted(made.names)) or "none"
+            raise SourceError(f"{where}: no {role}: give {wanted[role]}; its columns are: {there}")
+        return made
+
+    @property
+    def layout(self) -> Grades | Lists | None:
+        """How its rows name labels, if they do."""
+        return next((layout for layout in LAYOUTS if layout.fits(self.names)), None)
+
+    def blocks(self, reader: Database, of: dict[str, Any] | None = None) -> Rows:
+        """Open its rows as they are, of the revision that ``of`` names."""
+        found: Rows = self.source.open(reader, of and {"rows": 0, "at": None, "of": of})
+        return found
+
+
+def _fits(role: str, names: Set[str]) -> bool:
+    if role == "labels":
+        return any(layout.fits(names) for layout in LAYOUTS)
+    if role == "queries":
+        return not names.isdisjoint(_QUERY_TEXTS)
+    return not names.isdisjoint(_DOCUMENT_IDS) and not names.isdisjoint(_DOCUMENT_TEXTS)
+
+
+def _source_of(given: Any, role: str) -> Any:
+    """Return the source of a table; a file of lines without a header is one."""
+    if not isinstance(given, (str, os.PathLike)):
+        if hasattr(given, "__next__") or hasattr(given, "read_next_batch"):  # it is read again
+            given = given.read_all() if hasattr(given, "read_all") else list(given)
+        return given_source(given, {})
+    path = os.fspath(given)
+    if path.startswith(HUB_MARK):
+        return source_of(path, text=TEXT)
+    if (Path(path).expanduser() / "merlin_metadata.json").is_file():
+        return source_of(path, format="parquet")
+    if paths.inner_suffix(PurePath(path)) not in _PLAIN or Path(path).expanduser().is_dir():
+        return source_of(path)
+    first = paths.files(path)[0]
+    if not isinstance(first, Path):
+        return source_of(path, format="tsv")
+    with paths.open_text(first) as text:
+        line = text.readline(1 << 20).rstrip("\r\n")
+    header = _HEADERS[role]
+    is_named = _fits(role, frozenset(map(_plain_name, line.split("\t"))))
+    if not is_named and len(line.split() if len(header) > 2 else line.split("\t")) == len(header):
+        return _LineRows(path, header=header)
+    return source_of(path, format="tsv")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """The documents or the queries of tables, as a source."""
+
+    tables: tuple[Table, ...]
+    made_of: tuple[Callable[[Row], Iterator[dict[str, Any] | Fault]], ...]  # records, by table
+    repeat: bool = False  # whether rows repeat records
+    on_error: OnError | None = None
+    blank: set[str] = field(default_factory=set)  # ids of those without text, as they are read
+
+    trust: ClassVar[float | None] = None
+
+    @property
+    def kind(self) -> str:
+        """Kind of the tables."""
+        return str(self.tables[0].source.kind)
+
+    @property
+    def uri(self) -> str | None:
+        """Where the tables are."""
+        return ", ".join(table.source.uri or "" for table in self.tables) or None
+
+    @property
+    def in_pieces(self) -> bool:
+        """Return whether an interrupted ingest can continue: its tables can be read again."""
+        sources = [table.source for table in self.tables]
+        return all(
+            hasattr(s, "settings")
+            and getattr(s, "in_pieces", None) is not None
+            and not getattr(s, "is_stdin", False)
+            and not getattr(s, "is_shuffled", False)
+            for s in sources
+        )
+
+    def default_name(self) -> str:
+        """Return the name of the first table."""
+        return str(self.tables[0].source.default_name())
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the tables are."""
+        return {"tables": [table.source.settings() for table in self.tables]}
+
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Return the records from a cursor on."""
+        of = ((cursor or {}).get("of") or {}).get("tables") or [None] * len(self.tables)
+        found = [table.blocks(reader, each) for table, each in zip(self.tables, of, strict=True)]
+        rows = opened(
+            reader,
+            OwnKeys(on_error=self.on_error),
+            self._blocks(found),
+            self.uri or self.default_name(),
+            cursor=cursor,
+            of={"tables": [each.of for each in found]},
+            marks=self.in_pieces,
+            notes=lambda: [note for each in found for note in each.notes()],
+        )
+        stops = [each.batches.stop for each in found if isinstance(each.batches, Stoppable)]
+
+        def stop() -> None:
+            for each in stops:
+                each()
+
+        return Stoppable.of(rows, stop if stops else None)
+
+    def _blocks(self, found: list[Rows]) -> Iterator[RowBlock]:
+        seen = set[bytes]()
+        for each, made_of in zip(found, self.made_of, strict=True):
+            block: Any
+            for block in each.batches:
+                rows, lines = list[Any](), list[int]()
+                for row, line in zip_longest(block.rows, block.lines):
+                    for made in made_of(plain_names(row)) if isinstance(row, dict) else (row,):
+                        if self.repeat and isinstance(made, dict) and _is_known(made, seen):
+                            continue
+                        if isinstance(made, Fault) and made.reason.endswith("without text"):
+                            self.blank.add(made.value or "")
+                        rows.append(made)
+                        lines.append(line)
+                yield RowBlock(rows, block.file, lines if block.lines else ())
+
+
+def _is_known(made: dict[str, Any], seen: set[bytes]) -> bool:
+    """Return whether a record was there before, and note it."""
+    size, text = len(seen), repr(made).encode("utf-8", "surrogatepass")
+    seen.add(hashlib.blake2b(text, digest_size=16).digest())
+    return len(seen) == size
+
+
+# -- collections -----------------------------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """The parts of a collection, looked at."""
+
+    name: str
+    documents: Records | str  # or the name of a source
+    queries: Records
+    labels: list[tuple[Table, Grades | Lists]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collection:
+    """Documents, queries and labels, in the forms that retrieval people keep them.
+
+    Every part is a path, an ``hf://`` line, a source or data, as for ``ingest``. The names of the
+    columns tell the layout: BEIR, MTEB, MS MARCO, TREC, ir_datasets, sentence-transformers,
+    LightOn, Tevatron, NeMo Automodel or FlagEmbedding. The text of a document is its title, a
+    blank and its text.
+    """
+
+    rows: Any = None
+    """A BEIR folder, a data set of MTEB, a training file of Automodel, or rows that have a query
+    and the texts of its documents; by split where it is known: ``{"train": rows}``."""
+    documents: Any = field(default=None, kw_only=True)
+    """The documents, or the name of a source of the corpus that has them."""
+    queries: Any = field(default=None, kw_only=True)
+    """The queries; rows that name their documents have labels as well."""
+    qrels: Any = field(default=None, kw_only=True)
+    """The labels, by split where it is known: ``{"train": table, "test": "qrels.tsv"}``."""
+    splits: Mapping[str, str] | None = field(default=None, kw_only=True)
+    """Which split other names mean: ``{"eval": "test"}``. dev, valid and val mean validation."""
+
+    _name: str | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.rows is None) == (self.queries is None):
+            raise SourceError("Collection: give rows, or queries= with documents= and qrels=")
+        for name, split in (self.splits or {}).items():
+            if split not in _SPLITS.values():
+                raise SplitError(
+                    f"splits: {name!r} means {split!r}; give train, validation or test"
+                )
+
+    def parts(self, limits: Limits, known: Set[str] = frozenset()) -> Parts:
+        """Look at all parts; ``known`` are the sources of the corpus.
+
+        Raises:
+            SourceError: A part cannot be read or has no such columns.
+            SplitError: A split has another name.
+        """
+        given = self._unfolded()
+        asked = given._tables(given.queries, "queries", limits)
+        labels = given._tables(given.qrels, "labels", limits)
+        labelled = [(of, of.layout) for of in (*labels, *asked) if of.layout is not None]
+        documents: Records | str
+        if isinstance(given.documents, str) and given.documents in known:
+            documents = given.documents
+        elif given.documents is not None:
+            tables = given._tables(given.documents, "documents", limits)
+            documents = Records(tables, (document_of,) * len(tables))
+        else:
+            whole = [t.layout for t in asked if isinstance(t.layout, Lists) and t.layout.are_whole]
+            if len(whole) < len(asked):
+                raise SourceError(f"{asked[0].where}: its rows have no documents; give documents=")
+            documents = Records(asked, tuple(layout.documents for layout in whole), repeat=True)
+        queries = Records(asked, (query_of,) * len(asked), repeat=len(labelled) > len(labels))
+        if given.documents is not None:  # rows name these, where others have texts
+            labelled = [(of, replace(how, **_NAMED[type(how)])) for of, how in labelled]
+        return Parts(given._name or queries.default_name(), documents, queries, labelled)
+
+    def _tables(self, given: Any, role: str, limits: Limits) -> tuple[Table, ...]:
+        if given is None:
+            return ()
+        by_split = given if isinstance(given, Mapping) else {None: given}
+        if isinstance(given, (str, os.PathLike)) and role == "labels":
+            folder = Path(given).expanduser()
+            by_split = _files_of(folder) if folder.is_dir() else by_split
+        return tuple(
+            Table.of(each, role, limits, None if name is None else self._split(name, each))
+            for name, each in by_split.items()
+        )
+
+    def _split(self, name: Any, given: Any) -> str:
+        found = (self.splits or {}).get(name) or _SPLITS.get(name)
+        if found is None:
+            where = "/".join(Path(given).parts[-2:]) if isinstance(given, (str, Path)) else "qrels"
+            raise SplitError(
+                f"{shown(where, 80)}: {shown(repr(name), 40)} is no split; say which it is: "
+                f"splits={{{shown(repr(name), 40)}: 'test'}}"
+            )
+        return found
+
+    def _unfolded(self) -> Collection:
+        """Return the collection with its tables named."""
+        if self.rows is None:
+            return self
+        is_path = isinstance(self.rows, (str, os.PathLike))
+        found = _named_by(os.fspath(self.rows), self.splits) if is_path else None
+        return found or replace(self, rows=None, queries=self.rows)
+
+
+def collection_of(source: Any, arguments: dict[str, Any]) -> Collection | None:
+    """Return the collection that ``ingest`` was given; None for any other source."""
+    if isinstance(source, Collection):
+        for name in arguments:
+            raise SourceError(f"{name}= is not for a collection; its columns tell what they hold")
+        return source
+    if not isinstance(source, (str, os.PathLike)) or arguments.keys() - {"splits"}:
+        return None
+    return _named_by(os.fspath(source), **arguments)
+
+
+def _named_by(path: str, splits: Any = None) -> Collection | None:
+    """Return the collection of a folder, a file or a data set that names its tables."""
+    is_hub = path.startswith(HUB_MARK)
+    found = _of_hub(path) if is_hub else _of_path(Path(path).expanduser())
+    if found is None:
+        return None
+    made = Collection(**found, splits=splits)
+    name = path.removeprefix(HUB_MARK).strip("/").replace("/", "--") if is_hub else None
+    object.__setattr__(made, "_name", name or paths.default_name(path.rstrip("/")))
+    return made
+
+
+def _files_of(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder by the first part of their names."""
+    return {
+        file.name.split(".")[0]: file
+        for file in sorted(folder.iterdir())
+        if file.is_file() and paths.inner_suffix(file) in OF_SUFFIX
+    }
+
+
+def _of_path(path: Path) -> dict[str, Any] | None:
+    """Return the parts of a BEIR folder, or of a training file of Automodel."""
+    if path.is_dir():
+        found, qrels = _files_of(path), path / "qrels"
+        if (corpus := found.get("corpus")) is None or OF_SUFFIX[paths.inner_suffix(corpus)] == TEXT:
+            return None
+        if "queries" not in found:
+            raise SourceError(
+                f"{shown(path, 80)}: {corpus.name} is there and queries.jsonl is not; a BEIR "
+                f"folder has both, or read it as documents: --text text --id _id"
+            )
+        labels = _files_of(qrels) if qrels.is_dir() else None
+        return {"documents": corpus, "queries": found["queries"], "qrels": labels}
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    with paths.open_text(path) as text:
+        if not _AUTOMODEL.match(text.read(1024)):
+            return None
+    with closing(FileReader.within(Limits())) as reader:
+        try:
+            blocks: Any = raw(JsonSource(path, rows="corpus")).open(reader).batches
+            rows = [row for block in blocks for row in block.rows]
+        except SourceError:
+            return None
+    folders = [row["path"] for row in rows if isinstance(row, dict) and "path" in row]
+    here = [path.parent / each if (path.parent / each).exists() else each for each in folders]
+    if not here:
+        raise SourceError(f'{shown(path, 80)}: "corpus" names no folder: give [{{"path": …}}]')
+    documents = source_at([str(each) for each in here], "parquet", {})
+    return {"documents": documents, "queries": JsonSource(path, rows="data")}
+
+
+def _of_hub(line: str) -> dict[str, Any] | None:
+    """Return the parts of a data set that MTEB describes."""
+    from duckplets.sources.remote.grammar import parse_uri
+    from duckplets.sources.remote.hub import configurations
+
+    uri = parse_uri(line.strip())
+    if uri.split is not None or uri.config != "default":
+        return None
+    found = configurations(str(uri))
+    queries = next((name for name in ("queries", "query") if name in found), None)
+    if "corpus" not in found or queries is None:
+        return None
+    labels = next((name for name in ("qrels", "default") if name in found), "")
+    return {
+        "documents": f"{uri}/corpus",
+        "queries": f"{uri}/{queries}",
+        "qrels": {split: f"{uri}/{labels}/{split}" for split in found.get(labels, ())},
+    }
