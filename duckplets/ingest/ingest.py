@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -101,10 +101,10 @@ def _ingested(database: Database, reading: Reading, work: Work) -> IngestReport:
     if prepared.is_full:
         return _nothing_new(database, prepared, started)
     try:
-        with database.frugal(_MEMORY):
+        with database.frugal(_MEMORY), database.one_thread() as all_threads:
             database.shed()
             before = 0 if placing is None else placing.corpus_size()
-            report = _stored(database, prepared, reading.rows(), started, work)
+            report = _stored(database, prepared, reading.rows(), started, work, all_threads)
             if placing is not None:
                 report.notes.extend(placing.told(report.added, before))
             return report
@@ -118,6 +118,7 @@ def _stored(
     rows: Rows,
     started: float,
     work: Work,
+    all_threads: Callable[[], None],
 ) -> IngestReport:
     """Store rows piece by piece, each in a transaction; the last one publishes them."""
     under_way: Storing | None = None
@@ -127,6 +128,7 @@ def _stored(
             with database.transaction():
                 under_way = under_way or Storing(database, prepared, rows)
                 if not _store_piece(under_way, took, work):
+                    all_threads()  # splits are given by statements that gain from them
                     report = under_way.finish(started)
                     break
                 prepared.gates.save()
