@@ -51,7 +51,9 @@ def make(folder: Path, rows: int) -> None:
     pq.write_table(table, folder / "parquet.parquet")
     beyond = {n: pc.binary_join_element_wise("é", table[n], "") for n in ("title", "body")}
     pq.write_table(pa.table({"id": table["id"]} | beyond), folder / "beyond_ascii.parquet")
-    body = pa.array([None if i % 20 == 0 else row for i, row in enumerate(table["body"].to_pylist())])
+    body = pa.array(
+        [None if i % 20 == 0 else row for i, row in enumerate(table["body"].to_pylist())]
+    )
     pq.write_table(table.set_column(2, "body", body), folder / "nulls.parquet")
     days = pa.array(np.arange(rows) % 9_000, pa.int32()).cast(pa.date32())
     typed = table.set_column(0, "id", pa.array(range(rows))).append_column("day", days)
@@ -134,7 +136,9 @@ def main() -> None:
                     sys.exit(ended.stderr)
     for name, rounds in each.items():
         middle = {key: median(of[key] for of in rounds) for key in rounds[0]}
-        micros = {k: round(v if k == "peak_gb" else v / asked.rows * 1e6, 2) for k, v in middle.items()}
+        micros = {
+            k: round(v if k == "peak_gb" else v / asked.rows * 1e6, 2) for k, v in middle.items()
+        }
         found[name] = micros
         if "bare" in found:
             micros["ingest_to_bare"] = round(micros["ingest"] / found["bare"]["ingest"], 2)

@@ -375,7 +375,7 @@ class Database:
         Two threads build and merge the row groups of an ordered insert twice. The number stays if
         the user set it, or others in this process have the file open.
         """
-        before = self._connection.execute("SELECT current_setting('threads')").fetchall()[0][0]
+        before = self._connection.execute(query("db/sessions/threads")).fetchall()[0][0]
         with sessions.alone(self._session) as alone:
             one = 1 if alone and self._threads is None else before
 

@@ -129,7 +129,7 @@ class RowBatches:
         self._where = where if part is None else part.where
         self._names, self._mapping = names, mapping
         most = MAX_ROWS, MAX_BYTES
-        self._mapper = RowMapper(mapping, names, limits_of(reader), where, most)
+        self._mapper = RowMapper(mapping, names, limits_of(reader), where, most, self._days_of)
         self._source = source_name(part.named(mapping) if part else mapping, where)
         self._start, self._known, self._of = start, known, of
         self.row = start if known else 0  # rows so far
@@ -141,7 +141,7 @@ class RowBatches:
         """Yield batches, and marks at the places to continue from."""
         names, mapper, is_first = self._names, self._mapper, True
         place: Any = None  # last place met and not yet given
-        ends = 0, 0
+        end = 0
         try:
             for block in blocks:
                 turned = names.turn_to(block.columns)
@@ -160,18 +160,18 @@ class RowBatches:
                         yield from self._mark(None) if not self._known else ()
                         place = None
                 if block.at is not None:
-                    place, ends = block.at, (self.row, len(mapper.rows))
+                    place, end = block.at, self.row
                     if self._is_due():
                         yield from self._told(place)
                         place = None
         except SourceError:
             if place is not None:  # an ingest continues after the last complete batch
-                self.row = ends[0]
-                mapper.cut(ends[1])
+                self.row = end
+                mapper.cut(end)
                 yield from self._told(place)
             raise
         yield from self.flushed()
-        if not self._known or (place is not None and ends[0] == self.row):
+        if not self._known or (place is not None and end == self.row):
             yield from self._mark(place)
         if self._part is None:
             names.check()
@@ -195,7 +195,7 @@ class RowBatches:
 
     def flushed(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows taken since the last time."""
-        taken = self._mapper.table(self._days_of)
+        taken = self._mapper.table()
         if taken is None:
             return
         if self._mapping.handling() == "raise":
