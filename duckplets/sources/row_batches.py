@@ -1,6 +1,6 @@
 """Map rows to records: batches of ``ROW_SCHEMA``, whatever the rows were read from.
 
-blocks ─RowMapper→ columns, reasons ─sql/sources/rows.sql→ keys, hashes of contents → batches
+blocks ─RowMapper→ columns, reasons ─content_hashes→ keys, hashes of contents → batches
 
 A batch has at most ``MAX_ROWS`` rows, or ``MAX_BYTES`` characters and one row.
 """
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
+from duckplets.sources.content_hashes import hashed
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
@@ -43,7 +44,6 @@ MAX_ROWS = 16_384
 MAX_BYTES = 24 << 20
 _SURE = 100  # first rows after which a text that none of them has is a typing error
 _MARK_SECONDS = 1.0  # so that a slow source gets its marks in time
-_CHUNK_ROWS = 8_192  # rows that go to DuckDB together, enough for several threads
 _ZONE = re.compile(r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$")
 
 
@@ -200,19 +200,17 @@ class RowBatches:
             return
         if self._mapping.handling() == "raise":
             self._refuse()
-        chunks = pa.Table.from_batches(taken.to_batches(_CHUNK_ROWS), taken.schema)
         try:
-            with self._reader.registered(mapped=chunks):
-                hashed = self._reader.arrow(query("sources/rows"))
+            made = hashed(self._reader, taken)
         except QueryError as error:
             raise refused(error, self._where, limits_of(self._reader)) from error
         columns = {
-            name: hashed[name].combine_chunks() if name in HASHED else taken[name]
+            name: made[name].combine_chunks() if name in HASHED else taken[name]
             for name in (*ROW_SCHEMA.names, *self._extra(taken))
         }
         self._mapper.clear()
         batches = pa.table(columns).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
-        del taken, chunks, hashed, columns  # or they stay as long as the batches wait
+        del taken, made, columns  # or they stay as long as the batches wait
         yield from batches
 
     def _extra(self, taken: pa.Table) -> list[str]:

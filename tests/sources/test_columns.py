@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, row_batches, row_mapper, typed
+from duckplets.sources import Mark, content_hashes, row_batches, row_mapper, typed
 from duckplets.sources.column_mapper import ColumnMapper
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.row_mapper import RowMapper
@@ -137,6 +137,20 @@ def test_columns_become_what_their_rows_become(small, made, field):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ColumnMapper, "mapped", lambda self, rows: None)
         assert found == batches(table, mapping, limits)
+
+
+def hashes(table, mapping, monkeypatch, longest):
+    monkeypatch.setattr(content_hashes, "_LONG", longest)
+    return batches(table, mapping, Limits())
+
+
+@settings(max_examples=often(500, less=40), deadline=None)
+@given(made=tables())
+def test_both_ways_of_hashing_agree(made):
+    table, mapping = made
+    with pytest.MonkeyPatch.context() as patch:
+        found = [hashes(table, mapping, patch, longest) for longest in (-1, 1 << 40)]
+    assert found[0] == found[1]
 
 
 def test_only_odd_rows_are_made(monkeypatch):
