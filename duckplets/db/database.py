@@ -83,6 +83,7 @@ class Database:
         self.following: Callable[[Database], AbstractContextManager[None]] | None = None
         self._home = Home()
         self._reopen = reopen  # reopens the file; None if all threads share a connection
+        self._threads: int | None = None  # set by the user
         self._memory_limit: str | None = None  # set by the user; otherwise:
         self._frugal = DEFAULT_MEMORY_LIMIT
         self._is_closed = False
@@ -112,7 +113,7 @@ class Database:
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
         opened = cls(open_real(read_only=read_only), path, reopen=open_real)
-        opened._memory_limit = memory_limit
+        opened._memory_limit, opened._threads = memory_limit, threads
         return opened
 
     @classmethod
@@ -366,6 +367,27 @@ class Database:
         # another thread uses more at the moment, or another process has opened the file meanwhile
         with suppress(QueryError), translated():
             self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
+
+    @contextmanager
+    def one_thread(self) -> Iterator[Callable[[], None]]:
+        """Run statements on one thread, until the end or until the function given is called.
+
+        Two threads build and merge the row groups of an ordered insert twice. The number stays if
+        the user set it, or others in this process have the file open.
+        """
+        before = self._connection.execute(query("db/sessions/threads")).fetchall()[0][0]
+        with sessions.alone(self._session) as alone:
+            one = 1 if alone and self._threads is None else before
+
+        def use(count: int) -> None:
+            with suppress(QueryError), translated():
+                self._connection.execute("SET threads = $1", [count])
+
+        use(one)
+        try:
+            yield partial(use, before)
+        finally:
+            use(before)
 
     def shed(self) -> None:
         """Give back memory of what was read or written and is not in use.

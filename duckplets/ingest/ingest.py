@@ -106,10 +106,15 @@ def _ingested(database: Database, reading: Reading, work: Work, last: Last) -> I
     if prepared.is_full:
         return _nothing_new(database, prepared, started)
     try:
-        with database.frugal(_MEMORY):
+        with database.frugal(_MEMORY), database.one_thread() as all_threads:
             database.shed()
             before = 0 if placing is None else placing.corpus_size()
-            report = _stored(database, prepared, reading.rows(), started, work, last)
+
+            def end(storing: Storing, since: float) -> IngestReport:
+                all_threads()  # splits are given by statements that gain from them
+                return last(storing, since)
+
+            report = _stored(database, prepared, reading.rows(), started, work, end)
             if placing is not None:
                 report.notes.extend(placing.told(report.added, before))
             return report

@@ -116,6 +116,8 @@ def _frame_blocks(mapping: Mapped, frame: Any) -> Iterator[RowBlock]:
         except Exception:  # mixed types, or a type of the frame's own
             arrays[name], others[name] = pa.nulls(len(frame)), iter(column.to_list())
     for block in blocks_of(pa.table(arrays).to_batches(), _WHERE):
+        if others:
+            block = block._replace(rows=list(block.rows))
         for name, values in others.items():
             for row, value in zip(block.rows, values, strict=False):
                 row[name] = value

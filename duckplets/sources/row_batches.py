@@ -1,6 +1,6 @@
 """Map rows to records: batches of ``ROW_SCHEMA``, whatever the rows were read from.
 
-blocks ─RowMapper→ columns, reasons ─sql/sources/rows.sql→ keys, hashes of contents → batches
+blocks ─RowMapper→ columns, reasons ─content_hashes→ keys, hashes of contents → batches
 
 A batch has at most ``MAX_ROWS`` rows, or ``MAX_BYTES`` characters and one row.
 """
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
+from duckplets.sources.content_hashes import hashed
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
@@ -43,7 +44,6 @@ MAX_ROWS = 16_384
 MAX_BYTES = 24 << 20
 _SURE = 100  # first rows after which a text that none of them has is a typing error
 _MARK_SECONDS = 1.0  # so that a slow source gets its marks in time
-_CHUNK_ROWS = 8_192  # rows that go to DuckDB together, enough for several threads
 _ZONE = re.compile(r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$")
 
 
@@ -132,7 +132,7 @@ class RowBatches:
         self._where = where if part is None else part.where
         self._names, self._mapping = names, mapping
         most = MAX_ROWS, MAX_BYTES
-        self._mapper = RowMapper(mapping, names, limits_of(reader), where, most)
+        self._mapper = RowMapper(mapping, names, limits_of(reader), where, most, self._days_of)
         self._source = source_name(part.named(mapping) if part else mapping, where)
         self._start, self._known, self._of = start, known, of
         self.row = start if known else 0  # rows so far
@@ -144,7 +144,7 @@ class RowBatches:
         """Yield batches, and marks at the places to continue from."""
         names, mapper, is_first = self._names, self._mapper, True
         place: Any = None  # last place met and not yet given
-        ends = 0, 0
+        end = 0
         try:
             for block in blocks:
                 turned = names.turn_to(block.columns)
@@ -163,18 +163,18 @@ class RowBatches:
                         yield from self._mark(None) if not self._known else ()
                         place = None
                 if block.at is not None:
-                    place, ends = block.at, (self.row, len(mapper.rows))
+                    place, end = block.at, self.row
                     if self._is_due():
                         yield from self._told(place)
                         place = None
         except SourceError:
             if place is not None:  # an ingest continues after the last complete batch
-                self.row = ends[0]
-                mapper.cut(ends[1])
+                self.row = end
+                mapper.cut(end)
                 yield from self._told(place)
             raise
         yield from self.flushed()
-        if not self._known or (place is not None and ends[0] == self.row):
+        if not self._known or (place is not None and end == self.row):
             yield from self._mark(place)
         if self._part is None:
             names.check()
@@ -198,24 +198,22 @@ class RowBatches:
 
     def flushed(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows taken since the last time."""
-        taken = self._mapper.table(self._days_of)
+        taken = self._mapper.table()
         if taken is None:
             return
         if self._mapping.handling() == "raise":
             self._refuse()
-        chunks = pa.Table.from_batches(taken.to_batches(_CHUNK_ROWS), taken.schema)
         try:
-            with self._reader.registered(mapped=chunks):
-                hashed = self._reader.arrow(query("sources/rows"))
+            made = hashed(self._reader, taken)
         except QueryError as error:
             raise refused(error, self._where, limits_of(self._reader)) from error
         columns = {
-            name: hashed[name].combine_chunks() if name in HASHED else taken[name]
+            name: made[name].combine_chunks() if name in HASHED else taken[name]
             for name in (*ROW_SCHEMA.names, *self._extra(taken))
         }
         self._mapper.clear()
         batches = pa.table(columns).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
-        del taken, chunks, hashed, columns  # or they stay as long as the batches wait
+        del taken, made, columns  # or they stay as long as the batches wait
         yield from batches
 
     def _extra(self, taken: pa.Table) -> list[str]:

@@ -1,44 +1,50 @@
 """Split rows into the columns of records, and find why a row is none.
 
-All that is known of a row is decided here; only ids and hashes of contents are made by a statement.
+Rows of plain columns go by ``column_mapper``, all but odd ones. All that is known
+of a row is decided here; only ids and hashes of contents are made elsewhere.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
-from functools import lru_cache
+from datetime import date
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError
+from duckplets.sources.column_mapper import KINDS, ColumnMapper, Columns
 from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import PARTS, ROLES, Mapped, label_number, label_rules, null_words
 from duckplets.sources.names import Names, follow, known_fields, left_out_of
-from duckplets.sources.rows import DROPPED, EXTRA_COLUMNS, HASHED, ROW_SCHEMA, RowBlock
+from duckplets.sources.rows import DROPPED, HASHED, RowBlock
+from duckplets.sources.typed import ArrowRows
 from duckplets.sources.values import (
     Fault,
     Odd,
     cell_text,
+    day_of,
     document,
     escaped,
     identifier,
     is_utf8,
     items_of,
     json_text,
+    moment_of,
     plain,
+    prefix_of,
     sections_of,
     texts_of,
+    trust_of,
     unread,
 )
-from duckplets.text.prefix import Prefix
 
-_Name = tuple[str, str, Any, bool]
+Name = tuple[str, str, Any, bool]
 """A name of the mapping as a heading, its key, the steps from there, and whether it may lack."""
 _NOWHERE: Any = object()  # the key of a name that no row has had
 
@@ -48,7 +54,7 @@ _TEXT = pa.string()
 _CELLS = ("id", "date", "group", "trust", "label", "created_at", "updated_at", "prefix")
 _TIMES = ("date", "created_at", "updated_at")
 _BAD_DATE = "unreadable date"
-_KINDS = {field.name: field.type for field in ROW_SCHEMA} | EXTRA_COLUMNS
+_MOST_ODD = 0.1  # share of odd rows above which all rows of a block are made
 
 Days = Callable[[list[str | None]], list[date | None]]
 """Returns the days that texts spell in a form of the mapping."""
@@ -81,11 +87,17 @@ class RowMapper:
     """Split rows into texts and further values, and judge them."""
 
     def __init__(
-        self, mapping: Mapped, names: Names, limits: Limits, where: str, most: tuple[int, int]
+        self,
+        mapping: Mapped,
+        names: Names,
+        limits: Limits,
+        where: str,
+        most: tuple[int, int],
+        days_of: Days,
     ) -> None:
-        self._most_rows, self._most_size = most
+        (self._most_rows, self._most_size), self._days_of = most, days_of
         self._mapping, self._names, self._limits, self._where = mapping, names, limits, where
-        self._most = limits.size("field")
+        self.most = limits.size("field")
         self._as_json = mapping.text_of == "json"
         self._nulls = frozenset(null_words(mapping.null_values))
         self._converter = mapping.conversion()
@@ -95,15 +107,15 @@ class RowMapper:
         self._needs_dates = mapping.on_bad_date == "fail"
         rules = dict(label_rules(mapping.labels))
         typed: dict[str, tuple[Callable[[str], Any], str]] = {
-            "created_at": (_moment, "unreadable created_at"),
-            "updated_at": (_moment, "unreadable updated_at"),
-            "trust": (_trust, "trust outside 0..1"),
-            "prefix": (_prefix, "unreadable prefix"),
+            "created_at": (moment_of, "unreadable created_at"),
+            "updated_at": (moment_of, "unreadable updated_at"),
+            "trust": (trust_of, "trust outside 0..1"),
+            "prefix": (prefix_of, "unreadable prefix"),
             "label": (lambda text: label_number(text, rules), "unreadable label"),
-            "date": (_day, _BAD_DATE),  # the last, for a record may come in without its date
+            "date": (day_of, _BAD_DATE),  # the last, for a record may come in without its date
         }
-        self._typed = [(part, *how) for part, how in typed.items() if mapping.part(part)]
-        self._get: dict[str, list[_Name]] = {}
+        self._typed = {part: how for part, how in typed.items() if mapping.part(part)}
+        self._get: dict[str, list[Name]] = {}
         self.clear()
         self.bind()
 
@@ -112,10 +124,18 @@ class RowMapper:
         # What each row has: values by part, why it is no record, and where it stands.
         self.rows: list[dict[str, Any]] = []
         self._lists = self._sections, self._topics, self._metas = _Lists(3), _Lists(1), _Lists(2)
-        self._size = 0
+        self._tables: list[pa.Table] = []  # records that went by columns
+        self._count = self._size = 0
 
-    def cut(self, rows: int) -> None:
-        """Forget what came after some rows."""
+    def cut(self, number: int) -> None:
+        """Forget the rows after a number."""
+        self._cut(bisect_right(self.rows, number, key=lambda of: int(of["row"])))
+        self._tables = [
+            each.slice(0, int(np.searchsorted(each["row"].to_numpy(), number, "right")))
+            for each in self._tables
+        ]
+
+    def _cut(self, rows: int) -> None:
         del self.rows[rows:]
         for lists in self._lists:
             lists.cut(rows)
@@ -123,7 +143,8 @@ class RowMapper:
     @property
     def is_full(self) -> bool:
         """Whether the rows taken fill a batch."""
-        return len(self.rows) >= self._most_rows or self._size >= self._most_size
+        count = len(self.rows) + self._count
+        return count >= self._most_rows or self._size >= self._most_size
 
     def bind(self) -> None:
         """Look up the keys of the mapping's parts, as far as known."""
@@ -135,14 +156,14 @@ class RowMapper:
                 optional = name.endswith("?") and (bool(steps) or not str(key).endswith("?"))
                 heading = name[:-1] if optional else name
                 self._get[part].append((heading, key, steps, optional))
-        self._cell_names = [(p, self._get[p][0]) for p in _CELLS if self._get[p]]
-        self._meta_names = sorted(set(self._get["meta"]))
-        self._candidates = [
+        self.cell_names = [(p, self._get[p][0]) for p in _CELLS if self._get[p]]
+        self.meta_names, self.topic_names = sorted(set(self._get["meta"])), self._get["taxonomy"]
+        self.candidates = [
             (part, "anchor" if part == "anchor" else "context", self._get[part])
             for part in ("anchor", "positive", "text")
             if self._get[part]
         ]
-        self._others = [
+        self.others = [
             (part, role, name)
             for part, role in (("context", "context"), ("negative", "rejected"))
             for name in self._get[part]
@@ -153,11 +174,41 @@ class RowMapper:
         if self._converter is not None and not self._converter.is_own:
             there = self._names.found
             self._fields = {f: there[f][0] for f in self._converter.fields if f in there}
+        by_rows = own or self._nulls or self._converter is not None or self._get["sections"]
+        self._columns = None if by_rows else ColumnMapper(self)
 
     def take(self, block: RowBlock, number: int) -> int:
         """Take rows of a block; return their number."""
+        if self._columns is not None and isinstance(block.rows, ArrowRows):
+            found = self._columns.mapped(block.rows)
+            if found is not None and len(found.odd) <= max(1, _MOST_ODD * len(block.rows)):
+                return self._take_columns(block, number, found)
+        return self._take_rows(block, number)
+
+    def _take_columns(self, block: RowBlock, number: int, found: Columns) -> int:
+        """Take rows that were mapped by columns, and the odd ones among them."""
+        rows: Any = block.rows
+        before, count = self._size, len(self.rows) + self._count
+        if len(found.odd):
+            for at, row in zip(found.odd.tolist(), rows.at(found.odd), strict=True):
+                size = self._size
+                self._take_rows(block._replace(rows=[row]), number + at)
+                found.sizes[at] = self._size - size
+        sizes = before + np.cumsum(found.sizes)
+        full = int(np.searchsorted(sizes, self._most_size)) + 1
+        taken = min(len(rows), full, self._most_rows - count)
+        table = found.table.append_column("file", pa.repeat(_named(block), found.table.num_rows))
+        at = pc.add(table["row"], number)
+        self._tables.append(table.set_column(table.schema.get_field_index("row"), "row", at))
+        if taken < len(rows):
+            self.cut(number + taken - 1)
+        self._size = int(sizes[taken - 1])
+        self._count = sum(each.num_rows for each in self._tables)
+        return taken
+
+    def _take_rows(self, block: RowBlock, number: int) -> int:
         taken = 0
-        file = block.file and block.file.encode("utf-8", "backslashreplace").decode()
+        file = _named(block).as_py()
         for i, row in enumerate(block.rows):
             taken = i + 1
             if row is None:  # a blank line
@@ -167,7 +218,7 @@ class RowMapper:
                 self._add_fault(number + i, row)
             else:
                 self._add_row(number + i, row)
-            if self._size - size > self._most:
+            if self._size - size > self.most:
                 self._check_fields(row, number + i)
             for made in self.rows[first:]:
                 if file is not None:
@@ -185,7 +236,7 @@ class RowMapper:
         for name, value in row.items() if isinstance(row, dict) else ():
             text = value if isinstance(value, str) else json_text(value)
             size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-            if size > self._most:
+            if size > self.most:
                 larger = f"column {shown(repr(name))} has a value of {size:,} bytes, larger"
                 raise self._limits.exceeded(f"{self._where}, row {number}", larger, "field")
 
@@ -203,7 +254,7 @@ class RowMapper:
             else:
                 self._add_converted(number, row)
         except RecursionError:  # recursive, or nested too deeply
-            self.cut(before)
+            self._cut(before)
             self._add_fault(number, Fault("invalid JSON"))
         except DuckpletsError:
             raise
@@ -219,7 +270,7 @@ class RowMapper:
         lack = "no id" if get["id"] and "id" not in values else None
         if own is not None and "id" not in own:
             lack = None
-        for part, role, candidates in self._candidates:
+        for part, role, candidates in self.candidates:
             texts, heading, fault = self._first(row, candidates)
             wrong = wrong or fault
             if part == "anchor":
@@ -230,7 +281,7 @@ class RowMapper:
                 lack = f"no {part}"
         if get["label"] and "label" not in values and lack is None:
             lack = "no label" if own is None or "label" in own else None
-        for part, role, (heading, key, steps, optional) in self._others:
+        for part, role, (heading, key, steps, optional) in self.others:
             found = self._texts(_value(row, key, steps))
             if isinstance(found, Odd):
                 wrong, found = wrong or _wrong(found, heading), []
@@ -262,7 +313,7 @@ class RowMapper:
         self._end(number, values, row)
 
     def _first(
-        self, row: dict[str, Any], candidates: list[_Name]
+        self, row: dict[str, Any], candidates: list[Name]
     ) -> tuple[list[str], str | None, tuple[str, str] | None]:
         """Return the texts of the first candidate with some, and an invalid value before."""
         for heading, key, steps, _ in candidates:
@@ -294,17 +345,25 @@ class RowMapper:
     def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the values of a row besides texts, by part."""
         cells: dict[str, Any] = {}
-        for part, (_, key, steps, _) in self._cell_names:
-            value = row.get(key) if not steps else _value(row, key, steps)
-            if part in ("id", "group") and type(value) is not str:
-                value = identifier(value)
-            text = self._text_of(value)
-            if text is None or (part in _TIMES and text.strip(" ") == "NaT"):
-                continue  # as pandas writes a missing time
-            if part == "date" and type(value) is Odd:  # it needs no format
-                text = Odd(value.day or text, "date")
-            cells[part] = text
+        for part, (_, key, steps, _) in self.cell_names:
+            text = self._cell(part, row.get(key) if not steps else _value(row, key, steps))
+            if text is not None:
+                cells[part] = text
         return cells
+
+    def _cell(self, part: str, value: Any) -> str | None:
+        if part in ("id", "group") and type(value) is not str:
+            value = identifier(value)
+        text = self._text_of(value)
+        if text is None or (part in _TIMES and text.strip(" ") == "NaT"):
+            return None  # as pandas writes a missing time
+        if part == "date" and type(value) is Odd:  # it needs no format
+            return Odd(value.day or text, "date")
+        return text
+
+    def cells_of(self, part: str, values: list[Any]) -> list[str | None]:
+        """Return the texts of values of a part that is no text of the record."""
+        return [self._cell(part, value) for value in values]
 
     def _text_of(self, value: Any) -> str | None:
         if type(value) is str:
@@ -318,7 +377,7 @@ class RowMapper:
     def _end(self, number: int, values: dict[str, Any], row: dict[str, Any] | None = None) -> None:
         """Finish a row whose sections were added."""
         if row is not None:
-            for _, key, steps, _ in self._get["taxonomy"]:
+            for _, key, steps, _ in self.topic_names:
                 for topic in items_of(_value(row, key, steps)):
                     if topic.strip(" ") not in self._nulls:
                         self._topics.add(topic)
@@ -338,7 +397,7 @@ class RowMapper:
             found = [(key, pairs[key]) for key in sorted(pairs)]
         else:
             found = [
-                (n, self._text_of(_value(row, k, steps))) for n, k, steps, _ in self._meta_names
+                (n, self._text_of(_value(row, k, steps))) for n, k, steps, _ in self.meta_names
             ]
         for key, value in found:
             if value is not None:
@@ -377,14 +436,26 @@ class RowMapper:
 
     # -- columns ----------------------------------------------------------------------------------
 
-    def table(self, days_of: Days) -> pa.Table | None:
+    def table(self) -> pa.Table | None:
         """Return the rows taken, but for their keys and hashes, and what these are made of.
 
         Columns are those of ``ROW_SCHEMA`` and ``EXTRA_COLUMNS``, with ``id``, ``identity`` and
         ``has_key``, whether the content is a key where there is no id.
         """
-        if not self.rows:
+        tables = [*self._tables, *([self._made()] if self.rows else ())]
+        if not tables:
             return None
+        names = tables[0].column_names
+        found = pa.concat_tables(of.select(names) for of in tables).combine_chunks()
+        if self.rows and self._tables:
+            found = found.take(pc.sort_indices(found["row"]))
+        at = names.index("file")
+        if found["file"].null_count == found.num_rows:
+            return found.remove_column(at)
+        return found.set_column(at, "file", found["file"].dictionary_encode())
+
+    def _made(self) -> pa.Table:
+        """Return the records of rows."""
         parts = [[self._strings(of, each.ends) for of in each.columns] for each in self._lists]
         ends = [pa.array(each.ends, pa.int32()) for each in self._lists]
         sections = pa.StructArray.from_arrays(parts[0], ["role", "heading", "text"])
@@ -396,39 +467,43 @@ class RowMapper:
         for name, column in {"id": "id", "group": "group_key", "identity": "identity"}.items():
             each = [of.get(name) for of in self.rows]
             made[column] = self._strings(each, range(len(each) + 1))
-        self._judge(days_of)
+        self._judge()
         used = set[str]().union(*self.rows)
-        for name, kind in _KINDS.items():
+        for name, kind in (KINDS | {"file": _TEXT}).items():
             if name not in made and name not in HASHED:
                 made[name] = self._column(name, kind, used)
         has_key = [of.get("fault") is None and of.get("lack") is None for of in self.rows]
         made["has_key"] = pa.array(has_key, pa.bool_())
-        if "file" in used:
-            made["file"] = self._column("file", _TEXT, used).dictionary_encode()
         return pa.table(made)
 
-    def _judge(self, days_of: Days) -> None:
+    def meanings(self, part: str, texts: Sequence[str | None]) -> list[Any]:
+        """Return the typed values of a part's texts; None where a text has none."""
+        typed, _ = self._typed[part]
+        given: Sequence[Any] = texts
+        if part == "date" and self._mapping.date_format is not None:
+            days = self._days_of([None if isinstance(text, Odd) else text for text in texts])
+            given = [day or text for day, text in zip(days, texts, strict=True)]
+        return [None if value is None else typed(value) for value in given]
+
+    def _judge(self) -> None:
         """Give rows their typed values, and say why some are no records."""
-        if self._mapping.date_format is not None:
-            days = [of.get("date") for of in self.rows]
-            found = days_of([None if isinstance(day, Odd) else day for day in days])
-            for of, day in zip(self.rows, found, strict=True):
-                of["date"] = day or of.get("date")
-        for of in self.rows:
-            wrong: tuple[str, str] | None = None
-            for part, typed, reason in self._typed:
-                text = of.get(part)
-                if text is not None:
-                    of[part] = typed(text)
-                    wrong = wrong or ((reason, text) if of[part] is None else None)
+        wrong: dict[int, tuple[str, str]] = {}
+        for part, (_, reason) in self._typed.items():
+            texts = [of.get(part) for of in self.rows]
+            for at, value in enumerate(self.meanings(part, texts)):
+                if (text := texts[at]) is not None:
+                    self.rows[at][part] = value
+                    if value is None:
+                        wrong.setdefault(at, (reason, text))
+        for at, of in enumerate(self.rows):
             fault, lack = of.get("fault"), of.get("lack")
             if fault is not None:
                 of.pop("complaint", None)
                 self._reject(of, fault.reason, fault.value)
             elif lack is not None:
                 self._reject(of, lack, of.get("told"))
-            elif wrong is not None:
-                self._reject(of, *wrong)
+            elif at in wrong:
+                self._reject(of, *wrong[at])
 
     def _reject(self, of: dict[str, Any], reason: str, value: str | None) -> None:
         of["value"] = None if value is None else shown(escaped(value), _MOST_SHOWN)
@@ -453,6 +528,12 @@ class RowMapper:
                     of = self.rows[int(np.searchsorted(ends, place, "right")) - 1]
                     of.setdefault("fault", Fault("invalid UTF-8", escaped(value)))
             return _escaped_texts(values)
+
+
+def _named(block: RowBlock) -> pa.Scalar:
+    """Return the file of a block, as storable text."""
+    file = block.file and block.file.encode("utf-8", "backslashreplace").decode()
+    return pa.scalar(file, _TEXT)
 
 
 def _escaped_texts(values: Sequence[str | None]) -> pa.Array:
@@ -480,83 +561,3 @@ def _value(row: dict[str, Any], key: str, steps: Any) -> Any:
 
 def _wrong(value: Odd, heading: str) -> tuple[str, str]:
     return f"not text: {value.kind}", f"column '{heading}': {escaped(value[:_SHOWN])}"
-
-
-# -- values by their meaning; None for what has none ----------------------------------------------
-
-_ISO = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?"
-    r"(?:Z|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?)?",
-    re.ASCII,
-)
-
-
-@lru_cache(4_096)
-def _day(text: str | date) -> date | None:
-    """Return the date that ISO text begins with, as it is written there."""
-    if isinstance(text, date):
-        return text
-    try:
-        bare = text.strip(" ")
-        if _ISO.fullmatch(bare):
-            return date.fromisoformat(bare[:10])
-        moment = _of_epoch(bare)
-        return moment and moment.date()
-    except ValueError:  # no such day
-        return None
-
-
-@lru_cache(4_096)
-def _moment(text: str) -> datetime | None:
-    """Return the time of ISO text in UTC, which it is in where no zone is written."""
-    bare = text.strip(" ")
-    found = _ISO.fullmatch(bare)
-    if found is None:
-        return _of_epoch(bare)
-    hours, minutes, seconds = (int(part or 0) for part in found.groups()[:3])
-    if minutes > 59 or seconds > 59 or (hours, minutes, seconds) > (24, 0, 0):
-        return None
-    micros = int((found[4] or "0")[:6].ljust(6, "0"))
-    east = -1 if found[5] == "-" else 1
-    zone = timedelta(hours=int(found[6] or 0), minutes=int(found[7] or 0)) * east
-    try:
-        day = datetime.fromisoformat(bare[:10])
-        since = timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micros)
-        return day + since - zone
-    except (ValueError, OverflowError):
-        return None
-
-
-_EPOCH = re.compile(r"(\d{9,19})(?:\.(\d+))?", re.ASCII)
-_UNITS = {9: 0, 10: 0, 12: 3, 13: 3, 15: 6, 16: 6, 18: 9, 19: 9}  # by the number of digits
-
-
-def _of_epoch(text: str) -> datetime | None:
-    """Return the time that a number tells: seconds since 1970, or thousandths or less of them.
-
-    The unit follows from the digits: from 1973 to 2286 they are unambiguous.
-    """
-    found = _EPOCH.fullmatch(text)
-    power = _UNITS.get(len(found[1])) if found else None
-    if found is None or power is None:
-        return None
-    return datetime(1970, 1, 1) + timedelta(microseconds=int(found[1]) * 10**6 // 10**power)
-
-
-def _trust(text: str) -> float | None:
-    try:
-        found = float(text)
-    except ValueError:
-        return None
-    return found if 0 <= found <= 1 else None
-
-
-@lru_cache(1_024)
-def _prefix(text: str) -> str | None:
-    """Return the JSON definition of a prefix as compact text."""
-    try:
-        found = json.loads(text)
-        Prefix.from_dict(found)
-    except (ValueError, RecursionError, SourceError):
-        return None
-    return json_text(found)

@@ -106,7 +106,7 @@ class RowBlock(NamedTuple):
     """Rows from a reader, of bounded size."""
 
     # Dictionaries of plain values; a ``Fault`` for an unreadable row, None for a blank line.
-    rows: list[Any]
+    rows: Sequence[Any]
     file: str | None = None  # file shown in messages
     lines: Sequence[int] = ()  # line of each row, if there are lines
     raw: Sequence[str] = ()  # raw text of each row, if known

@@ -1,6 +1,7 @@
 """Convert Arrow data of any encoding to plain row values, a bounded block at a time.
 
 Arrow files may not contain what they declare, so structure is validated before values are read.
+Values are read when a row is looked at: plain columns go by ``column_mapper`` instead.
 Dictionaries and runs stay shared between rows.
 """
 
@@ -8,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
@@ -50,17 +52,39 @@ def blocks_of(
             batch = batch.select([batch.schema.names.index(name) for name in wanted])
         for column, name in zip(batch.columns, batch.schema.names, strict=True):
             _check_structure(column, f"{where}: column {shown(repr(name))}", row)
+        shared: dict[int, list[Any]] = {}
         names = batch.schema.names
-        readers = [
-            _reader(column, f"{where}: column {shown(repr(name))}")
-            for column, name in zip(batch.columns, names, strict=True)
-        ]
+        is_plain = len(set(names)) == len(names) > 0 and all(map(_is_plain, batch.schema.types))
         for start, count in _parts(batch):
-            found = [read(start, count) for read in readers]
-            rows = [dict(zip(names, values, strict=True)) for values in zip(*found, strict=True)]
-            rows = rows or [{} for _ in range(count)]
-            yield RowBlock(with_classes(rows, classes or {}), columns=names)
+            part = batch.slice(start, count)
+            copied = _but_views(part) if is_plain else None
+            rows = ArrowRows(part if copied is None else copied, where, classes or {}, shared)
+            yield RowBlock(list(rows) if copied is None else rows, columns=names)
         row += batch.num_rows
+
+
+def _but_views(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+    """Return a batch without views of texts, of which Arrow cannot take some; None if too large."""
+    columns = list(batch.columns)
+    for at, column in enumerate(columns):
+        if pa.types.is_string_view(column.type):
+            views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)
+            lengths = views[column.offset : column.offset + len(column), 0]
+            if lengths.sum(dtype=np.int64) > 2 * BLOCK_BYTES:  # they may share their letters
+                return None
+            columns[at] = column.cast(pa.string())
+    return pa.record_batch(columns, batch.schema.names)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether values of a type can always be read, so that they may be read later."""
+    types = pa.types
+    if types.is_dictionary(kind) or types.is_list(kind) or types.is_large_list(kind):
+        return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
+    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    moments = types.is_date(kind) or types.is_timestamp(kind)
+    return bool(texts or numbers or moments or types.is_boolean(kind) or types.is_null(kind))
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
@@ -77,17 +101,50 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
             yield start, count
 
 
-def _reader(column: pa.Array, where: str) -> Callable[[int, int], list[Any]]:
-    """Return what reads the values of a column; dictionary values are converted once."""
+class ArrowRows(Sequence[Any]):
+    """Rows of a batch that become dictionaries when they are looked at."""
 
-    def read(start: int, count: int) -> list[Any]:
-        return _readable(column.slice(start, count), where)
+    def __init__(
+        self, batch: pa.RecordBatch, where: str, classes: Classes, shared: dict[int, list[Any]]
+    ) -> None:
+        self.batch, self.classes = batch, classes
+        self._where, self._shared = where, shared  # values of dictionaries, by column
+        self._rows: Sequence[Any] | None = None
 
-    if not pa.types.is_dictionary(column.type):
-        return read
-    each = [*_readable(column.dictionary, where), None]
-    places = pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()
-    return lambda start, count: [each[i] for i in places[start : start + count]]
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._rows is None:
+            names = self.batch.schema.names
+            found = [self._values(at) for at in range(len(names))]
+            rows = [dict(zip(names, values, strict=True)) for values in zip(*found, strict=True)]
+            self._rows = with_classes(rows or [{} for _ in range(len(self))], self.classes)
+        return iter(self._rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice):
+            return list(self)[at]
+        start, stop, _ = at.indices(len(self))
+        return self._but(self.batch.slice(start, max(stop - start, 0)))
+
+    def at(self, places: NDArray[Any]) -> ArrowRows:
+        """Return the rows at places."""
+        return self._but(self.batch.take(pa.array(places)))
+
+    def _but(self, batch: pa.RecordBatch) -> ArrowRows:
+        return ArrowRows(batch, self._where, self.classes, self._shared)
+
+    def _values(self, at: int) -> list[Any]:
+        """Return the values of a column; those of a dictionary are made once."""
+        column = self.batch.column(at)
+        where = f"{self._where}: column {shown(repr(self.batch.schema.names[at]))}"
+        if not pa.types.is_dictionary(column.type):
+            return _readable(column, where)
+        if at not in self._shared:
+            self._shared[at] = [*_readable(column.dictionary, where), None]
+        each = self._shared[at]
+        return [each[i] for i in pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()]
 
 
 def _readable(column: pa.Array, where: str) -> list[Any]:
@@ -254,7 +311,7 @@ def _moments(column: pa.Array) -> list[Any]:
 Classes = Mapping[str, tuple[str, ...]]
 
 
-def with_classes(rows: list[Any], classes: Classes) -> list[Any]:
+def with_classes(rows: Sequence[Any], classes: Classes) -> Sequence[Any]:
     """Return rows with class names in place of numbers.
 
     An unknown number is a fault of its row; -1 means none.
@@ -268,16 +325,16 @@ def _classed(row: dict[str, Any], classes: Classes) -> dict[str, Any] | Fault:
     made, fault = dict(row), None
     for name in classes.keys() & row.keys():
         wrong: list[Any] = []
-        made[name] = _class(row[name], classes[name], wrong)
+        made[name] = class_name(row[name], classes[name], wrong)
         if wrong:
             fault = Fault(f"unknown label: {name}", cell_text(wrong[0]), document(row), made)
     return fault or made
 
 
-def _class(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
+def class_name(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
     """Return the name of a class, recording invalid ones; names pass."""
     if isinstance(value, list):
-        return [_class(item, names, wrong) for item in value]
+        return [class_name(item, names, wrong) for item in value]
     if isinstance(value, str):
         if value in names or not value.strip():
             return value

@@ -11,11 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from duckplets.errors import SourceError
 from duckplets.text.prefix import Prefix
 
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
@@ -308,3 +310,84 @@ def _escaped(value: Any) -> Any:
 def unread(row: Mapping[str, Any], known: Iterable[str]) -> list[str]:
     """Return the keys of a row with values that are not among the known ones, in lower case."""
     return [k for k, v in row.items() if v is not None and k.lower() not in known]
+
+
+# -- values by their meaning; None for what has none ----------------------------------------------
+
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?"
+    r"(?:Z|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?)?",
+    re.ASCII,
+)
+
+
+@lru_cache(4_096)
+def day_of(text: str | date) -> date | None:
+    """Return the date that ISO text begins with, as it is written there."""
+    if isinstance(text, date):
+        return text
+    try:
+        bare = text.strip(" ")
+        if _ISO.fullmatch(bare):
+            return date.fromisoformat(bare[:10])
+        moment = _of_epoch(bare)
+        return moment and moment.date()
+    except ValueError:  # no such day
+        return None
+
+
+@lru_cache(4_096)
+def moment_of(text: str) -> datetime | None:
+    """Return the time of ISO text in UTC, which it is in where no zone is written."""
+    bare = text.strip(" ")
+    found = _ISO.fullmatch(bare)
+    if found is None:
+        return _of_epoch(bare)
+    hours, minutes, seconds = (int(part or 0) for part in found.groups()[:3])
+    if minutes > 59 or seconds > 59 or (hours, minutes, seconds) > (24, 0, 0):
+        return None
+    micros = int((found[4] or "0")[:6].ljust(6, "0"))
+    east = -1 if found[5] == "-" else 1
+    zone = timedelta(hours=int(found[6] or 0), minutes=int(found[7] or 0)) * east
+    try:
+        day = datetime.fromisoformat(bare[:10])
+        since = timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micros)
+        return day + since - zone
+    except (ValueError, OverflowError):
+        return None
+
+
+_EPOCH = re.compile(r"(\d{9,19})(?:\.(\d+))?", re.ASCII)
+_UNITS = {9: 0, 10: 0, 12: 3, 13: 3, 15: 6, 16: 6, 18: 9, 19: 9}  # by the number of digits
+
+
+def _of_epoch(text: str) -> datetime | None:
+    """Return the time that a number tells: seconds since 1970, or thousandths or less of them.
+
+    The unit follows from the digits: from 1973 to 2286 they are unambiguous.
+    """
+    found = _EPOCH.fullmatch(text)
+    power = _UNITS.get(len(found[1])) if found else None
+    if found is None or power is None:
+        return None
+    return datetime(1970, 1, 1) + timedelta(microseconds=int(found[1]) * 10**6 // 10**power)
+
+
+def trust_of(text: str) -> float | None:
+    """Return a trust from 0 to 1."""
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if 0 <= found <= 1 else None
+
+
+@lru_cache(1_024)
+def prefix_of(text: str) -> str | None:
+    """Return the JSON definition of a prefix as compact text."""
+    try:
+        found = json.loads(text)
+        Prefix.from_dict(found)
+    except (ValueError, RecursionError, SourceError):
+        return None
+    return json_text(found)

@@ -34,3 +34,7 @@ SET dynamic_or_filter_threshold = 0
 -- name: lists
 -- Joins hand scans lists of what they want as well, as by default of DuckDB.
 SET dynamic_or_filter_threshold = 50
+
+-- name: threads
+-- How many threads statements run on.
+SELECT current_setting('threads') AS threads

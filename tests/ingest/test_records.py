@@ -441,3 +441,24 @@ def test_any_text_comes_back_exactly_whatever_the_order_of_rows(
             assert sorted(column(corpus, "SELECT text FROM chunk_texts")) == sorted(set(filled))
             found.append(stored)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("given", "during"), [(None, 1), (3, 3)])
+def test_rows_are_stored_by_one_thread_unless_a_number_is_given(tmp_path, given, during):
+    def threads():
+        return corpus.sql("SELECT current_setting('threads') AS n").to_pylist()[0]["n"]
+
+    def rows(seen):
+        for i in range(3):
+            seen.add(threads())
+            yield {"text": f"text {i}"}
+        if len(seen) > 5:
+            yield 1 / 0
+
+    with dp.Corpus(tmp_path / "c.duckdb", threads=given) as corpus:
+        before, seen = threads(), set()
+        ingest(corpus, dp.MemorySource(rows(seen), text="text"), name="s")
+        assert seen == {during}
+        with pytest.raises(dp.SourceError):
+            ingest(corpus, dp.MemorySource(rows({*range(9)}), text="text"), name="t")
+        assert threads() == before

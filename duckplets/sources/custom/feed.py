@@ -24,7 +24,7 @@ from duckplets.sources.mapping import PARTS, Mapped
 from duckplets.sources.memory import batches_of, row_of, table_blocks
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of
-from duckplets.sources.typed import blocks_of, names_of
+from duckplets.sources.typed import ArrowRows, blocks_of, names_of
 from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def read_batches(
 
 def _weight(block: RowBlock) -> int:
     """Return the bytes that a queued block counts for, at least 1 KiB a row."""
+    if isinstance(block.rows, ArrowRows):
+        return max(int(block.rows.batch.nbytes), len(block.rows) << 10, 64)
     values = (value for row in block.rows if isinstance(row, dict) for value in row.values())
     size = sum(len(value) for value in values if isinstance(value, (str, bytes)))
     return max(size, len(block.rows) << 10, 64)
