@@ -194,9 +194,23 @@ class Bits:
         packed = np.zeros((size // 64 + 1) * 8, np.uint8)
         packed[: (size + 7) // 8] = np.packbits(flags, bitorder="little")
         packed[size // 8] |= np.uint8(1 << size % 8)
-        self.words = packed.view("<u8")
-        self.before = np.zeros(len(self.words) + 1, np.int64)
-        np.cumsum(np.bitwise_count(self.words), out=self.before[1:])
+        self._hold(packed.view("<u8"))
+
+    def _hold(self, words: Words) -> None:
+        self.words, self.before = words, np.zeros(len(words) + 1, np.int64)
+        np.cumsum(np.bitwise_count(words), out=self.before[1:])
+
+    def runs(self, bounds: Integers) -> Bits:
+        """Return the first flags of runs, and those at bounds, of which the last is the size."""
+        words: Words = self.words << np.uint64(1)
+        words[1:] |= self.words[:-1] >> np.uint64(63)
+        np.invert(words, out=words)
+        words &= self.words
+        flags = self.words[bounds >> 6] & np.uint64(1) << (bounds & 63).astype(np.uint64)
+        np.bitwise_or.at(words, bounds >> 6, flags)
+        found = Bits.__new__(Bits)
+        found._hold(words)
+        return found
 
     def rank(self, at: Integers) -> Integers:
         """Return the number of set flags before each position."""

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_order, ranges
 from duckplets.quality.texts import portions
 from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
-from duckplets.text.words import Units, may_be_weighed
+from duckplets.text.words import Units, extra_tokens, has_weights
 
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 TOP = (2, 3, 4)
@@ -97,12 +97,13 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     flags = classes(data)
     begins = Bits((data & 0xC0) != 0x80)
     letters = Bits((flags & LETTER) != 0)
-    words = _beginnings((flags & SPACE) == 0, bounds)
+    words = Bits((flags & SPACE) == 0).runs(bounds)
     found = _samples(data, flags, bounds, sample, begins, words)
-    found["words"] = np.diff(words.rank(bounds))
-    if may_be_weighed(data, words, ascii_only=False):
-        first = (units := Units(data, bounds)).first
-        found["words"] = units.tokens(first[:-1], first[1:])
+    if has_weights(data):
+        found["words"] = Units(data, begins.rank(bounds)).counts()
+    else:
+        first = words.rank(bounds)
+        found["words"] = np.diff(first) + extra_tokens(data, words, first)
     alone = np.isin(flags >> 4, _ALONE)
     start, end, is_word = _tokens(data, flags, bounds, alone)
     first = np.searchsorted(start, bounds)
@@ -178,15 +179,6 @@ def _samples(
         "code_characters": solid.rank(ends) - solid.rank(bounds[:-1]),
         "code_words": words.rank(ends) - words.rank(bounds[:-1]),
     }
-
-
-def _beginnings(inside: Flags, bounds: Integers) -> Bits:
-    """Return the starts of runs of set flags, separately in each text."""
-    begin = inside.copy()
-    begin[1:] &= ~inside[:-1]
-    at = bounds[:-1][bounds[:-1] < len(inside)]
-    begin[at] = inside[at]
-    return Bits(begin)
 
 
 # -- tokens ---------------------------------------------------------------------------------------

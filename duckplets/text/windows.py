@@ -9,7 +9,7 @@ ends of texts and of windows. (The tokens of a file are arrays, and each window 
 where it has other tokens than in its text.) Texts adjoin in the buffer, so a text's first byte
 begins a word of its own whatever stands before it. Work goes by blocks of about a megabyte, whose
 passes stay in the cache: 1.8 GB/s for long ASCII texts on one core, against 0.9 for one text of
-35 MB.
+35 MB. Texts with weighed letters, and long ones with a run too long for a word, are ``Units``.
 
 White space is a list of our own, equal to that of ``str.split`` and ``str.isspace`` (a test holds
 it), so that stored chunks do not follow the Unicode tables of the running Python.
@@ -17,10 +17,11 @@ it), so that stored chunks do not follow the Unicode tables of the running Pytho
 
 from __future__ import annotations
 
+import functools
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.errors import ChunkingError
 from duckplets.text.characters import JOINER, MARK, NARROW_SPACES, WIDE_SPACES, bytes_of, kind_of
 from duckplets.text.chunking import MOST, open_tokenizer
-from duckplets.text.words import TOKEN, Units, cut, may_be_weighed
+from duckplets.text.words import TOKEN, Units, extra_tokens, has_weights, slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,33 +127,47 @@ def _tokens(
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
     base = 0
     for block in _blocks(texts):
-        yield base, _words(block) if tokenizer is None else _Pieces(block, tokenizer, most)
+        if tokenizer is not None:
+            yield base, _Pieces(block, tokenizer, most)
+        elif block.chars is not None and has_weights(block.data):
+            yield base, _Weighed(block)
+        else:
+            yield base, _Words(block)
         base += len(block.texts)
 
 
 def _joined(blocks: Iterator[tuple[Integers, Windows]]) -> tuple[Integers32, Windows]:
     counts, parts = zip(*blocks, strict=True)
+    return np.concatenate(counts).astype(np.int32), _concatenated(parts)
+
+
+def _concatenated(parts: Sequence[Windows]) -> Windows:
     names = [field.name for field in fields(Windows)]
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return np.concatenate(counts).astype(np.int32), Windows(**columns)
+    return Windows(**{name: np.concatenate([getattr(of, name) for of in parts]) for name in names})
 
 
-def _rows(found: Windows, kept: Flags) -> Windows:
+def _rows(found: Windows, kept: Flags | Integers) -> Windows:
     return Windows(**{field.name: getattr(found, field.name)[kept] for field in fields(Windows)})
 
 
 class _TextBlock:
     """Adjoining texts: their bytes, offsets, and flags of bytes that are not white space."""
 
-    __slots__ = ("bounds", "chars", "data", "first_char", "solid", "texts")
-
     def __init__(self, texts: pa.Array, data: Bytes, bounds: Integers) -> None:
         self.texts, self.data, self.bounds = texts, data, bounds
         ascii_only = not len(data) or int(data.max()) < 0x80
-        self.solid = _solid(data, ascii_only)
         # as signed numbers, continuation bytes are below -64
         self.chars = None if ascii_only else Bits(data.view(np.int8) >= -64)
         self.first_char = bounds if self.chars is None else self.chars.rank(bounds)
+
+    @functools.cached_property
+    def solid(self) -> Bits:
+        return Bits(_solid(self.data, self.chars is None))
+
+    def part(self, texts: Integers) -> _TextBlock:
+        """Return some of the texts."""
+        inside = slices(self.data, self.bounds[texts], self.bounds[texts + 1])
+        return _TextBlock(self.texts.take(texts), *inside)
 
     def char_of(self, text: Integers, byte: Integers) -> Integers:
         """Return characters within their text for positions in the block."""
@@ -170,81 +185,83 @@ class _Words:
 
     def __init__(self, block: _TextBlock) -> None:
         self.block = block
-        begins = block.solid.copy()
-        begins[1:] &= ~block.solid[:-1]
-        front = block.bounds[:-1][np.diff(block.bounds) > 0]
-        begins[front] = block.solid[front]
-        self.bits = Bits(begins)
+        self.bits = block.solid.runs(block.bounds)
         ranks = self.bits.rank(block.bounds)
-        self.first, self.counts = ranks[:-1], np.diff(ranks)
+        extra = extra_tokens(block.data, self.bits, ranks)
+        self.first, self.counts = ranks[:-1], np.diff(ranks) + extra
+        self.long = np.flatnonzero(extra)  # texts with a run too long for a word
 
     def cut(self, base: int, chunking: Chunking) -> Windows:
         """Return the chunks of the block, whose first text is number ``base``."""
-        return _cut_words(self, base, chunking)
+        long = self.long[self.counts[self.long] > chunking.max_tokens]
+        if not len(long):
+            return _cut_words(self, self.counts, base, chunking)
+        cut = _Weighed(self.block.part(long)).windows(np.arange(len(long)), chunking)
+        return _beside(self, long, replace(cut, section=long[cut.section]), base, chunking)
 
     def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
         """Return the first tokens of spans; ``solid`` is their first character with a token."""
         first: Integers = self.bits.rank(self.block.byte_of(text, solid) + 1) - 1
-        return first - self.first[text]
-
-
-def _words(block: _TextBlock) -> _Words | _Weighed:
-    """Return the tokens of a block, by their weights where there may be any."""
-    words = _Words(block)
-    is_weighed = may_be_weighed(block.data, words.bits, ascii_only=block.chars is None)
-    return _Weighed(block) if is_weighed else words
+        first -= self.first[text]
+        if len(self.long):
+            some = np.flatnonzero(np.isin(text, self.long))
+            long = np.searchsorted(self.long, text[some])
+            weighed = _Weighed(self.block.part(self.long))
+            first[some] = weighed.first_at(long, begin[some], solid[some])
+        return first
 
 
 class _Weighed:
     """Tokens by weight, for scripts without spaces and runs too long for a word."""
 
     def __init__(self, block: _TextBlock) -> None:
-        self.block, self.units = block, Units(block.data, block.bounds)
-        self.counts = self.units.tokens(self.units.first[:-1], self.units.first[1:])
+        self.block, self.units = block, Units(block.data, block.first_char)
+        self.counts = self.units.counts()
 
     def cut(self, base: int, chunking: Chunking) -> Windows:
         """Return the chunks of the block, whose first text is number ``base``."""
-        units, block, counts, most = self.units, self.block, self.counts, chunking.max_tokens
+        long = np.flatnonzero(self.counts > chunking.max_tokens)
+        if not len(long):
+            return _cut_words(self, self.counts, base, chunking)
+        return _beside(self, long, self.windows(long, chunking), base, chunking)
+
+    def windows(self, texts: Integers, chunking: Chunking) -> Windows:
+        """Return the windows and summaries of long texts."""
+        units, most = self.units, chunking.max_tokens
         limits = [(0, overlap, most) for overlap in chunking.overlap]
         if chunking.summary_length:
             limits.append((1, 0, chunking.summary_length))
-        short = np.flatnonzero((counts > 0) & (counts <= most))
-        spans = [np.stack([units.first[short], units.first[short + 1]], 1)]
-        heads = [np.stack([short, *[np.zeros_like(short)] * 3], 1)]
-        long = np.flatnonzero(counts > most).tolist()
-        stops = units.stops() if long else ()
-        for text in long:
-            for summary, overlap, size in limits:
-                found = cut(units, text, stops, size, overlap, once=summary > 0)
-                spans.append(np.array(found))
-                heads.append(np.array([(text, summary, at, overlap) for at in range(len(found))]))
-        head = np.concatenate(heads)
-        order = np.argsort(head[:, 0], kind="stable")
-        section, summary, index, overlap = head[order].T
-        first, end = np.concatenate(spans)[order].T
-        solid, whole = Bits(block.solid), counts[section] <= most
-        lower, upper = solid.rank(units.place[first]), solid.rank(units.place[end])
-        start = block.char_of(section, solid.select(lower))
-        stop = block.char_of(section, solid.select(upper - 1) + 1)
-        start, stop = (
-            np.where(whole, 0, start),
-            np.where(whole, np.diff(block.first_char)[section], stop),
-        )
-        start_token = (units.before[first] - units.before[units.first[section]]) // TOKEN
+        cutter, rows = units.cutter(), list[tuple[int, ...]]()
+        for number in texts.tolist():
+            begin, last = units.first[number : number + 2].tolist()
+            for is_summary, overlap, size in limits:
+                found = cutter.cut(begin, last, size, overlap, once=is_summary > 0)
+                rows += [(number, is_summary, at, overlap, *of) for at, of in enumerate(found)]
+        text, summary, index, shared, first, stop, end = np.array(rows, np.int64).reshape(-1, 7).T
+        start, stop = (units.characters(of) - self.block.first_char[text] for of in (first, stop))
+        start_token = (units.before(first) - units.before(units.first[text])) // TOKEN
         # a cluster may weigh more than one token
-        count = np.clip(
-            units.tokens(first, end), 1, np.where(summary, chunking.summary_length, most)
-        )
-        columns = (index, overlap, start, stop - start, start_token, count)
-        return Windows(
-            section + base, summary > 0, *(column.astype(np.int32) for column in columns)
-        )
+        most_of = np.where(summary, chunking.summary_length, most)
+        count = np.clip(-((units.before(first) - units.before(end)) // TOKEN), 1, most_of)
+        columns = (index, shared, start, stop - start, start_token, count)
+        return Windows(text, summary > 0, *(column.astype(np.int32) for column in columns))
 
     def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
         """Return the first tokens of spans; ``solid`` is their first character with a token."""
-        units, place = self.units, self.block.byte_of(text, solid)
-        unit = np.searchsorted(units.place, place, side="right") - 1
-        return (units.before[unit] - units.before[units.first[text]]) // TOKEN
+        units = self.units
+        before = units.before_units(solid + self.block.first_char[text])
+        return (before - units.before(units.first[text])) // TOKEN
+
+
+def _beside(
+    tokens: _Words | _Weighed, long: Integers, cut: Windows, base: int, chunking: Chunking
+) -> Windows:
+    """Return the chunks of a block with those of long texts, which are cut already."""
+    counts = tokens.counts.copy()
+    counts[long] = 0
+    cut = replace(cut, section=cut.section + base)
+    found = _concatenated([_cut_words(tokens, counts, base, chunking), cut])
+    return _rows(found, np.argsort(found.section, kind="stable"))
 
 
 class _Pieces:
@@ -258,7 +275,7 @@ class _Pieces:
         self.block, self.encoder, self.strings = block, tokenizer, block.texts.to_pylist()
         encodings = self.encoded(self.strings)
         lengths = np.array([len(encoding) for encoding in encodings], np.int64)
-        filled = np.diff(Bits(block.solid).rank(block.bounds)) > 0
+        filled = np.diff(block.solid.rank(block.bounds)) > 0
         self.counts = np.where(filled, np.maximum(lengths, 1), 0)
         self.long = np.flatnonzero(self.counts > most)
         # in characters of the original text: the Python binding converts from bytes
@@ -390,9 +407,11 @@ def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:
     return Windows(section, summary > 0, *(column.astype(np.int32) for column in columns))
 
 
-def _cut_words(tokens: _Words, base: int, chunking: Chunking) -> Windows:
-    """Return the chunks of one block by words."""
-    block, counts, most = tokens.block, tokens.counts, chunking.max_tokens
+def _cut_words(
+    tokens: _Words | _Weighed, counts: Integers, base: int, chunking: Chunking
+) -> Windows:
+    """Return the chunks of one block by words; texts of ``_Weighed`` are short."""
+    block, most = tokens.block, chunking.max_tokens
     overlaps = np.array([*chunking.overlap, 0])
     long = counts > most
     # Chunks by text (down) and overlap, then summary (across); a short text has one, in front.
@@ -408,7 +427,8 @@ def _cut_words(tokens: _Words, base: int, chunking: Chunking) -> Windows:
     most_of = np.where(summary, chunking.summary_length, most)
     count = np.minimum(most_of, counts[section] - first)
     start, length = np.zeros(len(cell), np.int64), np.diff(block.first_char)[section]
-    start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
+    if isinstance(tokens, _Words):
+        start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
     return Windows(
         section=section + base,
         summary=summary,
@@ -441,7 +461,7 @@ def _spans(
     """Return start and length, in characters, of tokens without surrounding white space."""
     if not len(text):
         return text, text
-    solid, nth = Bits(tokens.block.solid), tokens.first[text] + first
+    solid, nth = tokens.block.solid, tokens.first[text] + first
     # up to the next word, even of a later text: only white space lies between
     lower, upper = (solid.rank(tokens.bits.select(at)) for at in (nth, nth + count))
     start = tokens.block.char_of(text, solid.select(lower))

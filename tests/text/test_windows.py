@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import often
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizer_files import byte_level, encoder, lossy, prefixing, word_level
 
@@ -94,7 +94,7 @@ def units(text):
 
 
 def stops(text, found, kinds):
-    """Units that begin after marks of a kind."""
+    """Units that begin after marks of a kind, or with one that opens a piece."""
     after = set()
     for at, char in enumerate(text):
         following = at + 1
@@ -105,7 +105,7 @@ def stops(text, found, kinds):
         if flags_of(char) >> 4 in kinds:
             then = text[following : following + 1]
             if not then or not is_letter(then) or 1 <= flags_of(then) >> 4 <= 6:
-                after.add(next((i for i, unit in enumerate(found) if unit[0] > at), len(found)))
+                after.add(next((i for i, unit in enumerate(found) if unit[0] >= at), len(found)))
     return after
 
 
@@ -214,6 +214,11 @@ chunkings = st.builds(
 
 @settings(max_examples=often(400, less=20), deadline=None)
 @given(texts=texts_of, chunking=chunkings, block=st.sampled_from([1, 7, 64, 1 << 20]))
+@example(
+    ["中中中 。中中中中中中中中"], Chunking(max_tokens=4, overlap=(0,)), 1
+)  # a mark opens a piece
+@example(["\xa0" * 70 + "a", "b " * 9 + "c-" * 65 + " d" * 9, "e" * 65], Chunking(max_tokens=8), 64)
+@example(["漢。" * 40 + "3.5漢1.5" * 9 + "\n" * 300], Chunking(max_tokens=32, overlap=(0, 9)), 1)
 def test_words_are_those_of_the_reference(texts, chunking, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckplets.text.windows, "BLOCK", block)
