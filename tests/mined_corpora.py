@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from plain_text import normalised
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -65,7 +64,7 @@ def _record(draw: random.Random, i: int) -> dict[str, Any]:
     def written(text: str) -> str:
         return draw.choice(
             [text, text.upper(), text.replace("e", "é"), text.replace("e", "e\u0301"),
-             f"  {text} ", text.replace(" ", " \n ")]
+             f"  {text} ", text.replace(" ", " \n "), f"{text} か", f"{text} が"]
         )  # fmt: skip
 
     title = written(f"title {i // 3}") if draw.random() < 0.5 else f"title {i} {words(3)}"
@@ -95,13 +94,6 @@ def pieces_of(corpus: dp.Corpus) -> list[Piece]:
     return [
         Piece(*list(row.values())[:-1], normal=normalised(row["whole"])) for row in rows.to_pylist()
     ]
-
-
-def normalised(text: str) -> str:
-    """A text without case, accents and what kind of white space there is."""
-    plain = re.sub(r"\s+", " ", text).strip(" ")
-    bare = [c for c in unicodedata.normalize("NFD", plain) if not unicodedata.combining(c)]
-    return "".join(bare).lower()
 
 
 Matches = Callable[[Piece], bool]
