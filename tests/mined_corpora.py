@@ -64,10 +64,11 @@ def _record(draw: random.Random, i: int) -> dict[str, Any]:
     def written(text: str) -> str:
         return draw.choice(
             [text, text.upper(), text.replace("e", "é"), text.replace("e", "e\u0301"),
-             f"  {text} ", text.replace(" ", " \n "), f"{text} か", f"{text} が"]
+             f"  {text} ", text.replace(" ", " \n ")]
         )  # fmt: skip
 
-    title = written(f"title {i // 3}") if draw.random() < 0.5 else f"title {i} {words(3)}"
+    kana = draw.choice("かが")  # the mark makes another word
+    title = written(f"title {i // 3} {kana}") if draw.random() < 0.5 else f"title {i} {words(3)}"
     body = written(f"the body {draw.randint(0, 3)}") if draw.random() < 0.4 else words(24)
     return {
         "id": f"r{i}",
