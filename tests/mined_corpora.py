@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from plain_text import normalised
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -67,7 +66,8 @@ def _record(draw: random.Random, i: int) -> dict[str, Any]:
              f"  {text} ", text.replace(" ", " \n ")]
         )  # fmt: skip
 
-    title = written(f"title {i // 3}") if draw.random() < 0.5 else f"title {i} {words(3)}"
+    kana = draw.choice("かが")  # the mark makes another word
+    title = written(f"title {i // 3} {kana}") if draw.random() < 0.5 else f"title {i} {words(3)}"
     body = written(f"the body {draw.randint(0, 3)}") if draw.random() < 0.4 else words(24)
     return {
         "id": f"r{i}",
@@ -94,13 +94,6 @@ def pieces_of(corpus: dp.Corpus) -> list[Piece]:
     return [
         Piece(*list(row.values())[:-1], normal=normalised(row["whole"])) for row in rows.to_pylist()
     ]
-
-
-def normalised(text: str) -> str:
-    """A text without case, accents and what kind of white space there is."""
-    plain = re.sub(r"\s+", " ", text).strip(" ")
-    bare = [c for c in unicodedata.normalize("NFD", plain) if not unicodedata.combining(c)]
-    return "".join(bare).lower()
 
 
 Matches = Callable[[Piece], bool]

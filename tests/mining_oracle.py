@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from peers import peer
+from plain_text import normalised
 from prebuilt import copied
 
 import duckplets as dp
@@ -22,6 +21,8 @@ from duckplets.search.analyzer_settings import Terms
 
 ODD = [
     "日本語 テスト",
+    "日本語 テズト",
+    "हनद भाषा 42",
     "हिन्दी भाषा 42",
     "Ünïcödé straße",
     "42",
@@ -57,11 +58,7 @@ class Section:
     @cached_property
     def normal(self) -> str:
         """The text but for case, accents, composition and white space."""
-        text = unicodedata.normalize("NFC", re.sub(r"\s+", " ", self.text).strip(" "))
-        bare = "".join(
-            c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c)[0] != "M"
-        )
-        return unicodedata.normalize("NFC", bare).lower()
+        return normalised(self.text)
 
 
 def records(count: int, seed: int) -> list[dict[str, Any]]:

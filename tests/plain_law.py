@@ -6,16 +6,18 @@ For reading: it looks at every chunk for every anchor, and counts no texts by su
 from __future__ import annotations
 
 import random
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
+from plain_text import normalised
+
 NEVER = float("-inf")
 LATER = 2  # a version after the one that is looked at
-WORDS = ("red", "Red", "réd", "blue", "blue ", "green", "grey", "teal")
+# marks make other words of kana and Hindi, and the same of others
+WORDS = ("red", "Red", "réd", "blue", "blue ", "green", "か", "が", "हनद", "हिन्दी")
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,7 @@ class Chunk:
     @property
     def question(self) -> str:
         """Return the text of the section without case, accents and white space at its ends."""
-        plain = unicodedata.normalize("NFD", self.section)
-        return " ".join("".join(c for c in plain if not unicodedata.combining(c)).lower().split())
+        return normalised(self.section)
 
 
 Taken = Callable[[Chunk], bool]

@@ -9,6 +9,7 @@ import pytest
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_text import unaccented
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -27,10 +28,6 @@ def macros(tmp_path_factory):
         yield corpus.database
 
 
-OWN_MARKS = re.compile(
-    "[\u0700-\u074f\u0780-\u085f\u0900-\u109f\u1700-\u1aaf\u1b00-\u1c7f\u1cd0-\u1cff\u3040-\u30ff"
-    "\ua800-\uaaff\uabc0-\uabff]"
-)
 IN_PAIRS = re.compile(f"[{PAIRED}]")
 
 
@@ -39,21 +36,10 @@ def is_mark(char):
 
 
 def folded(text):
-    """One character at a time: marks of other scripts stay, and joiners after them go."""
-    kept, own = [], False
-    for char in text:
-        if OWN_MARKS.match(char):
-            own = True
-        elif own and char in "\u200c\u200d":
-            continue
-        else:
-            own = False
-            if 0xFF10 <= ord(char) <= 0xFF5A and chr(ord(char) - 0xFEE0).isalnum():
-                char = chr(ord(char) - 0xFEE0)
-            plain = unicodedata.normalize("NFD", char)
-            char = "".join(c for c in plain if unicodedata.category(c)[0] != "M")
-        kept.append(char)
-    return unicodedata.normalize("NFC", "".join(kept)).lower()
+    """Without marks and case; full-width letters and digits as ASCII."""
+    kept = unaccented(text)
+    narrow = (chr(ord(c) - 0xFEE0) if 0xFF10 <= ord(c) <= 0xFF5A else c for c in kept)
+    return "".join(n if n.isalnum() else c for c, n in zip(kept, narrow, strict=True)).lower()
 
 
 def expected(text):
