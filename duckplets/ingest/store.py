@@ -32,6 +32,7 @@ from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
 from duckplets.ingest.records import IngestReport, commit_version, current_version, records_told
 from duckplets.ingest.splits import assign_missing
+from duckplets.ingest.stored_ids import StoredIds
 from duckplets.recipes.store import brought
 from duckplets.sources import Rows
 from duckplets.sources.mapping import described, told
@@ -58,6 +59,7 @@ class Storing:
         self._forgotten = 0  # quarantined rows of earlier versions of a remapped source
         self._kept: list[pa.Array] = []  # ids that a source read anew still has
         self._stale = 0  # records that such a source no longer has
+        self._ids: StoredIds | None = None
         self._flags: list[str] | None = None  # remarks on the first texts
         found, gates = prepared.found, prepared.gates
         self.counts = Counts.from_json({} if found is None else found.counts)
@@ -187,15 +189,15 @@ class Storing:
 
     def _verdicts(self, ids: pa.Array, batch: pa.RecordBatch) -> pa.Array | None:
         """Return the class of each row by ``classify``; None if all are new."""
+        if self._ids is None:
+            name = self.prepared.name
+            self._ids = StoredIds(self.database, name, is_anew=self.is_anew)
+        if self._ids.add(ids):
+            return None
         columns = {"row": batch["row"], "record_id": ids, "content_hash": batch["content_hash"]}
         asked = {"unpublished": UNPUBLISHED, "anew": self.is_anew}
+        asked["last_wins"] = self.prepared.on_conflict == "replace"
         with self.database.registered(incoming=pa.table(columns)):
-            # Usually there is none: finding that out is four times as fast as the
-            # rest.
-            known = self.database.run("ingest/records/known_ids", asked)[0][0]
-            if not known and len(pc.unique(ids)) == len(ids):
-                return None
-            asked["last_wins"] = self.prepared.on_conflict == "replace"
             found = self.database.table("ingest/records/classify", asked)
         return found["verdict"].combine_chunks()
 

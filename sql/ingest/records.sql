@@ -190,11 +190,12 @@ WHERE
     )
 
 -- name: known_ids
--- How many of the ids of incoming rows (Arrow: record_id) live records have, or some that the same
--- ingest has stored.
--- Parameters: $unpublished (marks these), $anew (whether live records are passed over).
-SELECT count(*)
+-- The ids of a source's live records, and of those that the same ingest has stored.
+-- Parameters: $prefix (name and slash), $unpublished (marks these), $anew (whether live records are
+-- passed over).
+-- Rows: unordered.
+SELECT record_id
 FROM records
 WHERE
     (removed_version = $unpublished OR (removed_version IS NULL AND NOT $anew))
-    AND record_id IN (SELECT record_id FROM incoming)
+    AND starts_with(record_id, $prefix)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from functools import partial
 
+import pyarrow as pa
 import pytest
 from effort import often, some
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from source_rows import every_source
 from stored_rows import stored_rows
 
 import duckplets as dp
+from duckplets.ingest import stored_ids
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
 from duckplets.sources import Rows
 from duckplets.testing import toy_records
@@ -462,3 +464,17 @@ def test_rows_are_stored_by_one_thread_unless_a_number_is_given(tmp_path, given,
         with pytest.raises(dp.SourceError):
             ingest(corpus, dp.MemorySource(rows({*range(9)}), text="text"), name="t")
         assert threads() == before
+
+
+@pytest.mark.parametrize("most_merged", [0, 64, 1 << 20])
+def test_every_id_that_came_before_is_found(tmp_path, monkeypatch, most_merged):
+    monkeypatch.setattr(stored_ids, "_MOST_MERGED", most_merged)
+    with toy_corpus(tmp_path / "c.duckdb") as corpus:
+        live = column(corpus, "SELECT record_id FROM records")
+        found = stored_ids.StoredIds(corpus.database, "toy", is_anew=False)
+        assert not found.add(pa.array(["toy/new", live[-1]]))
+        assert found.add(pa.array(["toy/other", "b/r0"]))
+        assert not found.add(pa.array(["x", "y", "x"]))
+        for i in range(40):
+            assert found.add(pa.array([f"{i}-{j}" for j in range(1 + i % 7)]))
+        assert not any(found.add(pa.array([f"z{i}", f"{i}-0"])) for i in range(40))
