@@ -131,7 +131,8 @@ def ingest(
             working(engine, progress) as work,
             exported_at_the_end(corpus.database, jsonl),
         ):
-            return ingest_collection(corpus.database, collection, name=name, work=work, **asked)
+            asked |= {"name": name, "work": work, "keep": partial(_candidates, corpus)}
+            return ingest_collection(corpus.database, collection, **asked)
     if isinstance(trust, str) and takes_columns(source):
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
@@ -366,6 +367,20 @@ def _gates(quality: Any, **others: Any) -> QualityGates | None:
     from duckplets.quality.intake import QualityGates
 
     return QualityGates(quality, **others)
+
+
+def _candidates(corpus: CorpusFile, source: str, table: pa.Table) -> str:
+    """Keep the candidates of a collection, and say so; without splits they cannot be kept."""
+    from duckplets.mining.external import add_negatives
+    from duckplets.recipes.recipes import USUAL
+
+    rows = counted(len(table), "candidate")
+    try:
+        report = add_negatives(corpus, table, name=USUAL, source=source, progress=False)
+    except DuckpletsError as error:
+        return f"look: {rows} not kept: {error}"
+    told = ", ".join(f"{n:,} {reason}" for reason, n in report.counts.items() if n)
+    return f"{rows} given: {told}"
 
 
 def _note(several: Sequence[QualityGates | None]) -> Callable[[], str] | None:
