@@ -65,8 +65,8 @@ def ingest(
             so, an ``hf://`` line),
             dictionaries in a list or any iterable, a frame of polars or pandas, an Arrow table or
             reader, a relation of DuckDB, anything with ``__arrow_c_stream__``, a data set of
-            ``datasets``, one of the sources of this package, or any object with a ``name`` and
-            ``batches(cursor)``.
+            ``datasets``, one of the sources of this package, a ``Collection``, a folder of BEIR, or
+            any object with a ``name`` and ``batches(cursor)``.
         name: Name of the source; by default that of the file. Ingesting again under a name
             adds what is new.
         trust: Trust in the source, from 0 to 1, or for a path or data a column. Default: 0.5.
@@ -103,7 +103,8 @@ def ingest(
             the suffix does not tell it.
 
     Returns:
-        Counts of rows read, added, skipped and failed, by reason.
+        Counts of rows read, added, skipped and failed, by reason. A ``CollectionReport`` of a
+        collection.
 
     Raises:
         SourceError: The source cannot be read, exceeds a limit, has no usable row, or ids that
