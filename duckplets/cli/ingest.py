@@ -77,6 +77,9 @@ def ingest(
     corpus come before. A finished source gives only what was appended to it. What a data-set file
     says of quality, where, size_mb and limit holds for its data set instead of these options.
 
+    A BEIR folder becomes queries, documents and labels, as do documents=FILE queries=FILE
+    qrels=SPLIT:FILE: see the page on sources.
+
     Args:
         inputs: Files, globs, text files or folders of them, s3://bucket/key, gs:// or az:// so
             (also a glob, or a folder ending with /), hf://org/name/config/split with its keys,
@@ -100,6 +103,7 @@ def ingest(
         duckplets ingest faq.duckdb hf://org/faq/default/train anchor=question positive=answer
         duckplets ingest faq.duckdb chats.jsonl --converter sharegpt --on-error quarantine
         duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
+        duckplets ingest faq.duckdb documents=d.tsv queries=q.tsv qrels=dev:dev.trec --name marco
         duckplets ingest web.duckdb pages.jsonl --text text --quality code --size-mb 50
         duckplets ingest web.duckdb pages.jsonl --name few --text text --quality c4 --limit 9
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url

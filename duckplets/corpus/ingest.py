@@ -65,8 +65,8 @@ def ingest(
             so, an ``hf://`` line),
             dictionaries in a list or any iterable, a frame of polars or pandas, an Arrow table or
             reader, a relation of DuckDB, anything with ``__arrow_c_stream__``, a data set of
-            ``datasets``, one of the sources of this package, or any object with a ``name`` and
-            ``batches(cursor)``.
+            ``datasets``, one of the sources of this package, a ``Collection``, a folder of BEIR, or
+            any object with a ``name`` and ``batches(cursor)``.
         name: Name of the source; by default that of the file. Ingesting again under a name
             adds what is new.
         trust: Trust in the source, from 0 to 1, or for a path or data a column. Default: 0.5.
@@ -103,7 +103,8 @@ def ingest(
             the suffix does not tell it.
 
     Returns:
-        Counts of rows read, added, skipped and failed, by reason.
+        Counts of rows read, added, skipped and failed, by reason. A ``CollectionReport`` of a
+        collection.
 
     Raises:
         SourceError: The source cannot be read, exceeds a limit, has no usable row, or ids that
@@ -131,7 +132,8 @@ def ingest(
             working(engine, progress) as work,
             exported_at_the_end(corpus.database, jsonl),
         ):
-            return ingest_collection(corpus.database, collection, name=name, work=work, **asked)
+            asked |= {"name": name, "work": work, "keep": partial(_candidates, corpus)}
+            return ingest_collection(corpus.database, collection, **asked)
     if isinstance(trust, str) and takes_columns(source):
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
@@ -366,6 +368,20 @@ def _gates(quality: Any, **others: Any) -> QualityGates | None:
     from duckplets.quality.intake import QualityGates
 
     return QualityGates(quality, **others)
+
+
+def _candidates(corpus: CorpusFile, source: str, table: pa.Table) -> str:
+    """Keep the candidates of a collection, and say so; without splits they cannot be kept."""
+    from duckplets.mining.external import add_negatives
+    from duckplets.recipes.recipes import USUAL
+
+    rows = counted(len(table), "candidate")
+    try:
+        report = add_negatives(corpus, table, name=USUAL, source=source, progress=False)
+    except DuckpletsError as error:
+        return f"look: {rows} not kept: {error}"
+    told = ", ".join(f"{n:,} {reason}" for reason, n in report.counts.items() if n)
+    return f"{rows} given: {told}"
 
 
 def _note(several: Sequence[QualityGates | None]) -> Callable[[], str] | None:

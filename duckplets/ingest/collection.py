@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,14 @@ from duckplets.ingest.outcome_counts import EXAMPLES
 from duckplets.ingest.prepare import prepare
 from duckplets.ingest.records import Example, IngestReport
 from duckplets.ingest.store import Storing
-from duckplets.sources.collection import Collection, Parts, Records, Said, Table, plain_names
+from duckplets.sources.collection import (
+    Collection,
+    CollectionPart,
+    Parts,
+    RawTable,
+    Said,
+    plain_names,
+)
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import Fault
@@ -107,15 +114,19 @@ def ingest_collection(
     name: str | None = None,
     limits: Limits | None = None,
     work: Work = QUIET,
+    keep: Callable[[str, pa.Table], str],
     **asked: Any,
 ) -> CollectionReport:
-    """Store a collection, whole or not at all; ``asked`` are arguments of ``prepare``."""
+    """Store a collection, whole or not at all; ``asked`` are arguments of ``prepare``.
+
+    ``keep`` keeps candidates of the source, as ``add_negatives`` takes them, and returns a note.
+    """
     limits = limits or Limits()
     known = {row[1]: row[0] for row in database.run("ingest/records/live_sources")}
     parts = collection.parts(limits, known.keys())
     name = parts.name if name is None else name
     several = {name: parts.queries}
-    if isinstance(parts.documents, Records):
+    if isinstance(parts.documents, CollectionPart):
         several = {documents_name(name): parts.documents, **several}
     else:
         _check_documents(database, parts.documents)
@@ -132,7 +143,11 @@ def ingest_collection(
                 if isinstance(ended, DuckpletsError):
                     raise ended
                 queries = ended  # the last
-        return publishing.report(queries)
+        report = publishing.report(queries)
+        candidates = database.table("ingest/collection/candidates", publishing.names)
+        if len(candidates):
+            report.notes.append(keep(name, candidates))
+        return report
     except BaseException:  # what cannot continue
         checkpoint.sweep(database)
         raise
@@ -162,6 +177,7 @@ class _Publishing:
         self._started = time.monotonic()
         is_known = isinstance(parts.documents, str)
         self._documents = str(parts.documents) if is_known else documents_name(name)
+        self.names = {"source": name, "documents": self._documents}
         self._held: Storing | None = None  # the documents, unpublished
         self._of_documents: IngestReport | None = None
         self._labels = IngestReport(read=0, added=0, skipped=0, failed=0, seconds=0.0)
@@ -193,7 +209,7 @@ class _Publishing:
             )
 
     def _read(
-        self, table: Table, layout: Grades | Lists, reader: FileReader, on_error: str | None
+        self, table: RawTable, layout: Grades | Lists, reader: FileReader, on_error: str | None
     ) -> None:
         waiting: tuple[list[Any], list[Any]] = [], []
         blocks: Any = table.blocks(reader).batches
@@ -219,15 +235,18 @@ class _Publishing:
         self._add(waiting, 1)
 
     def _add(self, waiting: tuple[list[Any], list[Any]], least: int) -> None:
-        kinds = ("labels", _LABELS), ("candidates", _CANDIDATES)
-        for rows, (what, names) in zip(waiting, kinds, strict=True):
+        kinds = (
+            ("ingest/collection/add_labels", _LABELS),
+            ("ingest/collection/add_candidates", _CANDIDATES),
+        )
+        for rows, (statement, names) in zip(waiting, kinds, strict=True):
             if len(rows) >= least:
                 columns = zip(*rows, strict=True)
                 table = {
                     n: pa.array(of, k) for (n, k), of in zip(names.items(), columns, strict=True)
                 }
                 with self._database.registered(incoming=pa.table(table)):
-                    self._database.run(f"ingest/collection/add_{what}")
+                    self._database.run(statement)
                 rows.clear()
 
     def _fail(self, said: Said | Fault, place: dict[str, Any], on_error: str | None) -> None:
@@ -270,19 +289,20 @@ class _Publishing:
         documents_id = self._known[self._documents] if held is None else held.source_id
         asked = {"source_id": storing.source_id, "documents_id": documents_id}
         database.run("ingest/collection/set_documents", asked)
+        # Before anything is published, which gives a split to all that have none.
+        database.run("ingest/collection/give_splits", of | {"unpublished": UNPUBLISHED})
         if held is None:
             database.run("ingest/splits/every", {"first_record_key": 0})
         else:
             self._of_documents = held.finish(self._began)
-        database.run("ingest/collection/give_splits", of | {"unpublished": UNPUBLISHED})
         report = storing.finish(started)
         self._store_labels(of | {"version": report.version})
         return report
 
     def _store_labels(self, of: dict[str, Any]) -> None:
         database, documents = self._database, self._parts.documents
-        names = {"source": self._name, "documents": self._documents}
-        blank = sorted(documents.blank) if isinstance(documents, Records) else []
+        names = self.names
+        blank = sorted(documents.blank) if isinstance(documents, CollectionPart) else []
         with database.registered(blank=pa.table({"id": pa.array(blank, pa.string())})):
             first = self._on_conflict == "skip"
             database.run("ingest/collection/find", names | {"first": first})

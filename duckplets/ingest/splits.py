@@ -182,6 +182,8 @@ def split(
         SplitError: The shares are wrong, or settings others than before.
     """
     database = corpus.database
+    if not given and not reassign:
+        raise SplitError("given=False moves records between splits: give reassign=True as well")
     settings = settings_of(train, validation, test, seed=seed, keep_together=keep_together)
     stored = current_splits(database)
     if stored is not None and stored != settings and not reassign:
@@ -189,8 +191,6 @@ def split(
             f"the corpus is split with {_spelled(stored)}, not with {_spelled(settings)}; "
             f"keep those, or move records between splits with reassign=True"
         )
-    if not given and not reassign:
-        raise SplitError("given=False moves records between splits: give reassign=True as well")
     with database.transaction():
         # Families that came to span splits are moved by the original settings.
         if stored != settings or not given or (reassign and settings.keep_together == "text"):

@@ -246,7 +246,7 @@ class _LineRows(Files):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class RawTable:
     """Rows of a collection, with the names of their columns."""
 
     source: Any
@@ -255,7 +255,7 @@ class Table:
     split: str | None = None
 
     @classmethod
-    def of(cls, given: Any, role: str, limits: Limits, split: str | None = None) -> Table:
+    def of(cls, given: Any, role: str, limits: Limits, split: str | None = None) -> RawTable:
         """Look at a path, a source or data.
 
         Raises:
@@ -322,10 +322,10 @@ def _source_of(given: Any, role: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Records:
+class CollectionPart:
     """The documents or the queries of tables, as a source."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[RawTable, ...]
     made_of: tuple[Callable[[Row], Iterator[dict[str, Any] | Fault]], ...]  # records, by table
     repeat: bool = False  # whether rows repeat records
     on_error: OnError | None = None
@@ -416,9 +416,9 @@ class Parts(NamedTuple):
     """The parts of a collection, looked at."""
 
     name: str
-    documents: Records | str  # or the name of a source
-    queries: Records
-    labels: list[tuple[Table, Grades | Lists]]
+    documents: CollectionPart | str  # or the name of a source
+    queries: CollectionPart
+    labels: list[tuple[RawTable, Grades | Lists]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -465,23 +465,27 @@ class Collection:
         asked = given._tables(given.queries, "queries", limits)
         labels = given._tables(given.qrels, "labels", limits)
         labelled = [(of, of.layout) for of in (*labels, *asked) if of.layout is not None]
-        documents: Records | str
+        documents: CollectionPart | str
         if isinstance(given.documents, str) and given.documents in known:
             documents = given.documents
         elif given.documents is not None:
             tables = given._tables(given.documents, "documents", limits)
-            documents = Records(tables, (document_of,) * len(tables))
+            documents = CollectionPart(tables, (document_of,) * len(tables))
         else:
             whole = [t.layout for t in asked if isinstance(t.layout, Lists) and t.layout.are_whole]
             if len(whole) < len(asked):
                 raise SourceError(f"{asked[0].where}: its rows have no documents; give documents=")
-            documents = Records(asked, tuple(layout.documents for layout in whole), repeat=True)
-        queries = Records(asked, (query_of,) * len(asked), repeat=len(labelled) > len(labels))
+            documents = CollectionPart(
+                asked, tuple(layout.documents for layout in whole), repeat=True
+            )
+        queries = CollectionPart(
+            asked, (query_of,) * len(asked), repeat=len(labelled) > len(labels)
+        )
         if given.documents is not None:  # rows name these, where others have texts
             labelled = [(of, replace(how, **_NAMED[type(how)])) for of, how in labelled]
         return Parts(given._name or queries.default_name(), documents, queries, labelled)
 
-    def _tables(self, given: Any, role: str, limits: Limits) -> tuple[Table, ...]:
+    def _tables(self, given: Any, role: str, limits: Limits) -> tuple[RawTable, ...]:
         if given is None:
             return ()
         by_split = given if isinstance(given, Mapping) else {None: given}
@@ -489,7 +493,7 @@ class Collection:
             folder = Path(given).expanduser()
             by_split = _files_of(folder) if folder.is_dir() else by_split
         return tuple(
-            Table.of(each, role, limits, None if name is None else self._split(name, each))
+            RawTable.of(each, role, limits, None if name is None else self._split(name, each))
             for name, each in by_split.items()
         )
 

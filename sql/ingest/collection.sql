@@ -15,7 +15,9 @@ CREATE OR REPLACE TEMP TABLE given_candidates (
     query VARCHAR NOT NULL,
     document VARCHAR NOT NULL,
     score DOUBLE NOT NULL
-)
+);
+
+CREATE OR REPLACE TEMP TABLE found_labels (anchor_hash UBIGINT, document_hash UBIGINT)
 
 -- name: drop
 -- Forget labels and candidates.
@@ -56,6 +58,15 @@ SELECT split
 FROM split_counts
 WHERE source = $source AND split <> 'every'
 ORDER BY list_position(['train', 'validation', 'test'], split)
+
+-- name: pairs
+-- Live sources, each with the source of its documents.
+-- Rows: ids and names of both, by the first.
+SELECT sources.source_id, sources.name, documents.source_id, documents.name
+FROM sources
+JOIN sources AS documents ON documents.source_id = sources.documents_id
+WHERE sources.removed_version IS NULL AND documents.removed_version IS NULL
+ORDER BY sources.source_id
 
 -- name: set_documents
 -- Note which source has the documents of another.
