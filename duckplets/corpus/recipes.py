@@ -10,7 +10,7 @@ from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
 from duckplets.ingest.splits import checked_split
-from duckplets.mining.store import Minings, as_drawn, show
+from duckplets.mining.store import Minings, show
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
@@ -135,10 +135,10 @@ def _without_short(corpus: CorpusFile, rows: pa.Table, pool: Pool, policy: Mined
 
     compiled, database = pool.compiled, corpus.database
     where = {name: compiled.parameters[name] for name in ("source", "split")}
-    found = Minings(database).found(compiled.recipe.name, **where, scorer=policy.scorer)
-    if not found or pool.guarded is None:
+    mining = Minings(database).serving(compiled.recipe, **where).get(policy.scorer)
+    if mining is None or pool.guarded is None:
         return rows
-    left = candidates.read(database, pool, found[-1], policy, scores=False)
+    left = candidates.read(database, pool, mining, policy, scores=False)
     short = np.isin(pool.guarded.sections, left.short(compiled.negatives))
     anchors = rows["anchors"].combine_chunks()
     kept = np.isin(anchors.flatten(), pool.anchors.chunks[short], invert=True)
@@ -165,7 +165,7 @@ def compiled_pool(
     recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
-    recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))
+    recipe = Minings(database).as_drawn(recipe, source, checked_split(split))
     of = labels_of(database, version).of(source)
     return compile_pool(recipe, source=source, split=split, version=version, **of)
 

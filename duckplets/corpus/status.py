@@ -173,9 +173,8 @@ def pools_of(database: Database) -> list[CompiledPool]:
         resolved = recipe_store.resolve(
             database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
         )
-        mined = minings.scorers(split)
         for source, recipe in ((s.source, recipe) for s in resolved for recipe in s.recipes):
-            drawn = mining_store.as_drawn(recipe, source, mined)
+            drawn = minings.as_drawn(recipe, source, split)
             where: dict[str, Any] = {"source": source, "split": split, "version": version}
             pools.append(compile_pool(drawn, **where, **kinds.of(source)))
     return pools

@@ -12,7 +12,7 @@ from duckplets.base.sanitize import counted, shown, tallied
 from duckplets.db.database import Database, engine_version
 from duckplets.db.writes import CorpusFile
 from duckplets.mining.policy import negatives as policies
-from duckplets.mining.store import Minings, as_drawn
+from duckplets.mining.store import Minings
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import labels_of
@@ -52,12 +52,12 @@ def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]
         recipe = recipe_store.find(
             database, report.recipe, of.version, given.get("source"), given.get("preset")
         )
-    scorers = Minings(database).scorers(split)
-    recipes = {source: [as_drawn(recipe, source, scorers)] for source in report.sources}
+    minings = Minings(database)
+    recipes = {source: [minings.as_drawn(recipe, source, split)] for source in report.sources}
     made = {name: value for name, value in given.items() if name not in ("recipe", "progress")}
     counts: list[dict[str, Any]] = []
     if given.get("negatives") != 0:
-        found = Minings(database).found(recipe.name, split=split)
+        found = minings.found(recipe.name, split=split)
         guards = {mining.source: mining.counts for mining in found}
         counts = policies(of, recipe=recipe.name, split=split).to_pylist()
         counts = [{**row, **guards[row["source"]]} for row in counts if row["source"] in recipes]

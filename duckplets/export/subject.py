@@ -62,10 +62,14 @@ def mined(
     chosen = _triplet(database, recipe, version)
     minings, policy = Minings(database), policy_of(chosen.by)
     scorer = policy.scorer if policy else None
-    found = minings.found(chosen.name, source=source, split=split, scorer=scorer)
-    names = sorted({mining.source for mining in found})
+    every = sorted(recipe_store.sources_of(database, version)) if source is None else [source]
+    suited = [name for name in every if name in (chosen.sources or every)]
+    served = {name: minings.serving(chosen, name, split) for name in suited}
+    names = [name for name, of in served.items() if of and scorer in (None, *of)]
+    newest = {name: next(reversed(of), None) for name, of in served.items()}
+    where: dict[str, Any] = {"split": split, "version": version}
     current = [
-        minings.current(chosen, source=name, split=split, version=version, scorer=scorer)
+        minings.current(chosen, source=name, scorer=scorer or newest.get(name), **where)
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
     kinds = labels_of(database, version)

@@ -92,6 +92,8 @@ class Job:
         found = minings.found(self.recipe.name, **where)
         if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
             return True
+        if found[-1].definition != store.definition_of(self.recipe):
+            return True
         try:
             found[-1].files(minings.folder)
         except DamagedFileError:

@@ -1,12 +1,13 @@
 """Keep mined candidates uncut, in files of their own beside the corpus, and find them again.
 
     blocks of anchors ─256k rows at a time→ NAME.candidates/part-….parquet ─named in→ mining-….json
-    manifests ─newest of each recipe, source, split, scorer→ Minings ─→ samplers, exports, views
+    manifests ─newest of each recipe, source, split, scorer→ Minings ─of a ground→ samplers, exports
 
 A mining is one (recipe, source, split, scorer); its key is its generation. It follows from the
-records as they were, from the recipe's selectors and strategy, and from settings; where one of
-these has changed since, it is stale. A later one takes its place for new runs, and its files stay
-for the runs that are pinned to it until the corpus is compacted.
+records as they were, from the recipe's selectors and strategy, and from settings. A later one takes
+its place for new runs, and its files stay for the runs that are pinned to it until the corpus is
+compacted. Its candidates belong to its ground: who may be a negative. Every recipe with the same
+ground draws from them, whatever its name, and judges them by its own law.
 
 Nothing is cut here. Every anchor keeps its best candidates to a depth, each row with the score and
 rank of the anchor's positive beside it, so that a policy is a filter over rows and another policy
@@ -25,8 +26,8 @@ import json
 import os
 import shlex
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged, new_p
 from duckplets.base.arrays import Integers, turns
 from duckplets.base.atomic import naming
 from duckplets.base.names import inside
+from duckplets.base.sanitize import listed
 from duckplets.db import files
 from duckplets.db.database import Database
 from duckplets.db.queries import literal, query
@@ -48,10 +50,11 @@ from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.mining.blocks import REASONS, TopDocuments
 from duckplets.order.permute import mix
+from duckplets.pools.compile import compile_pool
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.mined import Mined, no_scorer
-from duckplets.recipes.recipes import Recipe, TripletRecipe
+from duckplets.recipes.recipes import Recipe, TextRecipe, TripletRecipe
 
 SCHEMA = pa.schema(
     {
@@ -149,10 +152,13 @@ class Minings:
         every, self.damaged = _read(self.folder)
         self.finished = {mining.key: mining for mining in every if mining.finished_at}
         self._newest: list[Mining] = []
+        self._places = defaultdict[tuple[str, str], list[Mining]](list)
         if self.finished:
             sources = recipe_store.sources_of(database, records.current_version(database))
             newest = {m.pair: m for m in self.finished.values() if m.source in sources}
             self._newest = sorted(newest.values(), key=lambda mining: mining.key)
+        for mining in self._newest:
+            self._places[mining.source, mining.split].append(mining)
 
     def found(
         self,
@@ -170,9 +176,45 @@ class Minings:
             if all(of in (None, own) for of, own in zip(wanted, mining.pair, strict=True))
         ]
 
-    def scorers(self, split: str) -> dict[tuple[str, str], str]:
-        """Return of every mined recipe and source what scored its newest candidates in a split."""
-        return {(of.recipe, of.source): of.scorer for of in self.found(split=split)}
+    def serving(self, recipe: Recipe, source: str, split: str) -> dict[str, Mining]:
+        """Return the mining that a recipe draws from, by scorer, the newest last.
+
+        Of several over its ground it is the one with most of its anchors, then the newest. Without
+        any it is one under its name, over another ground, which is stale.
+        """
+        there = self._places.get((source, split), [])
+        if not there or not isinstance(recipe, TripletRecipe):
+            return {}
+        ground = _ground(definition_of(recipe))
+        alike = [of for of in there if _ground(of.definition) == ground]
+        several = defaultdict[str, list[Mining]](list)
+        for of in alike or [of for of in there if of.recipe == recipe.name]:
+            several[of.scorer].append(of)
+        found = (self._fullest(recipe, of) for of in several.values())
+        return {of.scorer: of for of in sorted(found, key=lambda mining: mining.key)}
+
+    def _fullest(self, recipe: TripletRecipe, minings: Sequence[Mining]) -> Mining:
+        """Return the mining with most anchors of a recipe, then the newest."""
+        own = definition_of(recipe)
+        same = [of for of in minings if of.definition == own]
+        same = same or [of for of in minings if of.definition["anchor"] == own["anchor"]]
+        if len(minings) == 1 or same:
+            return (same or minings)[-1]
+        where: dict[str, Any] = {"source": minings[0].source, "split": minings[0].split}
+        where["version"] = records.current_version(self._database)
+        anchors = compile_pool(TextRecipe("anchors", recipe.anchor), **where)
+        asked = self._database.arrow(*anchors.statement("anchors", staged=False))
+        covered = list[int]()
+        with self._database.registered(asked=asked):
+            for mining in minings:
+                files = {"files": mining.files(self.folder)}
+                rows = self._database.run("mining/store/covered", files) if mining.parts else [(0,)]
+                covered.append(rows[0][0])
+        return minings[max(range(len(minings)), key=lambda at: (covered[at], minings[at].key))]
+
+    def as_drawn(self, recipe: Recipe, source: str, split: str) -> Recipe:
+        """Return a recipe as a new run draws it of a source; see ``as_drawn``."""
+        return as_drawn(recipe, next(reversed(self.serving(recipe, source, split)), None))
 
     def by_key(self, key: int) -> Mining:
         """Return a finished mining, newest or not.
@@ -203,26 +245,33 @@ class Minings:
         ``instead`` is what else can be done about a stale one, for the error.
 
         Raises:
-            StateMismatchError: Nothing was mined, or it is stale and ``allow_stale`` is not given.
+            StateMismatchError: Nothing was mined, several scorers have candidates and none is
+                given, or it is stale and ``allow_stale`` is not given.
         """
-        every = self.found(recipe.name, source=source, split=split)
-        minings = [mining for mining in every if scorer in (None, mining.scorer)]
+        every = self.serving(recipe, source, split)
         what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
         command = mine_command(self._database, recipe.name)
         way = f"call corpus.mine({recipe.name!r}), or run: {command}"
-        if not minings:
+        if scorer is None and len(every) > 1:
+            first, *_ = names = sorted(every)
+            raise StateMismatchError(
+                f"{what}: candidates are there by {listed(names)}; say which to draw: "
+                f"by={first!r}, or by={ {name: round(1 / len(names), 3) for name in names} }"
+            )
+        mining = next(iter(every.values()), None) if scorer is None else every.get(scorer)
+        if mining is None:
             if self.damaged:
                 raise self.damaged[0]
             why = "no negatives have been mined yet"
             if every and scorer is not None:
-                why = no_scorer(scorer, {mining.scorer for mining in every})
+                why = no_scorer(scorer, every)
             raise StateMismatchError(f"{what}: {why}; {way}")
-        reason = stale(self._database, minings[-1], recipe, version=version)
+        reason = stale(self._database, mining, recipe, version=version)
         if reason and not allow_stale:
             raise StateMismatchError(
                 f"{what}: the mined negatives are stale, {reason}; {way}{instead}"
             )
-        return minings[-1]
+        return mining
 
 
 def _read(folder: ArtifactFolder) -> tuple[list[Mining], list[DamagedFileError]]:
@@ -265,7 +314,7 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
         )
     if recipe is None:
         return ""
-    was, now = mining.definition, definition_of(recipe)
+    was, now = _ground(mining.definition), _ground(definition_of(recipe))
     differ = [name for name in now | was if was.get(name) != now.get(name)]
     return f"the recipe has changed: {', '.join(differ)}" if differ else ""
 
@@ -275,18 +324,19 @@ def definition_of(recipe: TripletRecipe) -> dict[str, Any]:
     return {name: value for name, value in to_dict(recipe).items() if name not in _DRAWING}
 
 
-def as_drawn(
-    recipe: Recipe,
-    source: str,
-    scorers: Mapping[tuple[str, str], str],
-    policy: Mined | None = None,
-) -> Recipe:
-    """Return a recipe that leaves its negatives open, or is mined, as a run draws it of a source.
+def _ground(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a definition decides who may be a negative, whatever the anchor."""
+    found = {name: definition.get(name) for name in ("negative", "strategy")}
+    is_plain = found["strategy"] == "question_answer_mismatch"
+    return found | ({"strategy": "other_record"} if is_plain else {})
 
-    ``scorers`` are those of ``Minings.scorers``. The ``policy`` of the run goes before that of a
-    mined recipe.
+
+def as_drawn(recipe: Recipe, scorer: str | None, policy: Mined | None = None) -> Recipe:
+    """Return a recipe that leaves its negatives open, or is mined, as a run draws it.
+
+    The ``scorer`` has candidates of it. The ``policy`` of the run goes before that of a mined
+    recipe.
     """
-    scorer = scorers.get((recipe.name, source))
     if scorer is None or not isinstance(recipe, TripletRecipe):
         return recipe
     is_open = recipe.by is None and recipe.minable

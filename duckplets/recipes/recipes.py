@@ -131,7 +131,7 @@ class TripletRecipe:
             ``question_answer_mismatch`` is another name for ``other_record``.
         by: How one of the legal ones is chosen: ``random``; a scorer such as ``bm25``, from what
             that has mined for this recipe; or ``mined(...)``, which also says where to cut. None
-            leaves it to the sampler's ``by=``; without one they are those that were mined last
+            leaves it to the sampler's ``by=``; without one they are those that were mined
             for it, else ``random``.
         negatives_from: Where they come from: the anchor's ``source``; or ``split``, which lets an
             anchor with too few legal ones in its source draw from all sources of the split.

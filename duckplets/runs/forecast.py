@@ -354,7 +354,15 @@ def unreached(planner: Planner) -> Iterator[str]:
 
 
 def oddities(planner: PartPlanner) -> Iterator[str]:
-    """Yield streams visited far more often than others of their source, and mixed labels."""
+    """Yield anchors that were not mined, streams visited far more often, and mixed labels."""
+    for stream in planner.streams:
+        for of in stream.candidates:
+            if of.not_mined:
+                yield (
+                    f"source {stream.source!r}, recipe {stream.recipe.name!r}: {of.not_mined:,} of "
+                    f"{len(of.sections):,} anchor sections were not mined by {of.scorer}; mine "
+                    f"them: corpus.mine({stream.recipe.name!r})"
+                )
     rates = planner.recipe_parts() / np.array([*map(len, planner.streams)])
     for source in dict.fromkeys(planner.sources.tolist()):
         of_source = np.flatnonzero((planner.sources == source) & (rates > 0))

@@ -1,7 +1,7 @@
 """By which recipes each source of a run is drawn, and how much of it.
 
 recipes given ─ or stored ─ or brought ─ or default ───────────────────→ SourceRecipes
-negatives as a recipe says ─ or by= ─ or mined last ─ or at random ────→ minings that are pinned
+negatives as a recipe says ─ or by= ─ or mined ─ or at random ────→ minings that are pinned
 mixture given ─ or declared ─ or as index controls list ─ or as usual ─→ Shares
 
 Index controls (size and weight of a source) define what ``Corpus.data_index`` lists. A sampler
@@ -148,9 +148,8 @@ def drawn_by(settings: RunSettings) -> Drawn:
     for source, recipes in settings.recipes.items():
         found[source] = drawn = [recipe for recipe in recipes if recipe.weight]
         if taken := settings.candidates.get(source):
-            scorers = {(name, source): next(iter(of)) for name, of in taken.items()}
-            policy = policy_of(settings.by)
-            found[source] = [as_drawn(recipe, source, scorers, policy) for recipe in drawn]
+            policy, scorers = policy_of(settings.by), {n: next(iter(of)) for n, of in taken.items()}
+            found[source] = [as_drawn(of, scorers.get(of.name), policy) for of in drawn]
     return found
 
 
@@ -249,11 +248,11 @@ def pins(
             is_plain = not minings.finished and (near is not None or recipe.by is None)
             if is_plain or (source, recipe.name) in at_random:
                 continue
-            mined = minings.found(recipe.name, source=source, split=settings.split)
-            there = {mining.scorer for mining in mined}
+            there = minings.serving(recipe, source, settings.split)
             scorers: list[Any] = [near] if near in there else []
             if near is None:
-                scorers = _scorers(recipe, settings.by, there)
+                before = settings.candidates.get(source, {}).get(recipe.name, ())
+                scorers = _scorers(recipe, settings.by, there, before)
             try:
                 mined = [take(recipe, source=source, scorer=scorer) for scorer in scorers]
             except StateMismatchError:
@@ -268,13 +267,19 @@ def pins(
     return found
 
 
-def _scorers(recipe: TripletRecipe, by: Any, there: Collection[str]) -> list[str | None]:
-    """Return which scorers a recipe is drawn by, of those there are; None is the newest."""
+def _scorers(
+    recipe: TripletRecipe, by: Any, there: Collection[str], before: Collection[str]
+) -> list[str | None]:
+    """Return which scorers a recipe is drawn by, of those there are; None is the only one.
+
+    A run that leaves it open goes on with what it drew before.
+    """
     if own := policy_of(recipe.by):
         return [by.scorer if isinstance(by, Mined) and by.scorer in there else own.scorer]
     if not (is_open(recipe) and recipe.minable) or by == "random" or not there:
         return []
-    return [None] if by is None else [way for way in _ways(by) if way in there]
+    ways = [*before] if by is None else _ways(by)
+    return [way for way in ways if way in there] or ([None] if by is None else [])
 
 
 def pinned_minings(
@@ -314,10 +319,14 @@ def unused_minings(
     if settings.by == "random":
         return []
     some = (of for of in streams if not of.candidates and is_open(of.recipe))
-    alone = {(of.source, of.recipe.name) for of in some}
-    there = mining_store.Minings(database).found(split=settings.split) if alone else []
-    found = {(of.source, of.recipe): of.anchors for of in there}
-    return [(*pair, anchors) for pair, anchors in sorted(found.items()) if pair in alone]
+    alone = {(of.source, of.recipe.name): of.recipe for of in some}
+    if not alone:
+        return []
+    minings, found = mining_store.Minings(database), list[tuple[str, str, int]]()
+    for (source, name), recipe in sorted(alone.items()):
+        if there := minings.serving(recipe, source, settings.split):
+            found.append((source, name, max(of.anchors for of in there.values())))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def with_version(
         "records": fingerprint(database, version),
         "declared_prefixes": _prefixes(database, last, version, fresh),
         "by": by,
-        "candidates": {},
+        "candidates": last.candidates,
         "apart": last.apart,
         "sources": [*fresh],
         "recipes": fresh,

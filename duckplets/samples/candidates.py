@@ -16,9 +16,10 @@ import numpy as np
 from duckplets.base.arrays import Floats, Integers, Integers32, Keys, Words, places
 from duckplets.db.database import Database
 from duckplets.mining import policy as policies
-from duckplets.mining.store import Mining
+from duckplets.mining.store import Mining, definition_of, folder_of
 from duckplets.pools.arrays import Negatives, Pool
 from duckplets.recipes.mined import Mined
+from duckplets.recipes.recipes import TripletRecipe
 
 _SPARSE = 16  # average gap of keys above which they are searched instead of looked up
 _UNITS = 1 << 20  # steps of a score as a weight
@@ -52,6 +53,7 @@ class Candidates:
     positives: Floats | None  # score of every row's positive, likewise
     weights: Integers | None = None  # cumulative weights, if drawn by score
     first: int = 0  # offset of its candidates among those of several scorers
+    not_mined: int = 0  # sections that the mining, of another recipe, did not look at
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -124,6 +126,12 @@ def read(
     if policy.weight:
         units = np.clip(np.rint(values * _UNITS), 1, _HEAVIEST).astype(np.int64)
         weights = np.concatenate([[0], np.cumsum(units)])
+    recipe, not_mined = pool.compiled.recipe, 0
+    own = isinstance(recipe, TripletRecipe) and mining.definition == definition_of(recipe)
+    if mining.parts and not own:
+        files = {"files": mining.files(folder_of(database))}
+        looked_at = database.table("mining/store/looked_at", files).column(0).to_numpy()
+        not_mined = len(np.setdiff1d(sections, looked_at, assume_unique=True))
     counting = np.array_equal(ranks[starts[1:][some] - 1], counts[some])
     return Candidates(
         scorer=mining.scorer,
@@ -138,6 +146,7 @@ def read(
         scores=values if scores else None,
         positives=of_positives if scores else None,
         weights=weights,
+        not_mined=not_mined,
     )
 
 

@@ -78,6 +78,21 @@ WHERE
 -- Parameters: $comment.
 COMMENT ON COLUMN minings.generation IS $comment
 
+-- name: covered
+-- How many sections of anchors (Arrow asked: section_key) a mining looked at.
+-- Parameters: $files.
+SELECT count(DISTINCT anchor_section_key)
+FROM read_parquet($files)
+WHERE anchor_section_key IN (SELECT section_key FROM asked)
+
+-- name: looked_at
+-- The sections of anchors that a mining looked at.
+-- Parameters: $files.
+-- Rows: ascending.
+SELECT DISTINCT anchor_section_key
+FROM read_parquet($files)
+ORDER BY anchor_section_key
+
 -- name: left
 -- What a policy leaves of the candidates in some files.
 -- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score (NULL: no cut),

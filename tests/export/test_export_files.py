@@ -131,7 +131,7 @@ WRONG = [
     ({"source": "won"}, "no source 'won'"),
     ({"split": "dev"}, "split='dev': give one of train"),
     ({"split": "test"}, "split 'test': no negatives.*duckplets mine"),
-    ({"recipe": "anchor_context"}, "'anchor_context', source 'one'.*mine"),
+    ({"recipe": "anchor_anchor"}, "'anchor_anchor', source 'one'.*mine"),
 ]
 
 
@@ -168,8 +168,8 @@ def test_stale_minings_are_refused_with_the_command_that_mends_them(own, tmp_pat
     own.ingest(source, name="two", on_conflict="replace", progress=False)
     with pytest.raises(dp.StateMismatchError, match=r"source 'two'.*stale.*duckplets mine"):
         written(own, tmp_path / "b.jsonl", format="flagembedding", recipe=RECIPE)
-    other = replace(RECIPE, positive=dp.position(2))
-    with pytest.raises(dp.StateMismatchError, match="the recipe has changed: positive"):
+    other = replace(RECIPE, negative=dp.position(2))
+    with pytest.raises(dp.StateMismatchError, match="the recipe has changed: negative"):
         written(own, tmp_path / "c.jsonl", format="flagembedding", recipe=other, source="one")
     assert names(tmp_path) == sorted(
         ["a.jsonl", "own", *(f"own/{n}" for n in names(own.path.parent))]
