@@ -47,13 +47,15 @@ def make(folder: Path, records: int) -> None:
             for i in range(sources):
                 part = folder / "part.parquet"
                 pq.write_table(table.slice(i * size, size), part)
-                source = dp.ParquetSource(part, anchor="title", positive="body", id="id")
+                source = dp.sources.ParquetSource(part, anchor="title", positive="body", id="id")
                 corpus.ingest(source, name=f"s{i}", progress=False)
     rows, of_each = table.slice(0, SOURCES * 4), 4
     pq.write_table(rows, folder / "part.parquet")
     with dp.Corpus(folder / "many.duckdb") as corpus:
         corpus.split()
-        source = dp.ParquetSource(folder / "part.parquet", anchor="title", positive="body", id="id")
+        source = dp.sources.ParquetSource(
+            folder / "part.parquet", anchor="title", positive="body", id="id"
+        )
         corpus.ingest(source, name="s0", progress=False)
     with duckdb.connect(folder / "many.duckdb") as database:  # an ingest each would take minutes
         database.execute(
@@ -66,7 +68,7 @@ def make(folder: Path, records: int) -> None:
         )
     with dp.Corpus(folder / "mined.duckdb") as corpus:
         corpus.split(train=1.0, validation=0.0, test=0.0)
-        source = dp.ParquetSource(
+        source = dp.sources.ParquetSource(
             folder.parent / "text.parquet", anchor="title", positive="body", id="id"
         )
         corpus.ingest(source, name="s0", progress=False)
@@ -197,7 +199,7 @@ def _ingested(folder: Path, kind: str) -> float:
 
     path = folder / f"again-{kind}.duckdb"
     path.unlink(missing_ok=True)
-    source = {"parquet": dp.ParquetSource, "csv": dp.CsvSource}[kind]
+    source = {"parquet": dp.sources.ParquetSource, "csv": dp.sources.CsvSource}[kind]
     file = folder.parent / f"text.{kind}"
     begun = time.process_time()
     with dp.Corpus(path) as corpus:
@@ -221,11 +223,11 @@ def gates(folder: Path, records: int) -> float:
 
     path = folder / "gated.duckdb"
     path.unlink(missing_ok=True)
-    source = dp.ParquetSource(folder.parent / "text.parquet", text="body", id="id")
+    source = dp.sources.ParquetSource(folder.parent / "text.parquet", text="body", id="id")
     begun = time.process_time()
     with dp.Corpus(path) as corpus:
         quality = dp.Quality(language=None)
-        corpus.acquire({"text": source}, quality=quality, progress=False)
+        corpus.ingest({"text": source}, quality=quality, progress=False)
     return time.process_time() - begun
 
 
@@ -243,7 +245,7 @@ def mine(folder: Path, records: int) -> float:
     roles = (dp.role("anchor"), dp.role("context"), dp.role("context"))
     with dp.Corpus(path, threads=1) as corpus:
         corpus.split(train=1.0, validation=0.0, test=0.0)
-        source = dp.ParquetSource(
+        source = dp.sources.ParquetSource(
             folder.parent / "text.parquet", anchor="title", positive="body", id="id"
         )
         corpus.ingest(source, name="s0", limit=records // 10, progress=False)
@@ -259,7 +261,7 @@ def read(folder: Path, records: int) -> float:
 
     with dp.Corpus(folder / "one.duckdb", read_only=True) as corpus:
         there = corpus.sql("SELECT count(*) AS n FROM live_records")["n"][0].as_py()
-        order = dp.IndexSampler(there, shuffle=True, seed=1)
+        order = dp.index.IndexSampler(there, shuffle=True, seed=1)
         batches = iter(corpus.read(order, batch_size=256))
         return _rate(lambda: next(batches).to_pydict(), 256)
 

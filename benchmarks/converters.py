@@ -53,14 +53,14 @@ def alpaca_jsonl(folder: Path) -> int:
     """Our converter over lines of JSON."""
     import duckplets as dp
 
-    return _read(dp.JsonSource(folder / "alpaca.jsonl", converter="alpaca"))
+    return _read(dp.sources.JsonSource(folder / "alpaca.jsonl", converter="alpaca"))
 
 
 def alpaca_parquet(folder: Path) -> int:
     """Our converter over columns."""
     import duckplets as dp
 
-    return _read(dp.ParquetSource(folder / "alpaca.parquet", converter="alpaca"))
+    return _read(dp.sources.ParquetSource(folder / "alpaca.parquet", converter="alpaca"))
 
 
 def columns_jsonl(folder: Path) -> int:
@@ -68,7 +68,7 @@ def columns_jsonl(folder: Path) -> int:
     import duckplets as dp
 
     path = folder / "alpaca.jsonl"
-    return _read(dp.JsonSource(path, anchor="instruction", positive="output"))
+    return _read(dp.sources.JsonSource(path, anchor="instruction", positive="output"))
 
 
 def columns_parquet(folder: Path) -> int:
@@ -76,7 +76,7 @@ def columns_parquet(folder: Path) -> int:
     import duckplets as dp
 
     path = folder / "alpaca.parquet"
-    return _read(dp.ParquetSource(path, anchor="instruction", positive="output"))
+    return _read(dp.sources.ParquetSource(path, anchor="instruction", positive="output"))
 
 
 def python_jsonl(folder: Path) -> int:
@@ -97,7 +97,7 @@ def function_jsonl(folder: Path) -> int:
     from duckplets.sources.converters.registry import register_converter
 
     register_converter("plain", _convert)
-    return _read(dp.JsonSource(folder / "alpaca.jsonl", converter="plain"))
+    return _read(dp.sources.JsonSource(folder / "alpaca.jsonl", converter="plain"))
 
 
 def _read(source: Any) -> int:

@@ -23,7 +23,7 @@ def measure() -> dict[str, float]:
     """Return MB/s of processor time for prose, OCR with many digits, and Markdown tables."""
     import duckplets as dp
 
-    denoiser = dp.Denoiser(max_digit_ratio=LIMIT)
+    denoiser = dp.plugins.Denoiser(max_digit_ratio=LIMIT)
     found = {}
     for kind, make in KINDS.items():
         texts = _texts(make, BYTES)

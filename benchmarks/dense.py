@@ -61,7 +61,7 @@ def mined(folder: Path, records: int, dimension: int, depth: int) -> tuple[float
         corpus.ingest(pa.table(rows), name="s", anchor="question", positive="answer")
         corpus.split(1, 0, 0)
         corpus.embed(embedded, name="v", progress=False)
-        how: dict[str, Any] = {"scorer": dp.dense("v"), "depth": depth, "progress": False}
+        how: dict[str, Any] = {"scorer": dp.Dense("v"), "depth": depth, "progress": False}
         corpus.mine(dp.TripletRecipe("few", anchor, context, context), **how | {"depth": 1})
         wall, processor = time.perf_counter(), time.process_time()
         report = corpus.mine(dp.TripletRecipe("all", anchor, context, context), **how)

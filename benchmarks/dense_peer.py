@@ -110,7 +110,9 @@ def made(folder: Path, records: int, dimension: int) -> None:
     recipe = dp.TripletRecipe("pairs", anchor, context, context)
     rows = [{"q": f"question {i}", "a": f"answer {i}"} for i in range(records)]
     with dp.Corpus(folder / "c.duckdb", threads=2) as corpus:
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False
+        )
         corpus.split(1, 0, 0)
         corpus.add_recipe(recipe)
         corpus.embed(
@@ -128,7 +130,7 @@ def ours(folder: Path, records: int, dimension: int) -> dict[str, Any]:
     with dp.Corpus(folder / "c.duckdb", read_only=True, threads=2) as corpus:
         kept = corpus.vectors("teacher")
         clock = Clock()
-        corpus.mine(scorer=dp.dense("teacher"), depth=DEPTH, progress=False)
+        corpus.mine(by=dp.Dense("teacher"), depth=DEPTH, progress=False)
         found = [clock.read() | {"what": "mining"}]
         for margin in (0.05, 0.03):
             by = dp.mined("dense", range_max=KEPT, relative_margin=margin)

@@ -39,7 +39,7 @@ def embedding(path: Path, records: int, dimension: int) -> dict[str, Any]:
 
     with dp.Corpus(path) as corpus:
         table = pa.Table.from_batches(list(text.batches(records)))
-        source = dp.MemorySource(table, id="id", anchor="title", positive="body")
+        source = dp.sources.MemorySource(table, id="id", anchor="title", positive="body")
         corpus.ingest(source, name="texts", progress=False)
         corpus.split()
         report = corpus.embed(at_once, progress=False)

@@ -52,14 +52,14 @@ def parquet(folder: Path, count: int) -> Any:
     """Write rows to Parquet files."""
     for number, table in enumerate(tables(count, FILES)):
         pq.write_table(table, folder / f"{number:02}.parquet")
-    return dp.ParquetSource(folder / "*.parquet", id="id", anchor="title", positive="body")
+    return dp.sources.ParquetSource(folder / "*.parquet", id="id", anchor="title", positive="body")
 
 
 def csv(folder: Path, count: int) -> Any:
     """Write rows to CSV files."""
     for number, table in enumerate(tables(count, FILES)):
         pyarrow.csv.write_csv(table, folder / f"{number:02}.csv")
-    return dp.CsvSource(folder / "*.csv", id="id", anchor="title", positive="body")
+    return dp.sources.CsvSource(folder / "*.csv", id="id", anchor="title", positive="body")
 
 
 def texts(folder: Path, count: int) -> Any:
@@ -68,7 +68,7 @@ def texts(folder: Path, count: int) -> Any:
     for number in range(FILES):
         part = found[number::FILES]
         pq.write_table(pa.table({"text": part}), folder / f"{number:02}.parquet")
-    return dp.ParquetSource(folder / "*.parquet", text="text")
+    return dp.sources.ParquetSource(folder / "*.parquet", text="text")
 
 
 GATES = {"quality": dp.Quality(language=None)}
@@ -84,7 +84,9 @@ def taken(folder: Path, source: Any, engine: Any, count: int, **asked: Any) -> f
     path = folder / "corpus.duckdb"
     with dp.Corpus(path, threads=2) as corpus:
         begun = time.monotonic()
-        report = corpus.ingest(source, name="s", engine=engine, progress=False, **asked)
+        report = corpus.ingest(
+            source, name="s", progress=False, **asked, options=dp.IngestOptions(engine=engine)
+        )
         seconds = time.monotonic() - begun
     path.unlink()
     return report.read / seconds
@@ -94,9 +96,9 @@ def planned(folder: Path, several: int) -> float:
     """Return the seconds that it takes to open so many small files, and to cut them into parts."""
     for number in range(several):
         (folder / f"{number}.csv").write_text("id,body\n" + "1,a few words\n" * 10)
-    source = dp.CsvSource(folder / "*.csv", id="id", text="body")
+    source = dp.sources.CsvSource(folder / "*.csv", id="id", text="body")
     begun = time.monotonic()
-    source.open(FileReader.within(dp.Limits()))
+    source.open(FileReader.within(dp.sources.Limits()))
     list(cuts_of(source, numbered=False))
     return time.monotonic() - begun
 

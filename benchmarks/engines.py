@@ -25,6 +25,7 @@ from mining import _recipe, write
 
 import duckplets as dp
 from duckplets.engine import opened
+from duckplets.search.index import index as build_index
 
 Work = Callable[[dp.Corpus, Path, Any], Any]
 
@@ -34,11 +35,11 @@ def mine(corpus: dp.Corpus, folder: Path, engine: Any) -> None:
 
 
 def index(corpus: dp.Corpus, folder: Path, engine: Any) -> None:
-    corpus.index(engine=engine, progress=False)
+    build_index(corpus, engine=engine, progress=False)
 
 
 def gates(corpus: dp.Corpus, folder: Path, engine: Any) -> None:
-    corpus.judge(dp.Quality(language=None, duplicates=False), dry_run=True, engine=engine)
+    corpus.quality(apply=dp.Quality(language=None, duplicates=False), dry_run=True, engine=engine)
 
 
 def duplicates(corpus: dp.Corpus, folder: Path, engine: Any) -> None:
@@ -64,7 +65,7 @@ def prepared(folder: Path, count: int) -> Path:
     """Make the corpus that all work is done over, and a tokenizer of its texts."""
     path = folder / "corpus.duckdb"
     with dp.Corpus(path) as corpus:
-        source = dp.ParquetSource(write(folder, count), id="id", text="text")
+        source = dp.sources.ParquetSource(write(folder, count), id="id", text="text")
         corpus.ingest(source, name="documents", progress=False)
         corpus.split(train=1, validation=0, test=0)
         dp.train_tokenizer(corpus, folder / "tokenizer", vocab_size=8000, progress=False)
@@ -77,7 +78,7 @@ def measured(work: str, path: Path, engine: Any, count: int) -> float:
     shutil.copyfile(path, copy)
     with dp.Corpus(copy, threads=2) as corpus:
         if work == "mine":
-            corpus.index(progress=False)
+            build_index(corpus, progress=False)
         begun = time.monotonic()
         WORKS[work](corpus, path.parent, engine)
         seconds = time.monotonic() - begun

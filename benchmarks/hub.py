@@ -54,7 +54,7 @@ def ingest(kind: str, data: Path, folder: Path) -> None:
     path.unlink(missing_ok=True)
     source: Any = HubSource("hf://org/text", **MAPPING)
     if kind == "disk":
-        source = dp.ParquetSource(sorted(data.glob("*.parquet")), **MAPPING)
+        source = dp.sources.ParquetSource(sorted(data.glob("*.parquet")), **MAPPING)
     else:  # imports are no part of reading
         import huggingface_hub
 

@@ -40,10 +40,14 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def made(path: Path, source: dp.ParquetSource, *, in_place: bool) -> tuple[dp.Corpus, Any]:
+def made(path: Path, source: dp.sources.ParquetSource, *, in_place: bool) -> tuple[dp.Corpus, Any]:
     """Return a corpus of a source, open, and what its making took."""
     corpus = dp.Corpus(path)
-    took = seconds(lambda: corpus.ingest(source, name="text", in_place=in_place, progress=False))
+    took = seconds(
+        lambda: corpus.ingest(
+            source, name="text", progress=False, options=dp.IngestOptions(in_place=in_place)
+        )
+    )
     corpus.split()
     size = path.stat().st_size
     prepared = seconds(lambda: corpus.prepare(progress=False))
@@ -85,7 +89,7 @@ def measure(folder: Path, records: int) -> dict[str, Any]:
     found: dict[str, Any] = {"records": records, "text_bytes": size, "cpus": os.cpu_count()}
     found["load_before"] = os.getloadavg()[0]
     found["parquet_bytes"] = parquet.stat().st_size
-    source = dp.ParquetSource(parquet, anchor="title", positive="body", id="id")
+    source = dp.sources.ParquetSource(parquet, anchor="title", positive="body", id="id")
     with ExitStack() as held:
         corpora = {}
         for name, in_place in PLACES.items():

@@ -23,11 +23,11 @@ def index_order(folder: Path, records: int) -> dict[str, float]:
 
     found = {}
     for n in SIZES:
-        sampler = dp.IndexSampler(n, shuffle=True, seed=42)
+        sampler = dp.index.IndexSampler(n, shuffle=True, seed=42)
         found[f"keys_per_s_of_{n}"] = _keys(sampler)
         found[f"elements_per_s_of_{n}"] = _elements(sampler)
         found[f"generators_per_s_of_{n}"] = _elements(m.rng for m in sampler)
-    shard = dp.IndexSampler(SIZES[0], dp.ShardOptions(3, SHARDS), shuffle=True, seed=42)
+    shard = dp.index.IndexSampler(SIZES[0], dp.index.ShardOptions(3, SHARDS), shuffle=True, seed=42)
     found["keys_per_s_of_a_shard"] = _keys(shard)
     found["elements_per_s_of_a_shard"] = _elements(shard)
     return found

@@ -83,7 +83,7 @@ def main() -> None:
         path = f"{folder}/journey.duckdb"
         with dp.Corpus(path) as corpus:
             rows = [{"q": f"question {i} of {i % 7}", "a": f"answer {i}"} for i in range(200)]
-            corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="rows")
+            corpus.ingest(dp.sources.MemorySource(rows, anchor="q", positive="a"), name="rows")
             corpus.split(train=0.8, validation=0.1, test=0.1)
         journey(path)
         opened, trace = journey(path)

@@ -36,6 +36,7 @@ from typing import Any
 import pyarrow as pa
 
 import duckplets as dp
+from duckplets.search.index import index as build_index
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows
 
@@ -158,7 +159,7 @@ def shares(pages: dict[str, str], cut: Callable[[str], list[str]]) -> dict[str, 
     first, _ = peer.retrieve(words([titles[n] for n in asked]), k=10, show_progress=False)
     hits = [n in row for n, row in zip(asked, first.tolist(), strict=True)]
     found = {"asked": len(asked), "bm25s": sum(hits) / len(asked)}
-    dp.register_words("cut", lambda asked: [list(cut(text)) for text in asked])
+    dp.plugins.register_words("cut", lambda asked: [list(cut(text)) for text in asked])
     for name, terms in (
         ("pairs", dp.Terms(stemmer="none")),
         ("segmenter", dp.Terms(stemmer="none", words="cut")),
@@ -171,9 +172,11 @@ def searched(titles: dict[int, str], texts: list[str], terms: dp.Terms) -> float
     """Return the share of titles whose text the product finds among the first ten."""
     rows = [{"id": f"{n}", "text": text} for n, text in enumerate(texts)]
     with tempfile.TemporaryDirectory() as folder, dp.Corpus(f"{folder}/c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name="man", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, id="id", text="text"), name="man", progress=False
+        )
         corpus.split(1, 0, 0)
-        corpus.index(terms, progress=False)
+        build_index(corpus, terms, progress=False)
         hits = 0
         for n, title in titles.items():
             hits += f"man/{n}" in corpus.search(title, k=10)["record_id"].to_pylist()
@@ -208,11 +211,11 @@ def speed(pages: dict[str, str], english: list[str]) -> dict[str, Any]:
             for n, text in enumerate(texts)
         ]
         with tempfile.TemporaryDirectory() as folder, dp.Corpus(f"{folder}/c.duckdb") as corpus:
-            source = dp.MemorySource(rows, id="id", anchor="a", positive="b")
+            source = dp.sources.MemorySource(rows, id="id", anchor="a", positive="b")
             corpus.ingest(source, name="man", progress=False)
             corpus.split(1, 0, 0)
             begun = time.process_time()
-            (report,) = corpus.index(dp.Terms(stemmer="none"), progress=False)
+            (report,) = build_index(corpus, dp.Terms(stemmer="none"), progress=False)
             index = time.process_time() - begun
             begun = time.process_time()
             corpus.mine(progress=False)

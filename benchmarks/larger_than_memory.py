@@ -162,7 +162,7 @@ def _left_in_place(folder: Path, records: int) -> tuple[Path, Path]:
         making = corpus.with_suffix(".making")
         making.unlink(missing_ok=True)
         with dp.Corpus(making) as made:
-            source = dp.ParquetSource(parquet, text="text", id="id")
+            source = dp.sources.ParquetSource(parquet, text="text", id="id")
             made.ingest(source, name="text", in_place=True, progress=False)
             made.split(0.99, 0.005, 0.005)
         making.rename(corpus)

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from duckplets.search.index import index as build_index
+
 WORDNET = Path(__file__).parents[2] / "shared" / "corpora" / "wordnet.parquet"
 SMALL, LARGE, QUERIES, RECORDS = 50_000, 500_000, 4_000, 500_000
 ANCHORS = 20_000  # to mine negatives for; fewer in a large corpus
@@ -74,7 +76,7 @@ def _ingested(folder: Path, documents: int) -> dict[str, float]:
     parquet = write(folder, documents)
     started = time.perf_counter()
     with dp.Corpus(path) as corpus:
-        source = dp.ParquetSource(parquet, text="text", id="id")
+        source = dp.sources.ParquetSource(parquet, text="text", id="id")
         corpus.ingest(source, name="text", progress=False)
         corpus.split(train=1.0, validation=0.0, test=0.0)
     return {"seconds": time.perf_counter() - started}
@@ -101,7 +103,7 @@ def _index(folder: Path, documents: int) -> dict[str, float]:
 
     with dp.Corpus(folder / f"documents{documents}.duckdb") as corpus:
         started = time.perf_counter()
-        (report,) = corpus.index(dp.Terms(stemmer="none"), progress=False)
+        (report,) = build_index(corpus, dp.Terms(stemmer="none"), progress=False)
         seconds = time.perf_counter() - started
     return {"seconds": seconds, "tokens_per_s": report.tokens / seconds}
 
@@ -218,7 +220,7 @@ def wordnet(folder: Path) -> dict[str, float]:
         "title", dp.role("anchor"), dp.role("context"), dp.role("context"), by="bm25"
     )
     with dp.Corpus(path) as corpus:
-        source = dp.ParquetSource(
+        source = dp.sources.ParquetSource(
             WORDNET, anchor="title", positive="definition", id="id", group="hypernym"
         )
         corpus.ingest(source, name="wordnet", progress=False)
@@ -248,7 +250,7 @@ def sample_mined(folder: Path) -> dict[str, float]:
     plain = dp.TripletRecipe("plain", *roles)
     with dp.Corpus(path) as corpus:
         corpus.ingest(
-            dp.ParquetSource(parquet, anchor="title", positive="body", id="id"),
+            dp.sources.ParquetSource(parquet, anchor="title", positive="body", id="id"),
             name="text",
             progress=False,
         )

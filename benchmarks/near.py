@@ -82,7 +82,7 @@ def make(folder: Path) -> None:
     (folder / "truth.json").write_text(json.dumps(truth))
     (folder / "bytes.json").write_text(str(sum(len(row["text"]) for row in rows)))
     with dp.Corpus(folder / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name="s", progress=False)
+        corpus.ingest(dp.sources.MemorySource(rows, id="id", text="text"), name="s", progress=False)
 
 
 def near(folder: Path) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def normalised(folder: Path) -> dict[str, Any]:
     for name, some in (("tidy", texts), ("untidy", untidy)):
         array = pa.array(some)
         started = time.process_time()
-        dp.Normaliser().apply(array)
+        dp.plugins.Normaliser().apply(array)
         found[f"{name}_mb_per_s"] = round(
             sum(map(len, some)) / 1e6 / (time.process_time() - started), 1
         )

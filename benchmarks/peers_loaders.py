@@ -189,7 +189,7 @@ class Ours(Peer):
 
         with dp.Corpus(place / "corpus.duckdb") as corpus:
             corpus.split(train=1.0, validation=0.0, test=0.0)
-            source = dp.ParquetSource(file, anchor="title", positive="body", id="id")
+            source = dp.sources.ParquetSource(file, anchor="title", positive="body", id="id")
             corpus.ingest(source, name=file.stem, progress=False)
             records = corpus.sql("SELECT count(*) AS n FROM live_records")["n"][0].as_py()
         (place / "rows").write_text(str(records))
@@ -212,7 +212,9 @@ class Ours(Peer):
                 corpus.split(train=1.0, validation=0.0, test=0.0)
                 for place in places:
                     file = file_of(place)
-                    source = dp.ParquetSource(file, anchor="title", positive="body", id="id")
+                    source = dp.sources.ParquetSource(
+                        file, anchor="title", positive="body", id="id"
+                    )
                     corpus.ingest(source, name=file.stem, progress=False)
         names = [place.parent.name for place in places]
         corpus = dp.Corpus(path, read_only=True)

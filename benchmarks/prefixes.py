@@ -64,11 +64,20 @@ def _ingest(corpus: Any, records: int) -> None:
         "meta": ["topic"],
     }
     names = "source, date, topic"
-    corpus.ingest(dp.MemorySource(table, **mapping), name="columns", prefix=names, progress=False)
+    corpus.ingest(
+        dp.sources.MemorySource(table, **mapping),
+        name="columns",
+        progress=False,
+        options=dp.IngestOptions(prefix=names),
+    )
     own = table.append_column("own", pa.array([_own(number) for number in range(records)]))
-    corpus.ingest(dp.MemorySource(own, **mapping, prefix="own"), name="owned", progress=False)
+    corpus.ingest(
+        dp.sources.MemorySource(own, **mapping, prefix="own"), name="owned", progress=False
+    )
     chats = table.select(["id", "title", "body"]).rename_columns(["id", "instruction", "output"])
-    corpus.ingest(dp.MemorySource(chats, id="id", converter="alpaca"), name="chats", progress=False)
+    corpus.ingest(
+        dp.sources.MemorySource(chats, id="id", converter="alpaca"), name="chats", progress=False
+    )
     corpus.split(train=1.0, validation=0.0, test=0.0)
 
 

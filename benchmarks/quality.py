@@ -156,7 +156,7 @@ def recipe(setting: str) -> dp.TripletRecipe:
 def make(data: Data, path: Path) -> dp.Corpus:
     """Ingest a data set and split it."""
     corpus = dp.Corpus(path)
-    source = dp.MemorySource(
+    source = dp.sources.MemorySource(
         data.rows(), id="id", anchor="anchor", positive="positive", group="group"
     )
     corpus.ingest(source, name="texts", progress=False)
@@ -192,7 +192,7 @@ def closeness(corpus: dp.Corpus, setting: str) -> dict[str, float]:
     ).batch_at(0)
     anchors, positives, negatives = (batch[name] for name in TEXTS)
     anchor_ids, negative_ids = (batch[name] for name in ids)
-    model, similar = pretrained(), dp.lexical_similarity
+    model, similar = pretrained(), dp.metrics.lexical_similarity
     vectors = [encode(model, batch[name][:JUDGED]) for name in TEXTS]
     positive, negative = ((vectors[0] * other).sum(dim=1) for other in vectors[1:])
     return {

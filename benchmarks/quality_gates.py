@@ -195,7 +195,7 @@ def intake(file: str, gated: bool, judged: bool) -> dict[str, float]:
     """Ingest a file into a new corpus, in this process; judge it by other thresholds, if asked."""
     more = {"quality": dp.Quality(language=None)} if gated else {}
     with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "c.duckdb") as corpus:
-        source = dp.ParquetSource(file, id="id", text="text")
+        source = dp.sources.ParquetSource(file, id="id", text="text")
         wall, processor = time.perf_counter(), time.process_time()
         report = corpus.ingest(source, name="s", progress=False, **more)
         found = {
@@ -207,7 +207,7 @@ def intake(file: str, gated: bool, judged: bool) -> dict[str, float]:
         if judged:
             wall, processor = time.perf_counter(), time.process_time()
             stricter = dp.Quality(language=None, min_characters=60, max_pii_density=0.005)
-            change = corpus.judge(stricter, dry_run=True)
+            change = corpus.quality(apply=stricter, dry_run=True)
             found["judge_seconds"] = round(time.perf_counter() - wall, 2)
             found["judge_processor_seconds"] = round(time.process_time() - processor, 2)
             found["judged_otherwise"] = change.newly_rejected + change.newly_accepted

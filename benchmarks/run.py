@@ -39,7 +39,7 @@ def _ingest(folder: Path, records: int, kind: str) -> dict[str, float]:
 
     path = folder / f"{kind}.duckdb"
     path.unlink(missing_ok=True)
-    sources = {"parquet": dp.ParquetSource, "csv": dp.CsvSource}
+    sources = {"parquet": dp.sources.ParquetSource, "csv": dp.sources.CsvSource}
     source = sources[kind](folder / f"{records}.{kind}", anchor="title", positive="body", id="id")
     started = time.perf_counter()
     with dp.Corpus(path) as corpus:
@@ -56,7 +56,7 @@ def second_ingest(folder: Path, records: int) -> dict[str, float]:
         {"id": f"new{i}", "title": f"title {i}", "body": f"{i} " + "a body of words " * 25}
         for i in range(10_000)
     ]
-    source = dp.MemorySource(rows, anchor="title", positive="body", id="id")
+    source = dp.sources.MemorySource(rows, anchor="title", positive="body", id="id")
     started = time.perf_counter()
     with dp.Corpus(folder / "csv.duckdb") as corpus:
         corpus.ingest(source, name="text", progress=False)
@@ -93,7 +93,7 @@ def ingest_ten_sources(folder: Path, records: int) -> dict[str, float]:
         for i in range(10):
             part = folder / "part.parquet"
             pq.write_table(table.slice(i * tenth, tenth), part)
-            source = dp.ParquetSource(part, anchor="title", positive="body", id="id")
+            source = dp.sources.ParquetSource(part, anchor="title", positive="body", id="id")
             corpus.ingest(source, name=f"s{i}", progress=False)
             part.unlink()
     return {"records_per_s": records / (time.perf_counter() - started)}
@@ -104,7 +104,7 @@ def read_256(folder: Path, records: int) -> dict[str, float]:
     import duckplets as dp
 
     with dp.Corpus(folder / "parquet.duckdb", read_only=True) as corpus:
-        order = dp.IndexSampler(records, shuffle=True, seed=42)
+        order = dp.index.IndexSampler(records, shuffle=True, seed=42)
         batches = corpus.read(order, batch_size=256, columns=["record_id", "text"])
         for _ in range(1_000):
             next(batches)

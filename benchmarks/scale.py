@@ -29,6 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from duckplets.search.index import index as build_index
+
 BYTES = 600  # of a record's text
 RECORDS = (1_000_000, 3_000_000, 10_000_000)
 FEW = 20_000  # records, for the stages
@@ -84,7 +86,9 @@ def ingest(folder: Path, records: int) -> Found:
 
     parquet = write(folder, records)
     with _corpus(folder, records) as corpus:
-        corpus.ingest(dp.ParquetSource(parquet, text="text", id="id"), name="text", progress=False)
+        corpus.ingest(
+            dp.sources.ParquetSource(parquet, text="text", id="id"), name="text", progress=False
+        )
         corpus.split()
     return {"parquet_mb": _mb(parquet), "corpus_mb": _mb(folder / f"{records}.duckdb")}
 
@@ -132,7 +136,7 @@ def report(folder: Path, records: int) -> Found:
 def index(folder: Path, records: int) -> Found:
     with _corpus(folder, records) as corpus:
         before = _used(corpus)
-        reports = corpus.index(progress=False)
+        reports = build_index(corpus, progress=False)
         return {
             "disk_mb": _used(corpus) - before,
             "tokens": sum(report.tokens for report in reports),
@@ -171,7 +175,7 @@ def gates(folder: Path, records: int) -> Found:
     import duckplets as dp
 
     with _corpus(folder, records) as corpus:
-        corpus.judge(dp.Quality(language=None, duplicates=False), dry_run=True)
+        corpus.quality(apply=dp.Quality(language=None, duplicates=False), dry_run=True)
     return {}
 
 

@@ -152,7 +152,7 @@ def _made(path: Path, folder: Path, records: int, *, sources: int) -> Path:
                 pq.write_table(pq.read_table(file).slice(low, high - low), part)
                 source = part
             name = "text" if sources == 1 else f"s{number}"
-            told = dp.ParquetSource(source, anchor="title", positive="body", id="id")
+            told = dp.sources.ParquetSource(source, anchor="title", positive="body", id="id")
             corpus.ingest(told, name=name, progress=False)
         if not few:
             _divided(corpus, sources)

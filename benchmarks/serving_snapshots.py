@@ -27,7 +27,7 @@ def snapshot_of_more(folder: Path, records: int) -> Found:
     copy = corpora.copied(corpora.prepared(corpora.plain(folder, records)), "grown")
     made = [(f"new{i}", f"title {i}", f"{i} " + "a body of words " * 25) for i in range(MORE)]
     rows = [dict(zip(("id", "title", "body"), row, strict=True)) for row in made]
-    source = dp.MemorySource(rows, anchor="title", positive="body", id="id")
+    source = dp.sources.MemorySource(rows, anchor="title", positive="body", id="id")
     try:
         with dp.Corpus(copy) as corpus:
             corpus.ingest(source, name="text", progress=False)

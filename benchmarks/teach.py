@@ -373,7 +373,9 @@ def _make(path: Path, name: str) -> None:
     rows.sort(key=lambda row: hashlib.blake2b(row["id"].removesuffix(HALF).encode()).digest())
     rows = rows[: FEWER.get(name, MOST)]
     group = "group" if "group" in rows[0] else None
-    source = dp.MemorySource([*map(_whole, rows)], id="id", sections="sections", group=group)
+    source = dp.sources.MemorySource(
+        [*map(_whole, rows)], id="id", sections="sections", group=group
+    )
     aside = path.with_name("new.duckdb")
     aside.unlink(missing_ok=True)
     with dp.Corpus(aside) as corpus:
@@ -430,7 +432,7 @@ class Laboratory:
                 of.relevant_docs[queries[anchor]].add(names[half])
 
     def _mine(self, by: Any) -> None:
-        self.corpus.mine(RECIPE, scorer=by, depth=DEPTH, split="train", progress=False)
+        self.corpus.mine(RECIPE, by=by, depth=DEPTH, split="train", progress=False)
 
     def figures(self, had: dict[str, Any]) -> dict[str, Any]:
         """Return what the corpus is like, unless it is known, and what its candidates are like."""
@@ -515,7 +517,7 @@ class Laboratory:
         options = {"no_duplicates": True, "by": arm.by, "negatives": max(1, arm.negatives)}
         corpus, scorer = self._relabelled(arm.verdict), f"{name}_{seed}"
         if arm.again:  # a scorer of its own, so that other arms keep theirs
-            self._mine(dp.dense(arm.vectors, name=scorer))
+            self._mine(dp.Dense(arm.vectors, name=scorer))
             options["by"] = dp.mined(scorer, relative_margin=0.05)
         sampler = corpus.sampler(
             recipes=[RECIPE],
@@ -530,7 +532,7 @@ class Laboratory:
         def mine(step: int) -> None:
             if arm.again:
                 self._embed(model, f"{scorer}_{step}")
-                self._mine(dp.dense(f"{scorer}_{step}", name=scorer))
+                self._mine(dp.Dense(f"{scorer}_{step}", name=scorer))
                 taken.append(sampler.take_minings())
 
         taken: list[int] = []
@@ -578,7 +580,7 @@ class Laboratory:
         model.load_state_dict(torch.load(self._weights(arm)))
         model.eval()
         self._embed(model, arm)
-        self._mine(dp.dense(arm, name=scorer))
+        self._mine(dp.Dense(arm, name=scorer))
         self.mined.add(scorer)
 
     def _embed(self, model: Any, name: str) -> None:

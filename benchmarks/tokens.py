@@ -63,7 +63,7 @@ def best(work: Callable[[], Any]) -> float:
 
 def measured(folder: Path) -> dict[str, float]:
     with dp.Corpus(folder / "pages.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(texts(), id="id", text="text"), name="pages")
+        corpus.ingest(dp.sources.MemorySource(texts(), id="id", text="text"), name="pages")
         corpus.split(train=1, validation=0, test=0)
         begun = time.perf_counter()
         dp.train_tokenizer(corpus, folder / "tokenizer", vocab_size=8000)

@@ -167,7 +167,7 @@ def run_page(folder: Path) -> Path:
     )
     with dp.Corpus(path) as corpus:
         for name in ("faq", "manual"):
-            source = dp.CsvSource(
+            source = dp.sources.CsvSource(
                 ROOT / "examples" / "data" / f"{name}.csv", anchor="question", positive="answer"
             )
             gates = dp.Quality(language=None, min_words=12)
@@ -195,7 +195,7 @@ def wordnet_page(folder: Path) -> Path:
     )
     mapping = {"id": "id", "anchor": "title", "positive": "definition", "meta": ["domain"]}
     with dp.Corpus(folder / "wordnet.duckdb") as corpus:
-        corpus.ingest(dp.ParquetSource(WORDNET, **mapping), name="wordnet", progress=False)
+        corpus.ingest(dp.sources.ParquetSource(WORDNET, **mapping), name="wordnet", progress=False)
         corpus.split(0.9, 0.05, 0.05, seed=42)
         corpus.add_recipe(recipe)
         corpus.report(folder / "wordnet.html")

@@ -86,7 +86,7 @@ class SourceError(DuckpletsError, ValueError):
 class PassingError(SourceError):
     """A source cannot be read at the moment, and perhaps later.
 
-    A source of your own may raise it too: ``Corpus.acquire`` then waits, reopens the source at its
+    A source of your own may raise it too: ``Corpus.ingest`` then waits, reopens the source at its
     last mark and tries again, up to ``retries`` times.
     """
 

@@ -89,7 +89,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "faq.duckdb"
         with dp.Corpus(path) as corpus:
-            corpus.ingest(dp.CsvSource(DATA, anchor="question", positive="answer"), progress=False)
+            corpus.ingest(dp.Source(DATA, anchor="question", positive="answer"), progress=False)
             corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
 
         unbroken = start(path, f"{folder}/unbroken").seen

@@ -104,7 +104,7 @@ def main() -> None:
         teacher.max_seq_length = 32  # the first lines of a docstring say what it is about
         with dp.Corpus(path) as corpus:
             rows = {row["doc"]: row for row in islice(docstrings(), RECORDS)}
-            source = dp.MemorySource(rows.values(), anchor="name", positive="doc", id="name")
+            source = dp.Source(rows.values(), anchor="name", positive="doc", id="name")
             corpus.ingest(source, name="docstrings", progress=False)
             corpus.split(train=0.8, validation=0.1, test=0.1, seed=1)
             report = corpus.embed(teacher, split="train", batch_size=64, progress=False)

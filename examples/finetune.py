@@ -39,7 +39,7 @@ def main(steps: int) -> None:
     model.max_seq_length = 32  # the first lines of a docstring say what it is about
     with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "docs.duckdb") as corpus:
         rows = {row["doc"]: row for row in docstrings()}  # some share one
-        source = dp.MemorySource(rows.values(), anchor="name", positive="doc", id="name")
+        source = dp.Source(rows.values(), anchor="name", positive="doc", id="name")
         corpus.ingest(source, name="docstrings", progress=False)
         counts = corpus.split(train=0.75, validation=0.05, test=0.2, seed=1)
         print(f"docstrings: {counts['train']} to train on, {counts['test']} to test with")

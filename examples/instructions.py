@@ -43,7 +43,7 @@ INSTRUCTIONS = {
 def ingest(corpus: dp.Corpus, documents: Path) -> None:
     """Read both sources, hold a fifth of each out, and mine hard negatives."""
     pages = dp.TextFileSource(documents, pattern="*.md", by_heading=True)
-    names = dp.MemorySource(docstrings(), anchor="name", positive="doc", id="name")
+    names = dp.Source(docstrings(), anchor="name", positive="doc", id="name")
     for name, source in (("pages", pages), ("docstrings", names)):
         print(name, corpus.ingest(source, name=name, progress=False))
     corpus.split(train=0.8, validation=0, test=0.2, seed=3)

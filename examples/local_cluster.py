@@ -38,8 +38,8 @@ def write(folder):
 def make(folder, name, engine):
     """Make a corpus and its shards; returns its negatives and the checksums of the shards."""
     with dp.Corpus(folder / f"{name}.duckdb") as corpus:
-        source = dp.JsonSource(folder / "*.jsonl", id="id", anchor="question", positive="answer")
-        corpus.ingest(source, name="facts", engine=engine)
+        source = dp.Source(folder / "*.jsonl", id="id", anchor="question", positive="answer")
+        corpus.ingest(source, name="facts", options=dp.IngestOptions(engine=engine))
         corpus.split(train=1, validation=0, test=0)
         report = corpus.mine(RECIPE, depth=8, engine=engine)
         if engine is not None:

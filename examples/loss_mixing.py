@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
     with dp.Corpus(path) as corpus:
         for name in SOURCES:
             rows = [{"q": f"What is {name} {i}?", "a": f"It is {i * i}."} for i in range(60)]
-            source = dp.MemorySource(rows, anchor="q", positive="a")
+            source = dp.Source(rows, anchor="q", positive="a")
             corpus.ingest(source, name=name, progress=False)
         corpus.split()
 

@@ -52,7 +52,7 @@ def mine_again(corpus: dp.Corpus, model: Encoder, name: str) -> None:
     """Embed every text of train by the model as it is, and mine by these vectors."""
     with torch.no_grad():
         corpus.embed(lambda texts: model(texts).numpy(), name, split="train", progress=False)
-        corpus.mine("anchor_context", scorer=dp.dense(name), split="train", progress=False)
+        corpus.mine("anchor_context", by=dp.Dense(name), split="train", progress=False)
 
 
 def train(path: Path, killed_after: int | None = None) -> dict[int, list[str]]:
@@ -104,7 +104,7 @@ def main() -> None:
         unbroken, broken = (Path(name) / f"{run}.duckdb" for run in ("unbroken", "broken"))
         with dp.Corpus(unbroken) as corpus:
             rows = {row["doc"]: row for row in islice(docstrings(), RECORDS)}
-            source = dp.MemorySource(rows.values(), anchor="name", positive="doc", id="name")
+            source = dp.Source(rows.values(), anchor="name", positive="doc", id="name")
             corpus.ingest(source, name="docstrings", progress=False)
             corpus.split(train=0.8, validation=0.1, test=0.1, seed=1)
         shutil.copy(unbroken, broken)

@@ -109,7 +109,7 @@ def make(folder: Path) -> Path:
     """Write two sources as token shards, and return their folder."""
     with dp.Corpus(folder / "library.duckdb") as corpus:
         for name in ("faq", "manual"):
-            source = dp.CsvSource(DATA / f"{name}.csv", anchor="question", positive="answer")
+            source = dp.Source(DATA / f"{name}.csv", anchor="question", positive="answer")
             corpus.ingest(source, name=name, progress=False)
         corpus.split()
         dp.train_tokenizer(corpus, folder / "tokenizer", vocab_size=500, progress=False)

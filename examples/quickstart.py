@@ -11,7 +11,7 @@ import duckplets as dp
 FAQ = Path(__file__).parent / "data" / "faq.csv"
 
 with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duckdb") as corpus:
-    source = dp.CsvSource(FAQ, anchor="question", positive="answer", date="updated", meta="topic")
+    source = dp.Source(FAQ, anchor="question", positive="answer", date="updated", meta="topic")
     report = corpus.ingest(source, name="faq")
     counts = corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
     print(f"{report.added} records: {counts}")

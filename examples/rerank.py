@@ -22,6 +22,7 @@ from sentence_transformers import SentenceTransformer
 
 import duckplets as dp
 from duckplets.cli.demo import docstrings
+from duckplets.search.index import index as build_index
 
 MARGIN = 0.05
 TOP = 5
@@ -46,11 +47,13 @@ def main() -> None:
     model.max_seq_length = 32  # the first lines of a docstring say what it is about
     with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "docs.duckdb") as corpus:
         rows = list({row["doc"]: row for row in docstrings()}.values())  # some share one
-        source = dp.MemorySource(rows[::2], anchor="signature", positive="doc", id="name")
+        source = dp.Source(rows[::2], anchor="signature", positive="doc", id="name")
         corpus.ingest(source, name="docstrings", progress=False)
         corpus.split(train=1, validation=0, test=0)
 
-        corpus.index(dp.Terms(stemmer="none"), progress=False)  # names in code are not inflected
+        build_index(
+            corpus, dp.Terms(stemmer="none"), progress=False
+        )  # names in code are not inflected
         mined = corpus.mine(RECIPE, depth=20, progress=False)
         print(f"BM25: {mined.candidates} candidates for {mined.anchors} signatures")
         before = candidates(corpus, "bm25")

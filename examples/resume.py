@@ -10,8 +10,8 @@ from pathlib import Path
 import duckplets as dp
 
 FAQ = Path(__file__).parent / "data" / "faq.csv"
-SOURCE = dp.CsvSource(FAQ, anchor="question", positive="answer")
-MORE = dp.MemorySource(
+SOURCE = dp.Source(FAQ, anchor="question", positive="answer")
+MORE = dp.Source(
     [{"q": f"Where is shelf {i}?", "a": f"In room {i % 7}, by the window."} for i in range(20)],
     anchor="q",
     positive="a",

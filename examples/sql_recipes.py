@@ -9,7 +9,7 @@ from pathlib import Path
 import duckplets as dp
 
 HERE = Path(__file__).parent
-SOURCE = dp.CsvSource(
+SOURCE = dp.Source(
     HERE / "data" / "faq.csv", anchor="question", positive="answer", date="updated", meta="topic"
 )
 
@@ -20,7 +20,7 @@ with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duck
         corpus.add_recipe(recipe)
 
     # A recipe compiles to one statement, and the rows of that are its pool.
-    statement, parameters = corpus.recipe_sql("same_topic")
+    statement, parameters = corpus.pool("same_topic", sql=True)
     print(f"same_topic compiles to a statement over {parameters}; in it:")
     print("\n".join(line for line in statement.split("\n") if "2022" in line))
     for recipe in corpus.recipes():

@@ -27,7 +27,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "faq.duckdb"
         with dp.Corpus(path) as corpus:
-            corpus.ingest(dp.CsvSource(FAQ, anchor="question", positive="answer"), name="faq")
+            corpus.ingest(dp.Source(FAQ, anchor="question", positive="answer"), name="faq")
             corpus.split()
         multiprocessing.spawn(two_ranks, args=(path, folder), nprocs=2)
         slices = [torch.load(Path(folder) / f"rank{rank}.pt") for rank in (0, 1)]

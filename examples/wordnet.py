@@ -33,7 +33,7 @@ SAME_DOMAIN = dp.TripletRecipe(
 
 def main(path: Path) -> None:
     """Ingest the file, split it, and draw some triplets."""
-    source = dp.ParquetSource(
+    source = dp.Source(
         path, anchor="title", positive="definition", id="id", group="hypernym", meta="domain"
     )
     with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "w.duckdb") as corpus:

@@ -89,7 +89,9 @@ def odd_corpus(
     """A corpus of odd records with windows of twelve tokens."""
     corpus = dp.Corpus(path)
     for n in range(sources):
-        source = dp.MemorySource(odd_records(count, seed + n, repeats=repeats), **ODD_MAPPING)
+        source = dp.sources.MemorySource(
+            odd_records(count, seed + n, repeats=repeats), **ODD_MAPPING
+        )
         corpus.ingest(source, name=f"odd{n}", progress=False)
     corpus.split(0.6, 0.2, 0.2, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))

@@ -74,30 +74,30 @@ def parquet_file() -> bytes:
 Make = Callable[[], bytes]
 COLUMNS = MAPPING | {"meta": ["k", "m"]}
 FORMS: dict[str, tuple[str, list[Make], Callable[[Path], Any]]] = {
-    "csv": ("f.csv", [csv_file], lambda p: dp.CsvSource(p, **MAPPING)),
-    "json lines": ("f.jsonl", [lines_file], lambda p: dp.JsonSource(p, **MAPPING)),
+    "csv": ("f.csv", [csv_file], lambda p: dp.sources.CsvSource(p, **MAPPING)),
+    "json lines": ("f.jsonl", [lines_file], lambda p: dp.sources.JsonSource(p, **MAPPING)),
     "json": (
         "f.json",
         [lambda: json.dumps(ROWS).encode(), lambda: json.dumps(ROWS, indent=1).encode()[1:-1]],
-        lambda p: dp.JsonSource(p, **MAPPING),
+        lambda p: dp.sources.JsonSource(p, **MAPPING),
     ),
-    "parquet": ("f.parquet", [parquet_file], lambda p: dp.ParquetSource(p, **COLUMNS)),
+    "parquet": ("f.parquet", [parquet_file], lambda p: dp.sources.ParquetSource(p, **COLUMNS)),
     "arrow": (
         "f.arrow",
         [arrow_file, lambda: arrow_file("lz4"), lambda: arrow_file("zstd", stream=True)],
-        lambda p: dp.ArrowSource(p, **COLUMNS),
+        lambda p: dp.sources.ArrowSource(p, **COLUMNS),
     ),
     "gzip": (
         "f.jsonl.gz",
         [lambda: gzip.compress(lines_file(), mtime=0)],
-        lambda p: dp.JsonSource(p, **MAPPING),
+        lambda p: dp.sources.JsonSource(p, **MAPPING),
     ),
     "zstd": (
         "f.csv.zst",
         [lambda: pa.compress(csv_file(), codec="zstd", asbytes=True)],
-        lambda p: dp.CsvSource(p, **MAPPING),
+        lambda p: dp.sources.CsvSource(p, **MAPPING),
     ),
-    "text": ("f.txt", [lambda: csv_file() * 2], lambda p: dp.TextLinesSource(p)),
+    "text": ("f.txt", [lambda: csv_file() * 2], lambda p: dp.sources.TextLinesSource(p)),
     "folder": ("texts/a_b.txt", [csv_file], lambda p: dp.TextFileSource(p.parent)),
 }
 ODD = (b"\0", b"\xff", b'"', b"\n", b"\r", b"{", b"}", b"[", b",", b"\\", b"\xef\xbb\xbf", b"PAR1")

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
+from described import sources_file
 from frozen_runs import WORDNET, WORDNET_COLUMNS, chat, words
 
 import duckplets as dp
@@ -160,12 +161,9 @@ def data_sets(folder: Path) -> Path:
     """Write a file that describes data sets."""
     file(folder / "faq.csv", articles(30))
     file(folder / "chats.jsonl", instructions("openai"))
-    path = folder / "sets.yaml"
-    path.write_text(
-        "faq: {file_name: faq.csv, id: id, anchor: title, positive: body}\n"
-        "chats: {file_name: chats.jsonl, converter: openai, size: 10, weight: 2.0}\n"
-    )
-    return path
+    faq = {"path": "faq.csv", "id": "id", "anchor": "title", "positive": "body"}
+    chats = {"path": "chats.jsonl", "converter": "openai", "size": 10, "weight": 2.0}
+    return sources_file(folder / "sets.yaml", {"faq": faq, "chats": chats})
 
 
 # ---- sources: a kind, the file it reads, its rows, how they are mapped, how they are ingested
@@ -184,32 +182,50 @@ GATES: dict[str, Any] = dict(quality=dp.Quality(language=None, min_characters=60
 ALTERED = [row | {"odd": ""} for row in nested()]  # a column of Parquet has one type
 
 INGESTS: dict[str, tuple[type, str, Rows, dict[str, Any], dict[str, Any]]] = {
-    "csv": (dp.CsvSource, "a.csv", articles(), FLAT, {}),
-    "csv_dates": (dp.CsvSource, "a.csv", articles(), DATED, {"on_error": "quarantine"}),
-    "csv_replaced": (dp.CsvSource, "a.csv", articles(), FLAT, {"on_conflict": "replace"}),
-    "csv_texts": (dp.CsvSource, "a.csv", articles(), dict(text=["head", "title"]), {}),
-    "json_lines": (dp.JsonSource, "a.jsonl", nested(), NESTED, {"on_error": "quarantine"}),
-    "json": (dp.JsonSource, "a.json", nested(), NESTED | dict(positive="odd"), {}),
-    "json_of": (dp.JsonSource, "a.json", nested(), dict(text="odd", text_of="json"), {}),
-    "parquet": (dp.ParquetSource, "a.parquet", articles(), FLAT, {}),
-    "negatives": (dp.ParquetSource, "a.parquet", ALTERED, NESTED | dict(negative="set.neg"), {}),
-    "gates": (dp.ParquetSource, "a.parquet", articles(90), FLAT, GATES),
-    "where": (dp.ParquetSource, "a.parquet", articles(), FLAT, {"where": "group_key > 'f2'"}),
-    "arrow": (dp.ArrowSource, "a.arrow", articles(), FLAT, {}),
+    "csv": (dp.sources.CsvSource, "a.csv", articles(), FLAT, {}),
+    "csv_dates": (dp.sources.CsvSource, "a.csv", articles(), DATED, {"on_error": "quarantine"}),
+    "csv_replaced": (dp.sources.CsvSource, "a.csv", articles(), FLAT, {"on_conflict": "replace"}),
+    "csv_texts": (dp.sources.CsvSource, "a.csv", articles(), dict(text=["head", "title"]), {}),
+    "json_lines": (dp.sources.JsonSource, "a.jsonl", nested(), NESTED, {"on_error": "quarantine"}),
+    "json": (dp.sources.JsonSource, "a.json", nested(), NESTED | dict(positive="odd"), {}),
+    "json_of": (dp.sources.JsonSource, "a.json", nested(), dict(text="odd", text_of="json"), {}),
+    "parquet": (dp.sources.ParquetSource, "a.parquet", articles(), FLAT, {}),
+    "negatives": (
+        dp.sources.ParquetSource,
+        "a.parquet",
+        ALTERED,
+        NESTED | dict(negative="set.neg"),
+        {},
+    ),
+    "gates": (dp.sources.ParquetSource, "a.parquet", articles(90), FLAT, GATES),
+    "where": (
+        dp.sources.ParquetSource,
+        "a.parquet",
+        articles(),
+        FLAT,
+        {"where": "group_key > 'f2'"},
+    ),
+    "arrow": (dp.sources.ArrowSource, "a.arrow", articles(), FLAT, {}),
     "text": (dp.TextFileSource, "", [], dict(date="path", trust_by_folder={"plain": 0.9}), {}),
     "markdown": (dp.TextFileSource, "", [], MARKDOWN, {}),
     "by_heading": (dp.TextFileSource, "", [], MARKDOWN | dict(by_heading=True), {}),
-    "memory": (dp.MemorySource, "", articles(), FLAT, {"trust": 0.9}),
-    "memory_labels": (dp.MemorySource, "", articles(), LABELS, {}),
-    "memory_own_labels": (dp.MemorySource, "", articles(), OWN_LABELS, {}),
+    "memory": (dp.sources.MemorySource, "", articles(), FLAT, {"trust": 0.9}),
+    "memory_labels": (dp.sources.MemorySource, "", articles(), LABELS, {}),
+    "memory_own_labels": (dp.sources.MemorySource, "", articles(), OWN_LABELS, {}),
     "sql": (dp.SqlSource, "a.parquet", articles(), FLAT, {}),
     "custom": (Pages, "", [], {}, {}),
     "indexed": (dp.IndexedSource, "", [record(n) for n in range(30)], dict(name="own"), {}),
     "wordnet": (dp.SqlSource, "", [], WORDNET_COLUMNS, {}),
-    "wordnet_whole": (dp.ParquetSource, "", [], WORDNET_COLUMNS, {}),
+    "wordnet_whole": (dp.sources.ParquetSource, "", [], WORDNET_COLUMNS, {}),
     "data_sets": (Path, "", [], {}, {"on_error": "skip"}),
 } | {
-    name: (dp.JsonSource, "a.jsonl", instructions(name), {"converter": name}, {"on_error": "skip"})
+    name: (
+        dp.sources.JsonSource,
+        "a.jsonl",
+        instructions(name),
+        {"converter": name},
+        {"on_error": "skip"},
+    )
     for name in ("alpaca", "sharegpt", "openai", "pair")
 }
 
@@ -235,9 +251,9 @@ CHUNKINGS: dict[str, dp.Chunking] = {
     "overlaps": dp.Chunking(max_tokens=40, overlap=(10, 0)),
     "summaries": dp.Chunking(max_tokens=25, overlap=(5,), summary_tokens=8),
     "denoised": dp.Chunking(
-        max_tokens=50, overlap=(9,), preprocessors=[dp.Denoiser(max_digit_ratio=0.2)]
+        max_tokens=50, overlap=(9,), preprocessors=[dp.plugins.Denoiser(max_digit_ratio=0.2)]
     ),
-    "normalised": dp.Chunking(max_tokens=50, overlap=(9,), preprocessors=[dp.Normaliser()]),
+    "normalised": dp.Chunking(max_tokens=50, overlap=(9,), preprocessors=[dp.plugins.Normaliser()]),
 }
 
 # ---- what a user reads in the file

@@ -42,7 +42,7 @@ def titled(path: Path, sizes: dict[str, int]) -> dp.Corpus:
     """Sources of so many titles and bodies, all of them of one split."""
     corpus = dp.Corpus(path)
     for name, count in sizes.items():
-        source = dp.MemorySource(testing.toy_records(count, seed=name), **TITLED)
+        source = dp.sources.MemorySource(testing.toy_records(count, seed=name), **TITLED)
         corpus.ingest(source, name=name, progress=False)
     corpus.split(1, 0, 0)
     return corpus
@@ -60,9 +60,9 @@ def odd(path: Path) -> dp.Corpus:
 def mined(path: Path) -> dp.Corpus:
     """Two sources, one of them with BM25 candidates."""
     early, late = (testing.toy_records(300, seed=name) for name in ("early", "late"))
-    corpus = filled(path, {"early": dp.MemorySource(early, **TITLED)})
+    corpus = filled(path, {"early": dp.sources.MemorySource(early, **TITLED)})
     corpus.mine(progress=False)
-    corpus.ingest(dp.MemorySource(late, **TITLED), name="late", progress=False)
+    corpus.ingest(dp.sources.MemorySource(late, **TITLED), name="late", progress=False)
     corpus.split(seed=1)
     return corpus
 
@@ -75,7 +75,7 @@ def judged(path: Path) -> dp.Corpus:
             {"a": f"{words(draw, 9)} {n}", "p": f"{words(draw, 20)} {n}", "l": draw.choice(labels)}
             for n in range(300)
         ]
-        sources[name] = dp.MemorySource(rows, anchor="a", positive="p", label="l")
+        sources[name] = dp.sources.MemorySource(rows, anchor="a", positive="p", label="l")
     return filled(path, sources, trust=0.8)
 
 
@@ -86,7 +86,7 @@ def ready(path: Path) -> dp.Corpus:
         {**row, "n": [f"{words(draw, 20)} {n} {i}" for i in range(n % 5)]}
         for n, row in enumerate(testing.toy_records(400))
     ]
-    return filled(path, {"ready": dp.MemorySource(rows, **TITLED, negative="n")})
+    return filled(path, {"ready": dp.sources.MemorySource(rows, **TITLED, negative="n")})
 
 
 def chat(draw: random.Random, number: int) -> dict[str, Any]:
@@ -100,7 +100,9 @@ def chat(draw: random.Random, number: int) -> dict[str, Any]:
 def chats(path: Path) -> dp.Corpus:
     draw = random.Random(7)
     rows = {name: [chat(draw, n) for n in range(of)] for name, of in (("a", 300), ("b", 90))}
-    return filled(path, {n: dp.MemorySource(of, converter="openai") for n, of in rows.items()})
+    return filled(
+        path, {n: dp.sources.MemorySource(of, converter="openai") for n, of in rows.items()}
+    )
 
 
 def prefixed(path: Path) -> dp.Corpus:
@@ -109,7 +111,7 @@ def prefixed(path: Path) -> dp.Corpus:
     own = dp.Prefix(0.7, [[dp.Field("tone", ["dry", "plain"], 0.5)], [dp.Field("by", "me")]])
     for row in rows[::7]:
         row["prefix"] = own
-    source = dp.MemorySource(rows, **TITLED, date="date", meta=["topic"], prefix="prefix")
+    source = dp.sources.MemorySource(rows, **TITLED, date="date", meta=["topic"], prefix="prefix")
     corpus = filled(path, {"toy": source}, prefix=dp.Prefix.from_columns("source, date, topic"))
     corpus.chunk(dp.Chunking(max_tokens=24, overlap=(6,)))
     return corpus
@@ -122,7 +124,9 @@ def dated(path: Path) -> dp.Corpus:
         file = folder / f"2024-01-{n % 28 + 1:02}" / f"{n}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{words(draw, 5)} {n}{'?' if n % 4 == 0 else ''}\n\n{words(draw, 30)} {n}")
-    alone = dp.MemorySource([{"text": f"{words(draw, 30)} {n}"} for n in range(90)], text="text")
+    alone = dp.sources.MemorySource(
+        [{"text": f"{words(draw, 30)} {n}"} for n in range(90)], text="text"
+    )
     return filled(path, {"alone": alone, "dated": dp.TextFileSource(folder, date="path")})
 
 

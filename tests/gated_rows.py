@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from described import ingested
 from stored_rows import TIMES, stored_rows
 
 import duckplets as dp
@@ -17,18 +18,18 @@ GOOD = "A plain sentence about the weather and the garden, number {}, long enoug
 LONG = "and so the story goes on for a while with quite ordinary words "
 
 
-def written(path: Path, texts: list[Any], start: int = 0, mode: str = "w") -> dp.JsonSource:
+def written(path: Path, texts: list[Any], start: int = 0, mode: str = "w") -> dp.sources.JsonSource:
     """Write a file of rows with ids, and return it as a source."""
     with path.open(mode, encoding="utf-8") as file:
         for i, text in enumerate(texts, start):
             row = text if isinstance(text, dict) else {"text": text}
             file.write(json.dumps({"id": str(i), **row}) + "\n")
-    return dp.JsonSource(path, text="text", id="id")
+    return dp.sources.JsonSource(path, text="text", id="id")
 
 
 def take(corpus: dp.Corpus, source: Any, name: str = "s", **arguments: Any) -> Any:
     given: dict[str, Any] = {"quality": QUALITY, "progress": False}
-    return corpus.ingest(source, name=name, **given | arguments)
+    return ingested(corpus, source, name=name, **given | arguments)
 
 
 def texts(corpus: dp.Corpus) -> list[str]:
@@ -56,7 +57,7 @@ def contents(corpus: dp.Corpus) -> dict[str, Any]:
 
 def check(corpus: dp.Corpus) -> None:
     """Check that the counts add up, for every source, and that rows are told once."""
-    for row in corpus.acquisitions().to_pylist():
+    for row in corpus.sql("FROM acquisitions ORDER BY acquisition_id").to_pylist():
         ended = (row[n] for n in ("accepted", "filtered", "rejected", "unreadable"))
         assert row["read"] == sum(ended), row
     counts = corpus.sql(
@@ -64,7 +65,9 @@ def check(corpus: dp.Corpus) -> None:
         "count(record_key) AS keys FROM judgements"
     ).to_pylist()[0]
     assert counts["n"] == counts["places"]
-    assert counts["n"] == sum(corpus.acquisitions()["read"].to_pylist())
+    assert counts["n"] == sum(
+        corpus.sql("FROM acquisitions ORDER BY acquisition_id")["read"].to_pylist()
+    )
 
 
 def oracle(rows: list[dict[str, Any]]) -> list[str]:

@@ -84,9 +84,11 @@ def sources_of(seed: int, folder: Path) -> list[Any]:
             written(path, rows)
             with path.open("a", encoding="utf-8") as file:
                 file.write("{bad\n" if rows else '{"id": "1", "text": "short"}\n')
-            found.append(dp.JsonSource(path, text="text", id="id"))
+            found.append(dp.sources.JsonSource(path, text="text", id="id"))
         elif kind == "memory":
-            named = dp.MemorySource(rows or [{"id": "0", "text": "short"}], text="text", id="id")
+            named = dp.sources.MemorySource(
+                rows or [{"id": "0", "text": "short"}], text="text", id="id"
+            )
             found.append(named)
         else:
             usable = [row for row in rows if row["text"]] or [{"id": "0", "text": "short"}]

@@ -46,7 +46,7 @@ def guarded_corpus(path: Path, count: int, seed: int, *, sources: int = 2) -> dp
     corpus = dp.Corpus(path)
     for n in range(sources):
         records = [_record(draw, i) for i in range(count)]
-        source = dp.MemorySource(
+        source = dp.sources.MemorySource(
             records, id="id", anchor="title", positive="body", context="notes", group="g",
             meta=["topic"],
         )  # fmt: skip

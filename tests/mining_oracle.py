@@ -89,10 +89,10 @@ def records(count: int, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def source_of(rows: list[dict[str, Any]]) -> dp.MemorySource:
+def source_of(rows: list[dict[str, Any]]) -> dp.sources.MemorySource:
     """Return such records as a source."""
     names = {"id": "id", "anchor": "title", "positive": "body", "group": "group", "date": "day"}
-    return dp.MemorySource(rows, meta=["topic"], **names)
+    return dp.sources.MemorySource(rows, meta=["topic"], **names)
 
 
 def odd_corpus(path: Path, count: int, seed: int, *, sources: int = 1, **options: Any) -> dp.Corpus:

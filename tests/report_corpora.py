@@ -60,9 +60,9 @@ def told_corpus(path: Path, count: int = 30) -> dp.Corpus:
         for i, text in enumerate(HOSTILE * 4)
     ]
     rows = [*toy_records(count), *hostile, {"id": "blank", "title": "x", "body": " ", "topic": ""}]
-    corpus.ingest(dp.MemorySource(rows, **mapping), name=NAMES[1], progress=False)
+    corpus.ingest(dp.sources.MemorySource(rows, **mapping), name=NAMES[1], progress=False)
     gates = Quality(language=None, pii="reject")
-    gated = dp.MemorySource(_gated(count, 5), **mapping)
+    gated = dp.sources.MemorySource(_gated(count, 5), **mapping)
     corpus.ingest(gated, name=NAMES[0], quality=gates, progress=False)
     corpus.split(0.7, 0.15, 0.15, seed=1)
     for recipe in (HARD, EASY):

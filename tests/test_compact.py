@@ -9,6 +9,7 @@ from effort import often, thorough
 from prebuilt import toy_corpus
 
 import duckplets as dp
+from duckplets.search.index import index as build_index
 from duckplets.testing import toy_records
 
 # What compacting wrote has other bytes, so its pools are read anew.
@@ -23,7 +24,7 @@ COLUMNS = ["anchor", "positive", "negative", "negative_by", "weight", "anchor_re
 
 def source(seed, low, high):
     records = toy_records(high, seed=seed)[low:]
-    return dp.MemorySource(
+    return dp.sources.MemorySource(
         records, anchor="title", positive="body", id="id", date="date", meta=["topic"]
     )
 
@@ -49,7 +50,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
     with toy_corpus(path, often(60, less=30), sources=("toy", "gone")) as corpus:
         corpus.add_recipe(replace(MINED, sources=("toy",)))
         corpus.add_recipe(PLAIN)
-        corpus.index(dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
+        build_index(corpus, dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
         for n in (1, 2, 3):
             corpus.mine(source="toy", split="train", progress=False)
             state = {"state": elsewhere} if n == 1 else {}
@@ -107,14 +108,14 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path):
             for i in range(20)
         ]
         bad = [*chats, {"messages": 5}]
-        talk = dp.MemorySource(bad, converter="openai", on_error="quarantine")
+        talk = dp.sources.MemorySource(bad, converter="openai", on_error="quarantine")
         corpus.ingest(talk, name="talk")
         corpus.set_prefix("toy", prefix)
         corpus.set_index_controls("toy", size=5)
         corpus.add_recipe(MINED)
         corpus.relabel({"anchor": ["a"], "document_id": ["b/1"], "verdict": ["ambiguous"]})
-        corpus.denoise()
-        corpus.index(dp.Terms(stemmer="none"), source="toy", split="test", progress=False)
+        corpus.chunk(denoise=True)
+        build_index(corpus, dp.Terms(stemmer="none"), source="toy", split="test", progress=False)
         corpus.mine(source="toy", split="test", progress=False)
         corpus.deduplicate(0.2, ngram=1, rows=1, action="mark", progress=False)
         corpus.decontaminate("talk", ngram=1, progress=False)
@@ -129,7 +130,9 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path):
         assert tables(corpus) == before
         after = corpus.sql("FROM settings WHERE name <> 'keys' ORDER BY ALL").to_pylist()
         assert after == settings
-        corpus.index(dp.Terms(stemmer="none", stop_words=["a"]), split="test", progress=False)
+        build_index(
+            corpus, dp.Terms(stemmer="none", stop_words=["a"]), split="test", progress=False
+        )
         numbers = corpus.sql("SELECT index_key FROM text_indexes")["index_key"].to_pylist()
         assert not {row["index_key"] for row in before["text_indexes"]} & {*numbers}
 
@@ -174,10 +177,10 @@ def test_it_is_refused_where_others_have_the_file(tmp_path):
         content = path.read_bytes()
         with (
             corpus.sampler(batch_size=4),
-            pytest.raises(dp.CorpusLockedError, match="samplers, readers or other Corpus"),
+            pytest.raises(dp.errors.CorpusLockedError, match="samplers, readers or other Corpus"),
         ):
             corpus.compact()
-        with dp.Corpus(path), pytest.raises(dp.CorpusLockedError, match="1 more times"):
+        with dp.Corpus(path), pytest.raises(dp.errors.CorpusLockedError, match="1 more times"):
             corpus.compact()
         with pytest.raises(dp.StateMismatchError, match="does not exist"):
             corpus.compact(state=[tmp_path / "none.duckdb"])
@@ -185,7 +188,7 @@ def test_it_is_refused_where_others_have_the_file(tmp_path):
         assert corpus.count() == 30
         corpus.compact()
     with dp.Corpus(path, read_only=True) as corpus:
-        with pytest.raises(dp.ReadOnlyError, match="cannot compact"):
+        with pytest.raises(dp.errors.ReadOnlyError, match="cannot compact"):
             corpus.compact()
         assert corpus.count() == 30
 
@@ -194,7 +197,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "c.duckdb"
     texts = [{"id": str(i), "text": random.Random(i).randbytes(400).hex()} for i in range(1_500)]
     with toy_corpus(path, 30) as corpus:
-        corpus.ingest(dp.MemorySource(texts, id="id", text="text"), name="big")
+        corpus.ingest(dp.sources.MemorySource(texts, id="id", text="text"), name="big")
         corpus.remove("toy")
         content = path.read_bytes()
         path.chmod(0o640)
@@ -225,7 +228,7 @@ KEYS = {
 def test_keys_are_not_given_out_again(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=("a", "b")) as corpus:
         corpus.add_recipe(MINED)
-        corpus.index(dp.Terms(stemmer="none"), source="b", split="test", progress=False)
+        build_index(corpus, dp.Terms(stemmer="none"), source="b", split="test", progress=False)
         corpus.mine(source="b", split="test", progress=False)
         used = {
             table: set(corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist())

@@ -20,6 +20,7 @@ from duckplets.errors import DuckpletsError
 from duckplets.ingest import checkpoint, chunks, prefixes, splits
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import load_recipes, to_dict
+from duckplets.records.sources_file import load_sources
 from duckplets.runs import state
 from duckplets.search import index
 from duckplets.sources.rows import cursor_of
@@ -51,12 +52,12 @@ def tried(name, seed, act):
 # -- documents ------------------------------------------------------------------------------------
 
 DATA_SETS = [
-    "faq:\n  file_name: a.json\n  converter: alpaca\n  size: 10\n  weight: 2.0\n"
-    "wiki: {hf_hub_url: org/name/config, split: train, anchor: [title, name], positive: text}\n",
-    "base: &base {file_name: a.json, converter: alpaca}\nmore:\n  <<: *base\n  seed: 3\n"
+    "source:\n- path: a.json\n  converter: alpaca\n  size: 10\n  weight: 2.0\n"
+    "- {path: 'hf://org/name/config', split: train, columns: {anchor: [a, b], positive: text}}\n",
+    "source:\n- &base {path: a.json, name: base, converter: alpaca}\n- <<: *base\n  seed: 3\n"
     "  streaming: true\n  size_mode: first\n",
-    '{"faq": {"file_name": "a.json", "format": "json", "text": "t", "trust": 0.5}}',
-    "lines:\n  file_name: b.txt\n  trust: 0.5\n# end\n",
+    '{"source": [{"path": "a.json", "format": "json", "columns": {"text": "t"}, "trust": 0.5}]}',
+    "source:\n- name: lines\n  path: b.txt\n  trust: 0.5\n# end\n",
 ]
 MIXTURES = [
     '[mixture]\ntemperature = 1.5\nweights = { web = 0.7, "big/code" = 1 }\n\n'
@@ -74,7 +75,7 @@ RECIPES = [
 
 
 def _loaded_data_sets(file):
-    for data_set in dp.load_data_sets(file):
+    for data_set in load_sources(file):
         data_set.source()
 
 
@@ -88,7 +89,7 @@ DOCUMENTS = {
     "data sets": ("d.yaml", DATA_SETS, _loaded_data_sets),
     "data sets in TOML": (
         "d.toml",
-        ["[faq]\nfile_name = 'a.json'\ntext = ['t']\n"],
+        ["[[source]]\npath = 'a.json'\ncolumns = { text = ['t'] }\n"],
         _loaded_data_sets,
     ),
     "mixture": ("m.toml", MIXTURES, _loaded_mixture),
@@ -149,7 +150,7 @@ TERMS = {"stemmer": "none", "stop_words": ["a"], "ignore": "[^a-z]+"}
 def _all_of_unfinished(database):
     checkpoint.overview(database)
     for found in checkpoint.ingests(database):
-        dp.HubSource("hf://a/b text=t")
+        dp.sources.HubSource("hf://a/b text=t")
         _ = found.cursor, found.settings, found.counts
         cursor_of(found.cursor, "hf://a/b")
 
@@ -238,14 +239,16 @@ def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part, tmp_path):
 def test_what_is_damaged_can_be_put_right_as_the_error_says(full):
     run = full.database.rows
     run("UPDATE recipes SET definition = '['")
-    with pytest.raises(dp.DamagedFileError, match=r"table recipes, recipe 't': .* recipe remove"):
+    with pytest.raises(
+        dp.errors.DamagedFileError, match=r"table recipes, recipe 't': .* recipe remove"
+    ):
         full.recipes()
     full.remove_recipe("t")
     assert full.recipes() == []
     run("INSERT INTO recipes VALUES ('t', 'triplet', '{}')")
     run("UPDATE unfinished_ingests SET settings = '[', counts = '[]'")
-    with pytest.raises(dp.DamagedFileError, match=r"_ingests, source 'u': .*restart=True"):
+    with pytest.raises(dp.errors.DamagedFileError, match=r"_ingests, source 'u': .*restart=True"):
         full.unfinished()
-    source = dp.MemorySource([{"t": "x"}], text="t")
+    source = dp.sources.MemorySource([{"t": "x"}], text="t")
     full.ingest(source, name="u", restart=True, progress=False)
     assert full.unfinished() == []

@@ -83,7 +83,7 @@ def path(tmp_path_factory):
     return path
 
 
-ROWS = dp.MemorySource([{"text": "one"}, {"text": "two"}], text="text")
+ROWS = dp.sources.MemorySource([{"text": "one"}, {"text": "two"}], text="text")
 
 # What a child does with what it inherited, and what becomes of it by whether the parent had the
 # corpus open to read or for writing.

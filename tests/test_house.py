@@ -309,6 +309,7 @@ def test_python_holds_no_sql(file):
 
 # ---- importing
 
+MOST_NAMES = 60
 HEAVY = ["sqlglot", "typer", "rich", "tokenizers", "torch", "datasets", "huggingface_hub", "click"]
 
 
@@ -329,15 +330,51 @@ def test_public_names_are_sorted_resolve_and_are_documented():
 def test_a_type_checker_sees_the_public_names_where_they_are_found():
     (block,) = [node for node in tree_of(PACKAGE / "__init__.py").body if is_type_checking(node)]
     seen = [(alias.name, alias.asname, node.module) for node in block.body for alias in node.names]
-    homes = duckplets._HOME_OF
-    assert sorted(seen) == [(name, name, f"duckplets.{homes[name]}") for name in sorted(homes)]
-    assert sum(len(names.split()) for names in duckplets._HOMES.values()) == len(homes)
+    homes = {name: f"duckplets.{module}" for name, module in duckplets._HOME_OF.items()}
+    homes |= dict.fromkeys(duckplets._MODULES, "duckplets")
+    assert sorted(seen) == [(name, name, homes[name]) for name in sorted(homes)]
+    assert len(duckplets.__all__) <= MOST_NAMES
+
+
+OLD_NAMES = [
+    (lambda _: duckplets.CsvSource, AttributeError, "dp.CsvSource is now dp.Source"),
+    (lambda _: duckplets.Csv, AttributeError, "has no attribute 'Csv'"),
+    (lambda c: c.judge, AttributeError, "Corpus.judge is now corpus.quality(apply=…)"),
+    (lambda c: c.judged, AttributeError, "no attribute 'judged'"),
+    (lambda c: c.mine(scorer="bm25"), TypeError, "Corpus.mine(scorer=) is now by="),
+    (lambda c: c.ingest([], jsonl="x"), TypeError, "options=dp.IngestOptions(jsonl=…)"),
+]
+
+
+def test_an_old_name_is_refused_with_the_new_one(tmp_path):
+    with duckplets.Corpus(tmp_path / "c.duckdb") as corpus:
+        for call, error, said in OLD_NAMES:
+            with pytest.raises(error) as caught:
+                call(corpus)
+            assert said in str(caught.value)
+    lines = (PACKAGE / "base" / "old_names.tsv").read_text().splitlines()
+    olds = [line.split("\t")[0] for line in lines]
+    assert all(line.count("\t") == 1 for line in lines)
+    assert olds == sorted(set(olds))
+    for old in olds:
+        kind, _, name = old.partition(".")
+        assert kind != "dp" or name not in duckplets.__all__
+        assert kind != "Corpus" or "(" in name or name not in dir(duckplets.Corpus), old
+
+
+PUBLIC = ("index", "metrics", "plugins", "reports", "sources")
+
+
+def test_names_of_public_modules_resolve_and_are_documented():
+    for module in PUBLIC:
+        of = importlib.import_module(f"duckplets.{module}")
+        for name in of.__all__:
+            assert (getattr(of, name).__doc__ or "").strip() or name == "ROW_SCHEMA", name
 
 
 def test_errors_are_public():
     errors = importlib.import_module("duckplets.errors")
     classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
-    assert classes <= set(duckplets.__all__)
     for name in classes:
         assert issubclass(getattr(errors, name), errors.DuckpletsError)
         assert name in (errors.__doc__ or ""), f"{name} is not in the tree at the top of errors.py"
@@ -404,7 +441,7 @@ def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path):
     }
     page = ("page.css", "page.html.jinja", "page.js", "plot.css", "plot.svg.jinja")
     expected |= {f"duckplets/report/{name}" for name in page}
-    data = ("py.typed", "quality/medical.toml", "conditions/allowed.toml")
+    data = ("py.typed", "base/old_names.tsv", "quality/medical.toml", "conditions/allowed.toml")
     assert names == expected | {f"duckplets/{name}" for name in data}
     # What it depends on is taken from here: installing that anew would need the network.
     import numpy

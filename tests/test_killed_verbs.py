@@ -25,6 +25,7 @@ from test_kills import Child, sound, tell
 
 import duckplets as dp
 from duckplets.corpus.corpus import Corpus
+from duckplets.search.index import index as build_index
 
 ROUNDS = kills(60, less=1)
 ROWS = 20
@@ -47,7 +48,7 @@ class Pages:
 
 def rows(name):
     found = [{"id": str(i), "title": f"{name} {i}", "body": f"about {i}"} for i in range(ROWS)]
-    return dp.MemorySource(found, id="id", anchor="title", positive="body")
+    return dp.sources.MemorySource(found, id="id", anchor="title", positive="body")
 
 
 def chunking(name):
@@ -103,7 +104,7 @@ def verbs(path, seed):
             for step in VERBS[verb]:
                 with Corpus(path, read_only=verb == "save") as corpus:
                     step(corpus, name)
-        except (dp.CorpusLockedError, dp.StateMismatchError):
+        except (dp.errors.CorpusLockedError, dp.StateMismatchError):
             tell("locked", verb, name)
             time.sleep(0.02)
         else:
@@ -175,7 +176,7 @@ def test_killed_in_any_verb_nothing_done_is_lost(nurseries, tmp_path):
             folder.mkdir()
             path = folder / "c.duckdb"
             with toy_corpus(path, 60) as corpus:
-                corpus.index(dp.Terms(stemmer="none"))
+                build_index(corpus, dp.Terms(stemmer="none"))
                 corpus.mine(MINED, progress=False)
         children = [
             Child(nursery, "verbs", path, draw.getrandbits(32))

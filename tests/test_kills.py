@@ -55,7 +55,7 @@ def rows(version, size=RECORDS):
         }
         for i in range(size)
     ]
-    return dp.MemorySource(records, id="id", anchor="title", positive="body")
+    return dp.sources.MemorySource(records, id="id", anchor="title", positive="body")
 
 
 def ingest(path, times=None):
@@ -351,7 +351,7 @@ def test_the_file_of_a_writer_is_locked(start, toy):
     child = start("hold", toy, "write")
     assert child.first() == "ready"
     for read_only in (False, True):
-        with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}") as told:
+        with pytest.raises(dp.errors.CorpusLockedError, match=f"process {child.pid}") as told:
             dp.Corpus(toy, read_only=read_only)
         assert str(toy) in str(told.value)
     child.kill()
@@ -365,7 +365,7 @@ def test_readers_share_a_file(start, toy):
         sampler, same = corpus.sampler(batch_size=BATCH), other.sampler(batch_size=BATCH)
         assert next(sampler).table.equals(next(same).table)
         assert sampler.save().exists()  # the state file is another
-    with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}.*read_only=True"):
+    with pytest.raises(dp.errors.CorpusLockedError, match=f"process {child.pid}.*read_only=True"):
         dp.Corpus(toy)
     child.kill()
 
@@ -380,7 +380,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(start, toy, monkeypatch):
         assert state.load(path, "default").position == 0  # looking goes on meanwhile
         with monkeypatch.context() as patch:
             patch.setattr("duckplets.db.short_open._LOCK_PATIENCE", 0.1)
-            with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}"):
+            with pytest.raises(dp.errors.CorpusLockedError, match=f"process {child.pid}"):
                 sampler.save()
         assert state.load(path, "default").position == 0
         leaving = threading.Timer(0.2, os.kill, [child.pid, signal.SIGKILL])
@@ -414,7 +414,7 @@ def test_a_full_disk_leaves_the_corpus_as_it_was(start, toy, records, room):
         assert (corpus.version, corpus.sql("FROM section_texts ORDER BY ALL")) == before
     sound(toy)
     with dp.Corpus(toy) as corpus:
-        source = dp.CsvSource(toy.with_name("more.csv"), text="text")
+        source = dp.sources.CsvSource(toy.with_name("more.csv"), text="text")
         assert corpus.ingest(source).added == records
 
 

@@ -25,6 +25,7 @@ from duckplets.serving import snapshot
 from duckplets.sources.remote.hub import HubSource
 from duckplets.tokens.documents import fingerprint_of
 from duckplets.tokens.manifest import ShardName
+from duckplets.tokens.verify import verify
 
 UP = "../../../../outside"
 NAMES = [
@@ -94,18 +95,18 @@ def test_a_name_is_below_its_folder_or_an_error(tmp_path, seed):
     for name in odd_names(300, seed):
         for full in (name, f"real/{name}", f"link/{name}", f"own/{name}", f"loop/{name}"):
             try:
-                path = inside(folder, full, dp.ShardError)
-            except dp.ShardError:
+                path = inside(folder, full, dp.errors.ShardError)
+            except dp.errors.ShardError:
                 continue
             assert Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
             assert path != folder
     for fine in ("real/a.parquet", "own/b", "new/c/d.tsv", "%2E%2E/x", "a b/ç", ".hidden"):
-        assert inside(folder, fine, dp.ShardError) == folder / fine
+        assert inside(folder, fine, dp.errors.ShardError) == folder / fine
     for wrong in ("link/x", "link", "real/../x", "/etc", "C:/x", "a\\b", "x" * 256, "real/x ", ""):
-        with pytest.raises(dp.ShardError, match=r"through a link|no name of a file"):
-            inside(folder, wrong, dp.ShardError)
+        with pytest.raises(dp.errors.ShardError, match=r"through a link|no name of a file"):
+            inside(folder, wrong, dp.errors.ShardError)
     (tmp_path / "all").symlink_to(folder)
-    assert inside(tmp_path / "all", "real/x", dp.ShardError)
+    assert inside(tmp_path / "all", "real/x", dp.errors.ShardError)
 
 
 # ---- token shards, here and in a store
@@ -165,10 +166,10 @@ def test_a_manifest_leads_nowhere_else(shards, tmp_path, field):
         told = hostile(shards, field, name)
         (folder / "manifest.json").write_text(json.dumps(told))
         with watched(tmp_path, folder):
-            with pytest.raises(dp.DamagedFileError):
+            with pytest.raises(dp.errors.DamagedFileError):
                 dp.TokenShards(folder)
-            with pytest.raises(dp.DamagedFileError):
-                dp.verify(folder)
+            with pytest.raises(dp.errors.DamagedFileError):
+                verify(folder)
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "split"])
@@ -180,9 +181,9 @@ def test_links_in_a_folder_of_shards_lead_nowhere_else(shards, tmp_path, what):
     link.rename(outside)
     link.symlink_to(outside)
     with watched(tmp_path, folder, tmp_path / "evil.tokens"):
-        with pytest.raises(dp.DamagedFileError, match=r"leads out of .* through a link"):
+        with pytest.raises(dp.errors.DamagedFileError, match=r"leads out of .* through a link"):
             dp.TokenShards(folder).sampler(seq_length=8)
-        assert not dp.verify(folder).ok
+        assert not verify(folder).ok
     (tmp_path / "link").symlink_to(folder)  # of the folder as a whole it is one's own business
     shutil.rmtree(folder)
     shutil.copytree(shards, folder)
@@ -210,7 +211,7 @@ def test_nothing_of_a_store_is_written_outside_of_the_cache(
                 bodies[each["path"]] = (shards / before["path"]).read_bytes()
         for place, body in {**bodies, "manifest.json": json.dumps(told).encode()}.items():
             client().put_object(Bucket="evil", Key=f"x/{place}", Body=body)
-        with watched(tmp_path, cache), pytest.raises(dp.DamagedFileError):
+        with watched(tmp_path, cache), pytest.raises(dp.errors.DamagedFileError):
             dp.TokenShards("s3://evil/x", cache=cache)
         assert not list(cache.rglob("*.parquet"))
 
@@ -221,7 +222,9 @@ def test_nothing_of_a_store_is_written_outside_of_the_cache(
 def test_the_notes_of_an_export_lead_nowhere_else(tmp_path):
     pytest.importorskip("tokenizers")
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource([{"t": f"text {n}"} for n in range(9)], text="t"), name="toy")
+        corpus.ingest(
+            dp.sources.MemorySource([{"t": f"text {n}"} for n in range(9)], text="t"), name="toy"
+        )
         corpus.split(1, 0, 0)
         dp.train_tokenizer(corpus, tmp_path / "tokenizer", vocab_size=300)
         out = tmp_path / "x" / "out"
@@ -238,7 +241,7 @@ def test_the_notes_of_an_export_lead_nowhere_else(tmp_path):
             (out / "export_state.json").write_text(json.dumps(told))
             with (
                 watched(tmp_path, out, tmp_path / "c.duckdb", tmp_path / "tokenizer"),
-                pytest.raises(dp.DamagedFileError),
+                pytest.raises(dp.errors.DamagedFileError),
             ):
                 corpus.shard(out, **how)
         (out / "export_state.json").write_text(json.dumps(good))
@@ -247,7 +250,7 @@ def test_the_notes_of_an_export_lead_nowhere_else(tmp_path):
         (out / "train").symlink_to(tmp_path / "outside")
         with (
             watched(tmp_path, out, tmp_path / "c.duckdb", tmp_path / "tokenizer"),
-            pytest.raises(dp.ShardError, match=r"leads out of .* through a link"),
+            pytest.raises(dp.errors.ShardError, match=r"leads out of .* through a link"),
         ):
             corpus.shard(out, **how)
 
@@ -293,14 +296,14 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path):
                 told["digest"] = folders._digest(told["format"], told["content"])
                 (folder / "manifest.json").write_text(json.dumps(told))
                 with watched(tmp_path, path.parent):
-                    with pytest.raises(dp.DamagedFileError):
+                    with pytest.raises(dp.errors.DamagedFileError):
                         looked_through(corpus)
                     assert list(snapshot.verify(folder))
         (folder / "manifest.json").write_text(json.dumps(good))
         (folder / texts).unlink()
         (folder / texts).symlink_to(tmp_path / "outside")
         with watched(tmp_path, path.parent):
-            with pytest.raises(dp.DamagedFileError, match="through a link"):
+            with pytest.raises(dp.errors.DamagedFileError, match="through a link"):
                 snapshot.opened(corpus.database, corpus.version)
             assert "through a link" in "".join(snapshot.verify(folder))
 

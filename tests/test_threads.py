@@ -13,6 +13,7 @@ from effort import often, some, thorough
 from prebuilt import toy_corpus
 
 import duckplets as dp
+from duckplets.search.index import index as build_index
 
 THREADS = 8
 RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
@@ -36,12 +37,11 @@ READING = {
     "count": lambda c: (c.count(), c.count(split="train"), c.count(source="bravo")),
     "sources": lambda c: c.sources().to_pylist(),
     "recipes": lambda c: c.recipes(),
-    "recipe_sql": lambda c: c.recipe_sql("r", "alpha"),
-    "runnable_sql": lambda c: c.runnable_sql("r", "alpha"),
+    "runnable_sql": lambda c: c.pool("r", source="alpha", sql=True),
     "pool": lambda c: c.pool("r", source="alpha").to_pylist(),
     "sql": lambda c: c.sql("SELECT sum(record_key) FROM records WHERE trust > $x", {"x": 0.1}),
     "status": lambda c: c.status(),
-    "capacity": lambda c: c.capacity().to_pylist(),
+    "capacity": lambda c: c.status()["capacity"],
     "unfinished": lambda c: c.unfinished(),
     "data_index": lambda c: list(c.data_index("train")),
     "search": lambda c: c.search("river stone", 5).to_pylist(),
@@ -60,7 +60,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("threads")
     with toy_corpus(folder / "c.duckdb", 60, sources=("alpha", "bravo")) as corpus:
         corpus.add_recipe(RECIPE)
-        corpus.index(dp.Terms(stemmer="none"))
+        build_index(corpus, dp.Terms(stemmer="none"))
         with corpus.sampler(batch_size=16) as sampler:
             next(sampler)
             sampler.save()
@@ -128,7 +128,9 @@ def test_threads_change_a_corpus_one_after_the_other(corpus):
 
     def ingest(number):
         rows = [{"id": f"{number}-{i}", "text": f"text {number} {i}"} for i in range(50)]
-        report = corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=f"s{number % 3}")
+        report = corpus.ingest(
+            dp.sources.MemorySource(rows, id="id", text="text"), name=f"s{number % 3}"
+        )
         assert corpus.count() >= before + 50
         return report.version
 

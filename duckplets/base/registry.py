@@ -18,7 +18,7 @@ class Registry(Generic[Function]):
     """Functions of one kind, in order of registration.
 
     Args:
-        kind: What a function is called, as in ``chunker`` and ``dp.register_chunker``.
+        kind: What a function is called, as in ``chunker`` and ``dp.plugins.register_chunker``.
         error: Error class to raise.
         wanted: What a function takes and returns, for messages.
         built_in: Functions that cannot be replaced, by name.

@@ -26,51 +26,32 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("demo", "Do the main job on text that every Python ships."),
         "ingest": ("ingest", "Store the records of files, through gates or without."),
         "split": ("ingest", "Assign every record to train, validation or test."),
-        "chunk": ("chunk", "Cut the sections into windows with other settings."),
-        "quality": ("quality", "Tell what gates accepted and rejected, and judge anew."),
+        "quality": ("quality", "Count what gates accepted and rejected, and judge again."),
         "deduplicate": ("quality", "Find records whose texts are equal or nearly so."),
         "decontaminate": ("quality", "Find records that an evaluation set shares text with."),
     },
     "Look": {
         "status": ("maintenance", "Show what is in a corpus, as a page too."),
-        "show": ("show", "Show records, samples, or mined negatives and what cut them."),
+        "show": ("show", "Show records, samples, recipes, or mined negatives."),
         "search": ("mining", "Show the sections that fit a text best."),
-        "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),
-        "capacity": ("maintenance", "Estimate how many samples each source and split has."),
-        "mcp": ("mcp", "Let an assistant look into a corpus, over stdin and stdout."),
+        "sql": ("sql", "Print the rows of a query, or the statement of a recipe's pool."),
     },
-    "Recipes and negatives": {
-        "recipe": ("", "Keep recipes in a corpus: add, list, show, remove."),
+    "Negatives": {
+        "embed": ("tokens", "Give a vector to every text that has none yet."),
         "mine": ("mining", "Mine hard negatives, where they are missing."),
         "export": ("mining", "Write mined negatives or an evaluation set for a trainer."),
-        "embed": ("tokens", "Give a vector to every text that has none yet."),
     },
     "Train": {
         "forecast": ("forecast", "Print what a run will draw, or what a mixture alters."),
         "sample": ("sample", "Write samples as JSON lines or Parquet."),
-        "served": ("sample", "Print the ids of what a saved run served or will serve."),
-        "cursor": ("", "Look at saved runs, or forget them: list, reset."),
-        "tokenizer": ("", "Make a tokenizer for a corpus: train."),
-        "shard": ("tokens", "Write the texts of a corpus as token shards."),
-        "verify": ("tokens", "Compare token shards with their manifest."),
+        "runs": ("runs", "List saved runs, print the ids they served, or forget one."),
+        "shard": ("tokens", "Write the texts of a corpus as token shards, and verify them."),
     },
     "Keep in order": {
         "remove": ("maintenance", "Remove a source from the newest version of a corpus."),
-        "compact": ("maintenance", "Rewrite a corpus without what no run needs any more."),
-        "prepare": ("maintenance", "Make the snapshot of a corpus that runs are served from."),
-        "migrate": ("maintenance", "Bring a corpus and its state file to this schema."),
+        "prepare": ("maintenance", "Make the snapshot of a corpus, store recipes, or compact it."),
         "doctor": ("maintenance", "Check the environment and a corpus."),
     },
-}
-_GROUPS = {
-    "tokenizer": {"train": "tokens.train"},
-    "recipe": {
-        "add": "recipes.add_recipes",
-        "list": "recipes.list_recipes",
-        "show": "recipes.show",
-        "remove": "recipes.remove",
-    },
-    "cursor": {"list": "maintenance.list_cursors", "reset": "maintenance.reset"},
 }
 _HELP = (
     "Text corpora in one DuckDB file, and recipes that turn them into training batches.\n\n"
@@ -100,12 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: With the exit code.
     """
     try:
-        from duckplets.cli.app import run
+        from duckplets.cli.app import global_first, run
 
         given = list(sys.argv[1:] if arguments is None else arguments)
         if arguments is None:  # the process is ours
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start unused threads
-        called = [each for each in given if each != "--debug"]
+        called = [each for each in global_first(given) if each != "--debug"]
         run(_application(None if _COMPLETE in os.environ else called), given)
     except KeyboardInterrupt:  # while modules load; later the boundary handles it
         if sys.stderr is not None:
@@ -121,7 +102,8 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
     """
     from duckplets.cli.app import Command, new_app, start
 
-    first, second = [*(called or ()), "", ""][:2]
+    words = [*(called or ()), "", "", ""]
+    first = words[2] if words[0] == "--log-file" else words[words[0].startswith("--log-file=")]
     known = {name: home for group in _COMMANDS.values() for name, home in group.items()}
     is_list = called is not None and {*called}.isdisjoint(known)
     made = new_app(_HELP, panels={k: list(v) for k, v in _COMMANDS.items()})
@@ -129,13 +111,8 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
     for name, (home, summary) in known.items() if first not in known else [(first, known[first])]:
         if is_list:
             made.command(name, help=summary)(lambda: None)
-        elif name not in _GROUPS:
-            made.command(name, cls=Command)(_function(f"{home}.{name}"))
         else:
-            group, verbs = new_app(summary), _GROUPS[name]
-            made.add_typer(group, name=name)
-            for verb in verbs if second not in verbs else [second]:
-                group.command(verb, cls=Command)(_function(verbs[verb]))
+            made.command(name, cls=Command)(_function(f"{home}.{name}"))
     return made
 
 

@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from duckplets import __version__
+from duckplets.base.old_names import sentence
 from duckplets.base.sanitize import MESSAGE, harmless, shown
 from duckplets.errors import DuckpletsError, MissingFileError
 
@@ -32,15 +33,11 @@ if TYPE_CHECKING:
 _MANY = 20
 _HEADINGS = {
     "Columns": (
-        *("anchor", "positive", "context", "text", "negative", "label", "labels", "sections"),
-        *("id", "date", "created_at", "updated_at", "group", "taxonomy", "meta", "trust"),
+        *("anchor", "positive", "context", "text", "negative", "label", "sections"),
+        *("id", "date", "group", "meta"),
     ),
-    "How files are read": (
-        *("format", "text_of", "date_format", "on_bad_date", "null_values", "converter", "turns"),
-        *("encoding", "delimiter", "no_quote", "escape", "rows", "pattern", "titles", "by_heading"),
-        *("max_row", "max_field", "max_columns", "reader_memory"),
-    ),
-    "Gates": ("quality", "where", "size_mb", "limit", "license", "jsonl", "readers", "retries"),
+    "How files are read": ("format", "converter", "pattern", "by_heading"),
+    "Gates": ("quality", "where", "limit"),
     "A saved run": (*("run", "resume", "tag", "state", "version", "allow_drift", "save"),),
     "What batches have": ("batch_by", "vectors"),
     "Negatives, pairs and duplicates": (
@@ -60,6 +57,7 @@ _USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer does not export its usa
 _UNWRITTEN = {errno.EFBIG, errno.ENOSPC, errno.EIO}
 
 _debug = False
+_log_file: Path | None = None
 
 
 def new_app(description: str, panels: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
@@ -79,6 +77,10 @@ class _Group(TyperGroup):
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
+    def parse_args(self, context: Any, args: list[str]) -> list[str]:
+        parsed: list[str] = super().parse_args(context, global_first(args) if self.panels else args)
+        return parsed
+
     def format_commands(self, context: Any, formatter: Any) -> None:
         for title, names in (self.panels or {"Commands": list(self.commands)}).items():
             there = [(name, self.commands[name]) for name in names if name in self.commands]
@@ -87,6 +89,11 @@ class _Group(TyperGroup):
                 with formatter.section(title):
                     rows = [(name, command.get_short_help_str(most)) for name, command in there]
                     formatter.write_dl(rows)
+
+    def resolve_command(self, context: Any, args: list[str]) -> Any:
+        if args and (said := sentence(f"duckplets {args[0]}")):
+            raise _USAGE_ERROR(said, context)
+        return super().resolve_command(context, args)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _harmless_usage():
@@ -147,10 +154,23 @@ def start(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show errors in full, with their traceback.")
     ] = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file",
+            metavar="FILE",
+            help="Log stages, counts and errors there, no texts: 5 MB, and five earlier files.",
+        ),
+    ] = None,
 ) -> None:
-    """Handle the options before any command."""
-    global _debug
-    _debug = debug
+    """Handle the options that stand anywhere in a command line."""
+    global _debug, _log_file
+    _debug, _log_file = debug, log_file
+
+
+def log_file() -> Path | None:
+    """Return the log file of ``--log-file``."""
+    return _log_file
 
 
 def run(app: typer.Typer, arguments: Sequence[str]) -> None:
@@ -159,7 +179,7 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 everywhere
     with boundary():
-        app(_debug_first(list(arguments)), prog_name="duckplets")
+        app(list(arguments), prog_name="duckplets")
 
 
 def tell(*lines: str) -> None:
@@ -244,6 +264,8 @@ def _harmless_usage() -> Iterator[None]:
     except KeyboardInterrupt:
         interrupted()
     except _USAGE_ERROR as error:
+        old = getattr(error, "option_name", None)
+        error.message = (old and sentence(old)) or error.message
         if type(error).__name__ != "NoArgsIsHelpError":  # its message is the help
             error.message = shown(error.message, MESSAGE)
         raise
@@ -288,9 +310,15 @@ def _text_of(error: Exception) -> str:
     )
 
 
-def _debug_first(arguments: list[str]) -> list[str]:
-    """Move ``--debug`` before the command: it may stand anywhere."""
+def global_first(arguments: Sequence[str]) -> list[str]:
+    """Move the options of all commands to the front: they may stand anywhere."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    rest = [argument for argument in arguments[:end] if argument != "--debug"]
-    debug = ["--debug"] if len(rest) < end else []
-    return [*debug, *rest, *arguments[end:]]
+    first, rest, words = list[str](), list[str](), iter(arguments[:end])
+    for word in words:
+        if word == "--debug" or word.startswith("--log-file="):
+            first.append(word)
+        elif word == "--log-file":
+            first += [word, *([value] if (value := next(words, None)) is not None else [])]
+        else:
+            rest.append(word)
+    return [*first, *rest, *arguments[end:]]

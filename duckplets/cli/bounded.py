@@ -39,7 +39,7 @@ def lines(
     seconds: float = STATEMENT_TIMEOUT,
     memory: int = _MEMORY,
 ) -> Iterator[bytes]:
-    """Yield what ``MODULE:FUNCTION`` of this folder returns for a corpus, from a child process.
+    """Yield what ``MODULE:FUNCTION`` of this package returns for a corpus, from a child process.
 
     Raises:
         DeadlineError: It took too long, and its process was ended.
@@ -122,7 +122,7 @@ def _answer(
     from duckplets.corpus.corpus import Corpus
 
     module, _, name = function.partition(":")
-    made, path = getattr(import_module(f"duckplets.cli.{module}"), name), Path(corpus)
+    made, path = getattr(import_module(f"duckplets.{module}"), name), Path(corpus)
     threads = min(4, os.cpu_count() or 1)  # each has address space of its own
     with Corpus(
         existing(path), read_only=True, threads=threads, statement_timeout=seconds

@@ -75,7 +75,7 @@ def demo(keep: Path | None = None) -> None:
         f"  duckplets status {corpus}",
         f"  duckplets sample {corpus} --batch-size 4",
         f"  duckplets search {corpus} 'sort a list'",
-        f"  duckplets sql {corpus} anchor_context --source docstrings",
+        f"  duckplets sql {corpus} anchor_context",
         "and with text of your own:",
         "  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer",
         "  duckplets split faq.duckdb",
@@ -168,8 +168,7 @@ def _mine(corpus: Corpus) -> None:
         mined = corpus.mine(progress=False)
     except ExtensionError:
         say("mine: without stemming, for DuckDB's fts extension is not here; duckplets doctor")
-        corpus.index(Terms(stemmer="none"), progress=False)
-        mined = corpus.mine(progress=False)
+        mined = corpus.mine(terms=Terms(stemmer="none"), progress=False)
     say(f"mine: {mined.candidates:,} hard negatives for {mined.anchors:,} anchors, by BM25")
 
 

@@ -2,65 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.formats import FORMATS
+from duckplets.base.formats import DATA_SETS, FORMATS, STDIN
 from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
-from duckplets.cli.app import as_typed, corpus_at, say, tell
-from duckplets.cli.inputs import SOURCES, collection_in, found_in, is_data_sets, row_options
+from duckplets.cli.app import as_typed, corpus_at, say, search_here, tell
 from duckplets.cli.verbs import command
-from duckplets.errors import DuckpletsError
+from duckplets.errors import ChunkingError, SourceError, nearest
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
     from duckplets.ingest.records import IngestReport
-    from duckplets.records.data_sets import DataSet
-    from duckplets.sources import Source
+    from duckplets.sources.collection import Collection
 
-_GATES = ("quality", "where", "size_mb", "limit")
-_OF_INTAKE = (
-    *("on_conflict", "prefix", "on_error", "remap", "restart", "in_place", "jsonl", "engine"),
-    *("readers", "retries"),
+_GATES = ("quality", "where", "limit")
+_ASKED = ("on_conflict", "on_error", "remap", "restart")
+_PARTS = ("documents", "queries", "qrels")  # of a collection
+_CHUNKING = ("max_tokens", "tokenizer")
+_COLUMNS = (
+    *("anchor", "positive", "negative", "context", "text", "sections", "label", "id", "group"),
+    *("date", "meta", "converter", "pattern", "by_heading"),
 )
 
 
 @command(
-    *("corpus.ingest:ingest", "corpus.ingest:acquire", *SOURCES),
+    *("corpus.ingest:ingest", "sources.mapping:Mapped"),
+    *("sources.formats.text_file:TextFileSource", "text.chunking:Chunking"),
+    only=" ".join(("name", *_GATES, *_ASKED, *_COLUMNS, *_CHUNKING)),
     places={"inputs": "SOURCE"},
-    without=(
-        "source",
-        "sources",
-        "each",
-        "limits",
-        "path",
-        "folder",
-        "quote",
-        "trust_by_folder",
-        "in_pieces",
-    ),
-    written={"date_format": "FORM", "pattern": "GLOB", "labels": "NAME:NUMBER,…"},
+    written={"pattern": "GLOB"},
 )
 def ingest(
     corpus: Path,
-    inputs: list[str] | None = None,
-    lists: list[str] | None = None,
+    inputs: list[str],
     format: str | None = None,  # noqa: A002 - it is the option's name
-    no_quote: bool = False,
-    max_row: str | None = None,
-    max_field: str | None = None,
-    max_columns: int | None = None,
-    reader_memory: str | None = None,
-    licenses: list[str] | None = None,
-    denoise: bool = False,
-    normalise: Literal["text", "code"] | None = None,
+    in_place: bool = False,
     preview: int | None = None,
-    keep_going: bool = False,
     json: bool = False,
     **given: Any,
 ) -> None:
@@ -68,161 +51,203 @@ def ingest(
 
     The corpus is created if it is new. Each SOURCE becomes a source of its own, named after its
     file; with --name all are one. Nothing of a source is stored if it fails. Ingesting it again
-    adds what is new. From the Hub texts come in pieces: what was interrupted goes on where it
-    stopped, by the same command.
+    adds new records. An interrupted import from the Hub continues by the same command.
 
-    With --quality, --where, --size-mb, --limit or --license texts go through gates, and what
-    became of every row is noted and why. Several sources are then read at the same time, and
-    stored in the order in which they are given: of equal texts the first is kept, those of the
-    corpus come before. A finished source gives only what was appended to it. What a data-set file
-    says of quality, where, size_mb and limit holds for its data set instead of these options.
+    With --quality, --where or --limit texts go through gates, and the outcome of every row is
+    stored with its reason. Several sources are then read at the same time, and stored in the given
+    order: of equal texts the first is kept, those of the corpus come before. A finished source
+    gives only appended rows.
 
     A BEIR folder becomes queries, documents and labels, as do documents=FILE queries=FILE
     qrels=SPLIT:FILE: see the page on sources.
 
+    Rare settings (encodings, delimiters, trust, weights, gates of one source, …) are keys of a
+    file of sources; `duckplets.records.sources_file` shows it.
+
     Args:
-        inputs: Files, globs, text files or folders of them, s3://bucket/key, gs:// or az:// so
-            (also a glob, or a folder ending with /), hf://org/name/config/split with its keys,
-            data-set files (.yaml, .toml), or - for JSON lines on stdin.
-        lists (--list FILE): A file of hf:// lines, each a source.
-        format (FORMAT): csv, json, jsonl, parquet, …. [default: of the suffix]
-        no_quote: In CSV files a quote is plain text.
-        max_row (SIZE): The largest row, of a line or a text file. [default: 128MB]
-        max_field (SIZE): The largest value of a row. [default: 64MB]
-        max_columns: The most columns, or different keys of JSON objects. [default: 10000]
-        reader_memory (SIZE): Memory that reading may take. [default: 512MB]
-        licenses (--license NAME,…): Only rows with one of these in the column license.
-        denoise: Clean texts from now on, as chunk --denoise does.
-        normalise: text: one form of white space, quotes and punctuation; code: of line ends only.
+        inputs (SOURCE): Files, globs, folders of text, hf://org/name/config/split, s3://bucket/key
+            (gs:// or az:// too; a glob, or a folder ending with /), files of sources (.toml,
+            .yaml), or - for JSON lines on stdin.
+        format (FORMAT): csv, json, jsonl, parquet, …. [default: by the suffix]
+        in_place: Leave the texts in their Parquet files, which must stay unchanged.
         preview: Only show the first N rows as records; nothing is stored.
-        keep_going: After a source that fails, or is not there, go on with the others.
 
     Example:
         duckplets ingest faq.duckdb faq.csv --anchor question --positive answer
         duckplets ingest faq.duckdb 'news/*.parquet' --name news --text body --date day
-        duckplets ingest faq.duckdb hf://org/faq/default/train anchor=question positive=answer
+        duckplets ingest faq.duckdb hf://org/faq/default/train --anchor question --positive answer
         duckplets ingest faq.duckdb chats.jsonl --converter sharegpt --on-error quarantine
-        duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
+        duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.txt' --preview 3
         duckplets ingest faq.duckdb documents=d.tsv queries=q.tsv qrels=dev:dev.trec --name marco
-        duckplets ingest web.duckdb pages.jsonl --text text --quality code --size-mb 50
+        duckplets ingest web.duckdb pages.jsonl --text text --quality code
         duckplets ingest web.duckdb pages.jsonl --name few --text text --quality c4 --limit 9
+        duckplets ingest all.duckdb sources.toml
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
     from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.ingest import ingest_several
     from duckplets.db.files import wal_of
+    from duckplets.ingest.options import IngestOptions
     from duckplets.sources.limits import Limits
 
     if corpus.suffix[1:].lower() in FORMATS:
         raise typer.BadParameter(f"{corpus} is no corpus: give the corpus first, NAME.duckdb")
-    sizes = {"row": max_row, "field": max_field, "columns": max_columns, "memory": reader_memory}
-    given_sizes: dict[str, Any] = {n: size for n, size in sizes.items() if size is not None}
-    limits = Limits(**given_sizes)
-    how = {name: given[name] for name in (*_GATES, *_OF_INTAKE) if name in given}
-    rows = row_options(given) | ({"quote": None} if no_quote else {})
-    if licenses:
-        from duckplets.quality.settings import Quality
-
-        wanted = Quality.of(how.get("quality") or Quality())
-        how["quality"] = Quality.of({**wanted.to_dict(), "licenses": licenses})
-        if not any(map(is_data_sets, inputs or ())):
-            rows["meta"] = list(dict.fromkeys([*rows.get("meta", ()), "license"]))
-    name, problems = given.get("name"), list[str]()
-    found: dict[str, Source | DataSet] = {}
-    collection = None if lists or format else collection_in(inputs or [], rows)
+    columns = {name: given[name] for name in _COLUMNS if name in given}
+    if "pattern" in columns:
+        columns["pattern"] = tuple(columns["pattern"])
+    search_here()
+    collection = None if format else _collection(inputs, columns)
+    found: dict[str, Any] = {}
     if collection is None:
-        found, problems = found_in(
-            *(inputs or [], lists or [], format, name, rows), keep_going=keep_going
-        )
+        found = _sources(inputs, format, given.get("name"), columns)
     elif preview is not None:
-        parts = collection.parts(limits)
-        found = {"queries": parts.queries}
-        if not isinstance(parts.documents, str):
-            found = {"documents": parts.documents, **found}
-    say(*(f"failed: {problem}" for problem in problems))
+        parts = collection.parts(Limits())
+        named = () if isinstance(parts.documents, str) else (("documents", parts.documents),)
+        found = dict([*named, ("queries", parts.queries)])
     if preview is not None:
-        _preview(found, preview, how.get("on_error"), limits, json=json)
-        if problems:
-            raise typer.Exit(1)
+        _preview(found, preview, given.get("on_error"), json=json)
         return
-    how = {"quality": None, "limits": limits, "keep_going": keep_going, **how}
-    if not any(name in how and how[name] is not None for name in _GATES):
-        how = {"readers": 1, "retries": 0, **how}
+    judged = {name: given.get(name) for name in _GATES}
+    asked = {name: given[name] for name in _ASKED if name in given}
+    reports: dict[str, IngestReport] = {}
+
+    def each(name: str, report: Any) -> None:
+        reports[name] = report
+        say(*f"{shown(name)}: {report}".splitlines())
+
     is_new = not corpus.exists()
     with as_typed(Corpus(corpus), corpus) as opened:
         try:
-            if denoise:
-                opened.denoise()
-            if normalise is not None:
-                from duckplets.text.normaliser import Normaliser
-
-                opened.normalise(Normaliser(code=normalise == "code"))
-            if collection is not None:
-                for left_out in ("keep_going", "readers", "retries"):
-                    how.pop(left_out, None)
-                how["trust"] = rows.get("trust")
-                report: Any = opened.ingest(collection, name=name, **how)
-                say(*str(report).splitlines())
-                output.show_ingested(report.parts, json=json)
+            _set_chunking(opened, {name: given[name] for name in _CHUNKING if name in given})
+            options = IngestOptions(in_place=in_place)
+            if collection is None:
+                ingest_several(opened, found, {}, judged, asked, options=options, each=each)
             else:
-                _store(opened, found, problems, how, json=json)
+                own = {**judged, **asked, "name": given.get("name")}
+                report = opened.ingest(collection, options=options, **own)
+                say(*str(report).splitlines())
+                reports.update(report.parts)
+        except KeyboardInterrupt:
+            for kept in opened.unfinished():
+                say(
+                    f"stored of {kept['source']}: {counted(kept['rows'], 'row')}; the same command "
+                    f"continues there, and --restart discards them"
+                )
+            raise
         finally:
+            output.show_ingested(reports, json=json)
             if is_new and opened.version == 0 and not opened.unfinished():
                 for file in (opened.path, wal_of(opened.path)):  # a full disk leaves the second
                     file.unlink(missing_ok=True)  # while the lock is still held
 
 
-def _preview(
-    found: Mapping[str, Source | DataSet], rows: int, on_error: Any, limits: Any, *, json: bool
-) -> None:
+def _collection(given: Sequence[str], columns: Mapping[str, Any]) -> Collection | None:
+    """Return the collection that arguments name by parts, or a folder; None for other sources."""
+    from duckplets.sources.collection import Collection, collection_of
+
+    parts: dict[str, Any] = {}
+    others = []
+    for argument in given:
+        part, sign, place = argument.partition("=")
+        if not sign or part not in _PARTS or Path(argument).exists():
+            others.append(argument)
+            continue
+        split, colon, file = place.partition(":")
+        name = split if part == "qrels" and split.isalnum() and not file.startswith("//") else None
+        found = parts.setdefault(part, {})
+        if (name := name if colon else None) in found:
+            raise typer.BadParameter(f"{argument}: {part}= is given twice")
+        found[name] = place if name is None else file
+    if not parts:
+        return (
+            collection_of(given[0], dict(columns))
+            if len(given) == 1 and given[0] != STDIN
+            else None
+        )
+    if others:
+        raise typer.BadParameter(
+            f"{others[0]}: documents=, queries=, qrels= are all of a collection"
+        )
+    if columns:
+        raise typer.BadParameter(f"{next(iter(columns))}: a collection's columns tell its layout")
+    alone = {name: parts[name][None] for name in ("documents", "queries") if name in parts}
+    return Collection(**alone, qrels=parts.get("qrels"))
+
+
+def _sources(
+    given: Sequence[str], form: str | None, name: str | None, columns: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the sources that arguments name, by name.
+
+    Raises:
+        typer.BadParameter: An option contradicts a file of sources.
+        SourceError: A source is wrong, or two have one name.
+    """
+    from duckplets.records.sources_file import load_sources
+    from duckplets.sources.by_path import format_of, source_at
+
+    if form is not None and form not in FORMATS:
+        known = f"{nearest(form, FORMATS)}: give one of {', '.join(FORMATS)}"
+        raise typer.BadParameter(f"--format {form}{known}")
+    files = [each for each in given if Path(each).suffix.lower() in DATA_SETS]
+    if files and (name or form or columns):
+        raise typer.BadParameter(f"{files[0]} says names and columns of its sources itself")
+    is_text = "pattern" in columns
+    if name is not None:
+        forms = {format_of(each, form, is_text=is_text) for each in given}
+        if len(forms) > 1:
+            raise SourceError(
+                f"--name {name}: these are of several formats, {', '.join(sorted(forms))}; ingest "
+                f"those of one at a time"
+            )
+        place = given[0] if len(given) == 1 else [*given]
+        return {name: source_at(place, forms.pop(), dict(columns))}
+    found: dict[str, Any] = {}
+    for each in given:
+        made: list[Any] = load_sources(each) if each in files else []
+        if each not in files:
+            made = [source_at(each, format_of(each, form, is_text=is_text), dict(columns))]
+        for source in made:
+            own = source.name if each in files else source.default_name()
+            if own in found:
+                raise SourceError(
+                    f"two sources would be {own!r}; make them one with --name {own}, or ingest one "
+                    f"at a time, each with its --name"
+                )
+            found[own] = source
+    return found
+
+
+def _set_chunking(corpus: Corpus, fields: Mapping[str, Any]) -> None:
+    """Set how a new corpus is cut; a corpus with records keeps its settings."""
+    if not fields:
+        return
+    from duckplets.ingest.chunks import changed_chunking, fingerprint
+
+    is_same = changed_chunking(corpus.database, fields).fingerprint() == fingerprint(
+        corpus.database
+    )
+    if corpus.version and not is_same:
+        raise ChunkingError(
+            "--max-tokens and --tokenizer are about a new corpus; to cut this one again, call "
+            f"Corpus.chunk({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+        )
+    if not is_same:
+        corpus.chunk(**fields)
+
+
+def _preview(found: Mapping[str, Any], rows: int, on_error: Any, *, json: bool) -> None:
     """Print the first records that each source would become."""
     from duckplets.ingest.preview import preview
-    from duckplets.records.data_sets import DataSet
+    from duckplets.records.sources_file import DescribedSource
 
     for name, one in found.items():
-        source = one.source() if isinstance(one, DataSet) else one
-        seen = preview(source, rows, on_error=on_error, limits=limits)
+        source = one.source() if isinstance(one, DescribedSource) else one
+        seen = preview(source, rows, on_error=on_error)
         if json:
             output.print_lines([{"source": name, **asdict(seen)}])
         else:
             tell(*f"{shown(name)}: {seen}".splitlines())
-
-
-def _store(
-    corpus: Corpus,
-    found: Mapping[str, Source | DataSet],
-    problems: list[str],
-    how: Mapping[str, Any],
-    *,
-    json: bool,
-) -> None:
-    """Store sources, and report each."""
-    reports: dict[str, IngestReport] = {}
-
-    def each(name: str, report: IngestReport | DuckpletsError) -> None:
-        if isinstance(report, DuckpletsError):
-            problems.append(str(report))
-            say(f"failed: {report}")
-        else:
-            reports[name] = report
-            say(*f"{shown(name)}: {report}".splitlines())
-
-    try:
-        corpus.acquire(found, each=each, **how)
-    except KeyboardInterrupt:
-        for kept in corpus.unfinished():
-            say(
-                f"kept of {kept['source']}: {counted(kept['rows'], 'row')}; the same command goes "
-                f"on from there, and --restart discards what is kept"
-            )
-        raise
-    except DuckpletsError:
-        if not how["keep_going"] or not problems:  # each was reported already
-            raise
-    finally:
-        output.show_ingested(reports, json=json)
-    if problems:
-        say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
-        raise typer.Exit(1)
 
 
 @command("ingest.splits:split")

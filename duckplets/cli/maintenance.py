@@ -1,10 +1,9 @@
-"""Commands that inspect and maintain corpora: `status` and `cursor` to `compact`, `doctor`."""
+"""Commands that inspect and maintain corpora: `status`, `remove`, `prepare`, `doctor`."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import closing
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,90 +14,86 @@ from duckplets.cli import output
 from duckplets.cli.app import corpus_at, existing, say, tell
 from duckplets.cli.options import command_line
 from duckplets.cli.verbs import command
-from duckplets.errors import QueryError, StateMismatchError
+from duckplets.errors import QueryError, RecipeError
 
 if TYPE_CHECKING:
+    from duckplets.corpus.corpus import Corpus
     from duckplets.db.catalog import Kind
     from duckplets.db.database import Database
 
 
-@command("corpus.status:status")
+@command()
 def status(
-    corpus: Path,
-    html: Path | None = None,
-    run: str | None = None,
-    mixture: Path | None = None,
-    overwrite: bool = False,
-    json: bool = False,
-    **given: Any,
+    corpus: Path, html: Path | None = None, run: str | None = None, json: bool = False
 ) -> None:
     """Show what is in a corpus, as a page too.
 
-    Sources, splits, runs; pools with what they leave out and why, mined negatives with why they
-    are stale. Those of more than 500,000 records are counted if asked for, with --pools.
+    Sources, splits, runs; pools with the anchors that they leave out and why, mined negatives with
+    why they are stale; an estimate of samples by source and split. Pools of more than 500,000
+    records are not counted.
 
     The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
     mined negatives, the mixture over steps and what was served, gates with examples; each table
-    with the SQL or the call that made it.
+    with the SQL or the call that made it. An earlier page is replaced.
 
     Args:
         html (FILE.html): Make one HTML page to look at, instead.
         run: With --html: which run. [default: what a new one would draw]
-        mixture (FILE.toml): With --html: this mixture, not the declared one.
-        overwrite: With --html: replace the page.
 
     Example:
         duckplets status faq.duckdb
         duckplets status faq.duckdb --html faq.html --run default
     """
-    of_page = {"--run": run, "--mixture": mixture, "--overwrite": overwrite}
-    of_others = {"--json": json, "--pools": given} if html else of_page
-    if misplaced := [name for name, is_given in of_others.items() if is_given]:
-        raise typer.BadParameter(
-            f"{misplaced[0]}: --html takes --run, --mixture and --overwrite; without it there are "
-            f"--json and --pools"
-        )
-    if html is not None:
-        with corpus_at(corpus, read_only=True) as opened:
-            page = opened.report(html, run=run, mixture=mixture, overwrite=overwrite)
-        tables = sum(len(section["tables"]) for section in page.data["sections"])
-        tell(f"{html}: {counted(tables, 'table')}, {html.stat().st_size:,} bytes")
-        return
+    if html is None and run is not None:
+        raise typer.BadParameter("--run is about the page: give --html with it")
+    if html is not None and json:
+        raise typer.BadParameter("give --html or --json, not both")
     with corpus_at(corpus, read_only=True) as opened:
-        found = opened.status(**given)
+        if html is not None:
+            page = opened.report(html, run=run, overwrite=_is_page(html))
+            tables = sum(len(section["tables"]) for section in page.data["sections"])
+            tell(f"{html}: {counted(tables, 'table')}, {html.stat().st_size:,} bytes")
+            return
+        found = opened.status()
     if json:
         output.print_document(found)
     else:
         tell(*str(found).split("\n"))
 
 
-@command()
-def capacity(corpus: Path, json: bool = False) -> None:
-    """Estimate how many samples each source and split has.
-
-    It is an estimate from counts alone.
-
-    Example:
-        duckplets capacity faq.duckdb
-    """
-    with corpus_at(corpus, read_only=True) as opened:
-        found = opened.capacity().to_pylist()
-    # DuckDB's wide integers are decimals in Arrow
-    rows = [{n: int(v) if isinstance(v, Decimal) else v for n, v in r.items()} for r in found]
-    output.show_rows(rows, json=json)
+def _is_page(path: Path) -> bool:
+    """Return whether a file is a page that ``status --html`` wrote."""
+    try:
+        with path.open("rb") as file:
+            return b"duckplets" in file.read(4096)
+    except OSError:
+        return False
 
 
 @command(places={"corpus": "CORPUS"})
-def doctor(corpus: Path | None = None) -> None:
+def doctor(corpus: Path | None = None, migrate: bool = False) -> None:
     """Check the environment and a corpus.
 
     A state file beside the corpus is checked too.
 
+    Args:
+        migrate: First bring the corpus, or a state file, and the state file beside it to the
+            schema of this version.
+
     Example:
         duckplets doctor faq.duckdb
+        duckplets doctor faq.duckdb --migrate
     """
     from duckplets.corpus import doctor as checks
+    from duckplets.runs.state import state_path
 
+    if migrate:
+        if corpus is None:
+            raise typer.BadParameter("--migrate: give the file")
+        if _migrate(existing(corpus)) == "state":
+            return
+        if state_path(corpus).exists():
+            _migrate(state_path(corpus))
     problems = 0
     found = checks.environment()
     for check in [*found, *(checks.corpus(corpus) if corpus is not None else ())]:
@@ -110,41 +105,11 @@ def doctor(corpus: Path | None = None) -> None:
 
 
 @command()
-def list_cursors(corpus: Path, state: Path | None = None) -> None:
-    """List where the saved runs of a corpus stand.
-
-    Example:
-        duckplets cursor list faq.duckdb
-    """
-    from duckplets.corpus.status_text import cursor_lines
-    from duckplets.runs.state import cursors
-
-    tell(*cursor_lines(cursors(_state_path(corpus, state))))
-
-
-@command("runs.state:reset", without={"path"})
-def reset(corpus: Path, state: Path | None = None, **given: Any) -> None:
-    """Forget a saved run and its checkpoints, so that its name is free.
-
-    Example:
-        duckplets cursor reset faq.duckdb --run default --after 5000
-        duckplets cursor reset faq.duckdb --run default
-    """
-    from duckplets.runs.state import reset as forget
-
-    removed = counted(forget(_state_path(corpus, state), **given), "cursor")
-    if (after := given.get("after")) is None:
-        say(f"forgot run {given['run']} and its {removed}")
-    else:
-        say(f"forgot {removed} of run {given['run']} beyond step {after:,}")
-
-
-@command()
 def remove(corpus: Path, source: str, yes: bool = False) -> None:
     """Remove a source from the newest version of a corpus.
 
     Runs that were saved before go on drawing from it: what they need stays in the file, and the
-    rest until `duckplets compact`.
+    rest until `duckplets prepare --compact`.
 
     Args:
         source (NAME): Name of a source.
@@ -170,58 +135,63 @@ def remove(corpus: Path, source: str, yes: bool = False) -> None:
         records = opened.remove(source)  # refuses an unknown name
         gone = counted(records, "record")
         say(f"removed {gone} of {source}; the corpus is at version {opened.version}")
-    say(f"what no run needs is still in the file; to free it: {command_line('compact', corpus)}")
+    way = command_line("prepare", corpus, "--compact")
+    say(f"what no run needs is still in the file; to free it: {way}")
 
 
-@command("corpus.compact:compact")
-def compact(corpus: Path, **given: Any) -> None:
-    """Rewrite a corpus without what no run needs any more.
+@command("corpus.maintenance:prepare", only="clean")
+def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **given: Any) -> None:
+    """Make the snapshot of a corpus, store recipes, or compact it.
 
-    Runs of the state file beside it go on; others only if their --state is given. It needs the
-    room of the result. Killed at any instant, it leaves the old file or the new one.
+    The snapshot lies beside the corpus, in NAME.snapshot; runs are served from it. A run of a
+    corpus of more than 200,000 chunks makes it when it is opened. New records are added to it. It
+    may be deleted at any time.
 
-    Example:
-        duckplets compact faq.duckdb
-    """
-    with corpus_at(corpus) as opened:
-        report = opened.compact(**given)
-    output.show(report)
-
-
-@command("corpus.maintenance:prepare")
-def prepare(corpus: Path, **given: Any) -> None:
-    """Make the snapshot of a corpus that runs are served from.
-
-    It lies beside the corpus, in NAME.snapshot. It is made by itself for a corpus of more than
-    200,000 chunks when a run is first opened. Only what has come since is added. It may be
-    deleted at any time.
+    Args:
+        compact: First rewrite the corpus without rows that no run of the state file beside it
+            needs. A kill leaves the old file or the new one.
+        recipes (FILE.toml): Only store the recipes of a file. Samplers then draw by the stored
+            recipes.
 
     Example:
         duckplets prepare faq.duckdb
-        duckplets prepare faq.duckdb --clean
+        duckplets prepare faq.duckdb --recipes recipes.toml
+        duckplets prepare faq.duckdb --compact --clean
     """
     from duckplets.corpus.status_text import fit
 
+    if recipes is not None:
+        if compact or given:
+            raise typer.BadParameter("--recipes only stores recipes: leave other options out")
+        with corpus_at(corpus) as opened:
+            _store_recipes(opened, recipes)
+        return
+    if compact:
+        with corpus_at(corpus) as opened:
+            output.show(opened.compact())
     with corpus_at(corpus, read_only=True) as opened:
         report = opened.prepare(**given)
     output.show(report)
     say(fit(report.bytes, report.memory_available, report.reads_per_s))
 
 
-@command()
-def migrate(file: Path) -> None:
-    """Bring a corpus and its state file to this schema.
+def _store_recipes(corpus: Corpus, file: Path) -> None:
+    """Store the recipes of a file; equal ones may be stored already."""
+    from duckplets.recipes.files import load_recipes
 
-    Args:
-        file (FILE): A corpus file, or a state file kept elsewhere.
-
-    Example:
-        duckplets migrate faq.duckdb
-    """
-    from duckplets.runs.state import state_path
-
-    if _migrate(existing(file)) == "corpus" and state_path(file).exists():
-        _migrate(state_path(file))
+    recipes = load_recipes(file)
+    stored = {recipe.name: recipe for recipe in corpus.recipes()}
+    for recipe in recipes:
+        if stored.get(recipe.name, recipe) != recipe:
+            raise RecipeError(
+                f"the corpus has another recipe {recipe.name!r}, nothing was added; remove it "
+                f"first: Corpus.remove_recipe({recipe.name!r})"
+            )
+    new = [recipe.name for recipe in recipes if corpus.add_recipe(recipe)]
+    if known := [recipe.name for recipe in recipes if recipe.name in stored]:
+        say(f"stored already: {listed(known)}")
+    if new or not known:
+        say(f"added {listed(new) or 'nothing: the file has none'}")
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -241,15 +211,6 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 def _can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _state_path(corpus: Path, given: Path | None) -> Path:
-    from duckplets.runs.state import state_path
-
-    beside = state_path(existing(corpus))
-    if given is not None and not given.exists():
-        raise StateMismatchError(f"no run is saved: {given} does not exist")
-    return given or beside
 
 
 def _migrate(path: Path) -> Kind:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import typer
 
 from duckplets.cli import output
-from duckplets.cli.app import corpus_at, say, search_here
+from duckplets.cli.app import corpus_at, say
 from duckplets.cli.verbs import command
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
-if TYPE_CHECKING:
-    from duckplets.corpus.corpus import Corpus
 
-
-@command("vectors.knn:search", places={"text": "TEXT"}, without={"by"})
+@command("vectors.knn:search", only="k source", places={"text": "TEXT"})
 def search(
     corpus: Path,
     by: list[str] | None = None,
@@ -37,20 +34,18 @@ def search(
         duckplets search faq.duckdb "how do I change my password" --k 5
         duckplets search faq.duckdb "forgot my login" --by bm25,default
     """
+    from duckplets.search.index import index
     from duckplets.search.search import UnfitIndexError
 
-    if given.get("encoder") is not None:
-        search_here()
     if by:
         given["by"] = by if len(by) > 1 else by[0]
-    scope = {"source": given.get("source"), "split": given.get("split")}
     try:
         with corpus_at(corpus, read_only=True) as opened:
             found = opened.search(**given)
     except UnfitIndexError:
         try:
             with corpus_at(corpus) as opened:
-                opened.index(**scope, progress=False)
+                index(opened, source=given.get("source"), progress=False)
         except (CorpusLockedError, MigrationError, QueryError) as error:
             raise type(error)(f"the index has to be built before searching, but {error}") from None
         with corpus_at(corpus, read_only=True) as opened:
@@ -65,45 +60,46 @@ def search(
         say("no section has a vector" if by and "bm25" not in by else "no section fits it")
 
 
-@command("mining.mine:mine", places={"recipe": "RECIPE"}, without={"scorer"})
+@command("mining.mine:mine", only="depth source split", places={"recipe": "RECIPE"})
 def mine(
     corpus: Path,
-    vectors: str | None = None,
+    by: str | None = None,
     stemmer: str | None = None,
-    stop_words: str | None = None,
     json: bool = False,
     **given: Any,
 ) -> None:
     """Mine hard negatives, where they are missing.
 
-    Runs that are opened then draw them. Interrupted, it goes on where it was. While others have
-    the corpus open it is only read. The views candidates, negatives and hard_negatives have the
-    result.
+    Runs that are opened then draw them. An interrupted mining continues when it is called again.
+    While other processes have the corpus open it is only read. The views candidates, negatives and
+    hard_negatives have the result.
 
     Args:
-        vectors (NAME): By the cosine of a set of vectors, in the place of BM25.
+        by (bm25|NAME): The scorer: bm25, or the cosine of a set of vectors. [default: bm25]
         stemmer: How words are stemmed from now on: porter, english, german, …, none.
-        stop_words (FILE|english|none): Words to leave out from now on: one a line, or 571 English
-            ones.
 
     Example:
         duckplets mine faq.duckdb
         duckplets mine faq.duckdb anchor_context --depth 200
-        duckplets mine faq.duckdb --stemmer english --stop-words english
+        duckplets mine faq.duckdb --stemmer english
     """
+    from duckplets.recipes.mined import BM25
+    from duckplets.search.analyzer_settings import Terms
+    from duckplets.search.index import terms_of
     from duckplets.vectors.dense import Dense
 
     try:
         opened = corpus_at(corpus)
     except CorpusLockedError:
-        if stemmer is not None or stop_words is not None:
+        if stemmer is not None:
             raise
         opened = corpus_at(corpus, read_only=True)
     with opened:
-        _set_terms(opened, stemmer, stop_words)
-        if vectors is not None:
-            given["scorer"] = Dense(vectors)
-        report = opened.mine(**given)
+        if stemmer is not None:
+            given["terms"] = Terms.from_dict(
+                terms_of(opened.database).to_dict() | {"stemmer": stemmer}
+            )
+        report = opened.mine(by="bm25" if by in (None, BM25) else Dense(str(by)), **given)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])
     elif report.pairs:
@@ -139,29 +135,3 @@ def export(corpus: Path, documents: Literal["split", "all"] | None = None, **giv
             output.show(opened.push(given.pop("path"), **given))
         else:
             output.show(opened.export_negatives(**given, corpus=documents))
-
-
-def _set_terms(corpus: Corpus, stemmer: str | None, stop_words: str | None) -> None:
-    """Change how text becomes terms, if asked for; indexes are then rebuilt."""
-    given: dict[str, Any] = {} if stemmer is None else {"stemmer": stemmer}
-    if stop_words is not None:
-        given["stop_words"] = _stop_words(stop_words)
-    if given:
-        terms = corpus.terms(**given)
-        corpus.index(terms)
-        words = terms.stop_words if isinstance(terms.stop_words, str) else len(terms.stop_words)
-        say(f"terms: stemmer {terms.stemmer}, stop words {words}")
-
-
-def _stop_words(given: str) -> str | list[str]:
-    """Return the words of a file, one a line, or the meaning of a keyword."""
-    if given in ("none", "english"):
-        return given if given == "english" else []
-    try:
-        lines = Path(given).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise typer.BadParameter(
-            f"--stop-words {given}: give english, none, or a file with one word a line ({reason})"
-        ) from None
-    return [word for word in map(str.strip, lines) if word]

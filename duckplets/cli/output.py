@@ -39,6 +39,12 @@ def show_table(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
         print(line)  # cells are escaped
 
 
+def table_lines(rows: pa.Table) -> list[str]:
+    """Return a table as lines for people."""
+    cells = ([_cell(value) for value in row.values()] for row in rows.to_pylist())
+    return text_table(rows.column_names, cells)
+
+
 def show_rows(rows: Sequence[Mapping[str, Any]], *, json: bool = False) -> None:
     """Print mappings as a table of all their keys, or as one JSON document."""
     if json:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
 from duckplets.cli.verbs import command
 
 
-@command("corpus.quality:judge", without={"quality"})
+@command("corpus.quality:quality", only="dry_run")
 def quality(
     corpus: Path,
     why: str | None = None,
@@ -21,7 +19,7 @@ def quality(
     json: bool = False,
     **given: Any,
 ) -> None:
-    """Tell what gates accepted and rejected, and judge anew.
+    """Count what gates accepted and rejected, and judge again.
 
     Rows are counted by source, gate and rule. With --against the metrics of every source are
     compared with those of one, or of a version: quantiles, and the population stability index,
@@ -29,9 +27,9 @@ def quality(
     rejected rows that pass become records of it.
 
     Args:
-        why (RECORD): One row: its record id, or SOURCE:ROW.
+        why (RECORD): Explain one row: its record id, or SOURCE:ROW.
         against (SOURCE|VERSION): Compare every metric with those of a source or a version.
-        apply (PRESET|FILE): Apply other thresholds to all that was read, without the sources.
+        apply (PRESET|FILE): Apply other thresholds to all rows, without reading sources again.
 
     Example:
         duckplets quality web.duckdb
@@ -39,39 +37,30 @@ def quality(
         duckplets quality web.duckdb --against 1
         duckplets quality web.duckdb --apply strict.toml --dry-run
     """
-    if sum(value is not None for value in (why, against, apply)) > 1:
-        raise typer.BadParameter("--why, --against and --apply are three: give one of them")
-    if apply is None and given:
-        raise typer.BadParameter("--dry-run and --engine are about --apply: give it with them")
+    version = int(against) if against is not None and against.isdigit() else against
     with corpus_at(corpus, read_only=apply is None) as opened:
-        if apply is not None:
-            report = opened.judge(apply, **given)
-            say(*str(report).splitlines())
-            if json:
-                output.show(report, json=True)
-            else:
-                output.show_rows(report.changes)
-        elif why is not None:
-            rows = opened.why(why)
-            output.print_document(rows if json else rows[0] if len(rows) == 1 else rows)
-        elif against is not None:
-            shifts = opened.shifts(int(against) if against.isdigit() else against)
-            say(*str(shifts).splitlines())
-            output.show_rows(shifts.rows, json=json)
-        else:
-            rows = opened.outcomes().to_pylist()
-            output.show_rows(rows, json=json)
-            if not rows:
-                say("no row went through gates: ingest --quality has them")
+        found: Any = opened.quality(why, against=version, apply=apply, **given)
+    if apply is not None or against is not None:
+        say(*str(found).splitlines())
+    if apply is not None:
+        output.show(found, json=True) if json else output.show_rows(found.changes)
+    elif why is not None:
+        output.print_document(found if json or len(found) > 1 else found[0])
+    elif against is not None:
+        output.show_rows(found.rows, json=json)
+    else:
+        output.show_rows(found.to_pylist(), json=json)
+        if not found.num_rows:
+            say("no row went through gates: ingest --quality has them")
 
 
-@command("corpus.quality:deduplicate")
+@command("corpus.quality:deduplicate", only="near action dry_run")
 def deduplicate(corpus: Path, json: bool = False, **given: Any) -> None:
     """Find records whose texts are equal or nearly so.
 
     Of each cluster the record that was ingested first is kept, whatever its split. Clusters are
-    in the table clusters. Removing makes a new version; saved runs keep
-    what they have. What was removed comes again if its source is ingested again.
+    in the table clusters. Removing makes a new version; saved runs keep what they have. A removed
+    record comes again if its source is ingested again.
 
     Example:
         duckplets deduplicate faq.duckdb --dry-run
@@ -81,13 +70,17 @@ def deduplicate(corpus: Path, json: bool = False, **given: Any) -> None:
         output.show(opened.deduplicate(**given), json=json)
 
 
-@command("corpus.quality:decontaminate", places={"against": "AGAINST"})
+@command(
+    "corpus.quality:decontaminate",
+    only="text ngram action dry_run",
+    places={"against": "AGAINST"},
+)
 def decontaminate(corpus: Path, json: bool = False, **given: Any) -> None:
     """Find records that an evaluation set shares text with.
 
     Texts are compared by n-grams of words. With test, records of train and validation are
-    compared with the test split. What was found is in the table contaminations. Removing makes
-    a new version; saved runs keep what they have.
+    compared with the test split. The result is in the table contaminations. Removing makes a new
+    version; saved runs keep what they have.
 
     Example:
         duckplets decontaminate faq.duckdb test --action remove

@@ -1,13 +1,14 @@
-"""The command `show`: records with their sections, samples of a run, or mined negatives."""
+"""The command `show`: records with their sections, samples, recipes, or mined negatives."""
 
 from __future__ import annotations
 
+import json as _json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.sanitize import shown
+from duckplets.base.sanitize import harmless, listed, shown
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
 from duckplets.cli.options import command_line
@@ -15,6 +16,7 @@ from duckplets.cli.verbs import command
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.recipes import Recipe
     from duckplets.samples.batch import Batch
 
 _DETAILS = ("source", "recipe", "label", "negative_by", "weight")
@@ -24,76 +26,115 @@ _DETAILS = ("source", "recipe", "label", "negative_by", "weight")
 def show(
     corpus: Path,
     source: str | None = None,
-    split: Literal["train", "validation", "test"] | None = None,
-    limit: int | None = None,
     samples: int | None = None,
-    run: str | None = None,
-    state: Path | None = None,
     negatives: bool = False,
     why: str | None = None,
-    recipe: str | None = None,
-    by: str | None = None,
+    recipes: bool = False,
+    run: str | None = None,
+    limit: int | None = None,
     json: bool = False,
 ) -> None:
-    """Show records, samples, or mined negatives and what cut them.
+    """Show records, samples, recipes, or mined negatives.
 
     Records come with their sections; where there are vectors: how many chunks of each section have
-    one. Long texts are cut, but with --json. Negatives are counted by the policies of recipes, for
-    every mining; or each candidate of one anchor is shown, with its scores.
+    one. Long texts are cut, except with --json. Negatives are counted by the policies of recipes,
+    for every mining; with --why each candidate of one anchor is shown, with its scores. Recipes
+    have the form of a file that `prepare --recipes` reads.
 
     Args:
         source: Name of a source. [default: all]
-        split: Records of one split. [default: all; of samples train]
-        limit: Show so many records at most. [default: 10]
-        samples: Show so many samples instead, the first of a new run.
-        run: Samples that a saved run serves next.
-        negatives: Show what policies leave of mined candidates.
-        why (RECORD|TEXT): Show each candidate of an anchor, and what cut it.
-        recipe: Negatives of one recipe.
-        by (bm25|NAME): Negatives by one scorer.
+        samples: Show N samples instead, the first of a new run.
+        negatives: Show how many mined candidates the policies keep and cut.
+        why (RECORD|TEXT): Show each candidate of an anchor, and its reason.
+        recipes: Show the stored recipes and the defaults of sources.
+        run: Show the samples that a saved run serves next.
+        limit: Show at most N records. [default: 10]
 
     Example:
         duckplets show faq.duckdb faq --limit 3
         duckplets show faq.duckdb --samples 2
+        duckplets show faq.duckdb --recipes > recipes.toml
         duckplets show faq.duckdb --negatives
         duckplets show faq.duckdb --why "question 7"
     """
-    if negatives or why is not None:
-        if samples is not None or run is not None or limit is not None:
-            raise typer.BadParameter("--negatives, --why: leave --samples, --run and --limit out")
-        where = {"recipe": recipe, "source": source, "split": split, "by": by}
-        with corpus_at(corpus, read_only=True) as opened:
-            rows = opened.negatives(why, **where).to_pylist()
-        output.show_rows(rows, json=json)
-        return
-    if recipe is not None or by is not None:
-        raise typer.BadParameter("--recipe and --by are of --negatives or --why")
-    if samples == 0:
-        raise typer.BadParameter("--samples 0: give one at least")
     drawn = samples is not None or run is not None
-    if drawn and (source is not None or limit is not None):
-        raise typer.BadParameter("SOURCE and --limit are about records: leave --samples, --run out")
-    if run is not None and split is not None:
-        raise typer.BadParameter("--split: a saved run has its own")
-    if state is not None and run is None:
-        raise typer.BadParameter("--state is about a saved run: give --run with it")
+    views = {"--recipes": recipes, "--negatives": negatives, "--why": why is not None}
+    views |= {"--samples or --run": drawn}
+    if len(wanted := [name for name, is_wanted in views.items() if is_wanted]) > 1:
+        raise typer.BadParameter(f"{wanted[0]} and {wanted[1]}: give one of them")
+    if wanted and limit is not None:
+        raise typer.BadParameter("--limit is about records: leave it out")
+    if (recipes or drawn) and source is not None:
+        raise typer.BadParameter(f"SOURCE is about records and negatives: leave {wanted[0]} out")
+    if samples == 0:
+        raise typer.BadParameter("--samples 0: give 1 or more")
     with corpus_at(corpus, read_only=True) as opened:
-        if not drawn:
-            most = 10 if limit is None else limit
-            _show_records(opened, {"source": source, "split": split, "limit": most}, json=json)
-            return
-        if run is not None:
-            sampler = opened.resume(run, state=state, prefetch=0)
+        if recipes:
+            _show_recipes(opened, json=json)
+        elif negatives or why is not None:
+            output.show_rows(opened.negatives(why, source=source).to_pylist(), json=json)
+        elif drawn:
+            _show_samples(_batches(opened, run, samples or 3), samples or 3, json=json)
         else:
-            how: dict[str, Any] = {"split": split or "train", "batch_size": samples or 1}
-            sampler = opened.sampler(**how, prefetch=0, allow_stale=True)
-        batches, left = [], samples or 3
-        while left > 0 and (batch := next(sampler, None)) is not None:
-            batches.append(batch)
-            left -= len(batch)
+            most = 10 if limit is None else limit
+            _show_records(opened, {"source": source, "split": None, "limit": most}, json=json)
+
+
+def _batches(corpus: Corpus, run: str | None, most: int) -> list[Batch]:
+    """Return batches with so many samples, of a saved run or of a new one."""
+    if run is not None:
+        sampler = corpus.resume(run, prefetch=0)
+    else:
+        sampler = corpus.sampler(batch_size=most, prefetch=0, allow_stale=True)
+    batches: list[Batch] = []
+    while most > 0 and (batch := next(sampler, None)) is not None:
+        batches.append(batch)
+        most -= len(batch)
     if not batches:
         say(f"run {run} has come to its end")
-    _show_samples(batches, samples or 3, json=json)
+    return batches
+
+
+def _show_recipes(corpus: Corpus, *, json: bool) -> None:
+    """Print the stored recipes, else the defaults of the sources, in the form of a recipes file."""
+    from duckplets.recipes.files import to_dict
+
+    found = dict.fromkeys(corpus.recipes(), "stored") or _defaults(corpus)
+    if json:
+        output.print_document([to_dict(recipe) | {"from": of} for recipe, of in found.items()])
+        return
+    for recipe, of in found.items():
+        parts = to_dict(recipe)
+        print(f"# {shown(of)}\n[[{parts.pop('kind')}]]")
+        for key, value in parts.items():
+            print(f"{key} = {_toml(value)}")  # uncut, since it is read again
+        print()
+
+
+def _defaults(corpus: Corpus) -> dict[Recipe, str]:
+    """Return the recipes that sources bring or have by default, each with its sources."""
+    from duckplets.corpus.recipes import brought_recipes
+    from duckplets.db.queries import query
+    from duckplets.recipes.recipes import long_section_recipe
+
+    found: dict[Recipe, list[str]] = {}
+    for source, recipes in brought_recipes(corpus).items():
+        for recipe in recipes:
+            found.setdefault(recipe, []).append(source)
+    defaults = {recipe: f"defaults of {listed(of)}" for recipe, of in found.items()}
+    if corpus.sql(query("recipes/store/long_sections"))["found"][0].as_py():
+        long = "default where sections are longer than a window"
+        defaults[long_section_recipe("context")] = long
+    return defaults
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML, whose strings are those of JSON."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    text = _json.dumps(value, ensure_ascii=False)
+    # eight digits: TOML has no surrogate pairs
+    return "".join(s if harmless(s) == s else f"\\U{ord(s):08x}" for s in text)
 
 
 def check_source(corpus: Corpus, source: str | None) -> None:
@@ -119,29 +160,17 @@ def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
         found = found.append_column("vectors", vectors)
     rows = found.to_pylist()
     if where["limit"] and not rows:
-        say(_why_none(corpus, source, where["split"]))
+        say(_why_none(corpus, source))
     elif json:
         output.print_lines(rows)
     else:
         output.show_table(found.column_names, (row.values() for row in rows))
 
 
-def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:
+def _why_none(corpus: Corpus, source: str | None) -> str:
     """Return why there is no record to show, and what to do."""
-    from duckplets.db.queries import query
-
-    rows = corpus.sql(query("corpus/status/records_by_split"), {"source": source}).to_pylist()
-    there = {row["split"]: row["records"] for row in rows}
-    if not there:
-        whose = shown(corpus.path) if source is None else f"source {shown(repr(source))}"
-        return f"{whose} has no records; add some: {command_line('ingest', corpus.path)} FILE"
-    if set(there) == {None}:
-        return (
-            f"the corpus has no splits yet; run: {command_line('split', corpus.path)}; without "
-            f"--split all records are shown"
-        )
-    counts = (f"{name or 'no split'} {records:,}" for name, records in there.items())
-    return f"no record of split {split}; there are: {', '.join(counts)}"
+    whose = shown(corpus.path) if source is None else f"source {shown(repr(source))}"
+    return f"{whose} has no records; add some: {command_line('ingest', corpus.path)} FILE"
 
 
 def _show_samples(batches: list[Batch], most: int, *, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Commands that turn texts into numbers: `embed`, `tokenizer train`, `shard`, `verify`."""
+"""Commands that turn texts into numbers: `embed` and `shard`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duckplets.cli.app import corpus_at, say, search_here, tell
 from duckplets.cli.verbs import command
 
 
-@command("vectors.embed:embed", places={"model": "MODEL"}, without={"prompts"})
+@command("vectors.embed:embed", only="name batch_size", places={"model": "MODEL"})
 def embed(corpus: Path, prompts: list[str] | None = None, json: bool = False, **given: Any) -> None:
     """Give a vector to every text that has none yet.
 
@@ -30,7 +30,7 @@ def embed(corpus: Path, prompts: list[str] | None = None, json: bool = False, **
     Example:
         duckplets embed faq.duckdb sentence-transformers/all-MiniLM-L6-v2
         duckplets embed faq.duckdb intfloat/e5-small-v2 --name e5 --prompt 'anchor=query: '
-        duckplets embed faq.duckdb mypkg.teacher:vectors --name teacher --dtype float16
+        duckplets embed faq.duckdb mypkg.teacher:vectors --name teacher
     """
     search_here()
     try:
@@ -54,27 +54,7 @@ def _prompts(given: Sequence[str]) -> dict[str, str] | None:
     return prompts or None
 
 
-@command("tokens.train:train_tokenizer", places={"out": "OUT"}, without={"sources"})
-def train(corpus: Path, sources: list[str] | None = None, json: bool = False, **given: Any) -> None:
-    """Train a byte-level BPE tokenizer on the text of a split, never of the test split.
-
-    Writes tokenizer.json, tokenizer-vocab.json and tokenizer-merges.txt. It is not trained again
-    while corpus, settings and library are the same and the files are whole.
-
-    Args:
-        sources (--source NAME,…): Names of sources. [default: all]
-
-    Example:
-        duckplets tokenizer train faq.duckdb tokenizer --vocab-size 50000
-    """
-    from duckplets.tokens.train import train_tokenizer
-
-    with corpus_at(corpus, read_only=True) as opened:
-        report = train_tokenizer(opened, **given, sources=sources)
-    output.show(report, json=json)
-
-
-@command("tokens.shards:shard", places={"out": "OUT"}, without={"corpus"})
+@command("tokens.shards:shard", only="split seed overwrite", places={"out": "OUT"})
 def shard(
     corpus: str,
     out: str | None = None,
@@ -82,32 +62,39 @@ def shard(
     sources: list[str] | None = None,
     mixture: Path | None = None,
     status: bool = False,
+    verify: bool = False,
     json: bool = False,
     **given: Any,
 ) -> None:
-    """Write the texts of a corpus as token shards.
+    """Write the texts of a corpus as token shards, and verify them.
 
-    They are Parquet files of like lengths, with a manifest. Interrupted or killed, it goes on
-    where it was when it is called again. When it is finished, it compares checksums and repairs
-    the files that verify calls wrong.
+    They are Parquet files of like lengths, with a manifest. An interrupted export continues when
+    it is called again. A finished one compares checksums and repairs files. With --verify the exit
+    code is 1 where a file differs from the manifest.
 
     Args:
-        out (OUT): A folder, or s3://bucket/prefix in an object store; left out with --status.
-        tokenizer: A tokenizers file, or the folder of tokenizer train.
+        out (OUT): A folder, or s3://bucket/prefix in an object store.
+        tokenizer: A tokenizers file, or the folder of dp.train_tokenizer.
         sources (--source NAME,…): Names of sources. [default: all]
         mixture (FILE.toml): Phases and weights for mixtures.json.
-        status: Only say how far the export in a folder has come.
+        status: Only say how far the export in a folder has come: shard OUT --status.
+        verify: Only compare the shards of a folder with their manifest: shard OUT --verify.
 
     Example:
-        duckplets shard faq.duckdb shards --tokenizer tokenizer --shard-mb 100
-        duckplets shard faq.duckdb s3://bucket/shards --tokenizer tokenizer
-        duckplets shard --status shards
+        duckplets shard faq.duckdb shards --tokenizer tokenizer.json
+        duckplets shard faq.duckdb s3://bucket/shards --tokenizer tokenizer.json
+        duckplets shard shards --status
+        duckplets shard shards --verify
     """
-    if status:
-        _tell_status(out or corpus, json=json)
+    if status and verify:
+        raise typer.BadParameter("give --status or --verify, not both")
+    if status or verify:
+        (_tell_status if status else _verify)(out or corpus, json=json)
         return
     if out is None or tokenizer is None:
-        raise typer.BadParameter("give CORPUS, OUT and --tokenizer, or --status and a folder")
+        raise typer.BadParameter(
+            "give CORPUS, OUT and --tokenizer; or OUT and --status or --verify"
+        )
     from duckplets.order.mixture import Mixture
 
     given["mixture"] = None if mixture is None else Mixture.from_toml(mixture)
@@ -131,20 +118,8 @@ def _tell_status(folder: str, *, json: bool) -> None:
     )
 
 
-@command()
-def verify(out: str, json: bool = False) -> None:
-    """Compare token shards with their manifest.
-
-    The exit code is 1 where a file differs. Finds files that are damaged or missing, shards
-    that no manifest lists, and a manifest of another run.
-
-    Args:
-        out (OUT): A folder, or s3://bucket/prefix in an object store.
-
-    Example:
-        duckplets verify shards
-        duckplets verify s3://bucket/shards
-    """
+def _verify(out: str, *, json: bool) -> None:
+    """Compare token shards with their manifest; exit with 1 where a file differs."""
     from duckplets.tokens.verify import verify as verified
 
     report = verified(out)

@@ -1,12 +1,11 @@
 """Make a command of signatures and docstrings: its own, and that of its verb.
 
-    @command("mining.mine:mine", places={"recipe": "RECIPE"}, without={"scorer"})
-    def mine(corpus: Path, vectors: str | None = None, **given: Any) -> None: ...
+    @command("mining.mine:mine", only="depth source split", places={"recipe": "RECIPE"})
+    def mine(corpus: Path, by: str | None = None, **given: Any) -> None: ...
 
 An argument without a default is a place, any other one an option. ``Args:`` of the docstring say
 what each is, in parentheses its placeholder or how it is written: ``start (--from N): The first.``
-A new argument of a verb becomes an option without another line; ``given`` has those arguments of
-the verb that were given.
+``only`` names the arguments of the verb that are options; ``given`` has those that were given.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 
 from duckplets.cli import completion
-from duckplets.cli.app import boundary, say
+from duckplets.cli.app import boundary, log_file, say
 
 _COMPLETE = {
     "source": completion.sources,
@@ -45,14 +44,8 @@ _USUAL = {
     "corpus": ("CORPUS", "The corpus file, NAME.duckdb."),
     "json": ("", "Print JSON instead of tables."),
     "state": ("FILE", "The state file. [default: beside the corpus]"),
-    "log_file": ("FILE", "Log stages, counts and errors there, no texts: 5 MB, and five before."),
-    "engine": (
-        "local:N|dask://HOST:PORT",
-        "Work in N processes of this machine (worth it for work of minutes), or on a cluster of "
-        "Dask; the result is the same.",
-    ),
 }
-_NEVER = {"progress"}  # a command shows it itself
+_NEVER = {"progress", "engine"}  # shown by a command itself; DUCKPLETS_ENGINE
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
 _SAYS_DEFAULT = re.compile(r"by default|\(the default\)", re.IGNORECASE)
 _ARGUMENTS = re.compile(r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
@@ -79,16 +72,18 @@ def names(values: Sequence[str] | None) -> list[str]:
 def command(
     *verbs: Place,
     places: Mapping[str, str] | None = None,
+    only: str | None = None,
     without: Collection[str] = (),
     written: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
     """Make a command of a function and of the verbs whose arguments its ``**given`` has.
 
-    It runs inside the error boundary, and may log to a file.
+    It runs inside the error boundary.
 
     Args:
         verbs: MODULE:FUNCTION or class in the package, or a function; the first has precedence.
         places: Placeholders of further arguments that are places.
+        only: Arguments of verbs that are options. Default: all.
         without: Arguments of verbs to leave out.
         written: Placeholders of options of verbs.
     """
@@ -99,15 +94,14 @@ def command(
         for verb in verbs:
             left_out = {*without, *options}
             for each in options_of(verb, places=places, without=left_out, written=written):
-                options[each.name] = each
-        log = Parameter("log_file", Parameter.KEYWORD_ONLY, default=None, annotation=Path | None)
-        options["log_file"] = _option(log, Path, *_USUAL["log_file"])
+                if only is None or each.name in (*only.split(), *(places or ())):
+                    options[each.name] = each
 
         @wraps(function)
-        def called(log_file: Path | None = None, **given: Any) -> None:
+        def called(**given: Any) -> None:
             from duckplets.cli.logs import logged, said
 
-            with boundary(), said(say), logged(log_file):
+            with boundary(), said(say), logged(log_file()):
                 values = {name: _split(options[name], value) for name, value in given.items()}
                 function(**{n: v for n, v in values.items() if n in own or v is not None})
                 sys.stdout.flush()
@@ -141,8 +135,7 @@ def options_of(
             continue
         if is_verb and parameter.kind is Parameter.POSITIONAL_ONLY:  # the corpus
             continue
-        is_said = name in texts and name != "engine"  # which verbs tell from their side
-        placeholder, text = texts[name] if is_said else _USUAL.get(name, ("", ""))
+        placeholder, text = texts[name] if name in texts else _USUAL.get(name, ("", ""))
         text, kind = _as_options(text, {*parameters} - {name}), _kind(verb, parameter)
         if name in places or (default is Parameter.empty and not is_verb):
             found.append(_place(parameter, kind, places.get(name, placeholder), text))

@@ -1,7 +1,7 @@
 """Open a corpus, which is one DuckDB file, and bind the verbs to it by name.
 
 with dp.Corpus("faq.duckdb") as corpus:
-    corpus.ingest(dp.CsvSource("faq.csv", anchor="question", positive="answer"))
+    corpus.ingest("faq.csv", anchor="question", positive="answer")
     corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
     for batch in corpus.sampler("triplets", batch_size=256): ...
 
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, Timeout
 from duckplets.base.live_set import LiveSet
+from duckplets.base.old_names import sentence
 from duckplets.base.sanitize import html_table
 from duckplets.base.settings import checked
-from duckplets.corpus import ingest as _ingest
 from duckplets.corpus import maintenance as _maintenance
-from duckplets.corpus import quality as _quality
 from duckplets.corpus.rooms import Room
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from duckplets import report as _report
     from duckplets.adapters import evaluation as _evaluation
     from duckplets.corpus import compact as _compact
+    from duckplets.corpus import ingest as _ingest
+    from duckplets.corpus import quality as _quality
     from duckplets.corpus import recipes as _recipes
     from duckplets.corpus import runs as _runs
     from duckplets.corpus import status as _status
@@ -47,12 +48,10 @@ if TYPE_CHECKING:
     from duckplets.mining import labels as _labels
     from duckplets.mining import mine as _mine
     from duckplets.mining import policy as _policy
-    from duckplets.quality import explain as _explain
     from duckplets.records import index_controls as _controls
     from duckplets.records import read as _read
     from duckplets.records.read import Records
     from duckplets.runs.sampler import Sampler
-    from duckplets.search import index as _index
     from duckplets.tokens import dataset as _token_runs
     from duckplets.tokens import shards as _shards
     from duckplets.vectors import add as _vectors
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
 else:
     _evaluation, _report = map(Room, ("adapters.evaluation", "report"))
     _compact, _recipes = map(Room, ("corpus.compact", "corpus.recipes"))
+    _ingest, _quality = map(Room, ("corpus.ingest", "corpus.quality"))
     _runs, _status = map(Room, ("corpus.runs", "corpus.status"))
     _export, _record_lines = map(Room, ("export", "export.record_lines"))
     _hub = Room("export.hub")
@@ -69,9 +69,8 @@ else:
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
     _labels = Room("mining.labels")
-    _policy, _explain = map(Room, ("mining.policy", "quality.explain"))
+    _policy, _knn = map(Room, ("mining.policy", "vectors.knn"))
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
-    _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
     _embed, _vectors = map(Room, ("vectors.embed", "vectors.add"))
     _rescore = Room("vectors.rescore")
@@ -136,42 +135,27 @@ class Corpus:
             raise
 
     ingest = _ingest.ingest
-    ingest_data_sets = _ingest.ingest_data_sets
     sources = _ingest.sources
     split = _splits.split
     chunk = _chunks.chunk
-    chunking = _chunks.chunking
-    denoise = _chunks.denoise
-    normalise = _chunks.normalise
     set_prefix = _prefixes.set_prefix
     set_index_controls = _controls.set_index_controls
     data_index = _controls.data_index
 
-    acquire = _ingest.acquire
     export_jsonl = _record_lines.export_jsonl
     unfinished = _checkpoint.unfinished
     remove = _checkpoint.remove
-    judge = _quality.judge
-    acquisitions = _explain.acquisitions
-    outcomes = _explain.outcomes
-    why = _explain.why
-    shifts = _explain.shifts
+    quality = _quality.quality
     deduplicate = _quality.deduplicate
     decontaminate = _quality.decontaminate
 
     add_recipe = _recipes.add_recipe
     remove_recipe = _recipes.remove_recipe
     recipes = _recipes.recipes
-    brought_recipes = _recipes.brought_recipes
-    recipe_sql = _recipes.recipe_sql
-    runnable_sql = _recipes.runnable_sql
     pool = _recipes.pool
     sql = _recipes.sql
     status = _status.status
-    capacity = _status.capacity
 
-    index = _index.index
-    terms = _index.terms
     search = _knn.search
     mine = _mine.mine
     rescore = _rescore.rescore
@@ -198,6 +182,12 @@ class Corpus:
 
     compact = _compact.compact
     prepare = _maintenance.prepare
+
+    if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
+
+        def __getattr__(self, name: str) -> NoReturn:
+            said = sentence(f"Corpus.{name}")
+            raise AttributeError(said or f"'Corpus' object has no attribute {name!r}")
 
     @property
     def version(self) -> int:

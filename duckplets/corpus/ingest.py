@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from os import PathLike
@@ -17,15 +17,16 @@ from duckplets.errors import DuckpletsError, SourceError, several
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.ingest.collection import CollectionReport
+    from duckplets.ingest.options import IngestOptions
     from duckplets.ingest.prepare import OnConflict, PreparedIngest
     from duckplets.ingest.records import IngestReport
     from duckplets.quality.intake import QualityGates
     from duckplets.quality.settings import Quality
-    from duckplets.records.data_sets import DataSet
+    from duckplets.records.sources_file import DescribedSource
     from duckplets.sources import Source
-    from duckplets.sources.limits import Limits
+    from duckplets.sources.collection import Collection
     from duckplets.sources.mapping import OnError
-    from duckplets.text.prefix import Prefix
 
 
 @changes("ingest")
@@ -35,245 +36,178 @@ def ingest(
     source: Any,
     *,
     name: str | None = None,
-    trust: float | str | None = None,
-    on_conflict: OnConflict = "error",
-    prefix: Prefix | str | None = None,
-    on_error: OnError | None = None,
-    remap: bool = False,
-    restart: bool = False,
-    limits: Limits | None = None,
     quality: Quality | Any = None,
     where: str | None = None,
-    size_mb: float | None = None,
     limit: int | None = None,
-    jsonl: str | PathLike[str] | None = None,
-    in_place: bool = False,
-    engine: Any = None,
+    on_error: OnError | None = None,
+    on_conflict: OnConflict = "error",
+    trust: float | str | None = None,
+    remap: bool = False,
+    restart: bool = False,
+    options: IngestOptions | None = None,
     progress: Progress | bool | None = None,
-    **arguments: Any,
-) -> IngestReport:
-    """Store the records of a source, whole or not at all.
+    **columns: Any,
+) -> Any:
+    """Store the records of a source, or of several, each whole or not at all.
 
     An ingest of a ``HubSource``, a custom source or one with ``in_pieces=True`` that stops half-way
-    goes on there when it is called again. With ``quality``, ``where``, ``size_mb`` or ``limit``
-    all files do, what became of every row is noted in the table ``judgements``, and the same
-    call again reads only what was appended.
+    continues when it is called again. With gates (``quality``, ``where``, ``limit``, ``size_mb``)
+    all files do, the outcome of every row is in the table ``judgements``, and the same call again
+    reads only appended rows.
+
+    Several sources are stored in their order; with gates they are read side by side. Of equal texts
+    the one of the first source is kept. A source that fails by an error that may pass is continued
+    from its last mark. A source that fails for good ends the call; the same call continues there.
 
     Args:
-        source: What to read: a path as the command line takes it (a file, whose suffix
-            says its format, a folder of text, a glob, ``s3://bucket/key``, ``gs://`` or ``az://``
-            so, an ``hf://`` line),
-            dictionaries in a list or any iterable, a frame of polars or pandas, an Arrow table or
-            reader, a relation of DuckDB, anything with ``__arrow_c_stream__``, a data set of
-            ``datasets``, one of the sources of this package, a ``Collection``, a folder of BEIR, or
-            any object with a ``name`` and ``batches(cursor)``.
-        name: Name of the source; by default that of the file. Ingesting again under a name
-            adds what is new.
-        trust: Trust in the source, from 0 to 1, or for a path or data a column. Default: 0.5.
-        on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
-        prefix: Metadata that is shown before half of the texts of all its records, such as
-            ``"source,date"``; as for ``set_prefix``.
-        on_error: What becomes of rows that cannot be used, whatever the source says: ``raise``
-            names the first, ``skip`` counts them and tells the first of each reason,
-            ``quarantine`` keeps them besides, in the table of that name.
-        remap: Allow another mapping than the source was read with: what it has now takes the
-            place of all its records, in one version; equal ones stay, and of two rows with
-            one id the last holds.
-        restart: Discard what an unfinished ingest of this name has stored, and begin anew.
-        limits: Of memory, rows and fields; by default ``Limits()``, which no honest file meets.
-        quality: Gates for its texts: settings, a preset or a TOML file; see ``Quality``. Equal
-            texts are rejected but for the first, records of the corpus come before.
+        source: A path (a file, whose suffix says its format, a folder of text, a glob, an
+            ``hf://`` line, ``s3://``, ``gs://`` or ``az://``), dictionaries in a list or any
+            iterable, a frame, an Arrow table or reader, a relation of DuckDB, a data set of
+            ``datasets``, a source of ``duckplets.sources``, a ``Collection``, a folder of BEIR, or
+            any object with a ``name`` and ``batches(cursor)``. Several: a list of these, a mapping
+            of names to these, or a ``sources.toml`` file.
+        name: Name of the source. Default: that of the file. Ingesting again under a name adds
+            what is new.
+        quality: Gates for texts: settings, a preset or a TOML file; see ``Quality``. Equal texts
+            are rejected except the first; records of the corpus come before.
         where: A condition on rows in SQL, over record_id, source, date, group_key, taxonomy,
-            meta, trust, created_at, updated_at and text; others are skipped, before any gate.
-        size_mb: Read no further once the accepted texts of the source have so many 10^6 bytes
-            of UTF-8; at most one record more.
-        limit: Read no further once so many records were accepted.
-        jsonl: A file to which ``export_jsonl`` writes all records of the corpus when the ingest
-            ends, also by an error or Ctrl-C, in place of what such an export has written there
-            before. After a kill the same call writes it.
-        in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
-            are; the corpus has where each text is, and all else: some 65 bytes a record,
-            however long its texts are, which the report's notes say.
-        engine: What reads files, cleans and measures, as for ``mine``: workers see files, and
-            a folder beside the corpus, by the same paths. Other sources are read here.
+            meta, trust, created_at, updated_at and text. Other rows are skipped before any gate.
+        limit: Stop after N accepted records of each source.
+        on_error: How to handle unusable rows. ``raise``: stop at the first. ``skip``: count them.
+            ``quarantine``: count them and store them in the table ``quarantine``.
+        on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
+        trust: Trust in the source, from 0 to 1. A column name is allowed too. Default: 0.5.
+        remap: Allow another mapping than the source was read with. Its rows replace all records
+            of the source, in one version; of two rows with one id the last holds.
+        restart: Discard the stored rows of an unfinished ingest of this name, and start again.
+        options: Rare settings; see ``IngestOptions``.
         progress: Called with rows read and their number if known; True or False for a bar
-            on stderr or none, by default a bar if stderr is a terminal.
-        arguments: Of the source of a path or of data, such as ``anchor="question",
+            on stderr or none. Default: a bar if stderr is a terminal.
+        columns: Arguments of the source of a path or of data, such as ``anchor="question",
             positive="answer"``, ``pattern="*.md"`` or ``delimiter=";"``; ``format="csv"`` where
-            the suffix does not tell it.
+            the suffix does not say it.
 
     Returns:
-        Counts of rows read, added, skipped and failed, by reason. A ``CollectionReport`` of a
-        collection.
+        An ``IngestReport``: rows read, added, skipped and failed, by reason. Of several sources
+        the reports by name. Of a collection a ``CollectionReport``.
 
     Raises:
-        SourceError: The source cannot be read, exceeds a limit, has no usable row, or ids that
+        SourceError: A source cannot be read, exceeds a limit, has no usable row, or ids that
             conflict; it was read with another mapping; another ingest of that name is
-            unfinished; or ``jsonl`` cannot be written, or is there and no such export.
+            unfinished; or ``jsonl`` cannot be written.
+        QualityError: A setting of the gates is wrong.
         ChangedFileError: Records are gone from files that texts were left in.
     """
     from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest import ingest
-    from duckplets.ingest.collection import ingest_collection
-    from duckplets.sources.by_path import given_source, takes_columns
+    from duckplets.ingest.options import IngestOptions
+    from duckplets.sources.by_path import are_several, given_source, takes_columns
     from duckplets.sources.collection import collection_of
     from duckplets.text.prefix import prefix_of
 
-    gates = _gates(quality, where=where, size_mb=size_mb, limit=limit)
-    if (collection := collection_of(source, arguments)) is not None:
-        asked: dict[str, Any] = {"trust": trust, "on_conflict": on_conflict, "on_error": on_error}
-        asked |= {"remap": remap, "restart": restart, "limits": limits}
-        if gates is not None or in_place or prefix is not None:
-            raise SourceError(
-                "a collection is read without quality=, where=, size_mb=, limit=, in_place= and "
-                "prefix=: call judge(), decontaminate() or set_prefix() when it is stored"
-            )
-        with (
-            working(engine, progress) as work,
-            exported_at_the_end(corpus.database, jsonl),
-        ):
-            asked |= {"name": name, "work": work, "keep": partial(_candidates, corpus)}
-            return ingest_collection(corpus.database, collection, **asked)
+    options = options or IngestOptions()
+    asked: dict[str, Any] = {"on_conflict": on_conflict, "on_error": on_error}
+    asked |= {"remap": remap, "restart": restart}
+    judged = {"quality": quality, "where": where, "limit": limit, "size_mb": options.size_mb}
+    if (collection := collection_of(source, columns)) is not None:
+        asked |= {"name": name, "trust": trust}
+        return _of_collection(corpus, collection, judged, options, progress, **asked)
+    if are_several(source, columns):
+        if name is not None or trust is not None:
+            raise SourceError("name= and trust= are of one source: name several in a mapping")
+        return ingest_several(
+            corpus, source, columns, judged, asked, options=options, progress=progress
+        )
     if isinstance(trust, str) and takes_columns(source):
-        arguments, trust = {**arguments, "trust": trust}, None
-    source = given_source(source, arguments)
+        columns, trust = {**columns, "trust": trust}, None
+    source = given_source(source, columns)
+    gates = _gates(judged)
     with (
-        working(engine, progress, note=_note([gates])) as work,
-        exported_at_the_end(corpus.database, jsonl),
+        working(options.engine, progress, note=_note([gates])) as work,
+        exported_at_the_end(corpus.database, options.jsonl),
     ):
         return ingest.ingest(
             corpus.database,
             source,
             name=name,
             trust=trust,
-            on_conflict=on_conflict,
-            prefix=prefix_of(prefix),
-            on_error=on_error,
-            remap=remap,
-            restart=restart,
-            limits=limits,
+            prefix=prefix_of(options.prefix),
+            limits=options.limits,
             gates=gates,
-            in_place=in_place,
+            in_place=options.in_place,
             work=work,
+            **asked,
         )
 
 
 @changes("ingest")
-def acquire(
+def ingest_several(
     corpus: CorpusFile,
     /,
-    sources: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
+    sources: Any,
+    columns: Mapping[str, Any],
+    judged: Mapping[str, Any],
+    asked: Mapping[str, Any],
     *,
-    quality: Quality | Any = "general",
-    where: str | None = None,
-    size_mb: float | None = None,
-    limit: int | None = None,
-    jsonl: str | PathLike[str] | None = None,
-    on_conflict: OnConflict = "error",
-    prefix: Prefix | str | None = None,
-    on_error: OnError | None = None,
-    remap: bool = False,
-    restart: bool = False,
-    limits: Limits | None = None,
-    in_place: bool = False,
-    readers: int = 4,
-    retries: int = 5,
-    keep_going: bool = False,
-    engine: Any = None,
+    options: IngestOptions,
     each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
     progress: Progress | bool | None = None,
 ) -> dict[str, IngestReport]:
-    """Take sources in through gates, reading several at the same time.
+    """Store several sources, as ``ingest`` of one after the other stores them.
 
-    What is stored is what ``ingest`` of one after the other stores, whichever is quicker: of
-    equal texts the one of the first source is kept. Of rows that were read before their turn
-    some 32 MB a source wait in memory. A source that fails by what may pass (a network, a server,
-    a source's own ``OSError``) is read on from its last mark, after 1, 2, 4, … seconds; the
-    report tells how often. A source that fails for good ends the call, and those after it are
-    not stored, since texts of theirs may be its own; the same call again goes on there.
+    Of rows that were read before their turn some 32 MB a source wait in memory.
 
     Args:
-        sources: What to read, in the order of precedence: sources as for ``ingest``, data sets
-            of ``load_data_sets``, or such by the names they are to have; or a data-set file.
-        quality: Gates, as for ``ingest``. What a data set says itself of ``quality``,
-            ``where``, ``size_mb`` and ``limit`` holds for it instead.
-        where: As for ``ingest``.
-        size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
-            though some may have been read ahead.
-        limit: As for ``ingest``, of each source.
-        jsonl: As for ``ingest``.
-        on_conflict: As for ``ingest``; ``error`` or ``skip`` where there are gates.
-        prefix: As for ``ingest``.
-        on_error: As for ``ingest``.
-        remap: As for ``ingest``, where there are no gates.
-        restart: As for ``ingest``, before anything is read.
-        limits: As for ``ingest``, of each reader.
-        in_place: As for ``ingest``, where there are no gates.
-        readers: So many are read at the same time, the one that is being stored included.
-        retries: How often a source is read on after an error, without a further row.
-        keep_going: Store the sources after one that failed, too. Of equal texts in both they
-            then have theirs accepted.
-        engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
-            other. ``retries`` are of the others, read here.
+        sources: As for ``ingest``.
+        columns: As for ``ingest``, of each path.
+        judged: Arguments of the gates, by name; those of a file of sources hold instead.
+        asked: Other arguments of ``ingest``, by name.
+        options: As for ``ingest``.
         each: Called with the name and report of every source when it is stored, and with
             ``keep_going`` with the error of one that failed.
         progress: As for ``ingest``, of the source that is being stored.
-
-    Returns:
-        The report of each source, by its name.
-
-    Raises:
-        SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
-            as it streams.
-        QualityError: As for ``ingest``.
     """
     from duckplets.export.record_lines import exported_at_the_end
-    from duckplets.ingest.chunks import current_chunking
     from duckplets.ingest.ingest import ingest_all
     from duckplets.ingest.prepare import prepare, refuse_shuffled
-    from duckplets.records.data_set_gates import check_cleaning
     from duckplets.records.index_controls import keep_controls
     from duckplets.text.prefix import prefix_of
 
-    for what, value, least in (("readers", readers, 1), ("retries", retries, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1000:
-            raise SourceError(f"{what}={value!r}: give a whole number from {least} to 999")
-    judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
-    asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
-    asked |= {"on_error": on_error, "remap": remap, "restart": restart, "limits": limits}
-    wanted = _wanted(sources)
-    gates = {name: _gates(**judged | one.gates) for name, one in wanted.items()}
+    asked = {**asked, "prefix": prefix_of(options.prefix), "limits": options.limits}
+    wanted = _wanted(sources, columns)
+    gates = {name: _gates({**judged, **one.gates}) for name, one in wanted.items()}
     reports: dict[str, IngestReport] = {}
     failed: list[str] = []
 
     def report_each(name: str, report: IngestReport | DuckpletsError) -> None:
         if isinstance(report, DuckpletsError):
             report = _naming(name, report)
-            if not keep_going:
+            if not options.keep_going:
                 raise report
             failed.append(str(report))
         else:
-            if (data_set := wanted[name].data_set) is not None:
-                keep_controls(corpus.database, name, data_set.controls)
+            if (described := wanted[name].described) is not None:
+                keep_controls(corpus.database, name, described.controls)
             reports[name] = report
         if each is not None:
             each(name, report)
 
     ready: list[PreparedIngest] = []
     with (
-        working(engine, progress, note=_note([*gates.values()])) as work,
-        exported_at_the_end(corpus.database, jsonl),
+        working(options.engine, progress, note=_note([*gates.values()])) as work,
+        exported_at_the_end(corpus.database, options.jsonl),
     ):
         for name, one in wanted.items():
             try:
-                if one.data_set is not None:
-                    clean = one.data_set.clean
-                    check_cleaning(one.data_set.name, clean, current_chunking(corpus.database))
                 refuse_shuffled(one.source)
+                in_place = options.in_place or bool(one.described and one.described.in_place)
                 own: dict[str, Any] = {"name": name, "gates": gates[name], "in_place": in_place}
                 ready.append(prepare(corpus.database, one.source, **asked, **own))
             except DuckpletsError as error:
                 report_each(name, error)
+        usual = (4, 5) if any(gates.values()) else (1, 0)
+        given = options.readers, options.retries
+        readers, retries = (u if g is None else g for g, u in zip(given, usual, strict=True))
         with closing(
             ingest_all(corpus.database, ready, work, readers=readers, retries=retries)
         ) as stored:
@@ -285,63 +219,40 @@ def acquire(
     return reports
 
 
-def ingest_data_sets(
-    corpus: CorpusFile,
-    /,
-    path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
-    **how: Any,
-) -> dict[str, IngestReport]:
-    """Ingest every data set that a YAML or TOML file or a mapping describes, one by one.
-
-    Their sizes and weights are kept for ``data_index``; ``acquire`` reads them side by side.
-
-    Args:
-        path: The file, or what would stand in one; see ``load_data_sets``.
-        how: Other arguments of ``acquire``.
-
-    Raises:
-        SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
-    """
-    from duckplets.records.data_sets import load_data_sets
-
-    sets = load_data_sets(path) if isinstance(path, Mapping) else path
-    return acquire(corpus, sets, quality=None, readers=1, retries=0, **how)
-
-
 def sources(corpus: CorpusFile, /) -> pa.Table:
     """Return the sources with their counts, by name."""
     return corpus.database.table("corpus/status/sources")
 
 
 class _Wanted(NamedTuple):
-    """A source to take in, with the settings of its data set."""
+    """A source to take in, with its settings in a file of sources."""
 
     source: Source
     gates: dict[str, Any]
-    data_set: DataSet | None
+    described: DescribedSource | None
 
 
-def _wanted(sources: Any) -> dict[str, _Wanted]:
-    """Return what is to be taken in by name, in order.
+def _wanted(sources: Any, columns: Mapping[str, Any]) -> dict[str, _Wanted]:
+    """Return several sources by name, in order.
 
     Raises:
         SourceError: An entry is no source, two share a name, or a file is wrong.
     """
-    from duckplets.records.data_sets import DataSet, load_data_sets
-    from duckplets.sources.custom.protocol import adapted
+    from duckplets.records.sources_file import DescribedSource, load_sources
+    from duckplets.sources.by_path import given_source, takes_columns
 
     if isinstance(sources, str | PathLike):
-        sources = load_data_sets(sources)
-    if not isinstance(sources, Iterable):
-        kind = type(sources).__name__
-        raise SourceError(f"sources={kind}: give several in a list, or by name")
+        if columns:
+            raise SourceError(f"{min(columns)}=: {sources} says the columns of its sources itself")
+        sources = load_sources(sources)
     by_name = sources.items() if isinstance(sources, Mapping) else ((None, s) for s in sources)
     found: dict[str, _Wanted] = {}
     for name, each in by_name:
-        if isinstance(each, DataSet):
+        if isinstance(each, DescribedSource):
             one, own = _Wanted(each.source(), each.gates, each), each.name
         else:
-            one = _Wanted(adapted(each), {}, None)
+            given = dict(columns) if takes_columns(each) else {}
+            one = _Wanted(given_source(each, given), {}, None)
             own = one.source.default_name()
         name = own if name is None else name
         if name in found:
@@ -361,13 +272,38 @@ def _naming(name: str, error: DuckpletsError) -> DuckpletsError:
     return named
 
 
-def _gates(quality: Any, **others: Any) -> QualityGates | None:
+def _gates(judged: Mapping[str, Any]) -> QualityGates | None:
     """Return the gates of an ingest; None without any."""
-    if quality is None and all(value is None for value in others.values()):
+    if all(value is None for value in judged.values()):
         return None
     from duckplets.quality.intake import QualityGates
 
-    return QualityGates(quality, **others)
+    return QualityGates(**judged)
+
+
+def _of_collection(
+    corpus: CorpusFile,
+    collection: Collection,
+    judged: Mapping[str, Any],
+    options: IngestOptions,
+    progress: Progress | bool | None,
+    **asked: Any,
+) -> CollectionReport:
+    from duckplets.export.record_lines import exported_at_the_end
+    from duckplets.ingest.collection import ingest_collection
+
+    is_judged = any(value is not None for value in judged.values())
+    if is_judged or options.in_place or options.prefix is not None:
+        raise SourceError(
+            "a collection is read without quality=, where=, size_mb=, limit=, in_place= and "
+            "prefix=: call quality(apply=…), decontaminate() or set_prefix() when it is stored"
+        )
+    with (
+        working(options.engine, progress) as work,
+        exported_at_the_end(corpus.database, options.jsonl),
+    ):
+        asked |= {"limits": options.limits, "work": work, "keep": partial(_candidates, corpus)}
+        return ingest_collection(corpus.database, collection, **asked)
 
 
 def _candidates(corpus: CorpusFile, source: str, table: pa.Table) -> str:

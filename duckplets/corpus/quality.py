@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.progress import Progress
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile, changes
+from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
+from duckplets.errors import QualityError
 
 if TYPE_CHECKING:
     from duckplets.quality.decontaminate import DecontaminationReport
@@ -21,29 +23,59 @@ if TYPE_CHECKING:
 _MEMORY = "300MB"  # bytes of the file kept in memory: texts are read once or twice
 
 
-@changes("judge the texts of")
-def judge(
-    corpus: CorpusFile, /, quality: Quality | Any, *, dry_run: bool = False, engine: Any = None
-) -> JudgeReport:
-    """Apply other thresholds to everything that was read, without its sources.
+def quality(
+    corpus: CorpusFile,
+    /,
+    record: str | None = None,
+    *,
+    against: str | int | None = None,
+    apply: Quality | Any = None,
+    dry_run: bool = False,
+    examples: int = 5,
+    engine: Any = None,
+) -> Any:
+    """Count what gates accepted and rejected, explain a row, or apply other thresholds.
 
-    Records that fail are removed in a new version, and rejected rows that pass become records
-    of it; runs that are pinned to earlier versions go on. A row that becomes acceptable takes
-    the place of later copies of itself. Records that came without gates are judged as well.
-    What ``where=`` left out stays out.
+    With ``apply`` records that fail are removed in a new version, and rejected rows that pass
+    become records of it. Runs that are pinned to earlier versions continue. Records that came
+    without gates are judged too; rows that ``where=`` left out stay out.
 
     Args:
-        quality: Settings, the name of a preset, or a TOML file; see ``Quality``.
-        dry_run: Only say what would change.
-        engine: What measures texts that lack a metric, as for ``mine``.
+        record: Explain one row: a record id, or ``SOURCE:ROW``.
+        against: Compare the metrics of all sources with those of this source, or of this version.
+        apply: Settings, the name of a preset, or a TOML file; see ``Quality``.
+        dry_run: With ``apply``: report the changes, and store none.
+        examples: Numbers of the first rows of each count.
+        engine: Measures texts that lack a metric, as for ``mine``.
 
     Returns:
-        What changes, by source, gate and rule.
+        A table of counts by source, outcome, gate and rule. With ``record`` a list of rows, each
+        with outcome, gate, rule, metrics and text. With ``against`` a ``Shifts``; with ``apply`` a
+        ``JudgeReport``.
 
     Raises:
-        QualityError: A setting is wrong, or a metric is missing and no text was kept.
-        EngineError: The engine is none, cannot be reached, or fails.
+        QualityError: An argument or a setting is wrong, there is no such row, source or version,
+            or a metric is missing and the text was not stored.
+        EngineError: The engine is unknown, cannot be reached, or fails.
     """
+    from duckplets.quality import explain
+
+    asked = {"record": record, "against": against, "apply": apply}
+    if len(given := [name for name, value in asked.items() if value is not None]) > 1:
+        raise QualityError(f"{given[0]}= and {given[1]}=: give one of record, against and apply")
+    if dry_run and apply is None:
+        raise QualityError("dry_run=True is about apply=: give settings, a preset or a TOML file")
+    if record is not None:
+        return explain.why(corpus.database, record)
+    if against is not None:
+        return explain.shifts(corpus.database, against)
+    if apply is None:
+        return corpus.database.table("quality/explain/counts", {"examples": examples})
+    return _judge(corpus, apply, dry_run, engine)
+
+
+@changes("judge the texts of")
+def _judge(corpus: CorpusFile, quality: Any, dry_run: bool, engine: Any) -> JudgeReport:
     from duckplets.quality.judge import judge
 
     with working(engine, False) as work:
@@ -153,7 +185,7 @@ def decontaminate(
     from duckplets.quality import decontaminate as finding
 
     look = _looking(corpus, "decontaminate", dry_run)
-    with look, working(None, progress, "records") as work:
+    with look, working(INLINE, progress, "records") as work:
         return finding.decontaminate(
             corpus.database,
             against,

@@ -59,59 +59,30 @@ def brought_recipes(corpus: CorpusFile, /, preset: Preset | None = None) -> dict
     return {name: list(brought.recipes(drawn)) for name, brought in sources.items()}
 
 
-def recipe_sql(
-    corpus: CorpusFile,
-    /,
-    name: str | Recipe,
-    source: str | None = None,
-    split: str = "train",
-    *,
-    preset: Preset | None = None,
-) -> tuple[str, dict[str, Any]]:
-    """Return the statement of a recipe's pool and its parameters.
-
-    It is that of the samples a new run draws, so of mined negatives where there are some.
-    """
-    return compiled_pool(corpus, name, source, split, preset).statement("pool", staged=False)
-
-
-def runnable_sql(
-    corpus: CorpusFile,
-    /,
-    name: str | Recipe,
-    source: str | None = None,
-    split: str = "train",
-    *,
-    preset: Preset | None = None,
-) -> str:
-    """Return the statement of a recipe's pool for the duckdb CLI, parameters written in."""
-    return compiled_pool(corpus, name, source, split, preset).runnable()
-
-
 def pool(
     corpus: CorpusFile,
     /,
-    name: str | Recipe,
-    split: str = "train",
-    source: str | None = None,
+    recipe: str | Recipe,
     *,
-    preset: Preset | None = None,
+    source: str | None = None,
+    split: str = "train",
     sql: bool = False,
+    preset: Preset | None = None,
 ) -> pa.Table | str:
-    """Return the pool of a recipe: one row an anchor.
+    """Return the pool of a recipe, one row an anchor, or its statement.
 
     Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and ``anchor``, the
-    text of the section of the first. Anchors that a policy drops (``when_short="drop"``) are not
-    among them.
+    text of the section of the first. It is the pool of a new run, so of mined negatives where
+    there are some. Anchors that a policy drops (``when_short="drop"``) are not among them.
 
     Args:
-        name: A recipe, or the name of one.
-        split: Of which split.
-        source: Of which source; by default the first that the recipe suits.
+        recipe: A recipe, or the name of one.
+        source: Name of a source. Default: the first that the recipe suits.
+        split: Name of a split.
+        sql: Return the statement for the duckdb CLI instead, with its parameters written in.
         preset: ``crate`` for the recipes of a sampler with that preset.
-        sql: Whether to return the statement instead, for the duckdb CLI.
     """
-    compiled = compiled_pool(corpus, name, source, split, preset)
+    compiled = compiled_pool(corpus, recipe, source, split, preset)
     if sql:
         return compiled.runnable()
     with PoolReader(corpus.database, [compiled]) as reader:

@@ -6,6 +6,8 @@ from importlib import import_module
 from types import MethodType
 from typing import Any
 
+from duckplets.base.old_names import refusing_old
+
 
 class Room:
     """A module of the package; ``room.verb`` binds a verb in a class body.
@@ -29,5 +31,6 @@ class Verb:
 
     def __get__(self, corpus: object, owner: type) -> Any:
         function = getattr(import_module(f"duckplets.{self._room}"), self._name)
+        function = refusing_old(self._name, function)
         setattr(owner, self._name, function)
         return function if corpus is None else MethodType(function, corpus)

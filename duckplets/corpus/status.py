@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database) if can_count and pools else [],
         "uncounted": ["shared_anchors", "pools"] if can_count and not pools else [],
+        "capacity": _capacity(database) if pools else [],
         "labels": labels.held(database, records.current_version(database)),
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
@@ -110,15 +112,14 @@ def in_a_line(database: Database) -> str:
     return f"version {version}, records: {first or 'none'}{more}"
 
 
-def capacity(corpus: CorpusFile, /) -> pa.Table:
-    """Return estimates, from counts alone, of how many samples each source and split has.
+def _capacity(database: Database) -> list[dict[str, Any]]:
+    """Estimate from counts alone how many samples each source and split has.
 
     With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
     once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
     crate). The recipe of long sections counts records that have one; derived texts are counted as
     chunks. Grades make triplets only with a condition, and one pair each.
     """
-    database = corpus.database
     version = records.current_version(database)
     stored, kinds = recipe_store.stored(database), labels_of(database, version)
     rows = []
@@ -133,7 +134,9 @@ def capacity(corpus: CorpusFile, /) -> pa.Table:
         rows.append({"source": name, "graded": graded, **counts})
     how = {"version": version, "max_tokens": chunking_of(database)["max_tokens"]}
     with database.registered(of_sources=pa.Table.from_pylist(rows, schema=_CAPACITY)):
-        return database.table("corpus/status/capacity", how)
+        found = database.table("corpus/status/capacity", how).to_pylist()
+    # DuckDB's wide integers are decimals in Arrow
+    return [{n: int(v) if isinstance(v, Decimal) else v for n, v in row.items()} for row in found]
 
 
 def _in_place(database: Database) -> dict[str, Any]:

@@ -55,9 +55,11 @@ def _tables(found: Mapping[str, Any]) -> Iterator[str]:
         )
         yield from _table("pools", ("source", "split", "recipe", "anchors", "left out"), pools)
         if found["uncounted"]:
-            yield "not counted, for there are many records: give --pools, or pools=True"
+            yield "not counted, for there are many records: call Corpus.status(pools=True)"
         if found["mining"]:
             yield from _table("mined negatives", _MINED, found["mining"])
+    if rows := found["capacity"]:
+        yield from _table("samples, estimated from counts", [*rows[0]], rows)
     if found["runs"]:
         yield from ("", "saved runs", *cursor_lines(found["runs"]))
     else:

@@ -84,8 +84,8 @@ def _told(path: str, why: str, corpus: Path) -> str:
     return (
         f"{shown(path)} {why}, and texts of {shown(corpus.name)} were left in it. Put it back as "
         f"it was, or read it anew: duckplets ingest {shown(corpus.name)} FILE … --in-place "
-        f"--remap, as it was ingested. What was removed since is let go by: duckplets compact "
-        f"{shown(corpus.name)}"
+        f"--remap, as it was ingested. What was removed since is let go by: duckplets prepare "
+        f"{shown(corpus.name)} --compact"
     )
 
 

@@ -124,7 +124,7 @@ def check(database: Database, kind: Kind) -> None:
     if missing:
         raise MigrationError(
             f"{database.path} has an older schema (missing {', '.join(missing)}) and is open "
-            f"read-only; bring it up to date with: duckplets migrate {database.path}"
+            f"read-only; bring it up to date with: duckplets doctor --migrate {database.path}"
         )
 
 

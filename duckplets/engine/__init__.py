@@ -7,6 +7,7 @@ An engine is anything with ``workers`` and ``map`` (``duckplets.engine.protocol.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,14 +31,16 @@ def opened(engine: Any) -> Iterator[Engine]:
     """Yield the engine an argument names, closed afterwards if it was opened here.
 
     Args:
-        engine: None for this process; ``local:N`` for at most N processes, started on demand and
-            ended afterwards; ``dask://HOST:PORT`` for the scheduler of a cluster; a
-            ``distributed.Client`` or any other ``Engine`` is used and left open.
+        engine: None for the engine of ``DUCKPLETS_ENGINE``, or this process; ``local:N`` for at
+            most N processes, started on demand and ended afterwards; ``dask://HOST:PORT`` for the
+            scheduler of a cluster; a ``distributed.Client`` or any other ``Engine`` is used and
+            left open.
 
     Raises:
         EngineError: It is none of these, or unreachable.
         ExtensionError: The package ``distributed`` is missing.
     """
+    engine = engine or os.environ.get("DUCKPLETS_ENGINE") or None
     if engine is None or (isinstance(engine, Engine) and not isinstance(engine, type)):
         yield engine or INLINE
         return

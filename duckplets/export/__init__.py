@@ -18,6 +18,7 @@ from duckplets.base.sanitize import Reported
 from duckplets.base.settings import checked
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile
+from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import EmptyPoolError, SamplerError
 from duckplets.export.examples import ExportRequest, SubjectReader
@@ -143,7 +144,7 @@ def export_negatives(
     with appearing(path, place, overwrite=overwrite) as aside:
         with (
             SubjectReader.opened(database, subject) as reader,
-            working(None, progress, "anchors") as work,
+            working(INLINE, progress, "anchors") as work,
         ):
             tally = form.write(reader, wanted, aside, work)
             sources = reader.sources

@@ -27,8 +27,6 @@ from duckplets.ingest import checkpoint
 from duckplets.text import chunkers
 from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
-from duckplets.text.denoiser import Denoiser
-from duckplets.text.normaliser import Normaliser
 from duckplets.text.preprocessors import REGISTRY, Preprocessor
 from duckplets.text.windows import Windows, windows, windows_of
 
@@ -47,6 +45,7 @@ _SETTINGS: dict[str, Any] = {
     "preprocessors?": [{"name": str}],
     "chunker?": {"name": str, "version": str},
 }
+_CLEANING = ("preprocessors", "denoise", "normalise")
 _FINGERPRINT = _SETTINGS | {"tokenizer": (None, str)}
 
 
@@ -57,26 +56,22 @@ def current_chunking(database: Database) -> Chunking:
     return Chunking.from_json(settings)
 
 
-def chunking(corpus: CorpusFile, /, **fields: Any) -> Chunking:
-    """Return the settings the corpus is chunked with, some of them changed, for ``chunk``.
+def changed_chunking(database: Database, fields: Mapping[str, Any]) -> Chunking:
+    """Return the settings of the chunks with some changed.
 
     The length of a summary follows that of a window, unless it was chosen.
-
-    Args:
-        fields: Fields of ``Chunking``.
-
-    Raises:
-        ChunkingError: A setting is unknown or wrong, or the tokenizer file has changed.
     """
-    settings = _settings(corpus.database)
+    settings = _settings(database)
     settings.pop("fingerprint", None)
     if settings:
         usual = 0 if "chunker" in settings else Chunking.summary_of(settings["max_tokens"])
         if settings["summary_tokens"] == usual:
             del settings["summary_tokens"]
-    if "preprocessors" not in fields:
-        return Chunking.from_json(settings | fields)
-    return replace(Chunking.from_json({**settings, **fields, "preprocessors": ()}), **fields)
+    cleaning = {name: fields[name] for name in _CLEANING if name in fields}
+    cut = {name: fields[name] for name in fields if name not in _CLEANING}
+    if "preprocessors" in cleaning:
+        settings["preprocessors"] = ()
+    return replace(Chunking.from_json(settings | cut), **cleaning)
 
 
 def fingerprint(database: Database) -> dict[str, Any]:
@@ -141,18 +136,25 @@ def next_keys(database: Database) -> dict[str, int]:
 
 
 @changes("chunk")
-def chunk(corpus: CorpusFile, /, chunking: Chunking | None = None) -> int:
-    """Chunk the corpus with other settings; returns how many sections were done again.
+def chunk(corpus: CorpusFile, /, chunking: Chunking | None = None, **fields: Any) -> int:
+    """Cut the corpus into chunks with other settings; return how many sections were cut again.
 
-    Ingest chunks what it adds, so this is needed only to change settings. They are taken
-    whole: what is left out is set to its default, and without preprocessors texts are again
-    as they came. A record that preprocessors leave nothing of stays, without sections.
+    Ingest cuts new records, so this is needed only to change settings. A record that
+    preprocessors leave nothing of stays, without sections.
+
+    Args:
+        chunking: All settings. Without preprocessors texts are again as they came.
+        fields: Fields of ``Chunking`` to change, such as ``max_tokens=256`` or ``denoise=True``;
+            all others keep their value.
 
     Raises:
         ChunkingError: A setting is wrong, a preprocessor or chunker is not registered or
             failed, or texts would be cleaned otherwise while an ingest is unfinished.
     """
-    return _chunked(corpus.database, chunking or Chunking())
+    if chunking is not None and fields:
+        raise ChunkingError(f"{min(fields)}=: give it to Chunking(…), or leave Chunking(…) out")
+    found = changed_chunking(corpus.database, fields) if fields else chunking or Chunking()
+    return _chunked(corpus.database, found)
 
 
 def _chunked(database: Database, chunking: Chunking) -> int:
@@ -197,35 +199,6 @@ def _chunked(database: Database, chunking: Chunking) -> int:
                     database.run("ingest/chunks/set_token_counts")
             first_key += chunks.num_rows
             done += sections.num_rows
-
-
-@changes("denoise")
-def denoise(corpus: CorpusFile, /, denoiser: Denoiser | None = None) -> int:
-    """Clean the texts, those that are there and those to come; returns sections done again.
-
-    All other settings of ``chunk`` stay as they are.
-
-    Args:
-        denoiser: How; by default ``Denoiser()``.
-    """
-    return _clean_by(corpus.database, denoiser or Denoiser())
-
-
-@changes("normalise")
-def normalise(corpus: CorpusFile, /, normaliser: Normaliser | None = None) -> int:
-    """Bring the texts into one form, those that are there and those to come, likewise.
-
-    Args:
-        normaliser: How; by default ``Normaliser()``; ``Normaliser(code=True)`` for code.
-    """
-    return _clean_by(corpus.database, normaliser or Normaliser())
-
-
-def _clean_by(database: Database, cleaner: Denoiser | Normaliser) -> int:
-    """Clean texts by one more preprocessor, replacing another of its kind."""
-    before = current_chunking(database)
-    others = [p for p in before.preprocessors if not isinstance(p, type(cleaner))]
-    return _chunked(database, replace(before, preprocessors=(*others, cleaner)))
 
 
 def _refuse_unfinished(database: Database) -> None:

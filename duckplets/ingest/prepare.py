@@ -188,8 +188,8 @@ def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
     if getattr(source, "turns", "last") == "each":
         raise SourceError(
             "turns='each' makes several records of a row, and quality=, where=, limit= and "
-            "size_mb= decide on rows; leave these out: Corpus.judge(quality) (duckplets "
-            "judge) applies gates to what is there"
+            "size_mb= decide on rows; leave these out: Corpus.quality(apply=quality) "
+            "applies gates to the stored records"
         )
     if on_conflict == "replace":
         raise SourceError(

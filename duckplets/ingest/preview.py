@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter, defaultdict
 from contextlib import closing
 from dataclasses import dataclass
@@ -188,7 +187,7 @@ def _of_nulls(texts: list[str]) -> list[str]:
     given = ", ".join(map(repr, words))
     return [
         f"{sum(words.values()):,} of {len(texts):,} texts look like no value: {each}; "
-        f"null_values=[{given}] (--null-values {shlex.quote(','.join(words))}) takes them for none"
+        f"null_values=[{given}] takes them for none"
     ]
 
 

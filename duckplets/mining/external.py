@@ -25,6 +25,7 @@ from duckplets.base.stages import stage
 from duckplets.base.tables import blocks, one_of, typed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
+from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
@@ -114,7 +115,7 @@ def add_negatives(
     split = None if split is None else splits.checked_split(split)
     given, pairs, refused = _Given(own_name(scorer, "scorer")), list[PairReport](), Counter[str]()
     made: dict[str, Any] = {"database": database, "scorer": given, "depth": depth}
-    with store.writing(database) as folder, working(None, progress, "anchors") as work:
+    with store.writing(database) as folder, working(INLINE, progress, "anchors") as work:
         try:
             rows = _staged(database, table)
             for of_source, of_split, count in database.run("mining/external/pairs"):

@@ -37,6 +37,7 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import Preset, TripletRecipe, checked_preset
 from duckplets.search import index
+from duckplets.search.analyzer_settings import Terms
 
 log = logging.getLogger("duckplets")
 
@@ -47,10 +48,11 @@ def mine(
     /,
     recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None = None,
     *,
-    scorer: Literal["bm25"] | Scorer = "bm25",
+    by: Literal["bm25"] | Scorer = "bm25",
     depth: int = 100,
     source: str | None = None,
     split: str | None = None,
+    terms: Terms | None = None,
     preset: Preset | None = None,
     query_tokens: int = 64,
     scope: Scope = "pool",
@@ -69,10 +71,12 @@ def mine(
         recipe: A recipe or several, or names of them; by default every triplet recipe that a
             sampler would draw, but for those that say ``by="random"`` or cannot be mined, as
             those of strategy ``same_record``.
-        scorer: What ranks candidates: ``bm25``, or ``dp.dense(…)``, the cosine of vectors.
+        by: The scorer: ``bm25``, or ``dp.Dense(…)`` for the cosine of vectors.
         depth: How many candidates an anchor keeps, 1 to 2,048. What was mined deeper stays.
         source: For this source only; by default for all.
         split: For this split only; by default for all that have anchors.
+        terms: How text becomes terms from now on: stemmer, stop words. Indexes are then built
+            again.
         preset: ``crate`` for the recipes of a sampler with that preset.
         query_tokens: How many of the anchor's first tokens are looked for, 1 to 100.
         scope: Search the whole ``pool``, or only the anchor's own ``shard`` of it.
@@ -90,13 +94,15 @@ def mine(
         QueryError: The folder of candidates cannot be written.
     """
     by_words = Bm25Scorer(query_tokens=query_tokens, scope=scope, shard_documents=shard_documents)
-    ranker = by_words if scorer == BM25 else scorer
+    ranker = by_words if by == BM25 else by
     if not isinstance(ranker, Scorer):
-        raise RecipeError(f"scorer={scorer!r}: give 'bm25', or dp.dense('a set of vectors')")
+        raise RecipeError(f"by={by!r}: give 'bm25', or dp.Dense('a set of vectors')")
     depth = checked("depth", depth, Annotated[int, Bounds(1, MOST)], RecipeError)
     database, started = corpus.database, time.monotonic()
     splits.need_splits(database)
     external_files.check(database)
+    if terms is not None:
+        index.index(corpus, terms, progress=False)
     wanted, notes = _wanted(database, recipe, source, split, checked_preset(preset))
     with ExitStack() as stack:
         if not database.read_only:

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
-from duckplets.db.writes import CorpusFile
 from duckplets.errors import QualityError, nearest
-from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.ingest.records import current_version
 from duckplets.quality.judgement_log import STORED
 from duckplets.quality.texts import texts_of
 
@@ -59,21 +58,7 @@ class Shifts(Reported):
     __repr__ = __str__
 
 
-def acquisitions(corpus: CorpusFile, /) -> pa.Table:
-    """Return every intake through gates: when, from where, by which settings, its counts."""
-    return corpus.database.table("quality/explain/acquisitions", {"unpublished": UNPUBLISHED})
-
-
-def outcomes(corpus: CorpusFile, /, examples: int = 5) -> pa.Table:
-    """Return how many rows ended how, by source, outcome, gate and rule.
-
-    Args:
-        examples: So many numbers of rows of each, the first.
-    """
-    return corpus.database.table("quality/explain/counts", {"examples": examples})
-
-
-def why(corpus: CorpusFile, /, record: str) -> list[dict[str, Any]]:
+def why(database: Database, record: str) -> list[dict[str, Any]]:
     """Return what became of a row: outcome, gate, rule, metrics and text.
 
     Args:
@@ -82,7 +67,6 @@ def why(corpus: CorpusFile, /, record: str) -> list[dict[str, Any]]:
     Raises:
         QualityError: No gate has seen such a row.
     """
-    database = corpus.database
     rows: list[dict[str, Any]] = database.table(
         "quality/explain/why", {"record": record}
     ).to_pylist()
@@ -100,7 +84,7 @@ def why(corpus: CorpusFile, /, record: str) -> list[dict[str, Any]]:
     return rows
 
 
-def shifts(corpus: CorpusFile, /, against: str | int) -> Shifts:
+def shifts(database: Database, against: str | int) -> Shifts:
     """Compare the metrics of all sources with those of one, or with an earlier version.
 
     Args:
@@ -109,7 +93,7 @@ def shifts(corpus: CorpusFile, /, against: str | int) -> Shifts:
     Raises:
         QualityError: There is no such source or version.
     """
-    database, newest = corpus.database, corpus.version
+    newest = current_version(database)
     names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
     if isinstance(against, int) and not isinstance(against, bool):
         if not 0 < against <= newest:

@@ -102,8 +102,9 @@ class Quality:
         pii: ``"reject"`` by density, ``"redact"``: matches are replaced and nothing is rejected.
         pii_kinds: Which personal data counts: ``email``, ``phone``, ``ssn``, ``ipv4``, ``ipv6``,
             ``iban`` and ``card``. It must be written in ASCII. Preprocessors come first, so
-            ``Corpus.normalise()`` before the ingest finds also what no-break spaces, typographic
-            dashes or zero-width characters hide. Gates do not look for names, postal addresses,
+            ``Corpus.chunk(normalise=True)`` before the ingest finds also what no-break spaces,
+            typographic dashes or zero-width characters hide. Gates do not look for names, postal
+            addresses,
             full-width digits and ``＠``, e-mail addresses with letters beyond ASCII, and numbers
             over several lines. They pass over numbers of versions and sections, such as ``version
             1.2.3.4``, and names of files, such as ``icon@2x.png``.

@@ -8,7 +8,6 @@ same rule, or one derived from the triplet recipes of a source.
 from __future__ import annotations
 
 import json
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,7 +177,7 @@ def parsed(rows: Iterable[tuple[Any, ...]], path: Path | None) -> list[Recipe]:
     """Return recipes from rows of a corpus."""
     found = []
     for name, definition in rows:
-        way = f"Remove it: duckplets recipe remove {path} {shlex.quote(name)}"
+        way = f"Remove it: Corpus({str(path)!r}).remove_recipe({name!r})"
         place = StoredJson(path, "recipes", f"recipe {name!r}", way)
         parts = place.read("definition", definition, dict)
         with place.making("definition"):

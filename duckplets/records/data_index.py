@@ -94,7 +94,7 @@ class DataIndex:
         """
         parts = list(indexes)
         if wrong := [part for part in parts if not isinstance(part, DataIndex)]:
-            raise SamplerError(f"{wrong[0]!r}: only another dp.DataIndex can be added to one")
+            raise SamplerError(f"{wrong[0]!r}: only another dp.index.DataIndex can be added to one")
         splits = {part.split for part in parts} or {None}
         if len(splits) > 1:
             found = ", ".join(map(repr, sorted(splits, key=str)))

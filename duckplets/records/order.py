@@ -317,7 +317,7 @@ class SequentialSampler(IndexSampler):
 def _checked_shard(options: Any, num_records: int) -> ShardOptions:
     if not isinstance(options, ShardOptions):
         raise SamplerError(
-            f"shard_options={options!r}: give dp.ShardOptions(shard_index, shard_count)"
+            f"shard_options={options!r}: give dp.index.ShardOptions(shard_index, shard_count)"
         )
     if options.drop_remainder and num_records < options.shard_count:
         raise SamplerError(

@@ -75,8 +75,8 @@ def _iterated(order: Order, records: int) -> Take:
         elements = iter(order)
     except TypeError as error:
         raise SamplerError(
-            f"order={order!r}: give a dp.IndexSampler, or an iterable of dp.RecordMetadata "
-            f"or of integers"
+            f"order={order!r}: give a dp.index.IndexSampler, or an iterable of "
+            f"dp.index.RecordMetadata or of integers"
         ) from error
 
     def take(start: int, stop: int) -> OrderPart:
@@ -112,7 +112,7 @@ def _integer(number: int, value: Any, element: Any) -> int:
         if _LOWEST <= found <= _HIGHEST and not isinstance(value, bool):
             return found
     raise SamplerError(
-        f"element {number} of the order is {element!r}; give dp.RecordMetadata with "
+        f"element {number} of the order is {element!r}; give dp.index.RecordMetadata with "
         f"integers of 64 bits as index and key, or such integers"
     )
 

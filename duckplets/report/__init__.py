@@ -132,7 +132,7 @@ def _sections(
     found = corpus.status()
     recipes = Section(name="recipes", title="Recipes")
     if found["uncounted"]:
-        command = f"duckplets status {shown(corpus.path)} --pools"
+        command = f"Corpus({shown(str(corpus.path))!r}).status(pools=True)"
         recipes.notes.append(f"Pools of so many records are counted by {command} only.")
     mixing = Section(name="mixture", title="Mixture")
     leaf = Section(name="samples", title="Samples")

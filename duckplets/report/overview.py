@@ -127,7 +127,7 @@ def _left_short(outcomes: Rows, corpus: str) -> Iterator[list[str]]:
                 f"{short:,} of {counted(every, 'anchor')} of {recipe} have no mined candidate "
                 f"left, and draw at random or are left out."
             )
-            yield [what, f"duckplets show {corpus} --negatives --recipe {shlex.quote(recipe)}"]
+            yield [what, f"duckplets show {corpus} --negatives"]
 
 
 def _visited(visits: Rows, corpus: str) -> Iterator[list[str]]:

@@ -326,7 +326,7 @@ def saved_settings(saved: Save) -> RunSettings:
     raise StateMismatchError(
         f"run {saved.run!r} was saved by another version of duckplets, or its state file is "
         f"damaged: {wrong}. Finish it with that version, put back an earlier copy, or forget it: "
-        f"duckplets cursor reset … --run {saved.run}"
+        f"duckplets runs … {saved.run} --reset"
     )
 
 

@@ -259,8 +259,8 @@ def _refuse_clash(
             except StateMismatchError as error:
                 raise StateMismatchError(
                     f"{path} has another run {run!r}: {error}. Save under another name (run=…) or "
-                    f"into another file (path=…), or forget that one: duckplets cursor reset … "
-                    f"--run {run}"
+                    f"into another file (path=…), or forget that one: duckplets runs … "
+                    f"{run} --reset"
                 ) from None
         for pair in zip_longest(_taken(last), _taken(saved)):
             if pair[0] != pair[1]:  # weights or minings, which a checkpoint may lie beyond
@@ -354,8 +354,8 @@ def refuse_beyond(
         raise StateMismatchError(
             f"run {run!r} has checkpoints beyond step {step}, from which on its samples are others "
             f"now: {listed(beyond, 10)}; go on in another file (save_to=…), open a run "
-            f"of another name (run=…), or forget what lies beyond: duckplets cursor reset … "
-            f"--run {shlex.quote(run)} --after {step}"
+            f"of another name (run=…), or forget what lies beyond: duckplets runs … "
+            f"{shlex.quote(run)} --to {step} --reset"
         )
 
 
@@ -442,7 +442,7 @@ def _last(database: Database, run: str) -> Save | None:
 
 def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
     *columns, text = row
-    forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
+    forget = f"Forget the run: duckplets runs CORPUS {shlex.quote(run)} --reset"
     place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
     content = place.read("state", text, _STATE)
     others = dict(zip(_COLUMNS, columns, strict=True), run=run)

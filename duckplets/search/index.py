@@ -121,18 +121,6 @@ def index(
         return refresh(corpus.database, terms=terms, source=source, split=split, work=work)
 
 
-def terms(corpus: CorpusFile, /, **changes: Any) -> Terms:
-    """Return how text becomes terms, some settings changed, for ``index``.
-
-    Args:
-        changes: Fields of ``Terms``.
-
-    Raises:
-        RecipeError: A setting is unknown or wrong.
-    """
-    return Terms.from_dict(terms_of(corpus.database).to_dict() | changes)
-
-
 def refresh(
     database: Database,
     *,

@@ -181,7 +181,7 @@ def serve(
         raise ReadOnlyError(
             f"the snapshot that a corpus of this size is served from cannot be written to "
             f"{shown(path)}: {shown(why, 400)}. It takes about {characters * 1.2 / 1e6:,.0f} MB: "
-            f"name a folder that has the room with snapshot=, or with --snapshot"
+            f"name a folder that has the room with snapshot="
         ) from error
     notes.append(
         f"the snapshot {shown(path)} was brought up to date ({found.manifest.size:,} bytes), from "

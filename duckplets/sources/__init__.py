@@ -1,19 +1,58 @@
 """Sources: from files, statements, data sets and users' own code to rows for ingest.
 
 A source describes itself and opens into ``Rows``: Arrow batches of ``ROW_SCHEMA``, each row a
-record or the reason why it cannot be one. Ingest knows nothing else about it.
+record or the reason why it cannot be one. Ingest knows nothing else about it. The classes of
+readers, which ``dp.Source`` chooses by path and type, are names of this module.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+    from duckplets.sources.custom.indexed import IndexedSource as IndexedSource
+    from duckplets.sources.custom.protocol import CustomSource as CustomSource
+    from duckplets.sources.custom.protocol import PagedSource as PagedSource
+    from duckplets.sources.formats.columnar import ArrowSource as ArrowSource
+    from duckplets.sources.formats.columnar import ParquetSource as ParquetSource
+    from duckplets.sources.formats.csv_file import CsvSource as CsvSource
+    from duckplets.sources.formats.json_file import JsonSource as JsonSource
+    from duckplets.sources.formats.text_file import TextFileSource as TextFileSource
+    from duckplets.sources.formats.text_file import TextLinesSource as TextLinesSource
+    from duckplets.sources.limits import Limits as Limits
+    from duckplets.sources.memory import DatasetSource as DatasetSource
+    from duckplets.sources.memory import MemorySource as MemorySource
+    from duckplets.sources.memory import SqlSource as SqlSource
+    from duckplets.sources.remote.hub import HubSource as HubSource
 
-__all__ = ["ROW_SCHEMA", "Mark", "Rows", "Source"]
+_HOMES = {
+    "custom.indexed": "IndexedSource",
+    "custom.protocol": "CustomSource PagedSource",
+    "formats.columnar": "ArrowSource ParquetSource",
+    "formats.csv_file": "CsvSource",
+    "formats.json_file": "JsonSource",
+    "formats.text_file": "TextFileSource TextLinesSource",
+    "limits": "Limits",
+    "memory": "DatasetSource MemorySource SqlSource",
+    "remote.hub": "HubSource",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = ["ROW_SCHEMA", "Mark", "Rows", "Source", *_HOME_OF]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import a reader when it is first used."""
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'duckplets.sources' has no attribute {name!r}")
+        value = getattr(import_module(f"duckplets.sources.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 @runtime_checkable

@@ -34,7 +34,7 @@ from duckplets.sources.mapping import Mapped
 from duckplets.sources.memory import DatasetSource, MemorySource
 
 if TYPE_CHECKING:
-    from duckplets.sources import Source
+    from duckplets.sources import Source as AnySource
 
 _MAPPED = [part.name for part in fields(Mapped)]
 _OF = {  # what arguments of single formats are for
@@ -54,22 +54,52 @@ _ANCHORS = (
 )
 
 
-def given_source(source: Any, arguments: dict[str, Any]) -> Source:
+def are_several(source: Any, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a source of ``ingest`` is several: a list, a mapping, or a file of them."""
+    if isinstance(source, (str, os.PathLike)):
+        is_file = PurePath(os.fspath(source)).suffix.lower() in DATA_SETS
+        return is_file and "format" not in arguments
+    if isinstance(source, (list, tuple)) and source:
+        return not isinstance(source[0], Mapping)
+    return isinstance(source, Mapping)
+
+
+def Source(what: Any, **columns: Any) -> AnySource:  # noqa: N802 - it stands for the readers
+    """Return the source of a path, of several paths, or of data: the reader fits path and type.
+
+    Args:
+        what: As ``source`` of ``Corpus.ingest``; several files of one format make one source.
+        columns: Arguments of the reader, such as ``anchor="question", positive="answer"``;
+            ``format="csv"`` where the suffix does not say it.
+
+    Raises:
+        SourceError: There is no such file, its format is unknown, or an argument does not fit.
+    """
+    is_several = (
+        isinstance(what, (list, tuple)) and what and isinstance(what[0], (str, os.PathLike))
+    )
+    if not is_several:
+        return given_source(what, columns)
+    places = [os.fspath(place) for place in what]
+    wanted = columns.pop("format", None)
+    forms = {format_of(place, wanted, is_text="pattern" in columns) for place in places}
+    if len(forms) > 1:
+        raise SourceError(
+            f"files of several formats, {', '.join(sorted(forms))}: give those of one"
+        )
+    return source_at(places, forms.pop(), columns)
+
+
+def given_source(source: Any, arguments: dict[str, Any]) -> AnySource:
     """Return the source of a path by its format, of data by its columns; wrap a user's source."""
     if isinstance(source, (str, os.PathLike)):
         return source_of(source, **arguments)
     kind = type(source).__name__
     if takes_columns(source):
-        first = source[0] if isinstance(source, (list, tuple)) and source else None
-        if not (first is None or isinstance(first, Mapping)):
-            raise SourceError(
-                f"a {kind} of {type(first).__name__} is no source: give dictionaries, one per "
-                f"record; for several sources call corpus.acquire([…])"
-            )
         _check(f"data of {kind}", "in memory", arguments, _MAPPED)
         of_datasets = hasattr(source, "with_format")  # of the package datasets
         return (DatasetSource if of_datasets else MemorySource)(source, **arguments)
-    made: Source = adapted(source)
+    made: AnySource = adapted(source)
     for name in arguments:
         raise SourceError(
             f"{name}= is for a path or data; give it to the source: {kind}(…, {name}=…)"
@@ -90,19 +120,19 @@ def source_of(
     *,
     format: str | None = None,  # noqa: A002
     **arguments: Any,
-) -> Source:
+) -> AnySource:
     """Return the source that reads a file, a folder, a glob, an object or an ``hf://`` line."""
     path = os.fspath(given)
     if not isinstance(path, str):
         raise SourceError(f"{given!r} is not a path")
     if PurePath(path).suffix.lower() in DATA_SETS and format is None:
         raise SourceError(
-            f"{path} describes data sets: call corpus.ingest_data_sets({path!r}), or say format="
+            f"{path} describes sources: call corpus.ingest({path!r}) for it alone, or say format="
         )
     return source_at(path, format_of(path, format, is_text="pattern" in arguments), arguments)
 
 
-def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> Source:
+def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> AnySource:
     """Return the source of a path, or of several paths that form one."""
     first = place if isinstance(place, str) else place[0]
     if form == HUB:
@@ -117,7 +147,7 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
     arguments = {**READERS[form].arguments, **arguments}
     if form == TEXT and "pattern" not in arguments and (only := _only_text(first)):
         arguments = {"pattern": f"*{only}", **arguments}
-    source: Source = kind(place, **arguments)
+    source: AnySource = kind(place, **arguments)
     return source
 
 

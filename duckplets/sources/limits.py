@@ -50,7 +50,7 @@ class Limits:
         limit = getattr(self, name)
         return SourceError(
             f"{where}: {what} than the limit of {limit}; if that is meant, allow more: "
-            f"limits=dp.Limits({name}=…), or --{'reader' if name == 'memory' else 'max'}-{name}"
+            f"IngestOptions(limits=dp.sources.Limits({name}=…))"
         )
 
 

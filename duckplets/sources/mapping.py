@@ -1,7 +1,7 @@
 """The mapping from columns to parts of records, shared by all sources with columns.
 
-The dataclass ``Mapped`` is its only definition: sources inherit it; Hub lists, data-set files and
-commands read its fields; ``described`` is what is stored.
+The dataclass ``Mapped`` is its only definition: sources inherit it; files of sources and commands
+read its fields; ``described`` is what is stored.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ class Mapped:
     prefix: str | None = None
     """Column with the record's own metadata prefix: a JSON object, or a ``dp.Prefix`` in memory."""
     converter: str | None = None
-    """Converter of instruction data, in place of texts: one of ``dp.converter_names()``, or a
-    function of yours as ``module:function``, whose code then runs."""
+    """Converter of instruction data, in place of texts: one of
+    ``dp.plugins.converter_names()``, or a function of yours as ``module:function``, whose code
+    then runs."""
     turns: Turns = "last"
     """Which replies of a conversation make a pair. ``last``: the last reply, with all turns before
     it as anchor. ``each``: the last reply before each next user turn, with the user turns since

@@ -260,8 +260,8 @@ class RowBatches:
 
 def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
     """Return the error for a statement the reader refused, naming the limit that helps."""
-    more = f"the limit of {limits.memory} is the reader's: limits=dp.Limits(memory='2GB'), or "
-    return SourceError(f"{where}: {error}".replace(MORE_MEMORY, f"{more}--reader-memory 2GB"))
+    more = f"the limit of {limits.memory} is the reader's: limits=dp.sources.Limits(memory='2GB')"
+    return SourceError(f"{where}: {error}".replace(MORE_MEMORY, more))
 
 
 def source_name(source: Any, where: str) -> str:

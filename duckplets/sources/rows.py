@@ -74,11 +74,8 @@ UNREADABLE = frozenset(
 )
 
 
-ENCODED = "a file that is not UTF-8 is read with encoding= (--encoding), such as 'cp1252'"
-BAD_QUOTES = (
-    "quotes that are text: quote=None (--no-quote); after backslashes: escape='\\\\' "
-    "(--escape '\\')"
-)
+ENCODED = "a file that is not UTF-8 is read with encoding=, such as 'cp1252'"
+BAD_QUOTES = "quotes that are text: quote=None; after backslashes: escape='\\\\'"
 ADVICE = {
     "invalid UTF-8": ENCODED,
     **dict.fromkeys(("bad quoting", "ragged row of several lines"), BAD_QUOTES),

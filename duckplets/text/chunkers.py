@@ -101,7 +101,7 @@ def checked(given: Any) -> Chunker | None:
     if not isinstance(given, str):
         raise ChunkingError(
             f"chunker={given!r}: expected a name, such as 'sentences', or one that "
-            f"dp.register_chunker has given a function, or None for windows"
+            f"dp.plugins.register_chunker has given a function, or None for windows"
         )
     return Chunker(name=given, version=REGISTRY.newest(given))
 

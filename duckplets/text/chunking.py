@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +20,8 @@ from duckplets.base.settings import Bounds, check, from_plain, to_plain
 from duckplets.errors import ChunkingError
 from duckplets.text import chunkers, preprocessors
 from duckplets.text.chunkers import Chunker
+from duckplets.text.denoiser import Denoiser
+from duckplets.text.normaliser import Normaliser
 from duckplets.text.preprocessors import AnyPreprocessor
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class Chunking:
             gives way.
         preprocessors: What cleans the text of a section first, in this order: ``Denoiser``,
             ``Normaliser``, or functions that were given a name by ``register_preprocessor``.
+        denoise: Adds a ``Denoiser``: True, or one with settings of its own.
+        normalise: Adds a ``Normaliser``: True or ``"text"``, ``"code"``, or one of your own.
     """
 
     max_tokens: Annotated[int, Bounds(1, MOST)] = 1024
@@ -74,15 +78,18 @@ class Chunking:
     position_weight: Literal["window", "start_ratio"] = "window"
     tokenizer: str | None = None
     preprocessors: tuple[AnyPreprocessor, ...] = ()
+    denoise: InitVar[bool | Denoiser] = False
+    normalise: InitVar[bool | str | Normaliser] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, denoise: bool | Denoiser, normalise: bool | str | Normaliser) -> None:
         """Normalise chunker, overlap, tokenizer and preprocessors; check every field."""
 
         def set_to(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
         set_to("chunker", chunkers.checked(self.chunker))
-        set_to("preprocessors", preprocessors.checked(self.preprocessors))
+        given = preprocessors.checked(self.preprocessors)
+        set_to("preprocessors", preprocessors.with_cleaners(given, denoise, normalise))
         if self.tokenizer is not None:
             set_to("tokenizer", _absolute(self.tokenizer))
         if not isinstance(self.overlap, list | tuple):

@@ -74,6 +74,26 @@ def register_preprocessor(name: str, function: Cleaner, version: int | str = 1) 
     return preprocessor
 
 
+def with_cleaners(
+    given: tuple[AnyPreprocessor, ...], denoise: Any, normalise: Any
+) -> tuple[AnyPreprocessor, ...]:
+    """Return preprocessors with a denoiser or a normaliser in place of another of its kind."""
+    made: list[AnyPreprocessor] = []
+    if denoise is not False:
+        made.append(Denoiser() if denoise is True else denoise)
+    if normalise is not False:
+        is_named = normalise in (True, "text", "code")
+        made.append(Normaliser(code=normalise == "code") if is_named else normalise)
+    for one in made:
+        if type(one) not in NAMES:
+            raise ChunkingError(
+                f"{one!r} cleans no text: give denoise=True or a Denoiser, and normalise=True, "
+                f"'text', 'code' or a Normaliser"
+            )
+    kinds = {type(one) for one in made}
+    return (*(one for one in given if type(one) not in kinds), *made)
+
+
 def name_of(preprocessor: AnyPreprocessor) -> str:
     """Return the name of a preprocessor in reports."""
     return str(to_json(preprocessor)["name"])
@@ -106,7 +126,7 @@ def checked(given: Any) -> tuple[AnyPreprocessor, ...]:
     """Return preprocessors as storable values."""
     if not isinstance(given, list | tuple):
         raise ChunkingError(
-            f"preprocessors={given!r}: expected several, such as (dp.Denoiser(),), each a "
+            f"preprocessors={given!r}: expected several, such as (dp.plugins.Denoiser(),), each a "
             f"Denoiser, Normaliser or a registered function"
         )
     return tuple(_checked(one) for one in given)
@@ -120,13 +140,13 @@ def _checked(given: Any) -> AnyPreprocessor:
         raise ChunkingError(f"preprocessors: {name} is a class; write dp.{name}()")
     if not callable(given):
         raise ChunkingError(
-            f"preprocessors: {given!r} is no preprocessor; expected dp.Denoiser(), dp.Normaliser() "
-            f"or a function that dp.register_preprocessor has given a name"
+            f"preprocessors: {given!r} is no preprocessor; expected dp.plugins.Denoiser(), "
+            f"dp.plugins.Normaliser() or a function of dp.plugins.register_preprocessor"
         )
     if place := REGISTRY.name_of(given):
         return Preprocessor(name=place[0], version=place[1])
     called = getattr(given, "__name__", None) or type(given).__name__
     raise ChunkingError(
         f"preprocessors: the function {called} has no name that a corpus could store; first call: "
-        f"dp.register_preprocessor({called!r}, {called}, version=1)"
+        f"dp.plugins.register_preprocessor({called!r}, {called}, version=1)"
     )

@@ -11,13 +11,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.live_set import LiveSet
 from duckplets.base.locks import alone
 from duckplets.base.object_store import is_address
 from duckplets.base.sanitize import counted, listed
 from duckplets.db.writes import CorpusFile
+from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import (
     ChunkingError,
@@ -51,6 +52,10 @@ from duckplets.tokens.rows import (
 from duckplets.tokens.sampler import TokenSampler, new_settings, overridden, rows_of
 from duckplets.tokens.settings import ShardSettings
 from duckplets.tokens.shards import MEMORY, shard_by
+
+if TYPE_CHECKING:
+    from duckplets.base.progress import Progress
+    from duckplets.tokens.verify import VerifyReport
 
 log = logging.getLogger("duckplets")
 
@@ -342,6 +347,17 @@ class TokenShards:
     def _state_path(self, given: str | Path | None) -> Path:
         return states.state_path(self.path) if given is None else Path(given)
 
+    def verify(self, *, progress: Progress | bool | None = None) -> VerifyReport:
+        """Compare every file with the manifest, and look for others.
+
+        Returns:
+            Also the problems: a file that is damaged or missing, a shard that no manifest lists, a
+            manifest of another run.
+        """
+        from duckplets.tokens.verify import verify
+
+        return verify(self.path, progress=progress)
+
     def close(self) -> None:
         """Close the samplers of this folder."""
         for sampler in self._samplers:
@@ -389,7 +405,7 @@ def token_sampler(
     waiting = f"waiting for another process, which makes {folder}"
     with (
         alone(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
-        working(None, None, "records") as work,
+        working(INLINE, None, "records") as work,
         corpus.database.frugal(MEMORY),
     ):
         shard_by(corpus, folder, file, ShardSettings(split=split), work)

@@ -27,6 +27,7 @@ from duckplets.base.stages import stage
 from duckplets.base.tables import blocks, one_of, typed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
+from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import VectorError
 from duckplets.ingest import records
@@ -119,7 +120,7 @@ def add_vectors(
     if "role" in form and "position" in first.column_names:
         kinds["position"] = _KINDS["position"]
     read = 0
-    with working(None, progress, "vectors") as work:
+    with working(INLINE, progress, "vectors") as work:
 
         def checked_blocks() -> Iterator[tuple[Words, Matrix]]:
             nonlocal read

@@ -56,7 +56,7 @@ _LOWEST = np.float32(-4)  # below any cosine
 
 @dataclass(frozen=True, slots=True)
 class Dense(Scorer):
-    """Rank candidates by the cosine of their vectors, as in ``mine(scorer=dp.dense("default"))``.
+    """Rank candidates by the cosine of their vectors, as in ``mine(by=dp.Dense("default"))``.
 
     Attributes:
         vectors: Name of a set of vectors, which all texts of the recipe must have.
@@ -109,9 +109,6 @@ class Dense(Scorer):
         # each block has a thread: BLAS threads would spin between products, and the rest use one
         with threadpool_limits(1, "blas"), closing(found):
             yield from found
-
-
-dense = Dense
 
 
 class _Windows:

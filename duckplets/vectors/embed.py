@@ -29,6 +29,7 @@ from duckplets.base.settings import Name, checked
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
+from duckplets.engine.inline import INLINE
 from duckplets.engine.work import Work, working
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
@@ -165,7 +166,7 @@ def embed(
         queue = _work(database, split, prompts, store.known(known) if known else None)
         job = _Embedding(database, store, wanted, calls)
         started = time.monotonic()
-        with working(None, progress, "texts", rate=True) as work:
+        with working(INLINE, progress, "texts", rate=True) as work:
             job.run(queue, batch_size, work)
     ended = time.monotonic()
     return EmbedReport(

@@ -173,7 +173,7 @@ def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
         known = ", ".join(f"{key} {value!r}" for key, value in made_by.items() if value)
         raise VectorError(
             f"the vectors {of.name!r} are of no model that can be loaded by its name "
-            f"({shown(known) or 'nothing is known of it'}): give encoder= (--encoder), what made "
+            f"({shown(known) or 'nothing is known of it'}): give encoder=, the function that made "
             f"them, or a vector"
         )
     model = made_by["model"] if encoder is None else encoder

@@ -110,7 +110,7 @@ def rescore(
         made_by=made_by,
     )
     asked: dict[str, Any] = {"source": source, "split": split, "progress": progress}
-    return mine(corpus, recipe, scorer=ranker, depth=depth, **asked)
+    return mine(corpus, recipe, by=ranker, depth=depth, **asked)
 
 
 class PairCalls(Calls):
@@ -148,7 +148,7 @@ class _Rescored(Scorer):
             raise RecipeError(
                 f"rescore: function={shown(repr(function), 80)}: give a function of a list of "
                 f"pairs of texts, or an object with predict(); vectors of an object with encode() "
-                f"are made by embed, and rank candidates by mine(scorer=dp.dense(…))"
+                f"are made by embed, and rank candidates by mine(by=dp.Dense(…))"
             )
         if call is not function:
             named = type(function)

@@ -162,7 +162,7 @@ CREATE TABLE recipes (
     kind VARCHAR NOT NULL,
     definition JSON NOT NULL
 );
-COMMENT ON TABLE recipes IS 'Recipes stored with the corpus; without any, samplers draw by defaults of each source: duckplets recipe list, or of a saved run the view run_recipes of its state file';
+COMMENT ON TABLE recipes IS 'Recipes stored with the corpus; without any, samplers draw by defaults of each source: duckplets show --recipes, or of a saved run the view run_recipes of its state file';
 COMMENT ON COLUMN recipes.name IS 'Unique';
 COMMENT ON COLUMN recipes.kind IS 'triplet or text';
 COMMENT ON COLUMN recipes.definition IS 'Its fields, in the form of a recipes file';

@@ -106,16 +106,6 @@ FROM (
 ) AS of_source
 ORDER BY of_source.name
 
--- name: records_by_split
--- Records of a source, or of all, by split.
--- Parameters: $source (NULL for all).
--- Rows: splits in their usual order, then those that have none (NULL).
-SELECT split, sum(records)::BIGINT AS records
-FROM split_counts
-WHERE source = coalesce($source, source)
-GROUP BY split
-ORDER BY list_position(['train', 'validation', 'test'], split) NULLS LAST
-
 -- name: show
 -- The sections of the first live records of a source, or of all, with the hashes of their chunks.
 -- Parameters: $source (NULL for all), $split (NULL for all), $limit (records).

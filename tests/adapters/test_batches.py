@@ -110,5 +110,5 @@ def test_a_text_that_is_none_is_named_where_it_arrives():
         pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
     )
     given = HandedOver(Batch(pa.table({"anchor": texts}), step=0, position=0))
-    with pytest.raises(dp.DamagedFileError, match="'anchor'"):
+    with pytest.raises(dp.errors.DamagedFileError, match="'anchor'"):
         pickle.loads(pickle.dumps(given))

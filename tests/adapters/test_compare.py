@@ -68,15 +68,15 @@ def test_what_is_no_result_is_refused(tmp_path, content, said):
     first, second = write(tmp_path / "a", np.zeros((2, 3))), tmp_path / "b"
     if content is not None:
         second.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(dp.QualityError, match=said):
+    with pytest.raises(dp.errors.QualityError, match=said):
         dp.compare(first, second)
 
 
 def test_other_queries_are_refused(tmp_path):
     first, second = write(tmp_path / "a", np.zeros((2, 3))), write(tmp_path / "b", np.zeros((3, 3)))
-    with pytest.raises(dp.QualityError, match="1 stand in one of them only, such as 'q2'"):
+    with pytest.raises(dp.errors.QualityError, match="1 stand in one of them only, such as 'q2'"):
         dp.compare(first, second)
-    with pytest.raises(dp.QualityError, match="confidence=1"):
+    with pytest.raises(dp.errors.QualityError, match="confidence=1"):
         dp.compare(first, first, confidence=1)
 
 
@@ -87,10 +87,12 @@ def test_an_evaluator_keeps_what_came_of_each_query(tmp_path):
         for i in range(60)
     ]
     with dp.Corpus(tmp_path / "e.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, anchor="a", positive="b", group="g"), progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, anchor="a", positive="b", group="g"), progress=False
+        )
         corpus.split(0, 0, 1)
         evaluator = corpus.evaluator("test", results=tmp_path / "r.json")
-        with pytest.raises(dp.QualityError, match="no such folder"):
+        with pytest.raises(dp.errors.QualityError, match="no such folder"):
             corpus.evaluator("test", results=tmp_path / "none" / "r.json")
     assert len(evaluator.corpus) == 60
     asked = dict(zip(evaluator.queries_ids, evaluator.queries, strict=True))

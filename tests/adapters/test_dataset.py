@@ -68,10 +68,12 @@ def test_workers_refuse_what_their_parent_writes(corpus_path, tmp_path):
     path.write_bytes(corpus_path.read_bytes())
     with dp.Corpus(path):
         dataset = SamplerDataset(path, **COMMON)
-        assert_refused(loader(dataset, 1), dp.CorpusLockedError, "close it there before forking")
+        assert_refused(
+            loader(dataset, 1), dp.errors.CorpusLockedError, "close it there before forking"
+        )
         if THOROUGH:
             spawned = loader(dataset, 1, multiprocessing_context="spawn")
-            assert_refused(spawned, dp.CorpusLockedError, "is open in process")
+            assert_refused(spawned, dp.errors.CorpusLockedError, "is open in process")
 
 
 # ---- batches
@@ -171,9 +173,9 @@ def test_batches_of_batches_are_refused(corpus_path, workers, columns):
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])
 def test_errors_come_with_their_message(corpus_path, workers):
     nowhere = SamplerDataset(corpus_path.with_name("nowhere.duckdb"))
-    assert_refused(loader(nowhere, workers), dp.MigrationError, r"nowhere\.duckdb")
+    assert_refused(loader(nowhere, workers), dp.errors.MigrationError, r"nowhere\.duckdb")
     wrong = SamplerDataset(corpus_path, mixture={"onne": 1.0})
-    assert_refused(loader(wrong, workers), dp.MixtureError, "did you mean 'one'")
+    assert_refused(loader(wrong, workers), dp.errors.MixtureError, "did you mean 'one'")
     other = SamplerDataset(corpus_path, rank=2, world_size=2)
     assert_refused(loader(other, workers), dp.SamplerError, r"rank=2.*0 to 1")
 

@@ -62,12 +62,12 @@ def test_a_set_is_tied_to_the_state_of_its_model(corpus):
         break
 
     model.max_seq_length = 16
-    with pytest.raises(dp.VectorError, match=r"max_tokens \(there: 256, given: 16\)"):
+    with pytest.raises(dp.errors.VectorError, match=r"max_tokens \(there: 256, given: 16\)"):
         corpus.embed(model, progress=False)
     model.max_seq_length = 256
     with torch.no_grad():
         next(iter(model.parameters())).add_(0.01)
-    with pytest.raises(dp.VectorError, match="digest"):
+    with pytest.raises(dp.errors.VectorError, match="digest"):
         corpus.embed(model, progress=False)
-    with pytest.raises(dp.VectorError, match="another state of"):
+    with pytest.raises(dp.errors.VectorError, match="another state of"):
         corpus.search("a text", by="default", encoder=model)

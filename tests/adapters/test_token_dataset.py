@@ -79,4 +79,4 @@ def test_ranks_share_batches_and_a_saved_run_goes_on(folder, alone, tmp_path):
 def test_mistakes_are_named(folder, tmp_path):
     with pytest.raises(dp.SamplerError, match="did you mean 'seq_length'"):
         TokenDataset(folder, seq_lenght=4)
-    assert_refused(loader(TokenDataset(tmp_path / "none"), 1), dp.ShardError, "manifest")
+    assert_refused(loader(TokenDataset(tmp_path / "none"), 1), dp.errors.ShardError, "manifest")

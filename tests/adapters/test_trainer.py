@@ -73,7 +73,7 @@ def test_losses_take_labelled_pairs_as_they_come(model, tmp_path, name, high):
     loss = getattr(losses, name)(model, **(of_classes if name == "SoftmaxLoss" else {}))
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.split(1, 0, 0)
-        source = dp.MemorySource(rows, anchor="a", positive="p", label="l")
+        source = dp.sources.MemorySource(rows, anchor="a", positive="p", label="l")
         corpus.ingest(source, name="s", progress=False)
         stream = corpus.sampler("pairs", batch_size=BATCH).to_hf()
         assert list(stream.features) == ["anchor", "other", "label"]
@@ -162,7 +162,7 @@ def test_an_evaluator_has_the_anchors_of_a_split(corpus, model, documents, sourc
 def test_equal_texts_are_one_document(tmp_path):
     rows = [{"a": f"question {i}", "b": f"answer {i // 3}"} for i in range(30)]
     with dp.Corpus(tmp_path / "e.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, anchor="a", positive="b"), progress=False)
+        corpus.ingest(dp.sources.MemorySource(rows, anchor="a", positive="b"), progress=False)
         corpus.split(0.5, 0.2, 0.3)
         evaluator = corpus.evaluator("test")
     assert sorted(evaluator.corpus) == sorted({row["b"] for row in rows})

@@ -3,11 +3,13 @@
 import time
 
 import pytest
+from described import sources_file
 from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.base.documents import Unreadable, parse
+from duckplets.records.sources_file import load_sources
 
 # Form, text, what is said, of files as small as they may be.
 TOO_MUCH = {
@@ -60,8 +62,8 @@ def test_what_is_nested_or_dotted_within_the_limits_is_read():
 
 
 FILES = {
-    "sets.yaml": (dp.load_data_sets, "a: &a [x]\nb: *a"),
-    "sets.toml": (dp.load_data_sets, "a." * 120 + "b = 1"),
+    "sets.yaml": (load_sources, "a: &a [x]\nb: *a"),
+    "sets.toml": (load_sources, "a." * 120 + "b = 1"),
     "mixture.toml": (dp.Mixture.from_toml, "a." * 120 + "b = 1"),
     "recipes.toml": (dp.load_recipes, "a." * 120 + "b = 1"),
 }
@@ -74,10 +76,10 @@ def test_every_file_has_a_limit(tmp_path):
         with pytest.raises(dp.DuckpletsError, match=r"alias|nested too deeply") as caught:
             load(file)
         assert str(caught.value).startswith(f"{file}: it ")
-    with pytest.raises(dp.MixtureError, match="is longer than"):  # without an end
+    with pytest.raises(dp.errors.MixtureError, match="is longer than"):  # without an end
         dp.Mixture.from_toml("/dev/zero")
     with pytest.raises(dp.SourceError, match="cannot be read"):
-        dp.load_data_sets("a\0b.yaml")
+        load_sources("a\0b.yaml")
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -87,9 +89,9 @@ SECTION = dp.any_section()
 NAMED = {
     "recipe": lambda name: dp.TripletRecipe(name, SECTION, SECTION, SECTION),
     "text recipe": lambda name: dp.TextRecipe(name, SECTION),
-    "data set on the Hub": lambda name: dp.HubSource("hf://o/n text=t", source_id=name),
-    "preprocessor": lambda name: dp.Preprocessor(name=name),
-    "version": lambda name: dp.Preprocessor(name="mine", version=name),
+    "data set on the Hub": lambda name: dp.sources.HubSource("hf://o/n text=t", source_id=name),
+    "preprocessor": lambda name: dp.plugins.Preprocessor(name=name),
+    "version": lambda name: dp.plugins.Preprocessor(name="mine", version=name),
     "prefix": lambda name: dp.Field(name, "value"),
 }
 WRONG = (" ", "\u2003 ", "", "x" * 300, "a\nb", "a\0b", "\ud800", "\u202ea", "a\x1b[2Jb", None, 3)
@@ -103,13 +105,13 @@ def test_one_law_of_names(tmp_path):
             if not (wrong is None and what == "data set on the Hub"):  # it has one of its own
                 with pytest.raises(dp.DuckpletsError, match=r"give up to 20\d printable char"):
                     make(wrong)
-    (tmp_path / "d.yaml").write_text('" ": {file_name: d.yaml, format: json, text: t}')
+    sources_file(tmp_path / "d.yaml", {" ": {"path": "d.yaml", "format": "json", "text": "t"}})
     with pytest.raises(dp.SourceError, match=r"name=.*give up to 200 printable characters"):
-        dp.load_data_sets(tmp_path / "d.yaml")
+        load_sources(tmp_path / "d.yaml")
     with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
         sampler = corpus.sampler(batch_size=2)
         for wrong in WRONG:
-            rows = dp.MemorySource([{"t": "x"}], text="t")
+            rows = dp.sources.MemorySource([{"t": "x"}], text="t")
             if wrong is not None:
                 with pytest.raises(dp.SourceError, match=r"source name=.*give up to 200"):
                     corpus.ingest(rows, name=wrong, progress=False)
@@ -124,12 +126,10 @@ def test_one_law_of_names(tmp_path):
 
 
 def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path):
-    sets, listed = tmp_path / "d.toml", tmp_path / "hub.txt"
-    sets.write_text("".join(f"[s{i}]\nsise = 1\n" for i in range(1000)))
-    listed.write_text("hf://o\n" * 1000)
-    for load, file, rest in ((dp.load_data_sets, sets, "1,990"), (dp.read_hub_list, listed, "990")):
-        with pytest.raises(dp.SourceError) as caught:
-            load(file)
-        said = str(caught.value).splitlines()
-        assert len(said) == 11
-        assert said[-1].strip() == f"… and {rest} more mistakes"
+    sets = tmp_path / "d.toml"
+    sets.write_text("[[source]]\nsise = 1\n" * 1000)
+    with pytest.raises(dp.SourceError) as caught:
+        load_sources(sets)
+    said = str(caught.value).splitlines()
+    assert len(said) == 11
+    assert said[-1].strip() == "… and 1,990 more mistakes"

@@ -13,13 +13,13 @@ import pytest
 from commands import cli, error, files, lines, ok, talk
 
 import duckplets as dp
-from duckplets.cli import sample as sample_commands
+from duckplets.cli import runs as runs_command
 from duckplets.db.migrate import create, migrations
 from duckplets.runs.sampler import Sampler
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-# What `served` tells of a sample; a batch has it all but the step.
+# What `runs` prints of a sample; a batch has it all but the step.
 IDS = ["position", "source", "recipe", "swapped"] + [
     f"{slot}_{what}"
     for slot in ("anchor", "positive", "negative")
@@ -34,8 +34,8 @@ def samples(*arguments):
 
 
 def ids(*arguments, batch):
-    """Return what ``served`` prints, without the steps, which have to be right."""
-    rows = lines(ok("served", *arguments))
+    """Return what ``runs`` prints, without the steps, which have to be right."""
+    rows = lines(ok("runs", arguments[0], "default", *arguments[1:]))
     for row in rows:
         assert row["step"] == row["position"] // batch
     more = ("step", "displaced")  # which samples have no column for
@@ -117,9 +117,12 @@ def test_tags_and_runs(toy):
     assert "has a save tagged 'one' of run 'r' already" in error(
         *("sample", toy, "--run", "r", "--batch-size", "2", "--save", "--tag", "one")
     )
-    assert len(ok("cursor", "list", toy).splitlines()) == 3
-    assert cli("cursor", "reset", toy, "--run", "r").stderr == "forgot run r and its 2 cursors\n"
-    assert len(ok("cursor", "list", toy).splitlines()) == 1
+    assert len(ok("runs", toy).splitlines()) == 3
+    assert len(json.loads(ok("runs", toy, "--json"))) == 2
+    forgot = cli("runs", toy, "r", "--to", "2", "--reset").stderr
+    assert forgot == "forgot 1 checkpoint of run r after step 2\n"
+    assert cli("runs", toy, "r", "--reset").stderr == "forgot run r and its 1 checkpoint\n"
+    assert len(ok("runs", toy).splitlines()) == 1
 
 
 def test_a_run_that_could_not_be_saved_is_refused_before_anything_is_written(toy, monkeypatch):
@@ -166,13 +169,9 @@ def test_a_state_file_elsewhere(toy):
     assert said == f"saved run default at step 1 in {Path('d/s.duckdb').absolute()}\n"
     assert files() == {toy, "d"}
     assert samples(toy, "--resume", *elsewhere) == unbroken[4:]
-    assert ids(toy, *elsewhere, batch=4) == unbroken[:4]
-    assert ok("cursor", "list", toy, *elsewhere).splitlines()[1].split()[0] == "default"
     clash = error("sample", toy, "--seed", "1", "--save", *elsewhere)
     assert "d/s.duckdb has another run 'default'" in clash
-    assert "forget that one: duckplets cursor reset" in clash
-    ok("cursor", "reset", toy, "--run", "default", *elsewhere)
-    assert "no run 'default'" in error("sample", toy, "--resume", *elsewhere)
+    assert "forget that one: duckplets runs" in clash
 
 
 def test_an_old_state_file_is_migrated_by_the_command_its_error_names(toy, monkeypatch):
@@ -181,10 +180,9 @@ def test_an_old_state_file_is_migrated_by_the_command_its_error_names(toy, monke
     for module in ("migrate", "catalog"):
         known = f"duckplets.db.{module}.migrations"
         monkeypatch.setattr(known, lambda kind: [*migrations(kind), later])
-    said = error("cursor", "list", toy, "--state", "s.duckdb")
-    assert "duckplets migrate s.duckdb" in said
-    assert ok("migrate", "s.duckdb").startswith("s.duckdb: applied 9001_")
-    ok("cursor", "list", toy, "--state", "s.duckdb")
+    said = error("sample", toy, "--resume", "--state", "s.duckdb")
+    assert "duckplets doctor --migrate" in said
+    assert ok("doctor", "s.duckdb", "--migrate").startswith("s.duckdb: applied 9001_")
 
 
 # ---- drift
@@ -206,16 +204,12 @@ def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy)
 def test_a_plan_is_what_is_sampled_then(toy, monkeypatch):
     options = ["--batch-size", "6", "--seed", "3", "--mixture", "a=2,b=1", "--no-duplicates"]
     options += ["--no-swap", "--split", "validation", "--recipes", "anchor_context"]
-    planned = ids(toy, *options, "--next", "4", batch=6)
-    assert files() == {toy}
-    assert len(planned) == 24
-    assert samples(toy, *options, "--steps", "1", "--save") == planned[:6]
-    left = ids(toy, "--resume", "--next", "3", batch=6)
-    assert left == planned[6:]
+    first = samples(toy, *options, "--steps", "1", "--save")
+    assert ids(toy, batch=6) == first
+    monkeypatch.setattr(runs_command, "_PIECE", 5)
+    left = ids(toy, "--next", "3", batch=6)
+    assert len(left) == 18
     assert samples(toy, "--resume", "--steps", "3") == left  # nothing has moved
-    monkeypatch.setattr(sample_commands, "_PIECE", 5)
-    bounded = [toy, "--epochs", "1", "--batch-size", "10", "--split", "test"]
-    assert ids(*bounded, "--next", "99", batch=10) == samples(*bounded)
 
 
 # ---- served
@@ -226,27 +220,15 @@ def test_what_was_served_is_what_was_sampled(toy):
     for tag in (["--tag", "one"], []):
         yielded += samples(toy, "--resume", *tag, "--steps", "2", "--save")
     assert ids(toy, batch=5) == yielded
-    assert ids(toy, "--tag", "one", batch=5) == yielded[:15]
-    assert ids(toy, "--from", "7", "--to", "22", batch=5) == yielded[7:22]
-    assert ok("served", toy, "--from", "4", "--to", "4") == ""
-    result = cli("served", toy, "--to", "8", "--out", "x.parquet")
+    assert ids(toy, "--from", "1", "--to", "4", batch=5) == yielded[5:20]
+    assert ok("runs", toy, "default", "--from", "4", "--to", "4") == ""
+    result = cli("runs", toy, "default", "--to", "2", "--out", "x.parquet")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert talk(result.stderr) == "wrote the ids of 8 samples to x.parquet\n"
-    assert pq.read_table("x.parquet").to_pylist() == lines(ok("served", toy, "--to", "8"))
-    size = max(row["position"] for row in lines(ok("served", toy)) if not row["step"]) + 1
-    by_step = lines(ok("served", toy, "--step", "1"))
-    assert [row["position"] for row in by_step] == [*range(size, 2 * size)]
-    assert lines(ok("served", toy, "--step", "0:2"))[size:] == by_step
-    assert "step 99: run 'default' is saved at position" in error("served", toy, "--step", "99")
-
-
-def test_what_was_not_served_yet_is_refused(toy):
-    of = ["--run", "my run", "--state", "s.duckdb"]
-    ok("sample", toy, "--batch-size", "5", *of, "--save", "--tag", "one")
-    ok("sample", toy, *of, "--resume", "--tag", "one", "--save", "--out", "x.jsonl")
-    said = error("served", toy, *of, "--tag", "one", "--from", "6", "--to", "9")
-    assert "position 9: run 'my run' is saved at position 5" in said
-    shown = re.search(r"duckplets (served .*)\n", said)
+    assert talk(result.stderr) == "wrote the ids of 10 samples to x.parquet\n"
+    rows = lines(ok("runs", toy, "default", "--to", "2"))
+    assert pq.read_table("x.parquet").to_pylist() == rows
+    said = error("runs", toy, "default", "--to", "99")
+    assert "--to 99: run 'default' is saved at step 7" in said
+    shown = re.search(r"duckplets (runs .*)\n", said)
     assert shown is not None
-    assert [row["position"] for row in lines(ok(*shlex.split(shown[1])))] == [5, 6, 7, 8, 9]
-    assert "saved at position 10" in error("served", toy, *of, "--to", "11")
+    assert len(lines(ok(*shlex.split(shown[1])))) == 5

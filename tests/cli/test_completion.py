@@ -29,7 +29,9 @@ def made(tmp_path_factory):
                 sampler.save(tag=tag)
         for name in ("fables", *UNSAFE):
             rows = [{"id": "1", "q": f"asked of {name}", "a": f"told by {name}"}]
-            corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a", id="id"), name=name)
+            corpus.ingest(
+                dp.sources.MemorySource(rows, anchor="q", positive="a", id="id"), name=name
+            )
         anchor, context = dp.role("anchor"), dp.role("context")
         corpus.add_recipe(dp.TripletRecipe("hard", anchor, context, context, sources=("toy",)))
     return path
@@ -55,20 +57,19 @@ def offered(*words):
 OFFERED = {
     "show C |": "fables toy",
     "show C f|": "fables",
-    "sql C --source |": "fables toy",
     "search C dog --source f|": "fables",
-    "sql C |": "hard anchor_context anchor_anchor",
+    "mine C |": "hard anchor_context anchor_anchor",
     "mine C hard anchor_c|": "anchor_context",
     "export C out --recipe h|": "hard",
-    "served C --recipes hard,anchor_a|": "hard,anchor_anchor",
+    "sample C --recipes hard,anchor_a|": "hard,anchor_anchor",
     "forecast C --recipes hard,h|": "",
     "sample C --split v|": "validation",
-    "search C --split t|": "train test",
+    "mine C --split t|": "train test",
     "sample C --run |": "default first",
-    "cursor reset C --run |": "default first",
+    "runs C |": "default first",
     "sample C --run first --resume --tag |": "t1 t2",
-    "served C --tag |": "d1",
-    "served C --state S --run f|": "first",
+    "sample C --tag |": "d1",
+    "sample C --state S --run f|": "first",
     "sho|": "show",
 }
 
@@ -96,7 +97,7 @@ def test_nothing_is_offered_where_a_file_cannot_be_read(made, tmp_path):
     duckdb.connect(paths["newer"]).execute("ALTER TABLE sources RENAME name TO called").close()
     with dp.Corpus(paths["locked"]):
         for what, path in paths.items():
-            for words in (["show", path, ""], ["sql", path, ""], ["sample", path, "--run", ""]):
+            for words in (["show", path, ""], ["mine", path, ""], ["sample", path, "--run", ""]):
                 assert offered(*words) == [], what
     assert not paths["absent"].exists()
 

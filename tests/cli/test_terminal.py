@@ -18,6 +18,7 @@ from duckplets.base.sanitize import harmless, harmless_json, listed, shown
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.recipes.files import to_dict
+from duckplets.search.index import index as build_index
 
 ACTS = "\x1b[31m\x1b]0;title\x07\r\n\x9b1m\x08\x7f\u202e\u2066\u200f\u2028\ufeff\U000e0041"
 HOSTILE = f"a{ACTS}é\u4e2d\U0001f600"
@@ -66,7 +67,7 @@ def made(tmp_path_factory):
         }
         for i in range(16)
     ]
-    source = dp.MemorySource(
+    source = dp.sources.MemorySource(
         rows, anchor=f"q{HOSTILE}", positive="a", id="id", meta=HOSTILE, taxonomy=HOSTILE
     )
     recipe = dp.TripletRecipe(
@@ -79,7 +80,7 @@ def made(tmp_path_factory):
     with dp.Corpus(path) as corpus:
         corpus.ingest(source, name="s", progress=False)
         corpus.split(1.0, 0.0, 0.0)
-        corpus.index(dp.Terms(stemmer="none"), progress=False)
+        build_index(corpus, dp.Terms(stemmer="none"), progress=False)
         corpus.add_recipe(recipe)
         sampler = corpus.sampler(batch_size=4)
         next(sampler)
@@ -125,20 +126,20 @@ def printed(*arguments, code=0, widest=WIDEST):
 
 def test_no_command_prints_what_acts(hostile):
     assert printed("status", hostile).count("\n") < 60
-    assert printed("cursor", "list", hostile).count("\n") == 3
+    assert printed("runs", hostile).count("\n") == 3
     found = printed("search", hostile, f"word number {HOSTILE}", "--k", "16")
     assert found.count("\n") == 17
-    for command in some(["recipe list", "doctor", "capacity"], less=1):
+    for command in some(["show --recipes", "doctor"], less=1):
         printed(*command.split(), hostile)
-    assert "join" in printed("sql", hostile, "mine", "--explain", widest=WHOLE).lower()
-    printed("served", hostile, "--to", "4", code=1)  # its sources had other names
+    assert "plan" in printed("sql", hostile, "EXPLAIN FROM records", widest=WHOLE).lower()
+    printed("runs", hostile, "default", "--to", "1", code=1)  # its sources had other names
     # A recipe of such a name is refused when it is read, in a line.
     parts = to_dict(dp.TextRecipe("x", dp.role("anchor"))) | {"name": HOSTILE}
     database = Database.open(Path(hostile))
     given = {"name": HOSTILE, "kind": "text", "definition": json.dumps(parts)}
     database.run("recipes/store/add", given)
     database.close()
-    for command in some(["status", "recipe list", "sample"], less=1):
+    for command in some(["status", "show --recipes", "sample"], less=1):
         printed(*command.split(), hostile, code=1, widest=5000)
 
 
@@ -154,22 +155,21 @@ def test_json_output_has_the_values_that_are_stored(hostile):
         assert corpus.sql(statement.rstrip().rstrip(";")).to_pylist() == pool
     assert pool
     assert lines(printed("sample", hostile, "--batch-size", "8", widest=WHOLE)) == rows
-    assert lines(printed("sql", hostile, "mine", "--rows", widest=WHOLE)) == pool
-    Path("r.toml").write_text(printed("recipe", "show", hostile, "mine", widest=WHOLE), "utf-8")
+    Path("r.toml").write_text(printed("show", hostile, "--recipes", widest=WHOLE), "utf-8")
     assert dp.load_recipes("r.toml") == [recipe]
 
 
 FILE = f"{HOSTILE}.csv"
 REFUSED = [
-    *(["status", "NAME"], ["migrate", "NAME"], ["NAME"], ["recipe", "NAME"]),
+    *(["status", "NAME"], ["doctor", "NAME", "--migrate"], ["NAME"]),
     ["ingest", "n.duckdb", "NAME"],
     ["ingest", "n.duckdb", FILE, "--text", "NAME", "--name", "x"],
     ["ingest", "n.duckdb", FILE, "--text", "b", "--name", "NAME"],
     ["ingest", "n.duckdb", FILE, "--format", "NAME"],
     ["ingest", "n.duckdb", "hf://NAME"],
-    *(f"recipe {verb} hostile.duckdb NAME".split() for verb in ("show", "remove")),
-    *(f"sql hostile.duckdb mine --rows {how} NAME".split() for how in ("--source", "--split")),
-    *(f"mine hostile.duckdb {how} NAME".split() for how in ("--stemmer", "--stop-words", "")),
+    ["prepare", "hostile.duckdb", "--recipes", "NAME"],
+    ["sql", "hostile.duckdb", "SELECT 'NAME"],
+    *(f"mine hostile.duckdb {how} NAME".split() for how in ("--stemmer", "--by", "")),
     ["sql", "hostile.duckdb", "NAME"],
     ["search", "hostile.duckdb", "x", "--source", "NAME"],
     ["export", "hostile.duckdb", "NAME", "--format", "flagembedding"],
@@ -181,8 +181,8 @@ REFUSED = [
         f"sample hostile.duckdb --resume {how} NAME".split()
         for how in ("--run", "--tag", "--allow-drift")
     ),
-    ["cursor", "reset", "hostile.duckdb", "--run", "NAME"],
-    *(f"chunk hostile.duckdb {how} NAME".split() for how in ("--tokenizer", "--overlap")),
+    *(["runs", "hostile.duckdb", "NAME", *how] for how in ([], ["--reset"])),
+    ["ingest", "hostile.duckdb", FILE, "--text", "b", "--tokenizer", "NAME"],
     ["status", "hostile.duckdb", "--NAME"],
 ]
 
@@ -227,7 +227,7 @@ def test_odd_names_give_a_line_and_leave_nothing(toy, monkeypatch):
     fits = f"{'n' * 213}.duckdb"  # a corpus like any other
     shutil.copy(toy, fits)
     ok("sample", fits, "--save")
-    assert ok("cursor", "list", fits).count("\n") == 2
+    assert ok("runs", fits).count("\n") == 2
     before = files()
     for arguments, said in some(ODD, less=7):
         assert re.search(said, error(*arguments)), ascii(arguments)

@@ -1,6 +1,7 @@
 """Looking after a corpus from the shell: what is not named stays, and removing asks first."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets.cli import maintenance
 from duckplets.corpus import status as corpus_status
+from duckplets.ingest.chunks import current_chunking
+from duckplets.search.index import terms_of
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -20,39 +23,52 @@ def toy(in_folder):
     return "toy.duckdb"
 
 
-def chunking(path):
+def settings(path):
     with dp.Corpus(path, read_only=True) as corpus:
-        return dict(corpus.chunking().fingerprint())
+        return current_chunking(corpus.database)
 
 
-def test_chunk_keeps_what_is_not_named(toy):
-    ok("chunk", toy, "--max-tokens", "20", "--overlap", "2,4", "--denoise")
-    first = chunking(toy)
-    told = cli("chunk", toy, "--summary-weight", "0.5").stderr
-    assert "overlap=[2, 4], summary_tokens=10, summary_weight=0.5" in told
-    assert chunking(toy) == first | {"summary_weight": 0.5}
-    ok("chunk", toy, "--max-tokens", "8")  # the summary follows, for nobody has chosen it
-    assert (chunking(toy)["overlap"], chunking(toy)["summary_tokens"]) == ([2, 4], 4)
-    ok("chunk", toy, "--summary-tokens", "3")
-    ok("chunk", toy, "--max-tokens", "12", "--denoise", "--keep-tables")
-    assert chunking(toy)["summary_tokens"] == 3
-    with dp.Corpus(toy, read_only=True) as corpus:
-        found = corpus.chunking()
-        assert (found.max_tokens, found.overlap) == (12, (2, 4))
-        assert found.preprocessors == (dp.Denoiser(strip_markdown=False),)
-        assert corpus.chunking(overlap=(1,)).overlap == (1,)
-    ok("chunk", toy, "--defaults", "--max-tokens", "30")
-    assert chunking(toy) == dp.Chunking(max_tokens=30).fingerprint()
+def test_chunk_keeps_settings_that_are_not_named(toy):
+    with dp.Corpus(toy) as corpus:
+        corpus.chunk(max_tokens=20, overlap=(2, 4), denoise=True)
+        first = current_chunking(corpus.database)
+        corpus.chunk(summary_weight=0.5)
+        assert current_chunking(corpus.database) == replace(first, summary_weight=0.5)
+        corpus.chunk(max_tokens=8)  # the summary follows, for nobody has chosen it
+        found = current_chunking(corpus.database)
+        assert (found.overlap, found.summary_tokens) == ((2, 4), 4)
+        corpus.chunk(summary_tokens=3)
+        corpus.chunk(max_tokens=12, denoise=dp.plugins.Denoiser(strip_markdown=False))
+        found = current_chunking(corpus.database)
+        assert (found.max_tokens, found.overlap, found.summary_tokens) == (12, (2, 4), 3)
+        assert found.preprocessors == (dp.plugins.Denoiser(strip_markdown=False),)
+        corpus.chunk(normalise="code")
+        cleaners = (*found.preprocessors, dp.plugins.Normaliser(code=True))
+        assert current_chunking(corpus.database).preprocessors == cleaners
+        for wrong in ({"max_token": 3}, {"denoise": 3}, {"normalise": "words"}):
+            with pytest.raises(dp.errors.ChunkingError):
+                corpus.chunk(**wrong)
+        with pytest.raises(dp.errors.ChunkingError, match=r"give it to Chunking\("):
+            corpus.chunk(dp.Chunking(), max_tokens=3)
+        corpus.chunk(dp.Chunking(max_tokens=30))
+        assert current_chunking(corpus.database) == dp.Chunking(max_tokens=30)
+
+
+def test_a_new_corpus_is_cut_as_its_first_ingest_says(toy):
+    Path("rows.jsonl").write_text('{"t": "one two three"}\n')
+    ok("ingest", "new.duckdb", "rows.jsonl", "--text", "t", "--max-tokens", "2")
+    assert settings("new.duckdb") == dp.Chunking(max_tokens=2)
+    ok("ingest", "new.duckdb", "rows.jsonl", "--text", "t", "--max-tokens", "2")
+    said = error("ingest", "new.duckdb", "rows.jsonl", "--text", "t", "--max-tokens", "3")
+    assert "call Corpus.chunk(max_tokens=3)" in said
 
 
 def test_terms_that_are_not_named_stay(toy):
-    Path("stop.txt").write_text("river\nstone\n")
-    told = cli("mine", toy, "--stemmer", "none", "--stop-words", "stop.txt")
-    assert "terms: stemmer none, stop words 2" in told.stderr
-    told = cli("mine", toy, "--stop-words", "none")
-    assert "stemmer none, stop words 0" in told.stderr
+    with dp.Corpus(toy) as corpus:
+        corpus.mine(terms=dp.Terms(stop_words=["river"]), progress=False)
+    ok("mine", toy, "--stemmer", "none")
     with dp.Corpus(toy, read_only=True) as corpus:
-        assert corpus.terms() == dp.Terms(stemmer="none")
+        assert terms_of(corpus.database) == dp.Terms(stemmer="none", stop_words=["river"])
 
 
 def test_split_says_what_is_shared_and_what_was_not_named(toy):
@@ -87,7 +103,7 @@ def test_remove_asks_says_who_draws_and_removes(toy, monkeypatch):
     assert cli("remove", toy, "toy", stdin="").exit_code == 130  # Ctrl-C and Ctrl-D
     agreed = cli("remove", toy, "toy", stdin="y\n")
     assert "removed 40 records of toy; the corpus is at version 3" in agreed.stderr
-    assert "duckplets compact toy.duckdb" in agreed.stderr
+    assert "duckplets prepare toy.duckdb --compact" in agreed.stderr
     assert "did you mean 'other'" in error("remove", toy, "othe", "--yes")
     ok("remove", toy, "other", "--yes")
     assert json.loads(ok("status", toy, "--json"))["sources"] == []
@@ -99,17 +115,17 @@ def test_pools_of_many_records_are_counted_when_somebody_asks(toy, monkeypatch):
     monkeypatch.setattr(corpus_status, "_LARGE", 20)
     found = json.loads(ok("status", toy, "--json"))
     assert found == whole | {
-        "pools": [], "shared_anchors": {}, "uncounted": ["shared_anchors", "pools"]
+        "pools": [], "shared_anchors": {}, "capacity": [], "uncounted": ["shared_anchors", "pools"]
     }  # fmt: skip
-    assert "give --pools" in ok("status", toy)
-    assert json.loads(ok("status", toy, "--json", "--pools")) == whole
+    assert "call Corpus.status(pools=True)" in ok("status", toy)
+    with dp.Corpus(toy, read_only=True) as corpus:
+        assert corpus.status(pools=True)["pools"] == whole["pools"]
 
 
 def test_show_shows_records_and_samples(toy):
     rows = lines(ok("show", toy, "other", "--limit", "3", "--json"))
     assert [row["record_id"] for row in rows] == [f"other/r{i}" for i in (0, 0, 1, 1, 2, 2)]
     assert {row["role"] for row in rows} == {"anchor", "context"}
-    assert {row["split"] for row in lines(ok("show", toy, "--split", "test", "--json"))} == {"test"}
     assert rows[0]["text"] in ok("show", toy, "other", "--limit", "1")
     with dp.Corpus(toy, read_only=True) as corpus:
         with corpus.sampler(batch_size=4, run="mine", seed=3) as sampler:
@@ -123,9 +139,7 @@ def test_show_shows_records_and_samples(toy):
     told = ok("show", toy, "--run", "mine")
     assert expected[2]["anchor"] in told
     assert "did you mean 'other'" in error("show", toy, "othr")
-    for wrong in (["toy", "--samples", "1"], ["--run", "mine", "--split", "test"]):
-        usage("show", toy, *wrong)
-    usage("show", toy, "--state", "x.duckdb")
+    usage("show", toy, "toy", "--samples", "1")
 
 
 def test_show_says_why_there_is_nothing_to_show():
@@ -137,11 +151,6 @@ def test_show_says_why_there_is_nothing_to_show():
         return shown.stderr
 
     ok("ingest", path, "-", "--name", "s", "--text", "t", stdin='{"t": "text"}\n')
-    told = said("--split", "test", "--json")
-    assert f"the corpus has no splits yet; run: duckplets split {path}; without" in told
-    with dp.Corpus(path) as corpus:
-        corpus.split(1, 0, 0)
-    assert said("--split", "test") == "no record of split test; there are: train 1\n"
     with dp.Corpus(path) as corpus:
         corpus.remove("s")
     assert said() == f"{path} has no records; add some: duckplets ingest {path} FILE\n"

@@ -12,6 +12,7 @@ from prebuilt import toy_corpus
 from programs import ran
 
 import duckplets as dp
+from duckplets.search.index import index as build_index
 
 DUCKDB = Path(sys.executable).with_name("duckdb")
 pytestmark = pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here")
@@ -31,10 +32,10 @@ def corpus(tmp_path, monkeypatch):
     pq.write_table(pa.Table.from_pylist(rows), path.with_name("left.parquet"))
     monkeypatch.chdir(path.parent)
     with toy_corpus(path, 30) as opened:
-        opened.index(dp.Terms(stemmer="none"), progress=False)
+        build_index(opened, dp.Terms(stemmer="none"), progress=False)
         opened.mine(progress=False)
-        place = dp.ParquetSource("left.parquet", anchor="q", positive="a")
-        opened.ingest(place, name="left", in_place=True, progress=False)
+        place = dp.sources.ParquetSource("left.parquet", anchor="q", positive="a")
+        opened.ingest(place, name="left", progress=False, options=dp.IngestOptions(in_place=True))
     return path
 
 

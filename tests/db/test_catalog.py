@@ -15,6 +15,7 @@ import duckplets as dp
 from duckplets.db import catalog, migrate, queries
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, MigrationError, QueryError
+from duckplets.search.index import index as build_index
 from duckplets.testing import toy_corpus as build
 
 SECRET = "TOPSECRET"
@@ -25,7 +26,7 @@ IS_NEW = int(duckdb.__version__.split(".")[0]) >= 2
 def filled(path):
     """A corpus with candidates, a saved run and vectors."""
     corpus = build(path, 12)
-    corpus.index(dp.Terms(stemmer="none"), progress=False)  # needs no extension
+    build_index(corpus, dp.Terms(stemmer="none"), progress=False)  # needs no extension
     corpus.mine()
     with corpus.sampler("triplets", batch_size=2, seed=1) as sampler:
         next(iter(sampler))
@@ -380,7 +381,7 @@ def test_statements_of_users_call_table_functions_that_only_read(tmp_path):
             with pytest.raises(QueryError) as refused:
                 corpus.sql(statement)
             assert len(str(refused.value)) <= 240, statement
-        corpus.index(dp.Terms(stemmer="none"), progress=False)
+        build_index(corpus, dp.Terms(stemmer="none"), progress=False)
         for statement in READ:
             corpus.sql(statement)
     assert [path.name for path in tmp_path.iterdir()] == ["a.duckdb"]

@@ -20,7 +20,7 @@ def long_texts(path):
     records = [
         {"id": i, "q": f"q{i} " + "ab " * 34, "a": f"a{i} " + "ba " * 34} for i in range(400)
     ]
-    corpus.ingest(dp.MemorySource(records, anchor="q", positive="a", id="id"), name="s")
+    corpus.ingest(dp.sources.MemorySource(records, anchor="q", positive="a", id="id"), name="s")
     corpus.split(1, 0, 0)
     corpus.add_recipe(
         dp.TripletRecipe(
@@ -42,28 +42,30 @@ WHERE_CONDITIONS_RUN = {
 
 def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path):
     for seconds in (0, -1, "60", True, float("nan"), float("inf"), 1e30):
-        with pytest.raises(dp.QueryError, match="statement_timeout="):
+        with pytest.raises(dp.errors.QueryError, match="statement_timeout="):
             dp.Corpus(tmp_path / "a.duckdb", statement_timeout=seconds)
     assert not list(tmp_path.iterdir())
     long_texts(path := tmp_path / "long.duckdb").close()
     with dp.Corpus(path, statement_timeout=0.05) as corpus:
         for name, run in WHERE_CONDITIONS_RUN.items():
             started = time.monotonic()
-            with pytest.raises(dp.DeadlineError, match=r"'slow'.*levenshtein.*statement_timeout"):
+            with pytest.raises(
+                dp.errors.DeadlineError, match=r"'slow'.*levenshtein.*statement_timeout"
+            ):
                 run(corpus)
             assert time.monotonic() - started < 10, name
             assert corpus.count() == 400  # nothing was left behind that is in the way
         endless = (
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
         )
-        with pytest.raises(dp.DeadlineError, match="sql: its statement"):
+        with pytest.raises(dp.errors.DeadlineError, match="sql: its statement"):
             corpus.sql(endless)
 
 
 def test_a_condition_that_fails_on_a_value_is_named(tmp_path):
     anchor = dp.role("anchor", where="text::int = 1")
     recipe = dp.TripletRecipe("r", anchor, dp.role("context"), dp.role("context"))
-    why = pytest.raises(dp.QueryError, match=r"'r', source 'toy'.*::int.*Could not convert")
+    why = pytest.raises(dp.errors.QueryError, match=r"'r', source 'toy'.*::int.*Could not convert")
     with toy_corpus(tmp_path / "c.duckdb", 20) as corpus, why:
         corpus.sampler(recipes=[recipe])
 

@@ -16,7 +16,7 @@ from duckplets import testing
 from duckplets.corpus import doctor
 
 ROWS = [{"id": str(i), "q": f"q {i}", "a": f"a {i}"} for i in range(30)]
-SOURCE = dp.MemorySource(ROWS, id="id", anchor="q", positive="a")
+SOURCE = dp.sources.MemorySource(ROWS, id="id", anchor="q", positive="a")
 NOBODY = 2**22 + 1  # no process has this number: Linux ends before
 
 
@@ -53,7 +53,7 @@ def test_a_path_that_is_none_of_a_corpus(tmp_path, monkeypatch):
     for (name, reason), read_only in product(NOWHERE.items(), (False, True)):
         if len(name) == 245 and read_only:
             reason = "does not exist"
-        with pytest.raises(dp.MigrationError, match=reason) as told:
+        with pytest.raises(dp.errors.MigrationError, match=reason) as told:
             dp.Corpus(name, read_only=read_only)
         assert str(told.value).isprintable()
         assert sorted(os.listdir()) == before
@@ -82,7 +82,7 @@ def test_odd_names_and_links_keep_what_is_stored(tmp_path, monkeypatch, name):
 def test_a_killed_process_leaves_nothing_beside_the_file(tmp_path):
     code = (
         "import os, sys, duckplets as dp; c = dp.Corpus(sys.argv[1]); rows = [{'t': 'x'}] * 300; "
-        "c.ingest(dp.MemorySource(rows, text='t'), name='s'); os.kill(os.getpid(), 9)"
+        "c.ingest(dp.sources.MemorySource(rows, text='t'), name='s'); os.kill(os.getpid(), 9)"
     )
     assert ran(sys.executable, "-c", code, tmp_path / "c.duckdb").returncode == -9
     assert os.listdir(tmp_path) == ["c.duckdb"]
@@ -104,7 +104,9 @@ def test_no_file_is_made_where_a_wal_lies(tmp_path):
     path = tmp_path / "c.duckdb"
     wal = tmp_path / "c.duckdb.wal"
     wal.write_bytes(b"what was committed")
-    with pytest.raises(dp.MigrationError, match=r"c\.duckdb\.wal is: .* delete this one too"):
+    with pytest.raises(
+        dp.errors.MigrationError, match=r"c\.duckdb\.wal is: .* delete this one too"
+    ):
         dp.Corpus(path)
     wal.unlink()
     with dp.Corpus(toy(path)) as corpus, corpus.sampler(batch_size=4) as sampler:
@@ -123,7 +125,7 @@ def test_a_wal_comes_into_its_own_file_and_is_not_read_beside_another(tmp_path):
     beside = Path(shutil.copy(wal, tmp_path / "one.duckdb.wal"))
     before = one.read_bytes()
     for read_only in (True, False):
-        with pytest.raises(dp.MigrationError, match=r"one\.duckdb\.wal is of another file"):
+        with pytest.raises(dp.errors.MigrationError, match=r"one\.duckdb\.wal is of another file"):
             dp.Corpus(one, read_only=read_only)
     assert [check.ok for check in doctor.corpus(one)] == [False]
     assert one.read_bytes() == before
@@ -182,7 +184,7 @@ def test_one_process_opens_a_file_twice(tmp_path):
                 with dp.Corpus(path, **second) as other:
                     assert other.count() == corpus.count() == 30
             else:
-                with pytest.raises(dp.CorpusLockedError, match="is open in this process"):
+                with pytest.raises(dp.errors.CorpusLockedError, match="is open in this process"):
                     dp.Corpus(path, **second)
         with dp.Corpus(path, **second) as other:
             assert other.count() == 30

@@ -72,7 +72,7 @@ def test_a_macro_has_the_rows_of_the_pool_with_texts(tmp_path):
         for recipe in RECIPES:
             corpus.add_recipe(recipe)
         expected = {
-            (recipe.name, split): corpus.pool(recipe.name, split)["anchors"].to_pylist()
+            (recipe.name, split): corpus.pool(recipe.name, split=split)["anchors"].to_pylist()
             for recipe in RECIPES
             for split in ("train", "test")
         }
@@ -316,7 +316,7 @@ def test_a_macro_that_does_not_follow_from_its_recipe_is_refused(whole, tmp_path
         changed(path, "DROP MACRO TABLE pools.anchor_context")
     changed(path, statement)
     for read_only in (True, False):
-        with pytest.raises(dp.MigrationError) as refused:
+        with pytest.raises(dp.errors.MigrationError) as refused:
             dp.Corpus(path, read_only=read_only)
         said = str(refused.value)
         assert len(said) - len(str(path)) <= 240
@@ -344,7 +344,7 @@ def test_a_damaged_definition_can_be_removed(whole, tmp_path):
     )
     with dp.Corpus(path, read_only=True) as corpus:
         for macro in ("pools.titles", "POOLS.anchor_context", "left_out.x"):
-            with pytest.raises(dp.DamagedFileError, match="recipe remove"):
+            with pytest.raises(dp.errors.DamagedFileError, match="recipe remove"):
                 corpus.sql(f"FROM {macro}('faq')")
         assert corpus.sql("FROM records").num_rows == 8
     with dp.Corpus(path) as corpus:

@@ -200,7 +200,7 @@ def test_a_file_that_is_not_there_is_a_file_not_found_error(tmp_path):
     ):
         with pytest.raises(FileNotFoundError, match="does not exist") as raised:
             opened()
-        assert isinstance(raised.value, dp.MissingFileError)
+        assert isinstance(raised.value, dp.errors.MissingFileError)
         assert isinstance(raised.value, MigrationError)
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
     assert list(tmp_path.iterdir()) == []

@@ -40,7 +40,7 @@ class Commit(NamedTuple):
 
 def rows(count):
     found = [{"id": str(i), "t": f"text {i} {'x' * 50}"} for i in range(count)]
-    return dp.MemorySource(found, text="t", id="id")
+    return dp.sources.MemorySource(found, text="t", id="id")
 
 
 def stored(path, **how):
@@ -65,7 +65,7 @@ def commit(request, tmp_path_factory):
     corpus.database._session.connection.execute(
         "SET debug_checkpoint_abort = 'after_free_list_write'"
     )
-    with pytest.raises(dp.QueryError, match="checkpoint_abort"):
+    with pytest.raises(dp.errors.QueryError, match="checkpoint_abort"):
         corpus.ingest(rows(records), name="new", progress=False)
     corpus.close()
     after, wal = path.read_bytes(), wal_of(path).read_bytes()
@@ -128,7 +128,7 @@ def test_what_no_kill_explains_is_damaged(commit, tmp_path, left):
         r"c\.duckdb is damaged: .*(checksum|MetadataReader|metadata pointer|transient block).* copy"
     )
     for read_only in (True, False):
-        with pytest.raises(dp.DamagedFileError, match=why):
+        with pytest.raises(dp.errors.DamagedFileError, match=why):
             dp.Corpus(path, read_only=read_only)
     [check] = [check for check in doctor.corpus(path) if not check.ok]
     assert "is damaged" in check.what
@@ -142,7 +142,7 @@ def test_a_file_that_somebody_has_is_left_alone(commit, tmp_path, monkeypatch):
     lock = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX)"
     with python("-c", f"{lock}; print('has it', flush=True); input()", path, stdin=PIPE) as other:
         assert other.stdout.readline() == "has it\n"
-        with pytest.raises(dp.CorpusLockedError):
+        with pytest.raises(dp.errors.CorpusLockedError):
             dp.Corpus(path)
         assert path.read_bytes() == found
     looked = []

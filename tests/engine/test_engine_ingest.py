@@ -20,6 +20,7 @@ from programs import python
 from worker_processes import kill_one, workers_of
 
 import duckplets as dp
+from duckplets import sources
 from duckplets.engine.local import local
 from duckplets.sources import paths, row_batches
 from duckplets.sources.partitions import cuts_of
@@ -108,39 +109,42 @@ def texts_of(folder, seed):
 
 GATED = {"quality": QUALITY}
 CASES = {
-    "jsonl": (lambda at: dp.JsonSource(files_of(at, "jsonl", 1), **COLUMNS, date="day"), {}),
-    "gz": (lambda at: dp.JsonSource(files_of(at, "jsonl.gz", 2), **COLUMNS), GATED),
+    "jsonl": (lambda at: sources.JsonSource(files_of(at, "jsonl", 1), **COLUMNS, date="day"), {}),
+    "gz": (lambda at: sources.JsonSource(files_of(at, "jsonl.gz", 2), **COLUMNS), GATED),
     "csv": (
-        lambda at: dp.CsvSource(
+        lambda at: sources.CsvSource(
             files_of(at, "csv", 3), **COLUMNS, date="day", group="group", trust="trust"
         ),
         {},
     ),
     "parquet": (
-        lambda at: dp.ParquetSource(
+        lambda at: sources.ParquetSource(
             files_of(at, "parquet", 5), id="id", anchor="set.pos[0]", positive="body",
             meta=["set.kind", "other"],
         ),
         {},
     ),
     "arrow": (
-        lambda at: dp.ArrowSource(
+        lambda at: sources.ArrowSource(
             files_of(at, "arrow", 7), **COLUMNS, label="same", negative="other"
         ),
         {"on_error": "quarantine"},
     ),
-    "lines": (lambda at: dp.TextLinesSource(files_of(at, "txt", 8)), {**GATED, "size_mb": 0.01}),
+    "lines": (
+        lambda at: sources.TextLinesSource(files_of(at, "txt", 8)),
+        {**GATED, "size_mb": 0.01},
+    ),
     "texts": (
         lambda at: dp.TextFileSource(texts_of(at, 9), pattern=["*.md", "*.html"], date="path"),
         {"on_error": "quarantine"},
     ),
     "resumable": (
-        lambda at: dp.JsonSource(files_of(at, "jsonl", 10), text="body", in_pieces=True),
+        lambda at: sources.JsonSource(files_of(at, "jsonl", 10), text="body", in_pieces=True),
         {},
     ),
-    "late key": (lambda at: dp.JsonSource(late(at), text="body", meta="rare"), GATED),
+    "late key": (lambda at: sources.JsonSource(late(at), text="body", meta="rare"), GATED),
     "memory": (
-        lambda at: dp.MemorySource(rows_of(random.Random(11), COUNT), text="body", id="id"),
+        lambda at: sources.MemorySource(rows_of(random.Random(11), COUNT), text="body", id="id"),
         GATED,
     ),
     "pages": (
@@ -150,7 +154,8 @@ CASES = {
         {**GATED, "on_conflict": "skip"},
     ),
     "in place": (
-        lambda at: dp.ParquetSource(files_of(at, "parquet", 14), text="body"), {"in_place": True}
+        lambda at: sources.ParquetSource(files_of(at, "parquet", 14), text="body"),
+        {"in_place": True},
     ),
 }  # fmt: skip
 
@@ -164,8 +169,8 @@ def late(folder):
 
 def cleaned(corpus):
     """Have texts of a corpus cleaned, some of them dropped, by what is built in and by a user's."""
-    dp.register_preprocessor("no ants", without_ants)
-    corpus.chunk(dp.Chunking(max_tokens=12, preprocessors=(dp.Denoiser(), without_ants)))
+    dp.plugins.register_preprocessor("no ants", without_ants)
+    corpus.chunk(dp.Chunking(max_tokens=12, preprocessors=(dp.plugins.Denoiser(), without_ants)))
 
 
 def without_ants(text):
@@ -189,7 +194,13 @@ def ingested(path, source, engine, *, clean=False, **asked):
         if clean:
             cleaned(corpus)
         try:
-            report = corpus.ingest(source, name="s", engine=engine, **{"progress": False} | asked)
+            report = ingested(
+                corpus,
+                source,
+                name="s",
+                **{"progress": False} | asked,
+                options=dp.IngestOptions(engine=engine),
+            )
         except dp.DuckpletsError as error:
             return contents(corpus) | {"error": (type(error), str(error))}
         return told(corpus, report)
@@ -225,20 +236,25 @@ def test_tables_are_the_same(case, clean, by, request, tmp_path):
 
 WRONG = {
     "row": (
-        lambda at: dp.JsonSource(files_of(at, "jsonl", 20), **COLUMNS), {"on_error": "raise"}
+        lambda at: sources.JsonSource(files_of(at, "jsonl", 20), **COLUMNS), {"on_error": "raise"}
     ),
     "path": (
-        lambda at: dp.ParquetSource(files_of(at, "parquet", 23), text="body", meta="set.pos[7]"),
+        lambda at: sources.ParquetSource(
+            files_of(at, "parquet", 23), text="body", meta="set.pos[7]"
+        ),
         {},
     ),
-    "key": (lambda at: dp.JsonSource(files_of(at, "jsonl", 26), text="gone"), {}),
-    "cut": (lambda at: dp.JsonSource(cut_short(at), text="body"), {}),
+    "key": (lambda at: sources.JsonSource(files_of(at, "jsonl", 26), text="gone"), {}),
+    "cut": (lambda at: sources.JsonSource(cut_short(at), text="body"), {}),
     "limit": (
-        lambda at: dp.CsvSource(files_of(at, "csv", 27), text="body"),
-        {"limits": dp.Limits(field=200)},
+        lambda at: sources.CsvSource(files_of(at, "csv", 27), text="body"),
+        {"limits": sources.Limits(field=200)},
     ),
-    "conflict": (lambda at: dp.CsvSource(files_of(at, "csv", 28), text="body", id="group"), {}),
-    "no rows": (lambda at: dp.JsonSource(blank(at), text="body"), {}),
+    "conflict": (
+        lambda at: sources.CsvSource(files_of(at, "csv", 28), text="body", id="group"),
+        {},
+    ),
+    "no rows": (lambda at: sources.JsonSource(blank(at), text="body"), {}),
 }  # fmt: skip
 
 
@@ -272,7 +288,11 @@ def test_errors_are_the_same(case, tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", some(["parquet", "jsonl", "csv"], less=1))
 def test_what_stopped_goes_on_where_it_was(form, tmp_path):
     given = {"name": "s", "quality": QUALITY, "where": "text <> ''"}
-    kinds = {"jsonl": dp.JsonSource, "parquet": dp.ParquetSource, "csv": dp.CsvSource}
+    kinds = {
+        "jsonl": sources.JsonSource,
+        "parquet": sources.ParquetSource,
+        "csv": sources.CsvSource,
+    }
     source = kinds[form](files_of(tmp_path / "in", form, 31, 120), text="body", id="id")
     for seed in range(often(8, less=1)):
         draw = random.Random(seed)
@@ -280,21 +300,31 @@ def test_what_stopped_goes_on_where_it_was(form, tmp_path):
         for engine in (None, Shuffled(seed)):
             (tmp_path / "in" / f"99.{form}").unlink(missing_ok=True)
             with dp.Corpus(tmp_path / f"{seed}-{engine is None}.duckdb") as corpus:
-                corpus.denoise()
+                corpus.chunk(denoise=True)
                 stops = sorted(draw.choices(range(60, 110), k=2)) if engine else []
                 for stop in stops:
                     with pytest.raises(Stopped):
-                        corpus.ingest(source, engine=engine, progress=_stop_at(stop), **given)
+                        ingested(
+                            corpus,
+                            source,
+                            progress=_stop_at(stop),
+                            **given,
+                            options=dp.IngestOptions(engine=engine),
+                        )
                 if engine:
                     engine.labels.clear()
-                corpus.ingest(source, engine=engine, progress=False, **given)
+                ingested(
+                    corpus, source, progress=False, **given, options=dp.IngestOptions(engine=engine)
+                )
                 if form == "parquet" and stops and stops[-1] > 60:
                     every = list(cuts_of(source, numbered=True))
                     read = [label for label in engine.labels if ".parquet" in label]
                     assert 0 < len(read) < len(every)
                 files_of(tmp_path / "more", form, 32, count=20, several=1, first=1000)
                 (tmp_path / "more" / f"00.{form}").replace(tmp_path / "in" / f"99.{form}")
-                corpus.ingest(source, engine=engine, progress=False, **given)
+                ingested(
+                    corpus, source, progress=False, **given, options=dp.IngestOptions(engine=engine)
+                )
                 check(corpus)
                 found.append(contents(corpus))
         assert found[0] == found[1], seed
@@ -321,10 +351,10 @@ def test_several_sources_are_as_by_one_process(tmp_path):
             draw, place = random.Random(seed), tmp_path / f"in-{seed}"
             pages = [{"id": r["id"], "text": r["body"]} for r in rows_of(draw, COUNT // 2)]
             wanted = {
-                "a": dp.CsvSource(files_of(place / "a", "csv", seed), text="body"),
+                "a": sources.CsvSource(files_of(place / "a", "csv", seed), text="body"),
                 "b": Pages("b", pages),
-                "c": dp.JsonSource(files_of(place / "c", "jsonl", seed + 1), text="gone"),
-                "d": dp.ParquetSource(files_of(place / "d", "parquet", seed + 1), text="body"),
+                "c": sources.JsonSource(files_of(place / "c", "jsonl", seed + 1), text="gone"),
+                "d": sources.ParquetSource(files_of(place / "d", "parquet", seed + 1), text="body"),
                 "e": dp.TextFileSource(texts_of(place / "e", seed), pattern="*.md"),
             }
             cap = draw.choice([{}, {"limit": 9}, {"size_mb": 0.002}])
@@ -332,7 +362,14 @@ def test_several_sources_are_as_by_one_process(tmp_path):
             how = {"quality": QUALITY, "jsonl": path.with_suffix(".jsonl"), "keep_going": True}
             with dp.Corpus(path) as corpus:
                 with pytest.raises(dp.SourceError, match=refused):
-                    corpus.acquire(wanted, engine=engine, progress=False, **how, **cap)
+                    ingested(
+                        corpus,
+                        wanted,
+                        progress=False,
+                        **how,
+                        **cap,
+                        options=dp.IngestOptions(engine=engine),
+                    )
                 check(corpus)
                 found.append(contents(corpus) | {"lines": lines_of(path.with_suffix(".jsonl"))})
         for table in found[0]:
@@ -346,9 +383,9 @@ def test_what_an_engine_did_not_do_is_said(tmp_path, monkeypatch):
         for file in given.cut.files:
             file.write_text(file.read_text().rstrip() + "\n\n")
 
-    memory = dp.MemorySource(rows_of(random.Random(1), 5), text="body")
-    keys = dp.JsonSource(late(tmp_path / "in"), text="body", meta="rare")
-    csv = dp.CsvSource(files_of(tmp_path / "csv", "csv", 2, several=1), text="body")
+    memory = sources.MemorySource(rows_of(random.Random(1), 5), text="body")
+    keys = sources.JsonSource(late(tmp_path / "in"), text="body", meta="rare")
+    csv = sources.CsvSource(files_of(tmp_path / "csv", "csv", 2, several=1), text="body")
     cases = [
         (memory, Shuffled(), "the engine had nothing to do: only this process can read"),
         (keys, Shuffled(), "read by this process, not by the engine's workers: not all keys"),
@@ -356,14 +393,22 @@ def test_what_an_engine_did_not_do_is_said(tmp_path, monkeypatch):
     ]
     for number, (source, engine, said) in enumerate(cases):
         with dp.Corpus(tmp_path / "n.duckdb") as corpus:
-            notes = corpus.ingest(source, name=f"{number}", engine=engine, progress=False).notes
+            notes = ingested(
+                corpus,
+                source,
+                name=f"{number}",
+                progress=False,
+                options=dp.IngestOptions(engine=engine),
+            ).notes
         assert re.search(said, "\n".join(notes), re.DOTALL), notes
         assert number == 2 or not engine.labels
     monkeypatch.setattr("duckplets.sources.partitions._WHOLE", 1_000)
     alone = ingested(tmp_path / "a.duckdb", csv, None, **GATED)
     engine = Shuffled()
     with dp.Corpus(tmp_path / "l.duckdb") as corpus:
-        report = corpus.ingest(csv, name="s", engine=engine, progress=False, **GATED)
+        report = ingested(
+            corpus, csv, name="s", progress=False, **GATED, options=dp.IngestOptions(engine=engine)
+        )
         assert told(corpus, report) == alone
     assert any("large and cannot be cut" in note for note in report.notes)
     assert engine.labels, "workers have its rows"
@@ -381,18 +426,18 @@ ingest._ROWS_A_COMMIT = 0
 ingest._TIMES_A_COMMIT = 0
 row_batches.MAX_ROWS = 30
 with dp.Corpus({corpus!r}) as corpus:
-    source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")
+    source = sources.JsonSource({files!r}, id="id", anchor="title", positive="body")
     engine = "local:2" if {workers!r} else Shuffled()
     def progress(done, total):
         print(done, flush=True)
-    corpus.ingest(source, name="s", quality=QUALITY, engine=engine, progress=progress)
+    taken_in(corpus, source, name="s", quality=QUALITY, engine=engine, progress=progress)
 """
 
 
 def test_a_killed_driver_goes_on(tmp_path):
     count, several = often(20_000, less=80), often(12, less=4)  # workers give 16,384 at a time
     files = files_of(tmp_path / "in", "jsonl", 7, count, several)
-    source = dp.JsonSource(files, **COLUMNS)
+    source = sources.JsonSource(files, **COLUMNS)
     alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
     there = tmp_path / "b.duckdb"
     given = {"path": sys.path, "corpus": str(there), "files": files, "workers": THOROUGH}
@@ -410,7 +455,7 @@ def test_a_killed_driver_goes_on(tmp_path):
 @thorough
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_worker_killed_while_parts_are_made_changes_nothing(workers, tmp_path):
-    source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, 1_000, 10), **COLUMNS)
+    source = sources.JsonSource(files_of(tmp_path / "in", "jsonl", 6, 1_000, 10), **COLUMNS)
     alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
     gone = []
     before = workers_of()

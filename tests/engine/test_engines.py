@@ -28,6 +28,7 @@ from duckplets.engine.dask import DaskEngine
 from duckplets.engine.inline import INLINE, InlineEngine
 from duckplets.engine.local import local
 from duckplets.engine.protocol import Engine, Part, versions
+from duckplets.search.index import index as build_index
 
 HERE = Path(__file__).parent
 
@@ -65,11 +66,14 @@ def test_what_an_engine_is_and_what_is_none(monkeypatch):
             assert found is wanted
     wrong = ("local", "local:0", "local:x", "dask", "tcp://127.0.0.1:1", 4, Doubled, True)
     for engine in wrong:
-        with pytest.raises(dp.EngineError, match="give None, 'local:4' for four"), opened(engine):
+        with (
+            pytest.raises(dp.errors.EngineError, match="give None, 'local:4' for four"),
+            opened(engine),
+        ):
             pass
     monkeypatch.setattr(dask, "_CONNECTING", 1)
     message = r"engine='dask://127.0.0.1:9': no scheduler of Dask answers there"
-    with pytest.raises(dp.EngineError, match=message), opened("dask://127.0.0.1:9"):
+    with pytest.raises(dp.errors.EngineError, match=message), opened("dask://127.0.0.1:9"):
         pass
 
 
@@ -107,7 +111,9 @@ def test_results_are_in_order_whatever_is_lost_and_what_fails_thrice_is_named(
     job = {"at": 5, "times": 2, "folder": str(raised)}
     assert list(engine.map(parts_of_tests.failing, job, parts(9))) == list(range(9))
     assert len(list(raised.iterdir())) == 3
-    with pytest.raises(dp.EngineError, match=r"part 5 failed 3 times: OSError: \[Errno 28\] No sp"):
+    with pytest.raises(
+        dp.errors.EngineError, match=r"part 5 failed 3 times: OSError: \[Errno 28\] No sp"
+    ):
         list(engine.map(parts_of_tests.failing, job | {"times": 99}, parts(9)))
     job = {"at": 5, "times": often(3, less=1), "folder": str(lost)}
     assert list(engine.map(parts_of_tests.deadly, job, parts(12))) == list(range(12))
@@ -116,7 +122,9 @@ def test_results_are_in_order_whatever_is_lost_and_what_fails_thrice_is_named(
         return
     others = versions() | {"duckplets": "9.9.9"}
     monkeypatch.setattr(dask, "versions", lambda: others)
-    with pytest.raises(dp.EngineError, match=r"has duckplets .* \(wanted: 9\.9\.9\); .* install"):
+    with pytest.raises(
+        dp.errors.EngineError, match=r"has duckplets .* \(wanted: 9\.9\.9\); .* install"
+    ):
         list(engine.map(parts_of_tests.waited, {}, parts(3)))
 
 
@@ -147,7 +155,7 @@ def test_what_ends_twenty_workers_is_named(tmp_path):
     most = often(20, less=1)
     job = {"at": 5, "times": 99, "folder": str(tmp_path)}
     with local(2, most_losses=most) as engine:
-        with pytest.raises(dp.EngineError, match=LETHAL.format(most + 1)):
+        with pytest.raises(dp.errors.EngineError, match=LETHAL.format(most + 1)):
             list(engine.map(parts_of_tests.deadly, job, parts(9)))
         assert len(list(tmp_path.iterdir())) == most + 1
         assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
@@ -205,11 +213,11 @@ def test_no_package_is_needed_but_for_functions_of_a_script(processes, monkeypat
         monkeypatch.setitem(sys.modules, name, None)
     assert list(processes.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
     for function, message in refused.items():
-        with pytest.raises(dp.EngineError, match=message):
+        with pytest.raises(dp.errors.EngineError, match=message):
             list(processes.map(parts_of_tests.called, function, parts(3)))
 
 
-GONE = dp.CsvSource("a.csv", text="gone")
+GONE = dp.sources.CsvSource("a.csv", text="gone")
 NOTHING_TO_DO = {
     "index": ("no splits yet", (), {}),
     "mine": ("no splits yet", (), {}),
@@ -226,7 +234,9 @@ def test_what_is_refused_starts_no_process(tmp_path, monkeypatch):
     Path("a.csv").write_text("body\na text\n")
     rows = [{"q": f"question {n}", "a": f"answer {n}"} for n in range(20)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False
+        )
         monkeypatch.setattr(subprocess, "Popen", None)  # which nobody can call
         for verb, (wanted, arguments, options) in NOTHING_TO_DO.items():
             with pytest.raises(dp.DuckpletsError, match=wanted):
@@ -283,7 +293,7 @@ def corpus_of(path, count, seed):
             if rows and number % 5 == 0:
                 body = rows[draw.randrange(len(rows))]["body"] + " again"
             rows.append({"id": f"{number}", "title": " ".join(body.split()[:4]), "body": body})
-        source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
+        source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="body")
         corpus.ingest(source, name=name, progress=False)
     corpus.split(*((0.8, 0.1, 0.1) if THOROUGH else (1, 0, 0)), seed=seed)
     return corpus
@@ -295,7 +305,7 @@ def short(texts):
 
 
 def index(corpus, engine):
-    corpus.index(engine=engine, progress=False)
+    build_index(corpus, engine=engine, progress=False)
 
 
 def mine(corpus, engine):
@@ -307,11 +317,11 @@ def deduplicate(corpus, engine):
 
 
 def judge(corpus, engine):
-    dp.register_gate("short", short)
+    dp.plugins.register_gate("short", short)
     gates = dp.Quality(
         language=None, gates=("short",), min_characters=20, pii=None, duplicates=False
     )
-    assert corpus.judge(gates, engine=engine).newly_rejected
+    assert corpus.quality(apply=gates, engine=engine).newly_rejected
 
 
 SAME = {

@@ -164,7 +164,7 @@ def test_stale_minings_are_refused_with_the_command_that_mends_them(own, tmp_pat
     mine_by_hand(own)
     written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
     rows = [{"id": f"r{i}", "title": f"new {i}", "bodies": [f"changed {i}"]} for i in range(1, 6)]
-    source = dp.MemorySource(rows, id="id", anchor="title", context="bodies")
+    source = dp.sources.MemorySource(rows, id="id", anchor="title", context="bodies")
     own.ingest(source, name="two", on_conflict="replace", progress=False)
     with pytest.raises(dp.StateMismatchError, match=r"source 'two'.*stale.*duckplets mine"):
         written(own, tmp_path / "b.jsonl", format="flagembedding", recipe=RECIPE)

@@ -78,7 +78,9 @@ def test_mined_negatives_are_those_of_the_export_and_are_read_again(mined, hub, 
     assert report.rows == there.num_rows
     with dp.Corpus(tmp_path / "again.duckdb") as again:
         columns = "anchor=anchor positive=positive negative=negative"
-        got = again.ingest(dp.HubSource(f"{report.repo} {columns}"), name="again", progress=False)
+        got = again.ingest(
+            dp.sources.HubSource(f"{report.repo} {columns}"), name="again", progress=False
+        )
         assert got.read == report.rows
         rows = again.sql(TEXTS).to_pylist()
     sent = {tuple(row.values()) for row in there.to_pylist()}
@@ -113,7 +115,7 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
     with dp.Corpus(tmp_path / "card.duckdb") as corpus:
         mapping = {"anchor": "q", "positive": "a", "meta": "license"}
         gates = dp.Quality("general", pii="redact")
-        corpus.ingest(dp.MemorySource(rows, **mapping), name="open | ``` x", quality=gates)
+        corpus.ingest(dp.sources.MemorySource(rows, **mapping), name="open | ``` x", quality=gates)
         corpus.split()
         corpus.mine(progress=False)
         corpus.push("me/card", progress=False)
@@ -127,7 +129,7 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
         assert "| kept | same record | same group | same text |" in card.replace("\\_", "_")
         assert dp.__version__ in card
         assert str(tmp_path) not in card
-        corpus.ingest(dp.MemorySource(rows[:9], anchor="q", positive="a"), name="unknown")
+        corpus.ingest(dp.sources.MemorySource(rows[:9], anchor="q", positive="a"), name="unknown")
         corpus.push("me/card", overwrite=True, negatives=0, progress=False)
         card = files_of(hub, "me/card")["README.md"].decode()
         assert "| ` unknown ` | NULL | 9 |" in card
@@ -159,7 +161,7 @@ def test_no_name_acts_in_a_card(hub, tmp_path):
     with dp.Corpus(tmp_path / "card.duckdb") as corpus:
         names = [name for name in HOSTILE if "/" not in name]
         for name in names:
-            corpus.ingest(dp.MemorySource(rows, **how), name=name, progress=False)
+            corpus.ingest(dp.sources.MemorySource(rows, **how), name=name, progress=False)
         corpus.split(train=1, validation=0, test=0)
         recipes = [dp.TextRecipe(name, dp.role("anchor")) for name in names]
         with corpus.sampler("texts", recipes=recipes, batch_size=4) as sampler:

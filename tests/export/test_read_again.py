@@ -67,10 +67,10 @@ def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending
     options = {"negatives": 2} if shape == "n-tuple" else {}
     mined.export_negatives(path, recipe=RECIPE, format=format, shape=shape, **options)
     if ending == "parquet":
-        rows, kind = pq.read_table(path).to_pylist(), dp.ParquetSource
+        rows, kind = pq.read_table(path).to_pylist(), dp.sources.ParquetSource
     else:
         rows = [json.loads(line) for line in path.read_bytes().splitlines()]
-        kind = dp.JsonSource
+        kind = dp.sources.JsonSource
     if format == "flagembedding":
         source = kind(path, anchor="query", positive="pos", negative="neg")
         wanted = {(r["query"], filled(r["pos"]), filled(r["neg"])) for r in rows}
@@ -106,7 +106,9 @@ def ready_corpus(path, seed):
     # Longer than a window: of a negative no recipe for long sections is made.
     records[0]["neg"] = ["negative 0 " * 800]
     corpus = dp.Corpus(path)
-    source = dp.MemorySource(records, id="id", anchor="q", positive="pos", negative=["neg", "hard"])
+    source = dp.sources.MemorySource(
+        records, id="id", anchor="q", positive="pos", negative=["neg", "hard"]
+    )
     corpus.ingest(source, name="s", progress=False)
     corpus.split(1.0, 0.0, 0.0)
     return corpus

@@ -38,11 +38,11 @@ def in_pieces(monkeypatch):
 
 
 def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(corpus, tmp_path):
-    corpus.normalise(dp.Normaliser())
+    corpus.chunk(normalise=dp.plugins.Normaliser())
     path = tmp_path / "out.jsonl"
     rows = [{"id": f"{i}{odd}", "text": LONG + odd, "license": "mit"} for i, odd in enumerate(ODD)]
     rows += [{"id": "x", "text": "short"}, {"id": "y", "text": f"{LONG * 9} me@example.org\n" * 2}]
-    source = dp.MemorySource(rows, text="text", id="id", meta=["license"])
+    source = dp.sources.MemorySource(rows, text="text", id="id", meta=["license"])
     report = take(corpus, source, "odd", jsonl=path)
     agrees(corpus, path)
     found = lines_of(path)
@@ -64,8 +64,8 @@ def test_every_record_is_in_it_and_none_that_was_removed(corpus, tmp_path):
     path = tmp_path / "out.jsonl"
     rows = [{"text": f"{LONG} bob.secret@example.org"}, {"text": "a\nb"}]
     gate = {"quality": Quality(language=None, pii="redact")}
-    take(corpus, dp.MemorySource([{"text": "b"}], text="text"), "t", quality=None)
-    take(corpus, dp.MemorySource(rows, text="text"), jsonl=path, **gate)
+    take(corpus, dp.sources.MemorySource([{"text": "b"}], text="text"), "t", quality=None)
+    take(corpus, dp.sources.MemorySource(rows, text="text"), jsonl=path, **gate)
     agrees(corpus, path)
     first, second = lines_of(path)
     assert (first["text"], first["meta"]["source"], first["meta"]["words"]) == ("b", "t", None)
@@ -74,7 +74,7 @@ def test_every_record_is_in_it_and_none_that_was_removed(corpus, tmp_path):
     assert second["meta"]["pii_density"] > 0
     corpus.remove("s")
     assert corpus.export_jsonl(path, overwrite=True) == 1
-    corpus.judge(Quality(language=None, min_characters=1, min_words=None))
+    corpus.quality(apply=Quality(language=None, min_characters=1, min_words=None))
     assert corpus.export_jsonl(path, overwrite=True) == 1
     line = lines_of(path)[0]["meta"]
     assert (line["words"], line["row"]) == (1, None)  # a row of no source
@@ -88,7 +88,7 @@ def test_every_record_is_in_it_and_none_that_was_removed(corpus, tmp_path):
 def test_a_file_is_replaced_only_when_that_is_asked_for(corpus, tmp_path):
     path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(path)
-    take(corpus, dp.MemorySource([{"text": "b"}], text="text"), quality=None)
+    take(corpus, dp.sources.MemorySource([{"text": "b"}], text="text"), quality=None)
     assert corpus.export_jsonl(link) == 1
     with pytest.raises(dp.SourceError, match="exists already; give another, or overwrite=True"):
         corpus.export_jsonl(path)
@@ -111,12 +111,12 @@ def test_interrupted_it_has_what_was_accepted_and_the_same_call_completes_it(
     named = {"a": Pages("a", rows[:8]), "b": Pages("b", rows[8:], page=10, fails=(22,))}
     named["b"].error = error
     with pytest.raises((dp.SourceError, KeyboardInterrupt)):
-        corpus.acquire(named, jsonl=path, **given)
+        corpus.ingest(named, **given, options=dp.IngestOptions(jsonl=path))
     agrees(corpus, path)
     found = len(lines_of(path))  # Ctrl-C does not wait for rows that were read
     assert 8 <= found <= 28 if isinstance(error, KeyboardInterrupt) else found == 28
     path.unlink()
-    corpus.acquire(named, jsonl=path, **given)
+    corpus.ingest(named, **given, options=dp.IngestOptions(jsonl=path))
     agrees(corpus, path)
     assert len(lines_of(path)) == 40
 

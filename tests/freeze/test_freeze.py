@@ -165,7 +165,7 @@ def test_records_and_reports_stay(name, tmp_path, frozen):
         corpus.chunk(dp.Chunking(max_tokens=16, overlap=(4,)))
         source = source_of(name, tmp_path)
         if isinstance(source, Path):
-            reports = corpus.ingest_data_sets(source, **options)
+            reports = corpus.ingest(source, **options)
         else:
             reports = {"report": corpus.ingest(source, **options)}
         found = {what: counts_of(report) for what, report in reports.items()}
@@ -185,8 +185,8 @@ def test_what_a_list_names_stays(tmp_path, monkeypatch, frozen):
             end = {"flat": "parquet", "lines": "jsonl"}[name]
             hub.add(f"org/{name}", {f"train-{n}-of-2.{end}": form(rows(40, n)) for n in range(2)})
         named = "anchor=question positive=answer id=key meta=tags,mood"
-        (tmp_path / "list").write_text(f"hf://org/flat {named} trust=0.9\nhf://org/lines {named}")
-        sources = dp.read_hub_list(tmp_path / "list")
+        both = (f"hf://org/flat {named} trust=0.9", f"hf://org/lines {named}")
+        sources = [dp.Source(line) for line in both]
         reports = [counts_of(corpus.ingest(source, progress=False)) for source in sources]
         found = contents(corpus, "ids", "records", "sections")
         frozen("ingests", "list", {"reports": reports, **found})
@@ -195,7 +195,9 @@ def test_what_a_list_names_stays(tmp_path, monkeypatch, frozen):
 @pytest.mark.parametrize("name", some(CHUNKINGS, less=3))
 def test_chunks_stay(name, tmp_path, frozen):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource([{"t": LONG}, {"t": "short"}], text="t"), progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource([{"t": LONG}, {"t": "short"}], text="t"), progress=False
+        )
         corpus.chunk(CHUNKINGS[name])
         frozen("chunks", name, contents(corpus, "sections", "chunks"))
 
@@ -231,7 +233,7 @@ def test_pools_stay(name, tmp_path, frozen):
             if not isinstance(recipe, str):
                 corpus.add_recipe(recipe)
             of = recipe if isinstance(recipe, str) else recipe.name
-            statement, values = corpus.recipe_sql(of, source)
+            statement, values = corpus.pool(of, source=source, sql=True)
             pool = corpus.pool(of, source=source)
             found = {"statement": digest(statement), "values": values, "anchors": pool.num_rows}
             frozen("pools", f"{name} {of}", found | {"pool": digest(pool.to_pylist())})

@@ -41,7 +41,7 @@ CHUNKINGS = [
 def records(given):
     """Records of two sections; the second is one word."""
     rows = [{"id": f"r{i}", "a": text, "b": f"word{i}"} for i, text in enumerate(given)]
-    return dp.MemorySource(rows, id="id", anchor="a", positive="b")
+    return dp.sources.MemorySource(rows, id="id", anchor="a", positive="b")
 
 
 def rows(corpus, table):
@@ -170,7 +170,7 @@ def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_other
         # Weights are part of it, though no window moves, and what cleans the texts; the old
         # settings fit again.
         same = {"max_tokens": 12, "overlap": (3,), "summary_tokens": 6}
-        for more in ({"summary_weight": 0.5}, {"preprocessors": [dp.Denoiser()]}):
+        for more in ({"summary_weight": 0.5}, {"preprocessors": [dp.plugins.Denoiser()]}):
             corpus.chunk(dp.Chunking(**same, **more))
             with pytest.raises(dp.StateMismatchError, match="chunking"):
                 corpus.resume()
@@ -196,7 +196,7 @@ def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(corpus, tmp_
     # don ' t stop , e . g . now ; ( really ?)
     assert (words[1], pieces[1]) == (5 * 6, 14 * 6)
     path = path.rename(tmp_path / "moved.json")
-    with pytest.raises(dp.ChunkingError, match=r"tokenizer\.json.*cannot be read"):
+    with pytest.raises(dp.errors.ChunkingError, match=r"tokenizer\.json.*cannot be read"):
         corpus.ingest(records(few), name="two")
     before = rows(corpus, "chunks")
     moved = dp.Chunking(max_tokens=6, overlap=(2,), summary_tokens=4, tokenizer=str(path))
@@ -205,7 +205,7 @@ def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(corpus, tmp_
     corpus.ingest(records(few), name="two")
     check(corpus, moved)
     path.write_text(path.read_text().replace('"w1"', '"w2"'))
-    with pytest.raises(dp.ChunkingError, match=r"has changed.*chunk the corpus anew"):
+    with pytest.raises(dp.errors.ChunkingError, match=r"has changed.*chunk the corpus anew"):
         corpus.ingest(records(few), name="three")
     changed = dp.Chunking(max_tokens=6, tokenizer=str(path))
     assert corpus.chunk(changed) == 4 * len(few)  # as the message says
@@ -219,7 +219,7 @@ def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(corpus, tmp_
 def test_views_show_the_newest_version(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 40, sources=("a", "b", "gone")) as corpus:
         given = [{"id": f"r{i}", "title": text, "body": f"word{i}"} for i, text in enumerate(TEXTS)]
-        source = dp.MemorySource(given, id="id", anchor="title", positive="body")
+        source = dp.sources.MemorySource(given, id="id", anchor="title", positive="body")
         corpus.ingest(source, name="a", on_conflict="replace", remap=True)
         corpus.chunk(dp.Chunking(max_tokens=9, overlap=(2,), summary_tokens=4))
         corpus.remove("gone")

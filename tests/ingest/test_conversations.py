@@ -24,7 +24,7 @@ STORED = """
 @pytest.mark.parametrize("converter", some(CASES, less=2))
 def test_all_rows_are_stored_counted_or_set_aside(corpus, converter):
     rows = [row | {"key": name} for name, (row, _) in CASES[converter].items()]
-    source = dp.MemorySource(rows, converter=converter, id="key", on_error="quarantine")
+    source = dp.sources.MemorySource(rows, converter=converter, id="key", on_error="quarantine")
     report = corpus.ingest(source, name="x", progress=False)
     good = {n: e for n, (_, e) in CASES[converter].items() if isinstance(e, Good)}
     bad = [e for _, e in CASES[converter].values() if not isinstance(e, Good)]
@@ -56,7 +56,7 @@ def test_all_rows_are_stored_counted_or_set_aside(corpus, converter):
 def test_the_same_rows_again_add_nothing_and_other_messages_conflict(corpus):
     def source(system):
         row = {"instruction": "q", "output": "r", "id": "a", "system": system}
-        return dp.MemorySource([row], converter="alpaca", id="id")
+        return dp.sources.MemorySource([row], converter="alpaca", id="id")
 
     corpus.ingest(source("S"), name="x", progress=False)
     again = corpus.ingest(source("S"), name="x", progress=False)
@@ -98,7 +98,7 @@ def pairs_of(corpus):
 
 def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus):
     rows = [{"id": "a", "messages": TALK}, {"id": "b", "messages": PLAIN}]
-    source = dp.MemorySource(rows, id="id", converter="openai", turns="each")
+    source = dp.sources.MemorySource(rows, id="id", converter="openai", turns="each")
     report = corpus.ingest(source, name="chat", progress=False)
     assert report.added == 3
     assert "each reply is the context of a record" in str(report)
@@ -117,7 +117,7 @@ def test_each_reply_is_a_record_that_stays_with_its_conversation(corpus):
     assert (again.added, again.skipped) == (0, 3)
     # Without ids, conversations are families of their own.
     rows = [{"messages": TALK}, {"messages": PLAIN}, {"messages": [*PLAIN, *PLAIN]}]
-    source = dp.MemorySource(rows, converter="openai", turns="each")
+    source = dp.sources.MemorySource(rows, converter="openai", turns="each")
     assert corpus.ingest(source, name="bare", progress=False).added == 5
     families = {group for id_, group, *_ in pairs_of(corpus) if id_.startswith("bare")}
     assert len(families) == 3
@@ -133,11 +133,11 @@ def test_turns_are_of_conversations():
     ]
     for arguments, said in cases:
         with pytest.raises(dp.SourceError, match=re.escape(said)):
-            dp.MemorySource([{"a": "b"}], **arguments)
+            dp.sources.MemorySource([{"a": "b"}], **arguments)
 
 
 def test_messages_have_keys_for_tools_only_where_one_is_called(corpus):
-    plain = dp.MemorySource([{"messages": PLAIN}], converter="openai")
+    plain = dp.sources.MemorySource([{"messages": PLAIN}], converter="openai")
     corpus.ingest(plain, name="plain", progress=False)
     corpus.split(train=1, validation=0, test=0)
     text = {"type": "text", "text": "hi"}
@@ -146,7 +146,7 @@ def test_messages_have_keys_for_tools_only_where_one_is_called(corpus):
         assert batch["messages"][0][0] == {"role": "user", "content": [text], "loss_weight": 0.0}
         kind = batch.table.schema.field("messages").type.value_type
         assert [field.name for field in kind] == ["role", "content", "loss_weight"]
-    talk = dp.MemorySource([{"messages": TALK}], converter="openai")
+    talk = dp.sources.MemorySource([{"messages": TALK}], converter="openai")
     corpus.ingest(talk, name="talk", progress=False)
     corpus.split(train=1, validation=0, test=0)
     with corpus.sampler("messages", epochs=1, mixture={"plain": 1, "talk": 1}) as sampler:
@@ -164,8 +164,8 @@ def test_messages_have_keys_for_tools_only_where_one_is_called(corpus):
     assert read["messages"] == [said["talk"]]
     # A data index gives parts as data plug-ins have them.
     talk = [{"messages": PLAIN}, {"messages": [{"role": "user", "content": [VALUE]}, *PLAIN[1:]]}]
-    corpus.ingest(dp.MemorySource(talk, converter="openai"), name="chat", progress=False)
-    index = dp.DataIndex([("chat", 0), ("chat", 1)])
+    corpus.ingest(dp.sources.MemorySource(talk, converter="openai"), name="chat", progress=False)
+    index = dp.index.DataIndex([("chat", 0), ("chat", 1)])
     [batch] = corpus.read(index, batch_size=2, columns=["messages"])
     assert [m[0]["content"] for m in batch["messages"]] == [
         [{"type": "text", "value": "hi"}],
@@ -215,7 +215,7 @@ def test_the_last_reply_before_the_next_user_turn_is_the_positive(corpus, conver
                 if turn["value"].startswith("c"):
                     turn["from"] = "function_call"
         field = {"openai": "messages", "sharegpt": "conversations"}[converter]
-        source = dp.MemorySource([{field: turns}], converter=converter, turns="each")
+        source = dp.sources.MemorySource([{field: turns}], converter=converter, turns="each")
         report = corpus.ingest(source, name=f"c{number}", progress=False)
         found = corpus.sql(
             """
@@ -239,7 +239,7 @@ def test_every_key_of_a_turn_is_in_the_messages_or_counted(corpus):
     base = {"role": "assistant", "content": "a", "loss_weight": 1, "audio": [], "refusal": None}
     turns = [base, *(base | {key: value} for key in (*kept, *counted) for value in ("x", "y"))]
     turns += [base | {"content": [block]}, base | {"content": [block | {"cache_control": "y"}]}]
-    dp.register_converter("own_keys", lambda row: {"messages": row["turns"]})
+    dp.plugins.register_converter("own_keys", lambda row: {"messages": row["turns"]})
     for turns_of, field in (
         ("openai", "messages"),
         ("sharegpt", "conversations"),
@@ -254,7 +254,7 @@ def test_every_key_of_a_turn_is_in_the_messages_or_counted(corpus):
             ]
         converter = "own_keys" if turns_of == "own" else turns_of
         for how in ("last", "each") if turns_of == "openai" else ("last",):
-            source = dp.MemorySource(rows, converter=converter, turns=how)
+            source = dp.sources.MemorySource(rows, converter=converter, turns=how)
             report = corpus.ingest(source, name=f"{turns_of} {how}", progress=False)
             assert report.added == len(rows), "rows that differ in one key are different"
             where = "messages" if turns_of == "own" else field
@@ -270,7 +270,7 @@ def test_every_key_of_a_turn_is_in_the_messages_or_counted(corpus):
             for place, key in enumerate(kept):
                 assert [turn[key] for turn in said[1 + 2 * place : 3 + 2 * place]] == ["x", "y"]
     # A path of the mapping reads such a key.
-    source = dp.MemorySource(
+    source = dp.sources.MemorySource(
         [{"messages": [asked, base | {"images": "x"}]}], converter="openai", meta="messages.images"
     )
     assert corpus.ingest(source, name="meta", progress=False).left_out == {}

@@ -139,7 +139,7 @@ def test_faults_name_source_and_row_and_leave_the_corpus_as_it_was(reader, tmp_p
         assert str(raised.value).startswith("source 'given': row "), name
         assert message in str(raised.value), name
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource([{"t": "there before"}], text="t"), progress=False)
+        corpus.ingest(dp.sources.MemorySource([{"t": "there before"}], text="t"), progress=False)
         before = stored_rows(corpus)
         for _, batches, message in FAULTS[:: len(FAULTS) - 1]:
             with pytest.raises(dp.SourceError) as raised:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from described import ingested
 from effort import often, some, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,8 +67,10 @@ MAPPING = {"anchor": "title", "positive": ["items", "body"], "id": "id"}
 
 def taken_in(path, files, *, in_place, mapping=MAPPING, **asked):
     corpus = dp.Corpus(path)
-    source = dp.ParquetSource(files, **mapping)
-    corpus.ingest(source, name="notes", in_place=in_place, progress=False, **asked)
+    source = dp.sources.ParquetSource(files, **mapping)
+    corpus.ingest(
+        source, name="notes", progress=False, **asked, options=dp.IngestOptions(in_place=in_place)
+    )
     corpus.split(seed=3)
     return corpus
 
@@ -113,8 +116,10 @@ def told_of_splits(path, files, *, in_place, keep_together):
     """Split what one file has, take in another, and return all that is told and stored of it."""
     with taken_in(path, files[:1], in_place=in_place) as corpus:
         told = [corpus.split(seed=3, keep_together=keep_together, reassign=True)]
-        source = dp.ParquetSource(files[1], **MAPPING)
-        corpus.ingest(source, name="more", in_place=in_place, progress=False)
+        source = dp.sources.ParquetSource(files[1], **MAPPING)
+        corpus.ingest(
+            source, name="more", progress=False, options=dp.IngestOptions(in_place=in_place)
+        )
         shared = corpus.status()["shared_anchors"]
         told.append(corpus.split(seed=3, keep_together=keep_together))
         assert shared == {
@@ -243,7 +248,7 @@ def test_a_file_that_changed_is_named_and_status_still_tells(tmp_path, monkeypat
             corpus = dp.Corpus(corpus.path, read_only=True)
         with corpus:
             for verb in READ_ONLY if read_only else WRITING:
-                with pytest.raises(dp.ChangedFileError, match=f"{says}.*--in-place"):
+                with pytest.raises(dp.errors.ChangedFileError, match=f"{says}.*--in-place"):
                     verb(corpus)
             found = corpus.status()
             assert says in found["in_place"]["changed"][0]
@@ -255,27 +260,27 @@ def test_a_file_that_changed_is_named_and_status_still_tells(tmp_path, monkeypat
 def test_remap_reads_all_anew_from_files_that_changed_or_into_files(tmp_path):
     rows = [{**row, "body": f"body {i}"} for i, row in enumerate(rows_of(2, 40))]
     file = write(tmp_path / "a.parquet", rows)
-    source = dp.ParquetSource(file, **MAPPING)
+    source = dp.sources.ParquetSource(file, **MAPPING)
     how = {"name": "notes", "in_place": True, "progress": False}
     with taken_in(tmp_path / "notes.duckdb", file, in_place=False) as corpus:
         with pytest.raises(dp.SourceError, match=r"are in the corpus: give remap=True"):
-            corpus.ingest(source, **how)
-        assert corpus.ingest(source, remap=True, **how).removed == 0
+            ingested(corpus, source, **how)
+        assert ingested(corpus, source, remap=True, **how).removed == 0
         with corpus.sampler(batch_size=4, steps=2, run="kept") as sampler:
             next(iter(sampler))
             sampler.save()
         live, before = corpus.count(), table(corpus, "chunks")
         write(file, [*rows[5:-2], {**rows[-2], "title": "other"}, *rows[:5]], group=11)
         with pytest.raises(
-            dp.ChangedFileError, match=r"has changed.*put it back, or give remap=Tr"
+            dp.errors.ChangedFileError, match=r"has changed.*put it back, or give remap=Tr"
         ):
-            corpus.ingest(source, **how)
+            ingested(corpus, source, **how)
         write(file, [{**rows[0], "title": None}], group=11)
         with pytest.raises(dp.SourceError, match="none of the 1 row"):
-            corpus.ingest(source, remap=True, **how)
+            ingested(corpus, source, remap=True, **how)
         assert len(corpus.database.rows("FROM stored_sections")) >= len(before)  # all is there
         write(file, [*rows[5:-2], {**rows[-2], "title": "other"}, *rows[:5]], group=11)
-        report = corpus.ingest(source, remap=True, **how)
+        report = ingested(corpus, source, remap=True, **how)
         assert (report.added, report.removed, corpus.count()) == (live - 1, 1, live - 1)
         texts = corpus.sql("SELECT role, text FROM section_texts ORDER BY ALL").to_pylist()
         drawn(corpus)
@@ -298,10 +303,12 @@ def test_folders_grow_move_and_are_compacted(tmp_path, monkeypatch):
     monkeypatch.chdir(home)
     path = home / "notes.duckdb"
     with taken_in(path, "data/[0-1].parquet", in_place=True) as corpus:
-        source = dp.ParquetSource("data/*.parquet", **MAPPING)
-        report = corpus.ingest(source, name="notes", in_place=True, progress=False)
+        source = dp.sources.ParquetSource("data/*.parquet", **MAPPING)
+        report = corpus.ingest(
+            source, name="notes", progress=False, options=dp.IngestOptions(in_place=True)
+        )
         assert 20 < report.added <= 30
-        own = dp.MemorySource([{"id": "m", "text": "from memory"}], text="text", id="id")
+        own = dp.sources.MemorySource([{"id": "m", "text": "from memory"}], text="text", id="id")
         corpus.ingest(own, name="own", progress=False)
         paths = corpus.sql("SELECT path FROM placed_files ORDER BY file_key").to_pylist()
         assert [row["path"] for row in paths] == [f"data/{i}.parquet" for i in range(3)]
@@ -311,8 +318,8 @@ def test_folders_grow_move_and_are_compacted(tmp_path, monkeypatch):
         assert table(corpus, "sections") == before
         with pytest.raises(dp.SourceError, match="in_place=True"):
             corpus.ingest(source, name="notes", progress=False)
-        with pytest.raises(dp.ChunkingError, match="--in-place"):
-            corpus.denoise()
+        with pytest.raises(dp.errors.ChunkingError, match="--in-place"):
+            corpus.chunk(denoise=True)
         assert corpus.chunk(dp.Chunking(max_tokens=9)) == len(before)
         corpus.chunk()
     away = tmp_path / "away"
@@ -323,7 +330,7 @@ def test_folders_grow_move_and_are_compacted(tmp_path, monkeypatch):
     with dp.Corpus(away / "notes.duckdb", read_only=True) as corpus:
         assert table(corpus, "sections") == before
         assert drawn(corpus, empty="skip") == first
-        with pytest.raises(dp.QueryError, match="disabled"):
+        with pytest.raises(dp.errors.QueryError, match="disabled"):
             corpus.sql("FROM read_parquet($path)", {"path": str(tmp_path / "data/0.parquet")})
     with dp.Corpus(away / "notes.duckdb") as corpus:
         corpus.remove("notes")
@@ -342,14 +349,17 @@ def not_utf8(beside):
 
 
 REFUSED = [
-    (lambda f: dp.MemorySource([{"text": "x"}], text="text"), "kind memory"),
-    (lambda f: dp.ParquetSource(f, text="id", text_of="json"), "text_of="),
-    (lambda f: dp.ParquetSource(f, converter="alpaca"), "converter="),
-    (lambda f: dp.ParquetSource(f, text="number"), "number.*no column of strings"),
-    (lambda f: dp.ParquetSource(f, text="nested.text"), "nested.text.*no column of strings"),
-    (lambda f: dp.ParquetSource(f, anchor="id", positive="l", context="l"), "two parts"),
-    (lambda f: dp.ParquetSource([f, f], text="id"), "twice"),
-    (lambda f: dp.ParquetSource(not_utf8(f), text="text"), "left in place"),
+    (lambda f: dp.sources.MemorySource([{"text": "x"}], text="text"), "kind memory"),
+    (lambda f: dp.sources.ParquetSource(f, text="id", text_of="json"), "text_of="),
+    (lambda f: dp.sources.ParquetSource(f, converter="alpaca"), "converter="),
+    (lambda f: dp.sources.ParquetSource(f, text="number"), "number.*no column of strings"),
+    (
+        lambda f: dp.sources.ParquetSource(f, text="nested.text"),
+        "nested.text.*no column of strings",
+    ),
+    (lambda f: dp.sources.ParquetSource(f, anchor="id", positive="l", context="l"), "two parts"),
+    (lambda f: dp.sources.ParquetSource([f, f], text="id"), "twice"),
+    (lambda f: dp.sources.ParquetSource(not_utf8(f), text="text"), "left in place"),
 ]
 
 
@@ -360,9 +370,18 @@ def test_what_cannot_stay_is_refused(tmp_path):
     with dp.Corpus(tmp_path / "notes.duckdb") as corpus:
         for given_source, says in REFUSED:
             with pytest.raises(dp.SourceError, match=says):
-                corpus.ingest(given_source(file), name="n", in_place=True, progress=False)
+                corpus.ingest(
+                    given_source(file),
+                    name="n",
+                    progress=False,
+                    options=dp.IngestOptions(in_place=True),
+                )
             assert corpus.version == 0
-        corpus.ingest(dp.ParquetSource(file, text="id"), in_place=True, progress=False)
+        corpus.ingest(
+            dp.sources.ParquetSource(file, text="id"),
+            progress=False,
+            options=dp.IngestOptions(in_place=True),
+        )
 
 
 def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path):
@@ -371,8 +390,10 @@ def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path):
         rows = [{"q": f"q {i}", "a": f"{i} word" * length} for i in range(2_000)]
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{length}.parquet")
         with dp.Corpus(tmp_path / f"{length}.duckdb") as corpus:
-            source = dp.ParquetSource(tmp_path / f"{length}.parquet", anchor="q", positive="a")
-            told = corpus.ingest(source, in_place=True).notes[-1]
+            source = dp.sources.ParquetSource(
+                tmp_path / f"{length}.parquet", anchor="q", positive="a"
+            )
+            told = corpus.ingest(source, options=dp.IngestOptions(in_place=True)).notes[-1]
         said = re.fullmatch(
             r"texts stay in 1 file of [\d.]+ kB; the corpus grew by [\d.]+ [kM]B, (\d+) bytes a "
             r"record, whatever the length of its texts",

@@ -119,7 +119,9 @@ def rows_of(count, seed):
 
 
 def source_of(rows):
-    return dp.MemorySource(rows, id="id", anchor="anchor", positive="positive", context="context")
+    return dp.sources.MemorySource(
+        rows, id="id", anchor="anchor", positive="positive", context="context"
+    )
 
 
 def dump(corpus, *tables):
@@ -198,7 +200,7 @@ def test_ids_and_hashes_are_those_of_the_original(tmp_path):
     for name, chunking in (("plain", PLAIN), ("clean", DENOISED)):
         with empty_corpus(tmp_path / f"{name}.duckdb") as corpus:
             corpus.chunk(chunking)
-            corpus.ingest(dp.MemorySource(rows, **source), name="s", progress=False)
+            corpus.ingest(dp.sources.MemorySource(rows, **source), name="s", progress=False)
             table = corpus.sql("SELECT record_id, content_hash FROM records")
             found.append({tuple(row.values()) for row in table.to_pylist()})
     assert found[1] < found[0]

@@ -45,11 +45,13 @@ def ingest(corpus, source, **arguments):
 
 
 def plain(rows):
-    return dp.MemorySource([{"id": i, "text": text} for i, text in rows], id="id", text="text")
+    return dp.sources.MemorySource(
+        [{"id": i, "text": text} for i, text in rows], id="id", text="text"
+    )
 
 
 def texts(*given):
-    return dp.MemorySource([{"text": text} for text in given], text="text")
+    return dp.sources.MemorySource([{"text": text} for text in given], text="text")
 
 
 def dump(corpus):
@@ -146,7 +148,7 @@ def test_progress_rises_to_the_end(corpus, monkeypatch):
     told = []
     corpus.ingest(plain([(f"r{i}", "x") for i in range(35)]), progress=lambda *n: told.append(n))
     assert told == [(10, 35), (20, 35), (30, 35), (35, 35)]
-    source = dp.MemorySource(iter([{"text": "of unknown number"}]), text="text")
+    source = dp.sources.MemorySource(iter([{"text": "of unknown number"}]), text="text")
     corpus.ingest(source, name="other", progress=lambda *n: told.append(n))
     assert told[4:] == [(1, None)]
 
@@ -337,16 +339,21 @@ def test_trust_is_the_row_s_else_the_source_s_else_a_half(corpus):
         )
 
     rows = [{"text": "a", "t": 0.25}, {"text": "b"}, {"text": "c", "t": 1}]
-    by_row = dp.MemorySource(rows, text="text", trust="t")
+    by_row = dp.sources.MemorySource(rows, text="text", trust="t")
     ingest(corpus, by_row, name="s")
     assert trusts(corpus) == ([0.25, 0.5, 1], [0.5])
     ingest(corpus, texts("d"), name="s", trust=0.75)  # from now on
     assert trusts(corpus) == ([0.25, 0.5, 1, 0.75], [0.75])
     ingest(corpus, texts("e"), name="s")
     assert trusts(corpus)[0][-1] == 0.75
-    ingest(corpus, dp.MemorySource([{"text": "f"}], text="text", trust=0), name="s")
+    ingest(corpus, dp.sources.MemorySource([{"text": "f"}], text="text", trust=0), name="s")
     assert trusts(corpus)[0][-1] == 0
-    ingest(corpus, dp.MemorySource([{"text": "g"}], text="text", trust=0.1), name="s", trust=0.9)
+    ingest(
+        corpus,
+        dp.sources.MemorySource([{"text": "g"}], text="text", trust=0.1),
+        name="s",
+        trust=0.9,
+    )
     assert trusts(corpus)[0][-1] == 0.9
 
 
@@ -380,7 +387,7 @@ def test_remove_leaves_the_rows_for_pinned_runs(tmp_path):
         with pytest.raises(dp.SourceError, match="there are: none"):
             corpus.remove("b")
         # It can come back, as a source and records of its own.
-        again = dp.MemorySource(
+        again = dp.sources.MemorySource(
             [row | {"body": "other"} for row in toy_records(60)], id="id", text="body"
         )
         report = ingest(corpus, again, name="a")
@@ -395,10 +402,9 @@ def test_a_read_only_corpus_refuses_to_change(tmp_path):
     recipe = dp.TripletRecipe("r", *[dp.any_section()] * 3)
     attempts = [
         ("ingest", lambda corpus: corpus.ingest(texts("x"))),
-        ("ingest", lambda corpus: corpus.ingest_data_sets("sets.yaml")),
+        ("ingest", lambda corpus: corpus.ingest("sets.yaml")),
         ("set a prefix", lambda corpus: corpus.set_prefix("toy", None)),
         ("set index controls", lambda corpus: corpus.set_index_controls("toy")),
-        ("denoise", lambda corpus: corpus.denoise()),
         ("split", lambda corpus: corpus.split()),
         ("chunk", lambda corpus: corpus.chunk(dp.Chunking(max_tokens=3))),
         ("remove a source", lambda corpus: corpus.remove("toy")),
@@ -408,7 +414,9 @@ def test_a_read_only_corpus_refuses_to_change(tmp_path):
     content = (tmp_path / "toy.duckdb").read_bytes()
     with dp.Corpus(tmp_path / "toy.duckdb", read_only=True) as corpus:
         for verb, attempt in attempts:
-            with pytest.raises(dp.ReadOnlyError, match=f"cannot {verb}.*open read-only.*Corpus"):
+            with pytest.raises(
+                dp.errors.ReadOnlyError, match=f"cannot {verb}.*open read-only.*Corpus"
+            ):
                 attempt(corpus)
         assert next(corpus.sampler(batch_size=2)).keys()
     assert (tmp_path / "toy.duckdb").read_bytes() == content

@@ -49,7 +49,7 @@ def records(count, start=0):
 
 
 def source(given):
-    return dp.MemorySource(given, id="id", text="text", group="group")
+    return dp.sources.MemorySource(given, id="id", text="text", group="group")
 
 
 def stored(corpus):
@@ -147,10 +147,10 @@ def test_other_settings_need_a_word(corpus):
         ({"train": 0.5, "validation": 0.4}, r"train=0.8.*not with train=0.5, validation=0.4"),
         ({"train": 1, "validation": 0, "test": 0}, r"train=1\.0,"),
     ]:
-        with pytest.raises(dp.SplitError, match=told):
+        with pytest.raises(dp.errors.SplitError, match=told):
             corpus.split(**settings_now)
         assert stored(corpus) == before
-    with pytest.raises(dp.SplitError):  # nor is a corpus split that has no record yet
+    with pytest.raises(dp.errors.SplitError):  # nor is a corpus split that has no record yet
         corpus.split(0.5, 0.25, 0.25)
     corpus.split(0.5, 0.25, 0.25, seed=43, reassign=True)
     check(corpus, 43, (0.5, 0.25, 0.25))
@@ -178,12 +178,12 @@ def test_wrong_settings_are_refused(filled):
     filled.split(seed=1, reassign=True)
     before = stored(filled)
     for wrong, message in WRONG:
-        with pytest.raises(dp.SplitError, match=message) as caught:
+        with pytest.raises(dp.errors.SplitError, match=message) as caught:
             filled.split(**wrong, reassign=True)
         assert isinstance(caught.value, ValueError)
     assert stored(filled) == before
     for name in ("dev", "", "Train", None, ["train"]):
-        with pytest.raises(dp.SplitError, match="train, validation, test"):
+        with pytest.raises(dp.errors.SplitError, match="train, validation, test"):
             filled.sampler(split=name)
 
 
@@ -243,7 +243,7 @@ def pair_rows(count, seed):
 
 
 def pairs(given):
-    return dp.MemorySource(given, id="id", anchor="q", positive="a", group="group")
+    return dp.sources.MemorySource(given, id="id", anchor="q", positive="a", group="group")
 
 
 def text_of(row):
@@ -314,10 +314,10 @@ def test_records_without_anchor_are_told_by_their_first_section(corpus):
     texts = [{"text": f"only {i % 30}"} for i in range(60)] + [
         {"text": f"ONLY {i}"} for i in range(30)
     ]
-    corpus.ingest(dp.MemorySource(texts, text="text"), name="s")
+    corpus.ingest(dp.sources.MemorySource(texts, text="text"), name="s")
     report = corpus.split(*RATIOS, keep_together="text")
     assert report.shared_anchors == {"validation": 0, "test": 0}
-    with pytest.raises(dp.SplitError, match=r"keep_together=text, not with .*reassign=True"):
+    with pytest.raises(dp.errors.SplitError, match=r"keep_together=text, not with .*reassign=True"):
         corpus.split(*RATIOS)
     report = corpus.split(*RATIOS, reassign=True)
     splits = corpus.sql("SELECT lower(text) AS text, split FROM section_texts").to_pylist()
@@ -328,7 +328,7 @@ def test_records_without_anchor_are_told_by_their_first_section(corpus):
     assert sum(report.shared_anchors.values()) > 0
     # Texts that are cleaned otherwise are told anew.
     corpus.chunk(
-        dp.Chunking(preprocessors=(dp.register_preprocessor("same", lambda text: "only"),))
+        dp.Chunking(preprocessors=(dp.plugins.register_preprocessor("same", lambda text: "only"),))
     )
     of = corpus.status()["shared_anchors"]
     assert all(of[name]["anchors"] == of[name]["shared"] > 0 for name in ("validation", "test"))

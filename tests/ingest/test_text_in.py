@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 from commands import error, files, lines, ok, usage
+from described import sources_file
 
 import duckplets as dp
 
 ROOT = Path(__file__).parent.parent.parent
 FAQ = ROOT / "examples" / "data" / "faq.csv"
 CHATS = ROOT / "examples" / "data" / "chats.jsonl"
-SETS = ROOT / "examples" / "data_sets.yaml"
+SETS = ROOT / "examples" / "sources.yaml"
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,9 @@ def told(*arguments):
 
 
 def faq():
-    return dp.CsvSource(FAQ, anchor="question", positive="answer", date="updated", meta="topic")
+    return dp.sources.CsvSource(
+        FAQ, anchor="question", positive="answer", date="updated", meta="topic"
+    )
 
 
 def prefixes(corpus):
@@ -41,7 +44,7 @@ def prefixes(corpus):
 
 
 def test_a_prefix_is_set_later_and_a_run_keeps_its_own(corpus):
-    corpus.ingest(faq(), prefix="source, topic", progress=False)
+    corpus.ingest(faq(), progress=False, options=dp.IngestOptions(prefix="source, topic"))
     corpus.split()
     assert prefixes(corpus) == {"source", "topic"}
     before = corpus.sampler("texts", batch_size=64, run="before")
@@ -56,17 +59,19 @@ def test_a_prefix_is_set_later_and_a_run_keeps_its_own(corpus):
 
 
 def test_wrong_arguments_are_refused_and_change_nothing(corpus):
-    Path("sets.yaml").write_text(f"a: {{file_name: {FAQ}, anchor: question}}\nb: {{size: -1}}\n")
+    sources_file("sets.yaml", {"a": {"path": FAQ, "anchor": "question"}, "b": {"size": -1}})
     corpus.ingest(faq(), progress=False)
     field = dp.Prefix(1.0, [[dp.Field("desk", ["library"])]])
     wrong = [
-        (lambda: corpus.ingest(faq(), prefix="source, tpic"), r"'tpic' \(did you mean 'topic'\?\)"),
+        (
+            lambda: corpus.ingest(faq(), options=dp.IngestOptions(prefix="source, tpic")),
+            r"'tpic' \(did you mean 'topic'\?\)",
+        ),
         (lambda: corpus.set_prefix("faq", "source, tpic"), r"'tpic' \(did you mean 'topic'\?\)"),
         (lambda: corpus.set_prefix("fqa", "source"), r"no source 'fqa' \(did you mean 'faq'\?\)"),
         (lambda: corpus.set_prefix(field, "faq"), "give the name of a source"),
-        (lambda: corpus.ingest_data_sets("sets.yaml"), "data set 'b': size=-1"),
-        (lambda: dp.load_data_sets(None), "path=None: give the path"),
-        (lambda: dp.read_hub_list(None), "path=None: give the path"),
+        (lambda: corpus.ingest("sets.yaml"), "source 'b': size=-1"),
+        (lambda: corpus.ingest("none.toml"), "there is no such file"),
     ]
     for call, message in wrong:
         with pytest.raises(dp.SourceError, match=message):
@@ -78,7 +83,7 @@ def test_wrong_arguments_are_refused_and_change_nothing(corpus):
 
 
 def test_data_sets_of_a_file_come_with_their_sizes_and_weights(corpus):
-    reports = corpus.ingest_data_sets(SETS, progress=False)
+    reports = corpus.ingest(SETS, progress=False)
     assert {name: (r.read, r.added) for name, r in reports.items()} == {
         "chats": (12, 11),
         "faq": (60, 60),
@@ -97,7 +102,9 @@ def test_data_sets_of_a_file_come_with_their_sizes_and_weights(corpus):
 
 def test_the_commands_ingest_what_the_verbs_do():
     columns = ("--anchor", "question", "--positive", "answer", "--date", "updated")
-    ok("ingest", "c.duckdb", str(FAQ), *columns, "--prefix", "source")
+    ok("ingest", "c.duckdb", str(FAQ), *columns)
+    with dp.Corpus("c.duckdb") as corpus:
+        corpus.set_prefix("faq", "source")
     ok("ingest", "c.duckdb", str(CHATS), *["--converter", "sharegpt", "--on-error", "quarantine"])
     ok("split", "c.duckdb")
     messages = ("--kind", "messages", "--batch-size", "1", "--mixture", "faq=0,chats=1")
@@ -114,13 +121,9 @@ def test_the_commands_ingest_what_the_verbs_do():
 
 
 def test_what_does_not_go_with_files_that_say_it_themselves():
-    Path("sources.txt").write_text("hf://org/one anchor=q\nhf://org/two txt=q\n")
-    said = error("ingest", "c.duckdb", "--list", "sources.txt")
-    assert "sources.txt:2" in said
-    assert "did you mean 'text'?" in said
-    assert "give a SOURCE, or a --list" in usage("ingest", "c.duckdb")
+    assert "SOURCE" in usage("ingest", "c.duckdb")
     assert "format=" in error("ingest", "c.duckdb", "hf://org/one", "--format", "csv")
-    for given in (["--anchor", "q"], ["--name", "n"], ["--format", "csv"], ["--trust", "1"]):
-        assert "says itself" in usage("ingest", "c.duckdb", str(SETS), *given)
-        assert "says itself" in usage("ingest", "c.duckdb", "--list", "sources.txt", *given)
-    assert files() == {"sources.txt"}
+    for given in (["--anchor", "q"], ["--name", "n"], ["--format", "csv"]):
+        said = " ".join(usage("ingest", "c.duckdb", str(SETS), *given).split())
+        assert "says names and columns of its sources itself" in said
+    assert files() == set()

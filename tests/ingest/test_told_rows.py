@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import lines, ok
+from described import sources_file
 from effort import some
 from source_rows import every_source, read, texts
 
@@ -62,9 +63,9 @@ BAD_JSON = [
     (6, "invalid UTF-8", 6, '{"q": "\\xff"}', '{"q": "\\xff"}'),
 ]
 FILES = [
-    ("bad.csv", CSV, dp.CsvSource, BAD_CSV),
-    ("bad.jsonl", JSON, dp.JsonSource, BAD_JSON),
-    ("in pieces.csv", CSV, dp.CsvSource, BAD_CSV),
+    ("bad.csv", CSV, dp.sources.CsvSource, BAD_CSV),
+    ("bad.jsonl", JSON, dp.sources.JsonSource, BAD_JSON),
+    ("in pieces.csv", CSV, dp.sources.CsvSource, BAD_CSV),
 ]
 
 
@@ -119,7 +120,7 @@ def test_all_kinds_of_sources_set_rows_aside(corpus, tmp_path):
 @_each("resumable", [False, True])
 def test_where_no_row_is_good_they_are_set_aside_all_the_same(corpus, tmp_path, resumable):
     (tmp_path / "b.jsonl").write_text("[]\n{\n")
-    source = dp.JsonSource(tmp_path / "b.jsonl", anchor="q", on_error="quarantine")
+    source = dp.sources.JsonSource(tmp_path / "b.jsonl", anchor="q", on_error="quarantine")
     source = changed(source, in_pieces=True) if resumable else source
     with pytest.raises(dp.SourceError, match=r"but what is in the table quarantine: 2 rows$"):
         corpus.ingest(source)
@@ -139,11 +140,11 @@ def test_where_no_row_is_good_they_are_set_aside_all_the_same(corpus, tmp_path, 
 
 def test_only_the_first_rows_of_a_reason_are_kept(corpus):
     rows = [{"q": "x"}, *({"q": ""} for _ in range(100))]
-    report = corpus.ingest(dp.MemorySource(rows, anchor="q"))
+    report = corpus.ingest(dp.sources.MemorySource(rows, anchor="q"))
     kept = report.examples["no anchor"]
     assert [row["row"] for row in kept] == list(range(2, 2 + EXAMPLES))
     assert "  skipped: 100 no anchor (first row 2; row 3; " in str(report)
-    again = corpus.ingest(dp.MemorySource(rows, anchor="q"))
+    again = corpus.ingest(dp.sources.MemorySource(rows, anchor="q"))
     assert again.examples["duplicate id, same content"][0]["value"].startswith("memory/")
     assert "1 duplicate id, same content (row 1: 'memory/" in str(again)
 
@@ -167,15 +168,15 @@ def test_dates(corpus, reader):
     for form, text, expected in FORMS:
         rows = [{"q": "a", "d": text}, {"q": "b", "d": None}]
         how = {"anchor": "q", "date": "d", "date_format": form}
-        days = [row["date"] for row in read(dp.MemorySource(rows, **how), reader)]
+        days = [row["date"] for row in read(dp.sources.MemorySource(rows, **how), reader)]
         assert [day and str(day) for day in days] == [expected, None], (form, text)
-    report = corpus.ingest(dp.MemorySource(rows, **how))
+    report = corpus.ingest(dp.sources.MemorySource(rows, **how))
     assert (report.added, report.reasons) == (2, {})
     assert report.incomplete == {"unreadable date": 1}
     first = {"row": 1, "file": None, "line": None, "value": text}
     assert report.examples == {"unreadable date": [first]}
     assert "taken without it: 1 unreadable date (row 1: " in str(report)
-    strict = dp.MemorySource(rows, **how, on_bad_date="fail", on_error="quarantine")
+    strict = dp.sources.MemorySource(rows, **how, on_bad_date="fail", on_error="quarantine")
     failed = corpus.ingest(strict, name="strict")
     assert (failed.added, failed.failed, failed.incomplete) == (1, 1, {})
     assert [row[1] for row in set_aside(corpus)] == ["unreadable date"]
@@ -197,11 +198,11 @@ def test_text_of_any_encoding(corpus, reader, tmp_path):
             (tmp_path / name).write_bytes(text.encode(encoding))
         how = {"anchor": "q", "positive": "a", "encoding": encoding}
         sources = {
-            "csv": dp.CsvSource(tmp_path / "c.csv", **how),
-            "lines of JSON": dp.JsonSource(tmp_path / "l.jsonl", **how),
-            "JSON": dp.JsonSource(tmp_path / "a.json", **how),
+            "csv": dp.sources.CsvSource(tmp_path / "c.csv", **how),
+            "lines of JSON": dp.sources.JsonSource(tmp_path / "l.jsonl", **how),
+            "JSON": dp.sources.JsonSource(tmp_path / "a.json", **how),
             "text": dp.TextFileSource(tmp_path / "t.txt", encoding=encoding),
-            "lines": dp.TextLinesSource(tmp_path / "t.txt", encoding=encoding),
+            "lines": dp.sources.TextLinesSource(tmp_path / "t.txt", encoding=encoding),
         }
         found = {
             name: sorted(text for row in read(source, reader) for _, text in texts(row))
@@ -211,7 +212,9 @@ def test_text_of_any_encoding(corpus, reader, tmp_path):
         assert found.pop("lines") == ["né ü"]
         assert found == {name: ["né", "z", "ß", "ü"] for name in found}
     (tmp_path / "c.csv").write_bytes(b"q\n\x82\xa0\n\x82\nok\n")  # half of a character
-    report = corpus.ingest(dp.CsvSource(tmp_path / "c.csv", anchor="q", encoding="shift_jis"))
+    report = corpus.ingest(
+        dp.sources.CsvSource(tmp_path / "c.csv", anchor="q", encoding="shift_jis")
+    )
     assert (report.failed, report.failed + report.added) == (1, report.read)
     found = corpus.sql("SELECT text FROM sections ORDER BY section_key")["text"]
     assert found[0].as_py() == "あ"
@@ -220,15 +223,15 @@ def test_text_of_any_encoding(corpus, reader, tmp_path):
 WRONG = {
     "date_format=": (
         ["x", "", "%Q", "%z %Y", 5, ["%d", None]],
-        lambda form: dp.MemorySource([], anchor="q", date="d", date_format=form),
+        lambda form: dp.sources.MemorySource([], anchor="q", date="d", date_format=form),
     ),
     "encoding=": (
         ["nope", "base64", "", 5, "hex", "rot13"],
-        lambda name: dp.CsvSource("x.csv", anchor="q", encoding=name),
+        lambda name: dp.sources.CsvSource("x.csv", anchor="q", encoding=name),
     ),
     "n=": (
         [0, -1, True, 1.5, 1_001],
-        lambda n: dp.preview(dp.MemorySource([{"q": "a"}], anchor="q"), n),
+        lambda n: dp.preview(dp.sources.MemorySource([{"q": "a"}], anchor="q"), n),
     ),
 }
 
@@ -243,7 +246,7 @@ def test_wrong_settings_are_refused():
 def test_texts_without_spaces_are_flagged_unless_their_script_has_none(tmp_path):
     texts = ["a1b/" * 800, "漢字" * 3000, "-" * 4000, "one " * 3000, "x" * 2048, "é" * 2049]
     rows = [{"id": f"{n}", "q": f"q{n}", "a": text} for n, text in enumerate(texts)]
-    source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+    source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
     flag = "2 of 12 texts have more than 1,024 tokens without a space, as base64 and minified "
     assert [each[:80] for each in dp.preview(source).flags] == [flag.strip()[:80]]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -258,7 +261,9 @@ def test_a_preview_flags_what_looks_wrong_and_ends_the_source_it_begins():
         {"q": f"question {i}", "json": "[]", "same": "constant", "label": "yes" if i % 2 else "no"}
         for i in range(40)
     ]
-    source = dp.MemorySource([*rows, {"q": ""}], anchor="q", context=["json", "same", "label"])
+    source = dp.sources.MemorySource(
+        [*rows, {"q": ""}], anchor="q", context=["json", "same", "label"]
+    )
     seen = dp.preview(source, 2)
     assert [row["row"] for row in seen.rows] == [1, 2]
     assert seen.rows[0]["sections"][0] == {"role": "anchor", "heading": "q", "text": "question 0"}
@@ -312,7 +317,7 @@ def test_fields_that_no_converter_reads_are_counted_in_every_format(tmp_path, mo
         return {"messages": [{"role": role, "content": text} for role, text in said]}
 
     monkeypatch.setattr(registry, "_OWN", {})
-    dp.register_converter("mine", mine)
+    dp.plugins.register_converter("mine", mine)
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         kinds = tuple(some(FIELD_KINDS, less=4))
         for kind, source in every_source(
@@ -326,13 +331,13 @@ def test_fields_that_no_converter_reads_are_counted_in_every_format(tmp_path, mo
         assert told in str(report)
         # Rows that are no records are not counted.
         rows = [*ROWS, {"instruction": "no reply", "history": [["a", "b"]]}, {"tools": "x"}]
-        source = dp.MemorySource(rows, converter="alpaca", meta="page", on_error="skip")
+        source = dp.sources.MemorySource(rows, converter="alpaca", meta="page", on_error="skip")
         report = corpus.ingest(source, name="some")
         assert (report.read, report.added, report.left_out) == (14, 12, WITH_VALUES)
         wholes = {
-            "all are read": dp.MemorySource([ROWS[5] | {"page": None}], converter="alpaca"),
-            "mapped": dp.MemorySource(ROWS, anchor="instruction", positive="output"),
-            "by a function": dp.MemorySource(ROWS, converter="mine"),
+            "all are read": dp.sources.MemorySource([ROWS[5] | {"page": None}], converter="alpaca"),
+            "mapped": dp.sources.MemorySource(ROWS, anchor="instruction", positive="output"),
+            "by a function": dp.sources.MemorySource(ROWS, converter="mine"),
         }
         for name, whole in wholes.items():
             report = corpus.ingest(whole, name=name)
@@ -342,9 +347,8 @@ def test_fields_that_no_converter_reads_are_counted_in_every_format(tmp_path, mo
 
 def test_an_ingest_in_pieces_counts_over_all_of_them(tmp_path):
     pq.write_table(pa.Table.from_pylist(ROWS * 4), tmp_path / "r.parquet", row_group_size=5)
-    (tmp_path / "sets.yaml").write_text(
-        "faq: {file_name: r.parquet, converter: alpaca, streaming: true}"
-    )
+    faq = {"path": "r.parquet", "converter": "alpaca", "streaming": True}
+    sources_file(tmp_path / "sets.yaml", {"faq": faq})
     out = ok("ingest", tmp_path / "c.duckdb", tmp_path / "sets.yaml", "--json")
     (report,) = lines(out)
     assert report["left_out"] == {"Tools/~'s": 48, "history": 48, "nothing": 48, "page": 48}

@@ -56,7 +56,7 @@ class Pages:
             if number == self.tears:
                 raise self.error
             part = self.records[number * self.page :][: self.page]
-            source = dp.MemorySource(part, anchor="title", positive="body", id="id")
+            source = dp.sources.MemorySource(part, anchor="title", positive="body", id="id")
             yield from source.open(reader).batches
             yield Mark(number + 1)
 
@@ -89,7 +89,7 @@ def _every_mark_is_committed(monkeypatch):
 def begun(path):
     corpus = dp.Corpus(path)
     corpus.chunk(dp.Chunking(max_tokens=16, overlap=(2,), summary_tokens=4))
-    corpus.ingest(dp.MemorySource([{"text": "first"}], text="text"), progress=False)
+    corpus.ingest(dp.sources.MemorySource([{"text": "first"}], text="text"), progress=False)
     corpus.split(0.6, 0.2, 0.2, seed=3)
     return corpus
 
@@ -180,7 +180,7 @@ def test_others_come_and_go_meanwhile(opened):
     corpus, records = opened("c.duckdb"), made(often(40, less=24))
     with pytest.raises(TornError):
         ingest(corpus, Pages(records, tears=6))
-    ingest(corpus, dp.MemorySource([{"text": f"other {i}"} for i in range(9)], text="text"))
+    ingest(corpus, dp.sources.MemorySource([{"text": f"other {i}"} for i in range(9)], text="text"))
     corpus.split(0.5, 0.25, 0.25, seed=4, reassign=True)
     corpus.chunk(dp.Chunking(max_tokens=8, overlap=(1,)))
     run = corpus.sampler("texts", batch_size=4, seed=1)
@@ -238,7 +238,7 @@ def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
     monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 4)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_AT_ONCE", 0)
     rows = made(MANY)
-    source = dp.MemorySource(rows, anchor="title", positive="body", id="id")
+    source = dp.sources.MemorySource(rows, anchor="title", positive="body", id="id")
 
     def killed_at(done, total):
         if done == 16:  # what lies on the disk now
@@ -253,7 +253,7 @@ def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
     hidden = "SELECT count(*) FROM records WHERE added_version > 99"
     assert killed.sql(hidden)[0][0].as_py() > 0
     assert killed.unfinished() == killed.status()["unfinished"] == []
-    other = dp.MemorySource([{"text": "other"}], text="text")
+    other = dp.sources.MemorySource([{"text": "other"}], text="text")
     ingest(killed, other, name="other")
     assert killed.sql(hidden)[0][0].as_py() == 0
     assert killed.remove("other") == 1
@@ -275,7 +275,11 @@ def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_st
     cases = [
         (Pages(made(MANY), version=2), {}, "with another source, stopped at"),
         (Pages(made(MANY)), {"trust": 0.9}, "with another trust, stopped at"),
-        (dp.MemorySource(made(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
+        (
+            dp.sources.MemorySource(made(3), text="title"),
+            {"name": "pages"},
+            "from pages://here, stopped",
+        ),
         (Pages(made(3), version={1}), {}, r"its settings\(\) are not plain JSON values"),
     ]
     for source, arguments, message in cases:
@@ -300,11 +304,11 @@ def test_it_is_shown_and_texts_are_not_cleaned_otherwise_until_it_is_removed(hal
     assert "unfinished ingest of pages: 12 rows" in "\n".join(check.what for check in checks)
     corpus = opened("half.duckdb")
     message = "source 'pages' has an unfinished ingest; finish it, or discard it"
-    with pytest.raises(dp.ChunkingError, match=message):
-        corpus.denoise()
+    with pytest.raises(dp.errors.ChunkingError, match=message):
+        corpus.chunk(denoise=True)
     added = sum(bool(r["body"].strip()) for r in made(MANY)[:12])
     assert corpus.remove("pages") <= added
     assert contents(corpus) == contents(opened("never.duckdb"))
-    assert corpus.denoise() == 1
+    assert corpus.chunk(denoise=True) == 1
     with pytest.raises(dp.SourceError, match="no source 'pages'"):
         corpus.remove("pages")

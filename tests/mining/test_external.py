@@ -92,7 +92,7 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
         for j in (1, 4, 6)
     ]
     with dp.Corpus(tmp_path / "lists.duckdb") as corpus:
-        source = dp.MemorySource(records, id="id", anchor="q", context=["a", "b"])
+        source = dp.sources.MemorySource(records, id="id", anchor="q", context=["a", "b"])
         corpus.ingest(source, name="s", progress=False)
         corpus.split(1, 0, 0)
         report = corpus.add_negatives(rows, name=RECIPE)
@@ -230,4 +230,4 @@ def test_a_wrong_table_is_refused(corpus, rows):
         with pytest.raises(dp.RecipeError, match=f"scorer='{name}': by='{name}' means something"):
             corpus.add_negatives(rows, name=RECIPE, scorer=name)
         with pytest.raises(dp.RecipeError, match=f"dense: name='{name}'"):
-            dp.dense("v", name=name)
+            dp.Dense("v", name=name)

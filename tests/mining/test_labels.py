@@ -47,7 +47,7 @@ def corpus_of(path, seed):
             }
             for i in range(24)
         ]
-        source = dp.MemorySource(
+        source = dp.sources.MemorySource(
             rows, id="id", anchor="q", positive="a", negative="no", meta=["topic"]
         )
         corpus.ingest(source, name=name)

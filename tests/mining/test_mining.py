@@ -200,7 +200,9 @@ def test_mistakes_say_what_to_do(tmp_path):
     path.with_name("c.candidates").write_text("a file")
     with (
         dp.Corpus(path, read_only=True) as corpus,
-        pytest.raises(dp.QueryError, match=r"mining cannot write its candidates to .*c.candidates"),
+        pytest.raises(
+            dp.errors.QueryError, match=r"mining cannot write its candidates to .*c.candidates"
+        ),
     ):
         corpus.mine(recipe())
     with dp.Corpus(tmp_path / "d.duckdb") as corpus:
@@ -219,7 +221,7 @@ def test_scores_are_match_bm25s_on_wordnet(tmp_path):
     pq.write_table(part, tmp_path / "some.parquet")
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:
         names = {"anchor": "title", "positive": "definition", "id": "id", "group": "hypernym"}
-        source = dp.ParquetSource(tmp_path / "some.parquet", **names)
+        source = dp.sources.ParquetSource(tmp_path / "some.parquet", **names)
         corpus.ingest(source, name="wordnet", progress=False)
         corpus.split(0.8, 0.1, 0.1, seed=42)
         corpus.mine(recipe(), split="train", progress=False)

@@ -22,7 +22,7 @@ ANCHORS = 40
 def scored(path):
     corpus = dp.Corpus(path)
     rows = [{"id": f"r{i:02}", "q": f"question {i}", "a": f"answer {i}"} for i in range(ANCHORS)]
-    corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
+    corpus.ingest(dp.sources.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
     corpus.split(1, 0, 0)
     corpus.add_recipe(RECIPE)
     return corpus

@@ -25,10 +25,10 @@ def chores(path):
     for i, (verb, noun) in enumerate((v, n) for v in VERBS for n in NOUNS):
         answer = f"you {verb} the {noun} by hand" if i % 3 else f"ask number {i}"
         rows.append({"id": str(i), "q": f"how to {verb} a {noun}", "a": answer})
-    source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+    source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
     corpus.ingest(source, name="chores", progress=False)
     rows = [{"t": f"a {verb} of {noun}"} for verb in VERBS for noun in NOUNS]
-    corpus.ingest(dp.MemorySource(rows, text="t"), name="plain", progress=False)
+    corpus.ingest(dp.sources.MemorySource(rows, text="t"), name="plain", progress=False)
     corpus.split(0.8, 0.2, 0, seed=1)
     return corpus
 
@@ -139,7 +139,7 @@ def test_a_positive_that_was_not_ranked_has_no_score_and_no_rank(tmp_path):
     rows = [{"id": i, "q": f"where is the cat {i}", "a": f"the cat {i} is here"} for i in range(6)]
     rows += [{"id": "apart", "q": "where is the cat now", "a": "elsewhere"}]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
         corpus.ingest(source, name="s", progress=False)
         corpus.split(1, 0, 0)
         report = corpus.mine(progress=False)

@@ -126,7 +126,7 @@ LOAD fts
 
 def test_sql_reads_only_and_only_the_corpus(corpus):
     for statement in ("", *SEALED):
-        with pytest.raises(dp.QueryError):
+        with pytest.raises(dp.errors.QueryError):
             corpus.sql(statement)
 
 
@@ -154,7 +154,7 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path):
             corpus.sampler(
                 recipes=[dp.TripletRecipe("x", ANCHOR, CONTEXT, CONTEXT, sources=["odd2"])]
             )
-        sql, parameters = corpus.recipe_sql("one")
+        sql, parameters = corpus.pool("one", sql=True)
         assert parameters["source"] == "odd0"
         assert corpus.sql(sql, parameters).num_rows == corpus.pool("one").num_rows
         assert corpus.pool(limited).equals(corpus.pool("one"))
@@ -168,8 +168,8 @@ def test_the_statement_is_text_that_duckdb_runs_and_all_of_one_group_have_their_
     rows = [{"id": f"r{n}", "t": f"it's {n}", "b": f"text {n}", "g": "all"} for n in range(5)]
     columns = {"id": "id", "anchor": "t", "positive": "b"}
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, **columns, group="g"), name="it's")
-        corpus.ingest(dp.MemorySource(rows, **columns), name="free")
+        corpus.ingest(dp.sources.MemorySource(rows, **columns, group="g"), name="it's")
+        corpus.ingest(dp.sources.MemorySource(rows, **columns), name="free")
         corpus.split(1, 0, 0)
         text = corpus.pool("anchor_context", source="free", sql=True)
         assert text.endswith(";\n")
@@ -185,7 +185,7 @@ def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):
     pairs = [("ask", "Blue"), ("ask", "red"), ("other", "blue"), ("third", "green")]
     rows = [{"id": f"r{n}", "t": t, "b": b} for n, (t, b) in enumerate(pairs)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, id="id", anchor="t", positive="b"), name="s")
+        corpus.ingest(dp.sources.MemorySource(rows, id="id", anchor="t", positive="b"), name="s")
         corpus.split(1, 0, 0)
         pool = compile_pool(RECIPES["roles_anchor_context"], source="s", split="train", version=1)
         hashes = dict(corpus.database.rows("SELECT text, md5_number_lower(text) FROM sections"))

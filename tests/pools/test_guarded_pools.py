@@ -14,7 +14,7 @@ def test_near_date_positives_are_guarded_too(tmp_path):
     ]  # fmt: skip
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(
-            dp.MemorySource(records, id="id", anchor="t", positive="b", date="d"), name="a"
+            dp.sources.MemorySource(records, id="id", anchor="t", positive="b", date="d"), name="a"
         )
         corpus.split(1, 0, 0)
         recipe = dp.TripletRecipe("r", ANCHOR, dp.near_date(1), CONTEXT, by="bm25")

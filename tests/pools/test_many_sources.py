@@ -59,7 +59,7 @@ def scattered_corpus(path, seed, sources):
     for record in records:
         record["g"] = draw.choice([None, None, "one", "two"])
         record["bad"] = draw.choice([[], ["no"], ["no", "never"], [record["body"]]])
-    whole = dp.MemorySource(records, **ODD_MAPPING, group="g", negative="bad")
+    whole = dp.sources.MemorySource(records, **ODD_MAPPING, group="g", negative="bad")
     corpus.ingest(whole, name="s00", progress=False)
     corpus.split(0.8, 0.1, 0.1, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))

@@ -53,7 +53,7 @@ def test_anchors_are_those_with_a_sample(tmp_path, seed):
                 }
                 for n, (anchor, contexts) in enumerate(rows)
             ]
-            corpus.ingest(dp.MemorySource(told, id="id"), name=name, progress=False)
+            corpus.ingest(dp.sources.MemorySource(told, id="id"), name=name, progress=False)
         corpus.split(1, 0, 0)
         for reach in ("source", "split"):
             for negatives in (1, 2):

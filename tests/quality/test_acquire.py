@@ -10,6 +10,7 @@ import time
 import pyarrow as pa
 import pytest
 import test_kills
+from described import ingested
 from effort import THOROUGH, often, thorough
 from gated_rows import GOOD, QUALITY, check, contents, ends, texts, written
 from gated_sources import Pages, assert_nothing_is_left, some_rows, sources_of
@@ -47,19 +48,19 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(tmp_path, monkeypat
         with empty_corpus(tmp_path / f"{seed}-one.duckdb") as one:
             for number, source in enumerate(sources_of(seed, tmp_path)):
                 setattr(source, "fails", []) if isinstance(source, Pages) else None
-                one.ingest(source, name=f"s{number}", **given)
+                ingested(one, source, name=f"s{number}", **given)
             expected, told = contents(one), ends(one)
         with empty_corpus(tmp_path / f"{seed}-two.duckdb") as two:
             named = {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}
             monkeypatch.setattr(reading, "_BYTES_WAITING", draw.choice([100, 10_000, 10**9]))
             beside = {"readers": draw.randrange(1, 5)}
-            reports = two.acquire(named, **beside, **given)
+            reports = ingested(two, named, **beside, **given)
             assert ends(two) == told, seed
             assert contents(two) == expected, (seed, beside, cap)
             assert list(reports) == list(named)
             check(two)
             named = {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}
-            again = two.acquire(named, **given)
+            again = ingested(two, named, **given)
             assert sum(report.read for report in again.values()) == 0, seed
     assert_nothing_is_left(tmp_path)
 
@@ -68,8 +69,11 @@ def test_a_source_that_fails_now_and_then_gives_each_row_once(corpus, caplog):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(60)]
     fails = (0, 1, 7, 7, 8, 30, 31, 59)
     torn = Pages("torn", rows, page=8, fails=fails)
-    reports = corpus.acquire(
-        [torn, Pages("whole", rows[::-1])], quality=QUALITY, progress=False, retries=4
+    reports = corpus.ingest(
+        [torn, Pages("whole", rows[::-1])],
+        quality=QUALITY,
+        progress=False,
+        options=dp.IngestOptions(retries=4),
     )
     assert texts(corpus) == [row["text"] for row in rows]
     report = reports["torn"]
@@ -86,19 +90,14 @@ def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(20)]
     torn = Pages("torn", rows[:12], page=3, fails=(7, 7, 7, 7))
     named = [Pages("first", rows[:2]), torn, Pages("last", rows)]
-    told = []
-
-    def each(name, report):
-        told.append(f"{name} {getattr(report, 'added', 'failed')}")
-
-    given = {"quality": QUALITY, "progress": False, "each": each, "retries": 2}
+    given = {"quality": QUALITY, "progress": False, "retries": 2}
     with pytest.raises(dp.SourceError, match="source 'torn': 3 attempts to read on after row"):
-        corpus.acquire(named, **given)
+        ingested(corpus, named, **given)
     assert len(torn.calls) == 3
-    assert told == ["first 2"]
+    assert corpus.sources()["name"].to_pylist() == ["first"]
     torn.fails.clear()
-    corpus.acquire(named, **given)
-    assert told[1:] == ["first 0", "torn 10", "last 8"]
+    reports = ingested(corpus, named, **given)
+    assert {n: r.added for n, r in reports.items()} == {"first": 0, "torn": 10, "last": 8}
     assert texts(corpus) == [row["text"] for row in rows]
 
 
@@ -107,17 +106,18 @@ def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus):
     named = {
         "a": Pages("a", rows, fails=(5,), error=KeyError("no")),
         "b": Pages("b", rows),
-        "c": dp.JsonSource("/nowhere.jsonl", text="text"),
+        "c": dp.sources.JsonSource("/nowhere.jsonl", text="text"),
     }
-    told = {}
     with pytest.raises(dp.SourceError) as caught:
-        corpus.acquire(
-            named, quality=QUALITY, progress=False, keep_going=True, each=told.__setitem__
+        corpus.ingest(
+            named,
+            quality=QUALITY,
+            progress=False,
+            options=dp.IngestOptions(keep_going=True),
         )
     assert "2 sources of 3 failed" in str(caught.value)
     assert "source 'a': row 6: KeyError: 'no'" in str(caught.value)
-    assert (told["b"].added, str(told["a"])[:10]) == (9, "source 'a'")
-    assert list(told) == ["c", "a", "b"]
+    assert corpus.sources().select(["name", "records"]).to_pylist() == [{"name": "b", "records": 9}]
     assert len(named["a"].calls) == 1  # what does not pass is not tried again
 
 
@@ -127,7 +127,7 @@ def test_what_may_pass_is_told_from_what_does_not():
             self.response = type("R", (), {"status_code": status})()
 
     passing = [TimeoutError(), OSError("x"), ConnectionRefusedError(), Answer(503)]
-    passing += [OSError(110, "timed out"), dp.PassingError("x"), Answer(429)]
+    passing += [OSError(110, "timed out"), dp.errors.PassingError("x"), Answer(429)]
     for error in passing:
         wrapped = dp.SourceError("x")
         wrapped.__cause__ = error
@@ -145,18 +145,19 @@ WRONG = [
     ({"retries": -1}, "retries=-1: give a whole number from 0"),
     ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
     ({"size_mb": -1}, "size_mb=-1"),
-    ({"sources": 5}, "give several in a list, or by name"),
-    ({"sources": ["x.jsonl"]}, "is a path, not a source"),
-    ({"sources": [Pages("p", []), Pages("p", [])]}, "two sources would be 'p': give them by"),
+    ({"source": [5]}, "5 is no source"),
+    ({"source": ["x.jsonl"]}, "x.jsonl does not exist"),
+    ({"name": "x"}, "name= and trust= are of one source"),
+    ({"source": [Pages("p", []), Pages("p", [])]}, "two sources would be 'p': give them by"),
 ]
 
 
 def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
     pages = Pages("p", [{"text": GOOD}])
     for given, message in WRONG:
-        arguments = {"sources": [pages], "quality": QUALITY, "progress": False} | given
+        arguments = {"source": [pages], "quality": QUALITY, "progress": False} | given
         with pytest.raises(dp.SourceError) as caught:
-            corpus.acquire(**arguments)
+            ingested(corpus, **arguments)
         assert message in str(caught.value)
     assert (pages.calls, corpus.version) == ([], 0)
 
@@ -167,18 +168,18 @@ def test_shuffled_streams_are_refused(corpus):
     data = datasets.Dataset.from_list(rows)
     stream = data.to_iterable_dataset(num_shards=3)
     shuffled = stream.shuffle(seed=1, buffer_size=4).map(lambda row: row).take(5)
-    source = dp.DatasetSource(shuffled, text="text", id="id")
+    source = dp.sources.DatasetSource(shuffled, text="text", id="id")
     told = r"is shuffled as it streams.*without .shuffle"
     with pytest.raises(dp.SourceError, match=told):
-        corpus.acquire([source], progress=False, quality=None)
+        corpus.ingest([source], progress=False, quality=None)
     with pytest.raises(dp.SourceError, match=told):
         corpus.ingest(source, progress=False, limit=5)
     assert corpus.version == 0
     found = {
-        "stream": dp.DatasetSource(stream, text="text", id="id"),
-        "held": dp.DatasetSource(data.shuffle(seed=1), text="text", id="id"),
+        "stream": dp.sources.DatasetSource(stream, text="text", id="id"),
+        "held": dp.sources.DatasetSource(data.shuffle(seed=1), text="text", id="id"),
     }
-    reports = corpus.acquire(found, progress=False, quality=QUALITY)
+    reports = corpus.ingest(found, progress=False, quality=QUALITY)
     assert [report.added for report in reports.values()] == [9, 0]
 
 
@@ -193,7 +194,7 @@ def test_what_ends_the_writer_ends_the_readers(corpus, monkeypatch):
         timer.start()
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            corpus.acquire(sources, quality=QUALITY, progress=False)
+            corpus.ingest(sources, quality=QUALITY, progress=False)
         assert time.monotonic() - started < 8
         timer.join()
 
@@ -201,14 +202,6 @@ def test_what_ends_the_writer_ends_the_readers(corpus, monkeypatch):
     # While a source waits to be read again, too.
     monkeypatch.setattr(retry, "FIRST_WAIT", 60.0)
     interrupted([Pages("torn", [{"text": GOOD}], fails=(0,))])
-
-    def refused(name, report):
-        raise dp.RecipeError("enough")
-
-    with pytest.raises(dp.RecipeError, match="enough"):
-        corpus.acquire(
-            [Pages("x", rows[:2]), endless("d")], quality=QUALITY, progress=False, each=refused
-        )
 
 
 def test_no_more_sources_are_read_at_the_same_time_than_are_asked_for(corpus):
@@ -225,7 +218,9 @@ def test_no_more_sources_are_read_at_the_same_time_than_are_asked_for(corpus):
 
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(5)]
     slow = [Watched(name, rows, page=1, sleep=0.02) for name in "abcd"]
-    corpus.acquire(slow, quality=None, where="true", readers=3, progress=False)
+    corpus.ingest(
+        slow, quality=None, where="true", progress=False, options=dp.IngestOptions(readers=3)
+    )
     assert most == [3]
     assert [len(source.calls) for source in slow] == [1, 1, 1, 1]
 
@@ -240,7 +235,7 @@ for room in sys.stdin:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), resource.RLIM_INFINITY))
     try:
         with dp.Corpus(path) as corpus:
-            source = dp.JsonSource(rows, text="text")
+            source = dp.sources.JsonSource(rows, text="text")
             quality = dp.Quality(language=None)
             print(corpus.ingest(source, name="s", quality=quality, progress=False).added)
     except dp.DuckpletsError as error:
@@ -268,7 +263,7 @@ def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(tm
         assert other.communicate()[0] == ""
     with dp.Corpus(path) as corpus:
         assert ends(corpus) == []  # a later command begins where the last commit was
-        source = dp.JsonSource(file, text="text")
+        source = dp.sources.JsonSource(file, text="text")
         report = corpus.ingest(source, name="s", quality=QUALITY, progress=False)
         assert report.added == len(ends(corpus)) == len(hexadecimal)
         check(corpus)
@@ -284,7 +279,7 @@ def beside(path, *death):
     dying(*death)
     draw = random.Random(7)
     with dp.Corpus(path) as corpus:
-        file = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
+        file = dp.sources.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
         named = {
             "a": file,
             "b": Pages(
@@ -292,9 +287,15 @@ def beside(path, *death):
                 [row for row in some_rows(draw, often(120, less=40)) if row["text"]],
                 sleep=0.001,
             ),
-            "c": dp.JsonSource(path.with_name("c.jsonl"), text="text", id="id"),
+            "c": dp.sources.JsonSource(path.with_name("c.jsonl"), text="text", id="id"),
         }
-        corpus.acquire(named, quality=QUALITY, progress=False, readers=2, on_conflict="skip")
+        corpus.ingest(
+            named,
+            quality=QUALITY,
+            progress=False,
+            on_conflict="skip",
+            options=dp.IngestOptions(readers=2),
+        )
 
 
 test_kills.JOBS["beside"] = beside

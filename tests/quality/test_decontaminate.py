@@ -27,7 +27,9 @@ def corpus_of(path):
     corpus = dp.Corpus(path)
     for name in ("one", "two"):
         rows = [{"id": str(i), "text": " ".join(words_of((name, i)))} for i in range(RECORDS)]
-        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=name, progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, id="id", text="text"), name=name, progress=False
+        )
     corpus.split(0.5, 0.2, 0.3, seed=1)
     return corpus
 
@@ -111,7 +113,7 @@ def test_texts_too_short_to_be_found_are_said_with_an_ngram_that_reaches_most(tm
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         for sizes, ngram, said in TOO_SHORT:
             rows = [{"text": " ".join(words_of(i, size))} for i, size in enumerate(sizes)]
-            questions = dp.MemorySource(rows, text="text")
+            questions = dp.sources.MemorySource(rows, text="text")
             report = corpus.decontaminate(questions, ngram=ngram, dry_run=True, progress=False)
             assert report.short == sum(size < ngram for size in sizes)
             assert report.notes == said or report.notes[0].endswith(said), (sizes, report.notes)
@@ -123,9 +125,9 @@ def test_matches_are_those_of_plain_sets(tmp_path, n):
     texts = [draw.choices("abcdefghijklmnop", k=draw.randint(1, 12)) for _ in range(40)]
     asked = [draw.choices("abcdefghijklmnop", k=draw.randint(n, 9)) for _ in range(30)]
     rows = [{"id": str(i), "text": " ".join(text)} for i, text in enumerate(texts)]
-    questions = dp.MemorySource([{"text": " ".join(text)} for text in asked], text="text")
+    questions = dp.sources.MemorySource([{"text": " ".join(text)} for text in asked], text="text")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name="s", progress=False)
+        corpus.ingest(dp.sources.MemorySource(rows, id="id", text="text"), name="s", progress=False)
         corpus.decontaminate(questions, ngram=n, progress=False)
         stored = {
             r["record_id"]: (r["matches"], r["ngram"], r["evaluation"]) for r in rows_of(corpus)
@@ -149,7 +151,9 @@ def with_leaks(corpus):
     name, number = rows["record_id"][0].as_py().split("/")
     texts = [{"id": str(i), "text": leak(name, int(number)), "g": f"g{i}"} for i in range(30)]
     corpus.ingest(
-        dp.MemorySource(texts, id="id", text="text", group="g"), name="leaks", progress=False
+        dp.sources.MemorySource(texts, id="id", text="text", group="g"),
+        name="leaks",
+        progress=False,
     )
 
 

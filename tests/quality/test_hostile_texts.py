@@ -52,9 +52,9 @@ def measured(*texts):
 PASSES = {
     "redact": lambda text: redacted(f"joe@example.com {text}"),
     "measure": measured,
-    "normalise": dp.Normaliser(),
-    "normalise code": dp.Normaliser(code=True),
-    "denoise": dp.Denoiser(),
+    "normalise": dp.plugins.Normaliser(),
+    "normalise code": dp.plugins.Normaliser(code=True),
+    "denoise": dp.plugins.Denoiser(),
     **{
         cut.__name__: lambda text, cut=cut: list(cut(text))
         for cut in (chunkers.sentences, chunkers.markdown, chunkers.code)
@@ -133,9 +133,9 @@ peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 corpus, small, *files = sys.argv[1:]
 with dp.Corpus(corpus) as corpus:
     given = {"quality": dp.Quality(language=None), "progress": False}
-    corpus.acquire({"small": dp.JsonSource(small, text="t")}, **given)
+    corpus.ingest({"small": dp.Source(small, text="t")}, **given)
     before = peak()
-    corpus.acquire({f"s{i}": dp.JsonSource(at, text="t") for i, at in enumerate(files)}, **given)
+    corpus.ingest({f"s{i}": dp.Source(at, text="t") for i, at in enumerate(files)}, **given)
     print(peak() - before)
 """
 LINE = "some words of a line, {} of them, and what more there is to say."

@@ -72,13 +72,13 @@ def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path):
         empty_corpus(tmp_path / "gated.duckdb") as gated,
     ):
         for number, mapping in enumerate(some(MAPPINGS, less=3)):
-            source = dp.JsonSource(tmp_path / "rows.jsonl", id="id", **mapping)
+            source = dp.sources.JsonSource(tmp_path / "rows.jsonl", id="id", **mapping)
             given = {"name": f"s{number}", "progress": False}
             one = plain.ingest(source, **given)
             other = gated.ingest(source, quality=no_gates, **given)
             for name in ("read", "added", "skipped", "failed", "reasons"):
                 assert getattr(one, name) == getattr(other, name), mapping
-            ended = gated.acquisitions().to_pylist()[-1]
+            ended = gated.sql("FROM acquisitions ORDER BY acquisition_id").to_pylist()[-1]
             assert (ended["unreadable"], ended["filtered"]) == (other.failed, other.skipped)
             assert one.read == len(rows)
             reasons = ("no text", "not text: number", "unreadable date")
@@ -93,7 +93,7 @@ def test_every_planted_row_ends_where_it_should(corpus, tmp_path):
     with path.open("ab") as file:
         file.write(b'{bad\n[1]\n{"text": "\xff\xfe", "id": "z"}\n')
     written(path, [GOOD.format(0)], mode="a")
-    source = dp.JsonSource(path, text="text", id="id", meta=["drop"])
+    source = dp.sources.JsonSource(path, text="text", id="id", meta=["drop"])
     report = take(corpus, source, where="coalesce(meta['drop'], '') <> '1'")
     found = ends(corpus)
     expected = [(outcome, reason) for _, _, outcome, reason in PLANTED]
@@ -118,10 +118,10 @@ def test_every_planted_row_ends_where_it_should(corpus, tmp_path):
     ).to_pylist()
     assert all((row["c"] is None) == (row["outcome"] == "unreadable") for row in rows)
     assert sum(row["n"] is not None for row in rows) == ended["rejected"]
-    assert corpus.why("s/1")[0]["rule"] == "min_characters"
-    assert corpus.why("s:2")[0]["text"] == "short"
-    with pytest.raises(dp.QualityError, match="no row 's/99'"):
-        corpus.why("s/99")
+    assert corpus.quality("s/1")[0]["rule"] == "min_characters"
+    assert corpus.quality("s:2")[0]["text"] == "short"
+    with pytest.raises(dp.errors.QualityError, match="no row 's/99'"):
+        corpus.quality("s/99")
 
 
 ENGLISH = (
@@ -163,7 +163,7 @@ DIRTY = [
 def test_dirt_of_every_kind_ends_where_it_should(corpus, tmp_path):
     pytest.importorskip("py3langid")
     (tmp_path / "words.txt").write_text("# mild\ndamn\nson of a gun\n", encoding="utf-8")
-    dp.register_gate("quiet", lambda texts: ["SHOUT" not in text for text in texts])
+    dp.plugins.register_gate("quiet", lambda texts: ["SHOUT" not in text for text in texts])
     quality = Quality(
         required=("title",),
         licenses=("mit", "cc-by"),
@@ -175,14 +175,14 @@ def test_dirt_of_every_kind_ends_where_it_should(corpus, tmp_path):
         row if isinstance(row, bytes) else json.dumps(common | row).encode() for row, _ in DIRTY
     ]
     (tmp_path / "dirty.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
-    source = dp.JsonSource(tmp_path / "dirty.jsonl", text="text", meta=["title", "license"])
-    corpus.normalise()
+    source = dp.sources.JsonSource(tmp_path / "dirty.jsonl", text="text", meta=["title", "license"])
+    corpus.chunk(normalise=True)
     report = take(corpus, source, quality=quality)
     plugins.GATES.clear()
     rows = corpus.sql("SELECT outcome, rule FROM judgements ORDER BY row").to_pylist()
     assert [tuple(row.values()) for row in rows] == [end for _, end in DIRTY]
     assert report.added == sum(end == OK for _, end in DIRTY)
-    counted = {(r["outcome"], r["rule"]): r["rows"] for r in corpus.outcomes().to_pylist()}
+    counted = {(r["outcome"], r["rule"]): r["rows"] for r in corpus.quality().to_pylist()}
     assert counted == Counter(end for _, end in DIRTY)
     check(corpus)
 
@@ -220,7 +220,7 @@ def source_of(kind, path, rows):
     if kind == "file":
         return written(path, rows)
     if kind == "memory":
-        return dp.MemorySource(rows, text="text", id="id")
+        return dp.sources.MemorySource(rows, text="text", id="id")
     return Pages("pages", rows)
 
 
@@ -276,7 +276,7 @@ WRONG = [
 def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
     for arguments, message in WRONG:
         with pytest.raises(dp.DuckpletsError) as caught:
-            take(corpus, dp.MemorySource([{"text": GOOD}], text="text"), **arguments)
+            take(corpus, dp.sources.MemorySource([{"text": GOOD}], text="text"), **arguments)
         assert message in str(caught.value)
     assert corpus.version == 0
 
@@ -284,7 +284,7 @@ def test_wrong_arguments_are_refused_before_anything_is_read(corpus):
 def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(corpus):
     def source(*rows):
         made = [{"id": i, "text": text, "license": of} for i, text, of in rows]
-        return dp.MemorySource(made, text="text", id="id", meta=["license"])
+        return dp.sources.MemorySource(made, text="text", id="id", meta=["license"])
 
     one, two, three = (GOOD.format(n) for n in ("one", "two", "three"))
     corpus.ingest(source(("a", one, "mit")), name="plain", progress=False)
@@ -324,7 +324,7 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(corpus, monkeyp
     with pytest.raises(dp.SourceError, match="with another quality, stopped"):
         corpus.ingest(torn, name="torn", progress=False)
     corpus.ingest(
-        dp.MemorySource([{"text": GOOD.format(1)}], text="text"), name="m", progress=False
+        dp.sources.MemorySource([{"text": GOOD.format(1)}], text="text"), name="m", progress=False
     )
     report = take(corpus, torn, "torn", size_mb=1)  # a cap is no part of what must agree
     assert (report.added, report.reasons) == (2, {"duplicates: came in meanwhile": 1})
@@ -334,7 +334,7 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(corpus, monkeyp
 
 def test_redacted_texts_leave_no_original_anywhere(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.denoise(dp.Denoiser())
+        corpus.chunk(denoise=dp.plugins.Denoiser())
         secret = ["bob.secret@example.org", "212-555-0199", "4111 1111 1111 1111"]
         rows = [
             {"id": "1", "text": f"{LONG} {secret[0]}\n\n| a | {secret[1]} |\n\nmore of it"},
@@ -342,7 +342,7 @@ def test_redacted_texts_leave_no_original_anywhere(tmp_path):
             {"id": "3", "text": secret[0]},
             {"id": "4", "text": f"{LONG} carol.secret@example.org\n\nmore of it"},
         ]
-        source, redact = dp.MemorySource(rows, text="text", id="id"), {"pii": "redact"}
+        source, redact = dp.sources.MemorySource(rows, text="text", id="id"), {"pii": "redact"}
         report = take(corpus, source, quality=Quality(language=None, **redact))
         assert (report.added, report.reasons["schema: min_characters"]) == (3, 1)
         assert sum("[EMAIL]" in text for text in texts(corpus)) == 2
@@ -350,10 +350,15 @@ def test_redacted_texts_leave_no_original_anywhere(tmp_path):
         assert "0199" not in str(contents(corpus))
         assert "4111" not in str(contents(corpus))
         more = [{"text": f"{secret[0]} {LONG}"}, {"text": "bob.secret@example.org"}]
-        take(corpus, dp.MemorySource(more, text="text"), "rejecting")
+        take(corpus, dp.sources.MemorySource(more, text="text"), "rejecting")
         assert "secret" not in str(contents(corpus))  # where that gate failed
         no_texts = Quality(language=None, keep_rejected=False)
-        take(corpus, dp.MemorySource([{"text": "tiny"}], text="text"), "none", quality=no_texts)
+        take(
+            corpus,
+            dp.sources.MemorySource([{"text": "tiny"}], text="text"),
+            "none",
+            quality=no_texts,
+        )
         assert "tiny" not in str(contents(corpus))
         told = corpus.sql("SELECT metrics.characters AS n FROM judgements WHERE source = 'none'")
         assert told["n"].to_pylist() == [4]

@@ -27,7 +27,7 @@ ROWS = [
 
 def source(rows, **columns):
     made = [{"id": str(i), "text": text, **columns} for i, text in enumerate(rows)]
-    return dp.MemorySource(made, text="text", id="id", meta=[*columns] or None)
+    return dp.sources.MemorySource(made, text="text", id="id", meta=[*columns] or None)
 
 
 def reasons(corpus):
@@ -51,9 +51,9 @@ def test_rows_become_records_and_records_go(corpus):
         pinned = [text for batch in sampler for text in batch["text"]]
         sampler.save()
     before = contents(corpus)
-    would = corpus.judge(LOOSE, dry_run=True)
+    would = corpus.quality(apply=LOOSE, dry_run=True)
     assert contents(corpus) == before
-    did = corpus.judge(LOOSE)
+    did = corpus.quality(apply=LOOSE)
     assert (
         (would.newly_accepted, would.newly_rejected)
         == (did.newly_accepted, did.newly_rejected)
@@ -78,11 +78,11 @@ def test_rows_become_records_and_records_go(corpus):
     assert sorted(texts(corpus)) == sorted(
         ["short", GOOD.format(1), LONG + "© somebody", LONG + "[EMAIL]", LONG * 5]
     )
-    assert corpus.judge(LOOSE).changes == []
-    gone = corpus.judge(STRICT)
+    assert corpus.quality(apply=LOOSE).changes == []
+    gone = corpus.quality(apply=STRICT)
     assert (gone.newly_accepted, gone.newly_rejected) == (0, 4)
     assert texts(corpus) == [LONG * 5]
-    back = corpus.judge(QUALITY)
+    back = corpus.quality(apply=QUALITY)
     assert reasons(corpus) == [reason for _, reason in ROWS]
     assert (back.newly_accepted, corpus.version) == (1, 4)
     rows = corpus.sql(
@@ -102,7 +102,7 @@ def test_rows_become_records_and_records_go(corpus):
 def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path):
     def of(license_of):
         row = {"id": license_of, "text": GOOD, "license": license_of}
-        return dp.MemorySource([row], text="text", id="id", meta=["license"])
+        return dp.sources.MemorySource([row], text="text", id="id", meta=["license"])
 
     def live(corpus):
         rows = corpus.sql("SELECT record_id FROM live_records")
@@ -114,22 +114,22 @@ def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path):
         take(corpus, of("mit"), "second", quality=strict)
         corpus.ingest(of("bsd"), name="plain", progress=False)
         assert reasons(corpus) == ["schema: licenses", "accepted"]
-        report = corpus.judge(QUALITY)
+        report = corpus.quality(apply=QUALITY)
         assert (report.newly_accepted, report.newly_rejected, report.measured) == (1, 2, 1)
         assert live(corpus) == ["first/gpl"]
-        assert corpus.judge(QUALITY).changes == []
-        corpus.judge(strict)
+        assert corpus.quality(apply=QUALITY).changes == []
+        corpus.quality(apply=strict)
         assert live(corpus) == ["second/mit"]
 
 
 def test_records_without_gates_are_measured_and_judged(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(source([text for text, _ in ROWS]), name="s", progress=False)
-        report = corpus.judge(QUALITY)
+        report = corpus.quality(apply=QUALITY)
         assert (report.rows, report.newly_rejected, report.measured) == (6, 4, 6)
         assert texts(corpus) == [GOOD.format(1), LONG * 5]
-        assert corpus.judge(LOOSE).newly_accepted == 3
-        assert corpus.judge(LOOSE).measured == 0
+        assert corpus.quality(apply=LOOSE).newly_accepted == 3
+        assert corpus.quality(apply=LOOSE).measured == 0
 
 
 def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path):
@@ -139,16 +139,16 @@ def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path):
             kept = Quality(language=None, keep_rejected=keep)
             take(corpus, source([text for text, _ in ROWS]), quality=kept)
             if keep:
-                report = corpus.judge(asked)
+                report = corpus.quality(apply=asked)
                 assert (report.measured, report.newly_accepted, report.newly_rejected) == (6, 1, 1)
                 assert texts(corpus) == [LONG * 5, LONG + "© somebody"]
             else:
-                with pytest.raises(dp.QualityError, match=r"4 rows .* texts were not kept"):
-                    corpus.judge(asked)
+                with pytest.raises(dp.errors.QualityError, match=r"4 rows .* texts were not kept"):
+                    corpus.quality(apply=asked)
                 loose = Quality(language=None, min_characters=1)
-                assert corpus.judge(loose).without_text == 1 + 1
-    with pytest.raises(dp.QualityError, match="pii='redact' is for ingest"):
-        corpus.judge(Quality(language=None, pii="redact"))
+                assert corpus.quality(apply=loose).without_text == 1 + 1
+    with pytest.raises(dp.errors.QualityError, match="pii='redact' is for ingest"):
+        corpus.quality(apply=Quality(language=None, pii="redact"))
 
 
 def test_judging_gives_what_an_intake_by_the_thresholds_gives(tmp_path, monkeypatch):
@@ -158,12 +158,12 @@ def test_judging_gives_what_an_intake_by_the_thresholds_gives(tmp_path, monkeypa
         draw = random.Random(seed)
         words = [GOOD.format(i) * draw.randrange(1, 4) for i in range(6)] + ["short"]
         rows = [{"id": str(draw.randrange(15)), "text": draw.choice(words)} for _ in range(40)]
-        made = dp.MemorySource(rows, text="text", id="id")
+        made = dp.sources.MemorySource(rows, text="text", id="id")
         with empty_corpus(tmp_path / f"{seed}.duckdb") as corpus:
             take(
                 corpus, made, quality=Quality(language=None, min_characters=120), on_conflict="skip"
             )
-            corpus.judge(Quality(language=None, min_characters=50))
+            corpus.quality(apply=Quality(language=None, min_characters=50))
             found = corpus.sql("SELECT coalesce(rule, outcome) AS r FROM judgements ORDER BY row")
             assert found["r"].to_pylist() == oracle(rows), seed
             keys = corpus.sql("SELECT record_id FROM records WHERE removed_version IS NULL")
@@ -176,28 +176,28 @@ def test_judging_gives_what_an_intake_by_the_thresholds_gives(tmp_path, monkeypa
 
 
 def test_shifts_are_told_against_a_source_and_a_version(corpus):
-    assert corpus.shifts(1).warnings == []
-    corpus.judge(STRICT)
-    assert any("characters has shifted" in line for line in corpus.shifts(1).warnings)
+    assert corpus.quality(against=1).warnings == []
+    corpus.quality(apply=STRICT)
+    assert any("characters has shifted" in line for line in corpus.quality(against=1).warnings)
     take(corpus, source([GOOD.format(i) for i in range(20, 40)]), "other")
-    assert {row["source"] for row in corpus.shifts("s").rows} == {"other"}
+    assert {row["source"] for row in corpus.quality(against="s").rows} == {"other"}
     for against, said in (
         ("nobody", "no source of that name has metrics"),
         (9, "there are versions 1 to 3"),
     ):
-        with pytest.raises(dp.QualityError, match=said):
-            corpus.shifts(against)
+        with pytest.raises(dp.errors.QualityError, match=said):
+            corpus.quality(against=against)
 
 
 def test_a_rejected_row_that_becomes_a_record_keeps_its_label(tmp_path):
     rows = [
         {"id": f"{i}", "q": f"q {i}", "a": "x" * (10 + 20 * i), "same": i % 2} for i in range(6)
     ]
-    source = dp.MemorySource(rows, anchor="q", positive="a", id="id", label="same")
+    source = dp.sources.MemorySource(rows, anchor="q", positive="a", id="id", label="same")
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         report = take(corpus, source, quality=Quality(language=None, min_characters=60))
         assert 0 < report.added < 6
-        corpus.judge(LOOSE)
+        corpus.quality(apply=LOOSE)
         found = corpus.sql("SELECT record_id, label FROM records WHERE removed_version IS NULL")
         labels = {row["record_id"]: row["label"] for row in found.to_pylist()}
     assert labels == {f"s/{i}": i % 2 for i in range(6)}

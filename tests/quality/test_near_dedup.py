@@ -34,7 +34,9 @@ def filled(path, texts, threads=None):
     corpus = dp.Corpus(path, threads=threads)
     for name, of in texts.items():
         rows = [{"id": key, "text": text} for key, text in of.items()]
-        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=name, progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, id="id", text="text"), name=name, progress=False
+        )
     return corpus
 
 
@@ -144,7 +146,9 @@ def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_pa
     with filled(tmp_path / "c.duckdb", chain()) as corpus:
         # A later record of the first source comes before all of the second.
         more = [{"id": "z", "text": chain()["x"]["a"].upper().replace(" ", " - ")}]
-        corpus.ingest(dp.MemorySource(more, id="id", text="text"), name="late", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(more, id="id", text="text"), name="late", progress=False
+        )
         corpus.deduplicate(action="mark", progress=False)
         ((head, of),) = clusters(corpus)
         assert head == "late/b"
@@ -194,7 +198,7 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path):
         corpus.deduplicate(progress=False)
     with dp.Corpus(path) as corpus:  # the source has them still
         rows = [{"id": key, "text": text} for key, text in texts.items()]
-        source = dp.MemorySource(rows, text="text", id="id")
+        source = dp.sources.MemorySource(rows, text="text", id="id")
         report = corpus.ingest(source, name="s", progress=False)
         assert report.added == 20
         assert [note for note in report.notes if note.startswith("look: 20 records that dedup")]

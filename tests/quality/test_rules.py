@@ -243,7 +243,7 @@ def test_fields_that_records_keep_may_be_required(tmp_path, at, later):
         source = dp.TextFileSource(tmp_path)
     else:
         rows = [row | {"day": "2024-01-01"} for row in rows]
-        source = dp.MemorySource(rows, **FIELDS, **more)
+        source = dp.sources.MemorySource(rows, **FIELDS, **more)
     quality = Quality(required=required, licenses=licenses, language=None)
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
 
@@ -252,10 +252,10 @@ def test_fields_that_records_keep_may_be_required(tmp_path, at, later):
                 source, name="s", quality=None if later else quality, limit=9, progress=False
             )
             if later:
-                corpus.judge(quality)
+                corpus.quality(apply=quality)
 
         if isinstance(expected, str):
-            with pytest.raises(dp.QualityError, match=re.escape(expected)) as refused:
+            with pytest.raises(dp.errors.QualityError, match=re.escape(expected)) as refused:
                 gated()
             assert len(str(refused.value)) <= 240
             return

@@ -60,7 +60,7 @@ def test_fingerprints_follow_what_decides(tmp_path):
     assert dp.Quality.of(stored) == base  # the same words
     file(tmp_path, "a.txt", "hell")
     assert dp.Quality(profanity=first).fingerprint() != base.fingerprint()
-    with pytest.raises(dp.QualityError, match="its words have changed"):
+    with pytest.raises(dp.errors.QualityError, match="its words have changed"):
         dp.Quality.of(stored)
 
 
@@ -120,18 +120,18 @@ NO_SETTINGS = [
 
 def test_wrong_settings():
     for settings, message in WRONG:
-        with pytest.raises(dp.QualityError, match=message):
+        with pytest.raises(dp.errors.QualityError, match=message):
             dp.Quality(**settings)
     for value, message in NO_SETTINGS:
-        with pytest.raises(dp.QualityError, match=message):
+        with pytest.raises(dp.errors.QualityError, match=message):
             dp.Quality.of(value)
     for name in ("", "Upper", "two words", "a-b"):
-        with pytest.raises(dp.QualityError, match=r"gate(:)? name"):
-            dp.register_gate(name, lambda texts: [True] * len(texts))
-    with pytest.raises(dp.QualityError, match="expected a function"):
-        dp.register_gate("mine", 3)
-    dp.register_gate("words", lambda texts: [True] * len(texts))
-    with pytest.raises(dp.QualityError, match="gate name 'words' is taken"):
+        with pytest.raises(dp.errors.QualityError, match=r"gate(:)? name"):
+            dp.plugins.register_gate(name, lambda texts: [True] * len(texts))
+    with pytest.raises(dp.errors.QualityError, match="expected a function"):
+        dp.plugins.register_gate("mine", 3)
+    dp.plugins.register_gate("words", lambda texts: [True] * len(texts))
+    with pytest.raises(dp.errors.QualityError, match="gate name 'words' is taken"):
         dp.Quality(gates=("bytes > 3",))
 
 
@@ -156,7 +156,7 @@ FILES = [
 def test_wrong_word_files(tmp_path):
     for setting, name, content, message in FILES:
         path = str(tmp_path / name) if content is None else file(tmp_path, name, content)
-        with pytest.raises(dp.QualityError, match=message) as raised:
+        with pytest.raises(dp.errors.QualityError, match=message) as raised:
             dp.Quality(**{setting: path})
         assert str(raised.value).startswith(path)
 
@@ -174,13 +174,17 @@ def test_the_largest_word_files_are_measured(tmp_path):
     )
     texts = [f"{terms[5]} {terms[16_000]}", f"{many[3]} x", "x"]
     assert rules(texts, quality) == [None, "max_profanity_density", "min_domain_terms"]
-    with pytest.raises(dp.QualityError, match="its words have 25,008 characters; 25,000 are"):
+    with pytest.raises(
+        dp.errors.QualityError, match="its words have 25,008 characters; 25,000 are"
+    ):
         dp.Quality(profanity=file(tmp_path, "w.txt", "\n".join(many[:3126])))
 
 
 def test_conditions_and_functions_are_gates():
-    dp.register_gate("shouting", lambda texts: [sum(map(str.isupper, t)) / len(t) for t in texts])
-    dp.register_gate("polite", lambda texts: ["please" in text for text in texts])
+    dp.plugins.register_gate(
+        "shouting", lambda texts: [sum(map(str.isupper, t)) / len(t) for t in texts]
+    )
+    dp.plugins.register_gate("polite", lambda texts: ["please" in text for text in texts])
     quality = dp.Quality(
         language=None,
         gates=("polite", "shouting < 0.5", "words >= 3", "NOT contains(text, 'x') AND words < 9"),
@@ -193,7 +197,7 @@ def test_conditions_and_functions_are_gates():
     assert {name for name in needed(quality) if name.startswith("own:")} == {
         *("own:polite", "own:shouting", "own:NOT contains(text, 'x') AND words < 9")
     }
-    dp.register_gate("shouting", lambda texts: [0.0] * len(texts), version="2")
+    dp.plugins.register_gate("shouting", lambda texts: [0.0] * len(texts), version="2")
     other = measured(dp.Quality.of(quality.to_dict()))
     assert {name for name, key in measured(quality).items() if other[name] != key} == set()
     assert other["own:shouting"] == "2"
@@ -210,8 +214,8 @@ FAILING = [
 
 def test_a_function_that_fails_says_which():
     for function, gate, message in FAILING:
-        dp.register_gate("bad", function)
-        with pytest.raises(dp.QualityError, match=message):
+        dp.plugins.register_gate("bad", function)
+        with pytest.raises(dp.errors.QualityError, match=message):
             rules(["text"], dp.Quality(language=None, gates=(gate,)))
 
 
@@ -222,7 +226,7 @@ def test_detectors_of_the_users_own():
         seen.extend(texts)
         return [("xx" if "ø" in text else "yy", 0.87654321) for text in texts]
 
-    dp.register_detector("mine", mine, languages={"xx", "yy"})
+    dp.plugins.register_detector("mine", mine, languages={"xx", "yy"})
     quality = dp.Quality(language="xx", detector="mine", min_language_probability=0.8765)
     texts = [LONG + "ø", LONG, "ø" * 60, "12 " * 20]
     assert rules(texts, quality) == [None, "language", None, None]
@@ -232,8 +236,8 @@ def test_detectors_of_the_users_own():
     seen.clear()  # only the beginning is looked at
     rules([LONG * 9, "é" * 40, "1" * 30 + LONG], replace(quality, language_prefix=30))
     assert seen == [(LONG * 9)[:30], "é" * 30]
-    dp.register_detector("mine", lambda texts: [("zz", 1.0)] * len(texts), languages={"xx"})
-    with pytest.raises(dp.QualityError, match="expected a pair of one of its languages"):
+    dp.plugins.register_detector("mine", lambda texts: [("zz", 1.0)] * len(texts), languages={"xx"})
+    with pytest.raises(dp.errors.QualityError, match="expected a pair of one of its languages"):
         rules([LONG], quality)
 
 
@@ -247,7 +251,7 @@ def test_without_the_extra_it_is_an_error_with_the_command(monkeypatch):
 
     language._py3langid.cache_clear()
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[quality\]'"):
+    with pytest.raises(dp.errors.ExtensionError, match=r"pip install 'duckplets\[quality\]'"):
         ready(dp.Quality())
     ready(dp.Quality(language=None))
     assert rules(["x" * 60], dp.Quality(language=None)) == [None]

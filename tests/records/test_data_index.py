@@ -78,7 +78,7 @@ REFUSED = [
     (lambda i: DataIndex("abc"), "give the number of rows by name"),
     (lambda i: DataIndex([("a", -1)]), "row of 'a'=-1"),
     (lambda i: DataIndex({"a": MOST, "b": MOST}), "an index holds at most"),
-    (lambda i: i.__add__([("a", 1)]), "only another dp.DataIndex"),
+    (lambda i: i.__add__([("a", 1)]), "only another dp.index.DataIndex"),
     (lambda i: i + DataIndex({"a": 1}, split="test"), "different splits: None, 'test'"),
     (lambda i: i.select(slice(0, 3, 0)), "slice step cannot be zero"),
     (lambda i: i["a":"b"], "slice indices"),
@@ -138,7 +138,9 @@ def test_shards_of_an_index_sampler_have_every_entry_once(sizes, seed, count):
     index, listed = made(sizes)
     if not listed:
         return
-    options = [dp.ShardOptions(i, count) for i in range(count)]
-    orders = [dp.IndexSampler(len(index), of, True, num_epochs=1, seed=seed) for of in options]
+    options = [dp.index.ShardOptions(i, count) for i in range(count)]
+    orders = [
+        dp.index.IndexSampler(len(index), of, True, num_epochs=1, seed=seed) for of in options
+    ]
     parts = [index[order.keys(0, len(order))] for order in orders]
     assert sum(map(times, parts), Counter()) == Counter(listed)

@@ -14,7 +14,7 @@ EITHER_WAY = pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", 
 
 def shards_of(n, count, *, shuffle, epochs, drop=False, seed=7):
     return [
-        dp.IndexSampler(n, dp.ShardOptions(i, count, drop), shuffle, epochs, seed)
+        dp.index.IndexSampler(n, dp.index.ShardOptions(i, count, drop), shuffle, epochs, seed)
         for i in range(count)
     ]
 
@@ -61,7 +61,9 @@ def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle):
 def test_epochs_and_seeds_have_orders_of_their_own():
     for n in (20, 100, 5000):
         orders = [
-            tuple(dp.IndexSampler(n, shuffle=True, seed=seed).keys(e * n, (e + 1) * n).tolist())
+            tuple(
+                dp.index.IndexSampler(n, shuffle=True, seed=seed).keys(e * n, (e + 1) * n).tolist()
+            )
             for seed in (*range(10), -1, 2**80)
             for e in range(5)
         ]
@@ -70,7 +72,7 @@ def test_epochs_and_seeds_have_orders_of_their_own():
 
 
 def test_the_order_is_the_one_it_always_was():
-    small, large = (dp.IndexSampler(n, shuffle=True, seed=0) for n in (5, 10**6))
+    small, large = (dp.index.IndexSampler(n, shuffle=True, seed=0) for n in (5, 10**6))
     assert small.keys(0, 15).tolist() == SMALL
     assert large.keys(10**6 - 3, 10**6 + 3).tolist() == MILLION
     first = small[0].rng
@@ -82,19 +84,25 @@ CASES = [
     *(dict(num_records=n, num_epochs=3) for n in (1, 2, 3, 50)),
     *(dict(num_records=n, num_epochs=2, shuffle=True, seed=3) for n in (1, 2, 3, 50, 4097)),
     *(
-        dict(num_records=n, num_epochs=3, shuffle=s, seed=3, shard_options=dp.ShardOptions(1, c, d))
+        dict(
+            num_records=n,
+            num_epochs=3,
+            shuffle=s,
+            seed=3,
+            shard_options=dp.index.ShardOptions(1, c, d),
+        )
         for n in (5, 50, 5000)
         for c in (2, 5)
         for s in (True, False)
         for d in (True, False)
     ),
-    dict(num_records=1, num_epochs=1, shard_options=dp.ShardOptions(2, 3)),
+    dict(num_records=1, num_epochs=1, shard_options=dp.index.ShardOptions(2, 3)),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_loops_keys_and_elements_agree(case):
-    sampler = dp.IndexSampler(**case)
+    sampler = dp.index.IndexSampler(**case)
     elements = list(sampler)
     assert len(elements) == len(sampler)
     assert [m.record_key for m in elements] == all_keys(sampler).tolist()
@@ -110,21 +118,27 @@ def test_loops_keys_and_elements_agree(case):
 
 
 MISTAKES = [
-    (lambda: dp.IndexSampler(0), "num_records=0: give an integer from 1"),
-    (lambda: dp.IndexSampler(2**63), f"give an integer from 1 to {2**62}"),
-    (lambda: dp.IndexSampler(5, num_epochs=0), "num_epochs=0: give an integer from 1"),
-    (lambda: dp.IndexSampler(2**40, num_epochs=2**40), "num_epochs="),
-    (lambda: dp.IndexSampler(5, shuffle=True), "give seed="),
-    (lambda: dp.IndexSampler(5, shuffle=1, seed=0), "shuffle=1: give True or False"),
-    (lambda: dp.IndexSampler(5, (0, 2)), "dp.ShardOptions(shard_index, shard_count)"),
-    (lambda: dp.IndexSampler(3, dp.ShardOptions(0, 4, True)), "fewer shards"),
-    (lambda: dp.ShardOptions(0, 0), "shard_count=0: give an integer from 1"),
-    (lambda: dp.ShardOptions(2, 2), "shard_index=2: give an integer from 0 to 1"),
-    (lambda: dp.ShardOptions(0, 2, 1), "drop_remainder=1: give True or False"),
-    (lambda: dp.IndexSampler(5, num_epochs=1).keys(0, 6), "stop=6: give an integer from 0 to 5"),
-    (lambda: dp.IndexSampler(5).keys(-1, 2), "start=-1: give an integer from 0 to 2"),
-    (lambda: dp.IndexSampler(5).keys(0, 2**63), "stop="),
-    (lambda: dp.IndexSampler(5, num_epochs=1).elements(6), "start=6: give an integer from 0 to 5"),
+    (lambda: dp.index.IndexSampler(0), "num_records=0: give an integer from 1"),
+    (lambda: dp.index.IndexSampler(2**63), f"give an integer from 1 to {2**62}"),
+    (lambda: dp.index.IndexSampler(5, num_epochs=0), "num_epochs=0: give an integer from 1"),
+    (lambda: dp.index.IndexSampler(2**40, num_epochs=2**40), "num_epochs="),
+    (lambda: dp.index.IndexSampler(5, shuffle=True), "give seed="),
+    (lambda: dp.index.IndexSampler(5, shuffle=1, seed=0), "shuffle=1: give True or False"),
+    (lambda: dp.index.IndexSampler(5, (0, 2)), "dp.index.ShardOptions(shard_index, shard_count)"),
+    (lambda: dp.index.IndexSampler(3, dp.index.ShardOptions(0, 4, True)), "fewer shards"),
+    (lambda: dp.index.ShardOptions(0, 0), "shard_count=0: give an integer from 1"),
+    (lambda: dp.index.ShardOptions(2, 2), "shard_index=2: give an integer from 0 to 1"),
+    (lambda: dp.index.ShardOptions(0, 2, 1), "drop_remainder=1: give True or False"),
+    (
+        lambda: dp.index.IndexSampler(5, num_epochs=1).keys(0, 6),
+        "stop=6: give an integer from 0 to 5",
+    ),
+    (lambda: dp.index.IndexSampler(5).keys(-1, 2), "start=-1: give an integer from 0 to 2"),
+    (lambda: dp.index.IndexSampler(5).keys(0, 2**63), "stop="),
+    (
+        lambda: dp.index.IndexSampler(5, num_epochs=1).elements(6),
+        "start=6: give an integer from 0 to 5",
+    ),
 ]
 
 
@@ -135,11 +149,11 @@ def test_a_mistake_is_named():
 
 
 def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds():
-    sampler = dp.IndexSampler(5, dp.ShardOptions(1, 2), num_epochs=1)
+    sampler = dp.index.IndexSampler(5, dp.index.ShardOptions(1, 2), num_epochs=1)
     for i in (-1, 2, 10**30):
         with pytest.raises(IndexError, match=f"element {i}: this shard has elements 0 to 1$"):
             sampler[i]
     with pytest.raises(IndexError, match="this shard has none"):
-        dp.IndexSampler(1, dp.ShardOptions(1, 2), num_epochs=1)[0]
+        dp.index.IndexSampler(1, dp.index.ShardOptions(1, 2), num_epochs=1)[0]
     with pytest.raises(TypeError):
         sampler["0"]

@@ -32,7 +32,9 @@ def test_reading_gives_the_records_that_entries_name(corpus, split):
     }
     index = DataIndex({name: len(rows) for name, rows in known.items()}, split=split)
     index = index.adjust(None, 1.5) + index.adjust(3)
-    shard = dp.IndexSampler(len(index), dp.ShardOptions(1, 4), True, num_epochs=1, seed=4)
+    shard = dp.index.IndexSampler(
+        len(index), dp.index.ShardOptions(1, 4), True, num_epochs=1, seed=4
+    )
     parts = [index, index[3:80:7], index[::-2], index[[5, -1, 5]], index[:0]]
     parts.append(index[shard.keys(0, len(shard))])
     for part in parts:

@@ -66,10 +66,12 @@ def corpus(tmp_path_factory):
     with odd_corpus(path, 60, seed=3, sources=3) as corpus:
         corpus.remove("odd1")
         newer = [row | {"body": f"newer {row['id']}"} for row in odd_records(20, 3)]
-        source = dp.MemorySource(newer, **ODD_MAPPING)
+        source = dp.sources.MemorySource(newer, **ODD_MAPPING)
         corpus.ingest(source, name="odd0", on_conflict="replace", progress=False)
         texts = [{"id": f"t{i}", "text": f"only a text {i}"} for i in range(15)]
-        corpus.ingest(dp.MemorySource(texts, id="id", text="text"), name="texts", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(texts, id="id", text="text"), name="texts", progress=False
+        )
         yield corpus
 
 
@@ -83,10 +85,12 @@ def test_a_sampler_reads_the_records_it_names(corpus, monkeypatch, batch_size, s
         monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
     known = records(corpus)
     for shards in (1, 3):
-        sampler = dp.IndexSampler(len(known), dp.ShardOptions(0, shards), shuffle, 2, seed=1)
+        sampler = dp.index.IndexSampler(
+            len(known), dp.index.ShardOptions(0, shards), shuffle, 2, seed=1
+        )
         found = rows(corpus, sampler, batch_size=batch_size, columns=ALL)
         assert found == expected(known, [(m.index, m.record_key) for m in sampler])
-    batch = next(read(corpus, dp.SequentialSampler(5)))
+    batch = next(read(corpus, dp.index.SequentialSampler(5)))
     usual = ["index", "record_key", "record_id", "source", "split", "date", "meta", "text"]
     assert batch.keys() == usual
 
@@ -109,8 +113,10 @@ def test_every_split_and_source_has_its_own_numbers(corpus):
 def test_messages_are_read_with_the_records_that_have_some(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         talk = [{"prompt": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}"} for i in range(7)]
-        corpus.ingest(dp.MemorySource(talk, converter="pair"), name="talk", progress=False)
-        corpus.ingest(dp.MemorySource([{"t": "plain"}], text="t"), name="plain", progress=False)
+        corpus.ingest(dp.sources.MemorySource(talk, converter="pair"), name="talk", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource([{"t": "plain"}], text="t"), name="plain", progress=False
+        )
         columns = ["rejected_messages", "source", "messages"]
         [batch] = corpus.read([7, 0, 3, 3, 6], batch_size=8, columns=columns)
         assert batch.keys() == columns
@@ -129,7 +135,7 @@ def test_what_is_ingested_or_removed_meanwhile_changes_nothing(tmp_path, monkeyp
         with closing(read(corpus, range(200), columns=ALL)) as batches:
             found = next(batches).to_pylist()
             corpus.remove("a")
-            more = dp.MemorySource([{"id": "x", "text": "more"}], id="id", text="text")
+            more = dp.sources.MemorySource([{"id": "x", "text": "more"}], id="id", text="text")
             corpus.ingest(more, name="c", progress=False)
             found += [row for batch in batches for row in batch.to_pylist()]
         assert found == expected(known, enumerate(range(200)))
@@ -148,7 +154,7 @@ class Own:
 
     def __next__(self):
         self.taken += 1
-        return dp.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
+        return dp.index.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
 
 
 def test_an_endless_order_is_taken_a_block_ahead_and_no_further(corpus, monkeypatch):
@@ -187,13 +193,13 @@ NO_RECORDS = [
     ([0, 10**6], "element 1 of the order names record 1000000; there are records 0 to "),
     ([2**63], "integers of 64 bits"),
     ([-1], "element 0 of the order names record -1"),
-    ([dp.RecordMetadata(0, -5)], "names record -5"),
-    ([0, "a"], "element 1 of the order is 'a'; give dp.RecordMetadata"),
+    ([dp.index.RecordMetadata(0, -5)], "names record -5"),
+    ([0, "a"], "element 1 of the order is 'a'; give dp.index.RecordMetadata"),
     ([1.0], "element 0 of the order is 1.0"),
     ([True], "element 0 of the order is True"),
     ([None], "element 0 of the order is None"),
-    ([dp.RecordMetadata(0.5)], "index=0.5"),
-    ([dp.RecordMetadata(0, "a")], "record_key=a"),
+    ([dp.index.RecordMetadata(0.5)], "index=0.5"),
+    ([dp.index.RecordMetadata(0, "a")], "record_key=a"),
 ]
 
 
@@ -208,7 +214,7 @@ def test_a_corpus_without_records_says_so(tmp_path):
         with pytest.raises(dp.SamplerError, match="there are no records"):
             rows(corpus, [0])
         with pytest.raises(dp.SamplerError, match="there are 0 records"):
-            read(corpus, dp.IndexSampler(1))
+            read(corpus, dp.index.IndexSampler(1))
 
 
 MISTAKES = [
@@ -220,14 +226,14 @@ MISTAKES = [
     ({"source": "odd"}, "no source 'odd' (did you mean 'odd"),
     ({"source": "odd1"}, "no source 'odd1'"),
     ({"split": "dev"}, "split='dev': give one of train"),
-    ({"order": 5}, "order=5: give a dp.IndexSampler"),
-    ({"order": dp.IndexSampler(10**6)}, "num_records=1000000"),
-    ({"order": dp.SequentialSampler(10**6)}, "num_records=1000000"),
+    ({"order": 5}, "order=5: give a dp.index.IndexSampler"),
+    ({"order": dp.index.IndexSampler(10**6)}, "num_records=1000000"),
+    ({"order": dp.index.SequentialSampler(10**6)}, "num_records=1000000"),
 ]
 
 
 def test_a_mistake_is_named_at_once(corpus):
     for wrong, said in MISTAKES:
         arguments = {"order": [0]} | wrong
-        with pytest.raises((dp.SamplerError, dp.SplitError), match=re.escape(said)):
+        with pytest.raises((dp.SamplerError, dp.errors.SplitError), match=re.escape(said)):
             read(corpus, **arguments)

@@ -173,7 +173,7 @@ def test_figures_are_those_of_other_ways(page, path):
             assert of_lengths[row["name"]] == row["sections"]
             assert of_lengths[f"{row['name']} tokens"] == row["tokens"]
         outcomes = table(page, "Rows by outcome, gate and rule")["rows"]
-        (intake,) = corpus.acquisitions().to_pylist()
+        (intake,) = corpus.sql("FROM acquisitions ORDER BY acquisition_id").to_pylist()
         assert sum(row[-1] for row in outcomes) == intake["read"]
         sampler = corpus.resume("default")
         forecast = [list(row.values()) for row in sampler.forecast().table.to_pylist()]
@@ -268,7 +268,7 @@ def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
     with empty_corpus(tmp_path / "two.duckdb") as corpus:
         for name, count in (("few", 4), ("many", 200)):
             rows = [{"q": f"{name} question {i}", "a": f"answer {i}"} for i in range(count)]
-            source = dp.MemorySource(rows, anchor="q", positive="a")
+            source = dp.sources.MemorySource(rows, anchor="q", positive="a")
             corpus.ingest(source, name=name, progress=False)
         corpus.split(1, 0, 0)
         page = corpus.report(mixture=dp.Mixture(even, phases=[dp.Phase(12, even, lr_scale=0.5)]))
@@ -347,7 +347,9 @@ def test_corpora_of_few_records_have_a_page(tmp_path):
         page = corpus.report()
         assert "No samples were drawn" in notes(page)
         assert check_sql(page, corpus) > 5
-        corpus.ingest(dp.MemorySource([{"t": "one text"}], text="t"), name="s", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource([{"t": "one text"}], text="t"), name="s", progress=False
+        )
         page = corpus.report()
         assert check_sql(page, corpus) > 5
         assert "Records are not split" in attention(page)[f"duckplets split {path}"]
@@ -362,7 +364,9 @@ def test_long_lines_are_cut_and_their_length_is_said(tmp_path):
     size = often(10_000_000, less=100_000)
     rows = [{"q": f"{i} " + "x" * size, "a": "word " * (size // 5) + str(i)} for i in range(2)]
     with empty_corpus(tmp_path / "long.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False
+        )
         corpus.split(1, 0, 0)
         page = corpus.report()
     assert len(page.html) < 2_000_000
@@ -387,7 +391,9 @@ def test_runs_that_are_not_of_the_corpus(tmp_path):
         with pytest.raises(dp.StateMismatchError, match="no run 'never'"):
             corpus.report(run="never")
         state.state_path(path).write_bytes(b"no state file")
-        with pytest.raises(dp.MigrationError, match=r"toy\.state\.duckdb is not a DuckDB file"):
+        with pytest.raises(
+            dp.errors.MigrationError, match=r"toy\.state\.duckdb is not a DuckDB file"
+        ):
             corpus.report()
 
 
@@ -428,7 +434,7 @@ def test_without_jinja_the_error_says_what_to_install(tmp_path, monkeypatch):
     rendering._environment.cache_clear()
     with (
         empty_corpus(tmp_path / "empty.duckdb") as corpus,
-        pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[report\]'"),
+        pytest.raises(dp.errors.ExtensionError, match=r"pip install 'duckplets\[report\]'"),
     ):
         corpus.report()
 
@@ -443,7 +449,7 @@ def test_a_run_of_messages_has_a_page_without_samples(tmp_path):
     said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
     rows = [{"id": str(i), "messages": said} for i in range(9)]
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(rows, converter="openai", id="id")
+        source = dp.sources.MemorySource(rows, converter="openai", id="id")
         corpus.ingest(source, name="talks", progress=False)
         corpus.split(1, 0, 0)
         with corpus.sampler("messages", batch_size=4, run="chat") as sampler:

@@ -28,7 +28,7 @@ def sparse_corpus(path, count, long):
         for i in range(count)
     ]
     corpus = dp.Corpus(path)
-    corpus.ingest(dp.MemorySource(rows, id="id", anchor="t", positive="b"), name="s")
+    corpus.ingest(dp.sources.MemorySource(rows, id="id", anchor="t", positive="b"), name="s")
     corpus.split(1, 0, 0)
     corpus.chunk(dp.Chunking(max_tokens=20, overlap=(5,), summary_tokens=0))
     return corpus
@@ -55,7 +55,7 @@ def test_a_long_document_has_about_its_own_share(tmp_path):
         pools = {p["recipe"]: p for p in corpus.status()["pools"] if p["split"] == "train"}
         assert pools["long_section"]["left_out"] == {"with a single window": records - 2}
         assert pools["long_section"]["anchors"] == 2
-        (row,) = corpus.capacity().to_pylist()
+        (row,) = corpus.status()["capacity"]
         assert (row["triplet_recipes"], row["triplets"]) == (2, (records + 2) * (records - 1))
         assert row["texts"] == corpus.sampler("texts").epoch_length
 
@@ -119,7 +119,7 @@ def test_texts_are_every_chunk_that_triplets_take_once_an_epoch(tmp_path, case, 
         assert sorted(text for *_, text in found) == sorted(w.text for w in windows)
         assert len(found) == sampler.epoch_length
         assert {row["recipe"] for row in rows} == {"texts"}
-        assert corpus.sql(corpus.runnable_sql("texts"))["anchors"].to_pylist() == pool
+        assert corpus.sql(corpus.pool("texts", sql=True))["anchors"].to_pylist() == pool
 
 
 class Shop:
@@ -140,7 +140,9 @@ def test_a_source_may_bring_recipes(tmp_path):
         corpus.chunk(dp.Chunking(max_tokens=20))
         corpus.ingest(Shop())
         rows = [{"id": f"{i}", "a": f"c {i}", "b": f"d {i}"} for i in range(9)]
-        corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="plain")
+        corpus.ingest(
+            dp.sources.MemorySource(rows, id="id", anchor="a", positive="b"), name="plain"
+        )
         corpus.split(1, 0, 0)
         sampler = corpus.sampler(mixture="equal", columns=["source", "recipe"])
         seen = drawn(sampler, 800, "source", "recipe")

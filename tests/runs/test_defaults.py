@@ -39,7 +39,9 @@ def library(path):
     corpus = dp.Corpus(path)
     for name, count in (("faq", 40), ("manual", 8)):
         rows = [{"q": f"{name} question {i}", "a": f"{name} answer {i}"} for i in range(count)]
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False
+        )
     folder = path.parent / f"{path.stem} notes"
     for i in range(20):
         file = folder / f"2024-0{1 + i % 5}-01" / f"note {i}.txt"
@@ -47,9 +49,9 @@ def library(path):
         file.write_text(f"text of note {i}")
     corpus.ingest(dp.TextFileSource(folder, date=True), name="notes", progress=False)
     rows = [{"t": f"text {i}"} for i in range(12)]
-    corpus.ingest(dp.MemorySource(rows, text="t"), name="plain", progress=False)
+    corpus.ingest(dp.sources.MemorySource(rows, text="t"), name="plain", progress=False)
     rows = [{"q": f"ask {i}", "a": f"say {i}", "n": f"wrong {i}"} for i in range(12)]
-    ready = dp.MemorySource(rows, anchor="q", positive="a", negative="n")
+    ready = dp.sources.MemorySource(rows, anchor="q", positive="a", negative="n")
     corpus.ingest(ready, name="ready", progress=False)
     corpus.split(1, 0, 0)
     return corpus

@@ -140,7 +140,7 @@ def test_another_past_is_refused_with_both_values_phase_by_phase(corpus):
     with pytest.raises(dp.StateMismatchError, match=r"seed \(saved.*; from step 4 \(saved"):
         corpus.resume(mixture={"a": 3}, seed=1)
     for wrong in ({"d": 1}, 7, {"a": -1}, "none.toml"):
-        with pytest.raises(dp.MixtureError):
+        with pytest.raises(dp.errors.MixtureError):
             corpus.resume(mixture=wrong)
     # Equal samples are accepted, however they are written down.
     again = dp.Mixture({"a": 6, "b": 2, "c": 2}, phases=[dp.Phase(4, {"b": 4})])

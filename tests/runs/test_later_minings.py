@@ -145,7 +145,7 @@ def test_minings_weights_and_versions_may_all_come(tmp_path):
             assert resumed.served(0, 320) == served
             assert resumed.state_dict() == sampler.state_dict()
         corpus.ingest(
-            dp.MemorySource([{"q": f"q{i}", "t": f"t{i}"} for i in range(9)], anchor="q",
+            dp.sources.MemorySource([{"q": f"q{i}", "t": f"t{i}"} for i in range(9)], anchor="q",
                             positive="t"), name="c",
         )  # fmt: skip
         with corpus.resume(version="newest") as joined:
@@ -195,7 +195,7 @@ def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path):
         }
         assert {of for of in generations if of[0] == "a"} == {("a", 3)}
         corpus.ingest(
-            dp.MemorySource([{"id": "new", "q": "one more", "t": "and its text"}], id="id",
+            dp.sources.MemorySource([{"id": "new", "q": "one more", "t": "and its text"}], id="id",
                             anchor="q", positive="t"), name="a", remap=True,
         )  # fmt: skip
         mine(corpus, 7)

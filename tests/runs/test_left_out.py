@@ -20,11 +20,13 @@ def graded(path):
     corpus = dp.Corpus(path)
     for name in ("docs", "faq"):
         rows = [{"q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(20)]
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False
+        )
     rows = [{"q": f"one {i}", "a": f"other {i}", "score": i / SIZE} for i in range(SIZE)]
-    source = dp.MemorySource(rows, anchor="q", positive="a", label="score")
+    source = dp.sources.MemorySource(rows, anchor="q", positive="a", label="score")
     corpus.ingest(source, name="pairs", progress=False)
-    source = dp.MemorySource([{"q": "alone", "a": "single"}], anchor="q", positive="a")
+    source = dp.sources.MemorySource([{"q": "alone", "a": "single"}], anchor="q", positive="a")
     corpus.ingest(source, name="single", progress=False)
     corpus.split(1, 0, 0)
     return corpus
@@ -110,13 +112,13 @@ def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_pa
     assert len(found) == 64
     assert all(int(row["positive"].split()[1]) * 2 >= SIZE for row in found)
     with dp.Corpus(path) as corpus:
-        counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
+        counted = {row["source"]: row for row in corpus.status()["capacity"]}
         assert counted["faq"]["triplets"] == 20 * 19
         pairs = counted["pairs"]
         assert (pairs["triplets"], pairs["effective_triplets"], pairs["pairs"]) == (0, 0, SIZE)
         good = dp.TripletRecipe("good", ANCHOR, dp.role("context", "label >= 0.5"), CONTEXT)
         corpus.add_recipe(good)
-        counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
+        counted = {row["source"]: row for row in corpus.status()["capacity"]}
         assert counted["pairs"]["triplets"] == SIZE * (SIZE - 1)
 
 

@@ -69,7 +69,7 @@ def chats(path):
     corpus = dp.Corpus(path)
     for name, size in {"chat": 90, "pairs": 60, "plain": 40}.items():
         records = [{"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}"} for i in range(size)]
-        source = dp.MemorySource(records, anchor="q", positive="a", id="id")
+        source = dp.sources.MemorySource(records, anchor="q", positive="a", id="id")
         corpus.ingest(source, name=name, trust=0.5 if name != "pairs" else 0.05, progress=False)
     corpus.split(train=0.8, validation=0.1, test=0.1)
     tell(corpus, "chat")
@@ -136,7 +136,7 @@ def test_sources_without_conversations_are_left_out(corpus):
     corpus.sampler("messages", mixture={"plain": 0, "pairs": 2})
     for how, error, told in [
         ({"mixture": {"plain": 1}}, dp.EmptyPoolError, "'plain' has no conversation in split 'tr"),
-        ({"mixture": {"plane": 1}}, dp.MixtureError, "plane"),
+        ({"mixture": {"plane": 1}}, dp.errors.MixtureError, "plane"),
         ({"negatives": 2}, dp.SamplerError, "negatives: messages have none"),
         ({"recipes": ["anchor_context"]}, dp.SamplerError, "recipes: messages have none"),
         ({"columns": ["message"]}, dp.SamplerError, r"have no 'message' \(did you mean"),
@@ -169,7 +169,7 @@ def test_messages_that_are_written_can_be_read_again(tmp_path, form):
             return sorted((m for batch in sampler for m in batch["messages"]), key=str)
 
     rows = [{"messages": messages} for messages in told]
-    first = drawn(tmp_path / "a.duckdb", dp.MemorySource(rows, converter="openai"))
+    first = drawn(tmp_path / "a.duckdb", dp.sources.MemorySource(rows, converter="openai"))
     assert first == sorted(told, key=str)
-    read = dp.JsonSource if form == "jsonl" else dp.ParquetSource
+    read = dp.sources.JsonSource if form == "jsonl" else dp.sources.ParquetSource
     assert drawn(tmp_path / "b.duckdb", read(out, converter="openai")) == first

@@ -49,21 +49,21 @@ def test_skew_says_how_uneven_a_batch_is(corpus):
     batch = next(corpus.sampler(mixture={"a": 6, "b": 3, "c": 1}, batch_size=100))
     counts = Counter(batch["source"])
     for given in (batch, batch["source"], batch.to_pydict()):
-        found = dp.source_skew(given)
+        found = dp.metrics.source_skew(given)
         assert (found["total"], found["sources"]) == (100, 3)
         assert (found["min"], found["max"]) == (min(counts.values()), max(counts.values()))
         assert found["mean"] == pytest.approx(100 / 3)
         assert found["ratio"] == max(counts.values()) / min(counts.values())
         assert list(found["shares"]) == ["a", "b", "c"]
-    assert not any(dp.source_skew([]).values())
+    assert not any(dp.metrics.source_skew([]).values())
     # Sources that a batch has nothing of count as well.
     mixture = dp.Mixture({"a": 998, "b": 1, "c": 1}, phases=[dp.Phase(1, {"b": 0})])
     sampler = corpus.sampler(mixture=mixture, batch_size=5)
-    first, second = dp.source_skew(next(sampler)), dp.source_skew(next(sampler))
+    first, second = dp.metrics.source_skew(next(sampler)), dp.metrics.source_skew(next(sampler))
     assert (first["min"], first["max"], first["ratio"]) == (0, 5, math.inf)
     assert first["shares"] == {"a": 1, "b": 0, "c": 0}
     assert second["shares"] == {"a": 1, "c": 0}
-    given = dp.source_skew(["a", "b", "b", "b"], sources=["a", "z"])
+    given = dp.metrics.source_skew(["a", "b", "b", "b"], sources=["a", "z"])
     assert given["shares"] == {"b": 0.75, "a": 0.25, "z": 0}
     assert (given["min"], given["mean"]) == (0, 4 / 3)
 
@@ -115,8 +115,8 @@ def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus, back):
 
 def test_similarity_is_the_share_of_common_words():
     for one, other, expected in SIMILAR:
-        assert dp.lexical_similarity(one, other) == pytest.approx(expected), (one, other)
-        assert dp.lexical_similarity(other, one) == pytest.approx(expected)
+        assert dp.metrics.lexical_similarity(one, other) == pytest.approx(expected), (one, other)
+        assert dp.metrics.lexical_similarity(other, one) == pytest.approx(expected)
 
 
 def test_diagnostics_are_of_the_batch(corpus):
@@ -125,7 +125,7 @@ def test_diagnostics_are_of_the_batch(corpus):
     found = sampler.diagnostics(batch)
     rows = batch.to_pylist()
     for slot in ("positive", "negative_1", "negative_2"):
-        similar = [dp.lexical_similarity(row["anchor"], row[slot]) for row in rows]
+        similar = [dp.metrics.lexical_similarity(row["anchor"], row[slot]) for row in rows]
         assert found[f"anchor_{slot}_lexical_similarity"] == similar
     assert found["proximity"] == [None] * 8
     narrow = corpus.sampler(columns=["negative"])
@@ -139,7 +139,7 @@ def test_proximity_is_that_of_the_windows(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(2,), summary_tokens=0))
         corpus.split(1, 0, 0)
-        corpus.ingest(dp.MemorySource(words, text="t"), name="long")
+        corpus.ingest(dp.sources.MemorySource(words, text="t"), name="long")
         columns = ["anchor", "anchor_window", "positive_window"]
         sampler = corpus.sampler(batch_size=300, columns=columns)
         batch = next(sampler)

@@ -24,7 +24,7 @@ HALF = {"bm25": 0.5, "random": 0.5}
 EVERY = dp.Mixture({}, omitted=1)
 COLUMNS = ["anchor", "positive", "negative", "recipe", "negative_by", "negative_score"]
 COLUMNS += ["negative_rank", "position"]
-MORE = dp.MemorySource(
+MORE = dp.sources.MemorySource(
     [
         {"id": f"n{i}", "title": f"new {i}", "body": f"new body {i}", "topic": "law"}
         | {"notes": f"note {i}", "g": f"n{i}"}

@@ -52,7 +52,7 @@ def grown(path):
         corpus.sampler(run=run, **{"batch_size": BATCH, **arguments}).save()
     for name, count in LATER:
         records = toy_records(sizes[name] + count, seed=name)[sizes[name] :]
-        corpus.ingest(dp.MemorySource(records, **TITLED), name=name, progress=False)
+        corpus.ingest(dp.sources.MemorySource(records, **TITLED), name=name, progress=False)
         sizes[name] += count
     return corpus
 
@@ -218,7 +218,7 @@ def test_a_source_that_came_since_takes_the_recipes_that_are_given(path):
 def test_a_source_that_came_since_and_has_no_anchor_stays_out(tmp_path):
     def ingest(name, count):
         rows = [{"id": i, "q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(count)]
-        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
         corpus.ingest(source, name=name, progress=False)
 
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -316,12 +316,17 @@ def source(name, low, high, **more):
         for i in range(low, high)
     ]
     table = pa.Table.from_pylist(rows)
-    return dp.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
+    return dp.sources.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
 
 
 def ingest(corpus, name, low, high, **more):
     prefix = dp.Prefix(1, [[dp.Field("from", [name], 1)]])
-    corpus.ingest(source(name, low, high, **more), name=name, prefix=prefix, progress=False)
+    corpus.ingest(
+        source(name, low, high, **more),
+        name=name,
+        progress=False,
+        options=dp.IngestOptions(prefix=prefix),
+    )
 
 
 def first(path):
@@ -397,7 +402,7 @@ def test_vectors_of_both_versions(judged):
             before[missing] = taken(sampler, 2)
             sampler.save()
     grow(judged)
-    with pytest.raises(dp.VectorError, match="of source new have none in 'all'"):
+    with pytest.raises(dp.errors.VectorError, match="of source new have none in 'all'"):
         judged.resume("error", version="newest")
     with judged.resume("error", version="newest", vectors="null") as sampler:
         assert any("their vectors are null" in note for note in sampler.notes)
@@ -437,7 +442,7 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
         assert not any("finds no anchor" in note for note in sampler.notes)
         assert {row["recipe"] for row in taken(sampler, 30)} >= {"few", "some", "late"}
     row = pa.table({"id": ["3"], "a": ["x"], "p": ["y"], "t": [0]})
-    other = dp.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
+    other = dp.sources.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
     judged.ingest(other, name="plain", on_conflict="replace", progress=False)
     with judged.resume(version="newest") as sampler:
         told = [note for note in sampler.notes if "'few' finds no anchor in corpus version" in note]

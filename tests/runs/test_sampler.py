@@ -55,8 +55,8 @@ def test_a_run_keeps_to_its_version(own):
     for record in changed[::3]:
         record["body"] += " in other words"
     source = dict(anchor="title", positive="body", id="id", meta=["topic"], date="date")
-    own.ingest(dp.MemorySource(toy_records(50, seed=9), **source), name="more")
-    own.ingest(dp.MemorySource(changed, **source), name="toy", on_conflict="replace")
+    own.ingest(dp.sources.MemorySource(toy_records(50, seed=9), **source), name="more")
+    own.ingest(dp.sources.MemorySource(changed, **source), name="toy", on_conflict="replace")
     own.add_recipe(dp.TripletRecipe("new", *[dp.any_section()] * 3))
     assert own.sampler(batch_size=16).settings.corpus_version == 3
     for batch in itertools.islice(sampler, 10):
@@ -249,7 +249,7 @@ def test_a_run_is_not_resumed_on_another_corpus(tmp_path):
 
 WRONG = [
     ({"kind": "triplet"}, dp.SamplerError, "did you mean 'triplets'"),
-    ({"split": "dev"}, dp.SplitError, "train, validation, test"),
+    ({"split": "dev"}, dp.errors.SplitError, "train, validation, test"),
     ({"batch_size": 0}, dp.SamplerError, "batch_size=0"),
     ({"seed": "x"}, dp.SamplerError, "seed='x'"),
     ({"negatives": 0}, dp.SamplerError, "negatives=0"),
@@ -260,7 +260,7 @@ WRONG = [
     ({"remainder": "wrap"}, dp.SamplerError, "'keep', 'drop' or 'pad'"),
     ({"columns": ["anchr"]}, dp.SamplerError, "did you mean 'anchor'"),
     ({"run": ""}, dp.SamplerError, "run=''"),
-    ({"mixture": {"c": 1}}, dp.MixtureError, "no source 'c'"),
+    ({"mixture": {"c": 1}}, dp.errors.MixtureError, "no source 'c'"),
     ({"recipes": [1]}, dp.RecipeError, "neither a recipe nor the name"),
     ({"recipes": ["anchor_contxt"]}, dp.RecipeError, "did you mean 'anchor_context'"),
     ({"kind": "texts", "negatives": 2}, dp.SamplerError, "negatives"),
@@ -278,12 +278,12 @@ def test_wrong_arguments(corpus):
 def test_an_empty_pool_says_why(tmp_path):
     records = [{"t": f"t{i}", "b": "same"} for i in range(20)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        with pytest.raises(dp.SplitError, match="duckplets split"):
+        with pytest.raises(dp.errors.SplitError, match="duckplets split"):
             corpus.sampler()
         corpus.split(1, 0, 0)
         with pytest.raises(dp.EmptyPoolError, match="no sources"):
             corpus.sampler()
-        corpus.ingest(dp.MemorySource(records, anchor="t", positive="b"), name="same")
+        corpus.ingest(dp.sources.MemorySource(records, anchor="t", positive="b"), name="same")
         with pytest.raises(
             dp.EmptyPoolError, match=r"'anchor_context'.*'same'.*'train': 20 no negative"
         ):
@@ -334,6 +334,6 @@ def test_too_little_memory_says_what_to_do(tmp_path):
     query = "SELECT list(repeat('x', 1000) || i) FROM range(100_000) AS numbers(i)"
     with (
         dp.Corpus(tmp_path / "toy.duckdb", read_only=True, memory_limit="20MB") as corpus,
-        pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
+        pytest.raises(dp.errors.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
     ):
         corpus.sql(query)

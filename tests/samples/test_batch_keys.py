@@ -34,7 +34,9 @@ def corpus(tmp_path_factory):
                 }
                 for number in range(count)
             ]
-            source = dp.MemorySource(rows, id="id", anchor="q", positive="a", meta=["topic"])
+            source = dp.sources.MemorySource(
+                rows, id="id", anchor="q", positive="a", meta=["topic"]
+            )
             corpus.ingest(source, name=name, progress=False)
         corpus.split(1, 0, 0)
         yield corpus
@@ -133,7 +135,7 @@ def test_every_anchor_of_every_source_comes_once_an_epoch_of_batches_by_source(g
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         for name, count in sizes.items():
             rows = [{"q": f"{name} asks {n}", "a": f"{name} answers {n}"} for n in range(count)]
-            source = dp.MemorySource(rows, anchor="q", positive="a")
+            source = dp.sources.MemorySource(rows, anchor="q", positive="a")
             corpus.ingest(source, name=name, progress=False)
         corpus.split(1, 0, 0)
         run = {"batch_size": size, "batch_by": "source", "epochs": 4, **given}
@@ -224,7 +226,7 @@ def test_a_saved_run_keeps_its_keys_when_a_version_joins(tmp_path):
             {"id": str(n), "q": f"asks {n}", "a": f"answers {n}", "topic": f"t{n % 3}"}
             for n in range(first, stop)
         ]
-        return dp.MemorySource(rows, id="id", anchor="q", positive="a", meta=["topic"])
+        return dp.sources.MemorySource(rows, id="id", anchor="q", positive="a", meta=["topic"])
 
     by = "meta['topic']"
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:

@@ -29,7 +29,7 @@ def judged(path, /, **sizes):
             for i in range(size)
         ]
         mapping = {} if name.startswith("plain") else {"label": "l"}
-        source = dp.MemorySource(rows, anchor="a", positive="p", id="id", **mapping)
+        source = dp.sources.MemorySource(rows, anchor="a", positive="p", id="id", **mapping)
         corpus.ingest(source, name=name, progress=False)
     return corpus
 
@@ -140,7 +140,7 @@ def test_a_positive_that_a_condition_takes_is_an_answer_whatever_its_grade(tmp_p
         {"id": f"{n}", "q": f"ask {n}", "a": "x" if n < 3 else "y", "y": n / 4} for n in range(5)
     ]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(rows, id="id", anchor="q", positive="a", label="y")
+        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a", label="y")
         corpus.ingest(source, name="s", progress=False)
         corpus.split(1, 0, 0)
         context = dp.role("context", where="label >= 0")

@@ -35,7 +35,7 @@ def judged(path, seed, crowd):
         {"id": str(i), "q": f"asks {i if i % 5 else i % 30}", "a": f"answer {i}"}
         for i in range(RECORDS)
     ]
-    corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
+    corpus.ingest(dp.sources.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
     corpus.split(1, 0, 0)
     corpus.add_recipe(RECIPE)
     found = corpus.sql("SELECT section_key, role FROM sections ORDER BY ALL").to_pylist()
@@ -115,7 +115,7 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
         with pytest.raises(dp.RecipeError, match=r"different texts .* lower batch_size"):
             corpus.sampler(recipes=[RECIPE], batch_size=200, apart=("judge", ABOVE))
         more = [{"q": f"asks more {i}", "a": f"answers {i}"} for i in range(20)]
-        corpus.ingest(dp.MemorySource(more, anchor="q", positive="a"), name="t")
+        corpus.ingest(dp.sources.MemorySource(more, anchor="q", positive="a"), name="t")
         both = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
         assert "no candidates of judge in source t, so apart= knows only" in "\n".join(both.notes)
 
@@ -159,7 +159,7 @@ def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
             assert "give SCORER=PART" in usage("sample", path, "--steps", "1", "--apart", wrong)
         other = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, run="b", no_duplicates=True)
         assert not other.batch_at(1).table.equals(expected.table)
-        fresh = dp.MemorySource(
+        fresh = dp.sources.MemorySource(
             [{"id": "x", "q": "x", "a": "y"}], id="id", anchor="q", positive="a"
         )
         corpus.ingest(fresh, name="s")

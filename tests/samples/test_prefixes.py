@@ -160,7 +160,9 @@ def test_a_damaged_definition_of_a_record_is_said(corpus):
     give(corpus, {"a/r0": VARIED})
     for damage in ('{"probability": 1, "variants": []}', '{"variants": [[]]}'):
         corpus.database.rows("UPDATE record_prefixes SET definition = $new", {"new": damage})
-        with pytest.raises(dp.DamagedFileError, match="table record_prefixes: a definition is da"):
+        with pytest.raises(
+            dp.errors.DamagedFileError, match="table record_prefixes: a definition is da"
+        ):
             list(itertools.islice(corpus.sampler("texts"), 20))
 
 
@@ -172,7 +174,7 @@ def test_columns_are_those_of_the_record(tmp_path):
         (3, "three", "1999-12-31", "z", "a\nb", ["q"]),
     ]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(
+        source = dp.sources.MemorySource(
             [dict(zip(names, row, strict=True)) for row in rows],
             text="text", id="id", date="day", group="fam", taxonomy="tags", meta=["lang"],
         )  # fmt: skip
@@ -257,7 +259,7 @@ def worded(path):
     ]
     corpus = dp.Corpus(path)
     rows = [{"id": i, "text": f"{text}{i}"} for i, text in enumerate(texts)]
-    corpus.ingest(dp.MemorySource(rows, text="text", id="id"), name="s", progress=False)
+    corpus.ingest(dp.sources.MemorySource(rows, text="text", id="id"), name="s", progress=False)
     corpus.split(train=1.0, validation=0.0, test=0.0)
     return corpus
 

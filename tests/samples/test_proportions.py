@@ -71,7 +71,7 @@ def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path):
     with dp.Corpus(tmp_path / "m.duckdb") as corpus:
         for name, size in (("few", 3), ("more", 11)):
             rows = [{"instruction": f"{name} {i}", "output": f"{name} {i}!"} for i in range(size)]
-            corpus.ingest(dp.MemorySource(rows, converter="alpaca"), name=name)
+            corpus.ingest(dp.sources.MemorySource(rows, converter="alpaca"), name=name)
         corpus.split(1, 0, 0)
         sampler = corpus.sampler("messages", batch_size=4, epochs=2)
         ids = sampler.served(0, 28)["record_id"].to_pylist()
@@ -131,9 +131,9 @@ def test_what_a_mixture_means(whole, tmp_path):
     file = tmp_path / "m.toml"
     for text, wrong in (('[mixture]\nweights = "all"\n', "'proportional', 'equal'"),):
         file.write_text(text)
-        with pytest.raises(dp.MixtureError, match=wrong):
+        with pytest.raises(dp.errors.MixtureError, match=wrong):
             opened(whole, mixture=file)
-    with pytest.raises(dp.MixtureError, match=r"did you mean 'proportional'\?"):
+    with pytest.raises(dp.errors.MixtureError, match=r"did you mean 'proportional'\?"):
         opened(whole, mixture="proportionally")
     file.write_text('[mixture]\nweights = "equal"\n')
     assert shares(opened(whole, mixture=file)) == pytest.approx(ALIKE, abs=1)
@@ -164,7 +164,7 @@ def test_a_saved_run_keeps_what_a_word_meant(corpus):
     sampler.save()
     expected = [sampler.batch_at(step)["anchor"] for step in range(9)]
     rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(90)]
-    corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="d")
+    corpus.ingest(dp.sources.MemorySource(rows, anchor="q", positive="a"), name="d")
     for anew in ({}, {"mixture": "proportional"}):
         with corpus.resume(**anew) as resumed:
             assert [resumed.batch_at(step)["anchor"] for step in range(9)] == expected
@@ -180,7 +180,7 @@ def test_shares_are_those_of_the_version_that_joins(corpus):
     sampler.move(16)
     sampler.save()
     rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(64)]
-    corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="d")
+    corpus.ingest(dp.sources.MemorySource(rows, anchor="q", positive="a"), name="d")
     resumed = corpus.resume(version="newest", recipes=[recipe("r")])
     assert resumed.mixture.weights == {"a": 0.0625, "b": 0.1875, "c": 0.25, "d": 0.5}
     # as much as an epoch of the newest version beyond the join
@@ -204,7 +204,7 @@ def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus)
         assert sampler.mixture.temperature == 2
         next(sampler)
     for wrong in (0, -1, float("nan"), "2"):
-        with pytest.raises(dp.MixtureError, match="temperature"):
+        with pytest.raises(dp.errors.MixtureError, match="temperature"):
             sampler.set_weights({}, temperature=wrong)
     sampler.save()
     served = sampler.served(0, 240)

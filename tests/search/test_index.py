@@ -30,7 +30,7 @@ SETTINGS = [
 
 def ingest(corpus, texts, name="a", **options):
     rows = [{"id": key, "text": text} for key, text in texts.items()]
-    source = dp.MemorySource(rows, id="id", text="text")
+    source = dp.sources.MemorySource(rows, id="id", text="text")
     corpus.ingest(source, name=name, progress=False, **options)
 
 
@@ -86,7 +86,9 @@ def odd(tmp_path_factory):
         {"id": f"{i:x}", "title": f"title {i}", "body": body, "notes": texts[i // 2 : i // 2 + 2]}
         for i, body in enumerate(texts)
     ]
-    source = dp.MemorySource(rows, id="id", anchor="title", positive="body", context="notes")
+    source = dp.sources.MemorySource(
+        rows, id="id", anchor="title", positive="body", context="notes"
+    )
     corpus.ingest(source, name="odd", progress=False)
     # As a source might have left them, had it stored sections without text.
     corpus.database.rows("UPDATE stored_sections SET text = '' WHERE section_key % 17 = 0")

@@ -3,6 +3,7 @@
 import itertools
 import re
 import unicodedata
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from duckplets.errors import RecipeError
 from duckplets.search import index, segmenters
 from duckplets.search.analyzer import words_of
 from duckplets.search.analyzer_settings import Terms
+from duckplets.search.index import index as build_index
 from duckplets.search.search import search
 from duckplets.text.characters import LETTER, MARK, _table
 from duckplets.text.words import PAIRED
@@ -141,7 +143,7 @@ def chinese(path):
         {"id": str(n), "title": title, "text": f"这是关于{title}的一段文字，其中有第{n}章。" * 40}
         for n, title in enumerate(TITLES)
     ]
-    source = dp.MemorySource(rows, id="id", anchor="title", positive="text")
+    source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="text")
     corpus.ingest(source, name="zh", progress=False)
     corpus.split(1, 0, 0)
     return corpus
@@ -167,9 +169,11 @@ def whole(texts):
 
 def test_a_segmenter_is_stored_by_name_and_version(tmp_path):
     corpus = chinese(tmp_path / "c.duckdb")
-    first = dp.register_words("halves", whole)
-    assert dp.Terms(words="halves").words == first == dp.Segmenter(name="halves", version="1")
-    corpus.index(dp.Terms(words="halves", stemmer="none"), progress=False)
+    first = dp.plugins.register_words("halves", whole)
+    assert (
+        dp.Terms(words="halves").words == first == dp.plugins.Segmenter(name="halves", version="1")
+    )
+    build_index(corpus, dp.Terms(words="halves", stemmer="none"), progress=False)
     found = search(corpus.database, "世界人权宣言")
     assert found["record_id"].to_pylist() == ["zh/0", "zh/1"]
     assert search(corpus.database, "人权").num_rows == 0  # a part of a word of this function
@@ -177,8 +181,10 @@ def test_a_segmenter_is_stored_by_name_and_version(tmp_path):
 
     with dp.Corpus(tmp_path / "c.duckdb") as opened:
         assert index.stale(opened.database) == []
-        second = dp.register_words("halves", whole, version=2)
-        opened.index(opened.terms(words="halves"), progress=False)
+        second = dp.plugins.register_words("halves", whole, version=2)
+        build_index(
+            opened, replace(index.terms_of(opened.database), words="halves"), progress=False
+        )
         assert index.terms_of(opened.database).words == second
         segmenters.REGISTRY.clear()
         with pytest.raises(
@@ -200,7 +206,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("function", "told"), WRONG)
 def test_faults_of_a_segmenter_are_told(function, told):
-    terms = Terms(words=dp.register_words("wrong", function))
+    terms = Terms(words=dp.plugins.register_words("wrong", function))
     with pytest.raises(RecipeError, match=f"^the function of words='wrong' {told}") as error:
         words_of(terms, pa.array(["世界人权"]))
     assert len(str(error.value)) <= 240
@@ -211,4 +217,4 @@ def test_wrong_names_of_segmenters_are_refused():
         with pytest.raises(RecipeError, match=told):
             Terms(words=wrong)
     with pytest.raises(RecipeError, match="'mine' is 'list': expected a function"):
-        dp.register_words("mine", "list")
+        dp.plugins.register_words("mine", "list")

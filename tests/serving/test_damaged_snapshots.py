@@ -45,7 +45,7 @@ def outcome(path: Path) -> str:
             columns = ["record_id", "text", "anchor"]
             for batch in corpus.read(range(corpus.count()), columns=columns):
                 batch.to_pydict()
-    except dp.DamagedFileError:
+    except dp.errors.DamagedFileError:
         return "refused"
     return "served"
 
@@ -53,7 +53,7 @@ def outcome(path: Path) -> str:
 def problems(path: Path) -> list[str]:
     try:
         return list(snapshot.verify(snapshot.folder_of(path)))
-    except dp.DamagedFileError as error:
+    except dp.errors.DamagedFileError as error:
         return [str(error)]
 
 

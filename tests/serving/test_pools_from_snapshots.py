@@ -35,7 +35,9 @@ def test_samples_are_those_of_pools_in_memory(name, narrow, tmp_path, monkeypatc
         | {"no": [f"no {i} {j}" for j in range(1 + i % 4)]}
         for i in range(120)
     ]
-    source = dp.MemorySource(rows, id="id", anchor="q", positive="a", negative="no", meta="topic")
+    source = dp.sources.MemorySource(
+        rows, id="id", anchor="q", positive="a", negative="no", meta="topic"
+    )
     with dp.Corpus(path) as corpus:
         corpus.ingest(source, name="rows", progress=False)
         corpus.split()

@@ -73,8 +73,10 @@ def snapshot_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for c, q, a in talk
     ]
     with dp.Corpus(path) as corpus:
-        corpus.ingest(dp.MemorySource(rows, anchor="title", positive="body", id="id"), name="s")
-        corpus.ingest(dp.MemorySource(chats, converter="openai", id="id"), name="chats")
+        corpus.ingest(
+            dp.sources.MemorySource(rows, anchor="title", positive="body", id="id"), name="s"
+        )
+        corpus.ingest(dp.sources.MemorySource(chats, converter="openai", id="id"), name="chats")
         corpus.set_prefix("s", "source")
         corpus.split()
         corpus.prepare()
@@ -133,7 +135,7 @@ def test_a_snapshot_that_fails_meanwhile_is_told_at_the_batch_that_needs_it(
     ):
         next(sampler)
         monkeypatch.setattr(os, "preadv", failing)
-        with pytest.raises(dp.DamagedFileError, match="Input/output error"):
+        with pytest.raises(dp.errors.DamagedFileError, match="Input/output error"):
             list(islice(sampler, 400))
 
 
@@ -167,7 +169,7 @@ def test_records_and_rows_of_tokens_are_the_same(
 
     def records() -> list[Any]:
         with dp.Corpus(snapshot_corpus, read_only=True) as corpus:
-            order = dp.IndexSampler(600, shuffle=True, num_epochs=1, seed=3)
+            order = dp.index.IndexSampler(600, shuffle=True, num_epochs=1, seed=3)
             batches = corpus.read(order, batch_size=50, columns=["record_id", "text", "anchor"])
             return [batch.to_pydict() for batch in batches]
 

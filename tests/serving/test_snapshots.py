@@ -50,7 +50,7 @@ def read(corpus: dp.Corpus) -> pa.Table:
 
 def more(corpus: dp.Corpus, name: str, count: int, seed: int) -> None:
     rows = [{**row, "id": f"{name}{row['id']}"} for row in odd_records(count, seed)]
-    corpus.ingest(dp.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
+    corpus.ingest(dp.sources.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
 
 
 @pytest.mark.parametrize("seed", range(often(10, less=1)))
@@ -143,10 +143,10 @@ def test_a_damaged_snapshot_is_made_anew_and_one_that_cannot_be_written_is_named
         assert not texts.exists()
         shutil.rmtree(folder)
         folder.write_text("in its place")
-        with pytest.raises(dp.ReadOnlyError, match=r"cannot be written to .* MB.*snapshot="):
+        with pytest.raises(dp.errors.ReadOnlyError, match=r"cannot be written to .* MB.*snapshot="):
             corpus.sampler()
         assert served(corpus, snapshot=tmp_path / "other").equals(held)
-        with pytest.raises(dp.ReadOnlyError, match="snapshot=FOLDER"):
+        with pytest.raises(dp.errors.ReadOnlyError, match="snapshot=FOLDER"):
             corpus.prepare()
 
 
@@ -184,11 +184,13 @@ def test_files_of_somebody_else_are_left_and_their_folder_is_refused(
     with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
         for file in some(kept, less=2):
             file.write_text("{}")
-            with pytest.raises(dp.ReadOnlyError, match=r"which is not of a snapshot.* move that"):
+            with pytest.raises(
+                dp.errors.ReadOnlyError, match=r"which is not of a snapshot.* move that"
+            ):
                 corpus.prepare(clean=True)
             with monkeypatch.context() as patch:
                 patch.setattr(snapshot, "LARGE", 10)
-                with pytest.raises(dp.ReadOnlyError, match=r"not of a snapshot.*snapshot="):
+                with pytest.raises(dp.errors.ReadOnlyError, match=r"not of a snapshot.*snapshot="):
                     corpus.sampler()
             assert file.read_text() == "{}"
             file.unlink()
@@ -197,7 +199,7 @@ def test_files_of_somebody_else_are_left_and_their_folder_is_refused(
             file.write_text("{}")
         left = folder / f"chunks-{'0' * 32}.npy"
         left.touch()
-        corpus.ingest(dp.MemorySource([{"t": "one more"}], text="t"), name="more")
+        corpus.ingest(dp.sources.MemorySource([{"t": "one more"}], text="t"), name="more")
         corpus.prepare(clean=True)
         assert [file.read_text() for file in kept] == ["{}"] * len(kept)
         assert not left.exists()
@@ -245,7 +247,9 @@ def test_what_planning_reads_takes_at_most_72_bytes_a_record(tmp_path: Path) -> 
         {"id": str(i), "title": f"title {i}", "body": f"body {i} " * (i % 97)} for i in range(3000)
     ]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, id="id", anchor="title", positive="body"), name="rows")
+        corpus.ingest(
+            dp.sources.MemorySource(rows, id="id", anchor="title", positive="body"), name="rows"
+        )
         corpus.split(1, 0, 0)
         prepare(corpus)
         served(corpus)
@@ -330,7 +334,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
         with corpus.sampler(batch_size=16) as sampler:
             next(sampler).to_pydict()
             print("served")
-    except dp.ReadOnlyError as error:
+    except dp.errors.ReadOnlyError as error:
         print("refused", error)
 """
 

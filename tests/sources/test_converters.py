@@ -12,8 +12,8 @@ from converter_cases import CASES, Bad, Good, messages
 from effort import often, some
 from source_rows import ALL, every_source, read, texts
 
-from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource
 from duckplets.errors import SourceError
+from duckplets.sources import CsvSource, JsonSource, MemorySource, ParquetSource
 from duckplets.text.prefix import Field, Prefix
 
 BAD = [(c, n) for c, cases in CASES.items() for n in cases if isinstance(cases[n][1], Bad)]

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from commands import cli
+from described import sources_file
 from source_rows import every_source, read, texts
 
 import duckplets as dp
 from duckplets.errors import SourceError
+from duckplets.records.sources_file import load_sources
 from duckplets.sources.converters import registry
 from duckplets.sources.converters.registry import register_converter
 
@@ -60,7 +62,9 @@ def test_a_function_sees_the_same_row_in_every_format(tmp_path, reader):
     assert seen == [{"question": "q", "answer": "a", "tags": ["x", None]}]
     seen.clear()
     (tmp_path / "r.csv").write_text("question,answer\nq,r\nq\n\np,s\n")
-    found = read(dp.CsvSource(tmp_path / "r.csv", converter="faq", on_error="quarantine"), reader)
+    found = read(
+        dp.sources.CsvSource(tmp_path / "r.csv", converter="faq", on_error="quarantine"), reader
+    )
     assert [row["skip"] for row in found] == [None, "ragged row", None]
     assert [row["quarantined"] for row in found] == [None, '["q"]', None]
     assert [row["question"] for row in seen] == ["q", "p"], "a row that could not be read"
@@ -76,7 +80,9 @@ def test_a_function_may_give_pairs_blocks_and_weights(reader):
         return made
 
     register_converter("mine", function)
-    one, both = read(dp.MemorySource([{"q": "q"}, {"q": "q", "w": "w"}], converter="mine"), reader)
+    one, both = read(
+        dp.sources.MemorySource([{"q": "q"}, {"q": "q", "w": "w"}], converter="mine"), reader
+    )
     assert [m["loss_weight"] for m in json.loads(one["messages"])] == [0.0, 0.25]
     assert one["rejected_messages"] is None
     assert [(s["role"], s["heading"]) for s in both["sections"]] == [
@@ -150,10 +156,10 @@ def test_faults_of_a_function_are_errors_of_rows(reader, name):
     good = {"messages": said(("user", "q"), ("assistant", "r"))}
     rows = [{"i": i, "good": good} for i in range(1, 4)]
     with pytest.raises(SourceError) as caught:
-        read(dp.MemorySource(rows, converter="mine"), reader)
+        read(dp.sources.MemorySource(rows, converter="mine"), reader)
     assert str(caught.value).startswith(f"source 'memory', row 2: {detail}; on_error='skip'")
     for on_error in ("skip", "quarantine"):
-        found = read(dp.MemorySource(rows, converter="mine", on_error=on_error), reader)
+        found = read(dp.sources.MemorySource(rows, converter="mine", on_error=on_error), reader)
         assert [row["skip"] for row in found] == [None, f"mine: {reason}", None]
     aside = [row["quarantined"] and json.loads(row["quarantined"]) for row in found]
     assert aside == [None, rows[1], None]
@@ -162,7 +168,7 @@ def test_faults_of_a_function_are_errors_of_rows(reader, name):
 def test_interrupts_of_a_function_are_not_held_back(reader):
     register_converter("mine", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        read(dp.MemorySource([{"a": 1}], converter="mine", on_error="skip"), reader)
+        read(dp.sources.MemorySource([{"a": 1}], converter="mine", on_error="skip"), reader)
 
 
 @_each(
@@ -262,16 +268,15 @@ def test_the_command_line_imports_from_the_working_directory_and_warns(caplog):
 
 
 def test_a_file_of_data_sets_may_name_one(folder, reader, caplog):
-    good = "faq: {file_name: r.jsonl, converter: 'own_package.convert:Kinds.pair'}\n"
-    wrong = "other: {file_name: r.jsonl, converter: 'own_nowhere:rows'}\n"
-    Path("sets.yaml").write_text(good + wrong)
+    good = {"faq": {"path": "r.jsonl", "converter": "own_package.convert:Kinds.pair"}}
+    wrong = {"other": {"path": "r.jsonl", "converter": "own_nowhere:rows"}}
+    sources_file("sets.yaml", good | wrong)
     done = cli("ingest", "c.duckdb", "sets.yaml")
     assert done.exit_code == 1
-    assert "data set 'other': converter='own_nowhere:rows': cannot import own_now" in done.stderr
+    assert "source 'other': converter='own_nowhere:rows': cannot import own_now" in done.stderr
     assert "No module named 'own_nowhere'" in done.stderr
     assert str(folder) in sys.path
-    Path("sets.yaml").write_text(good)
-    (found,) = dp.load_data_sets("sets.yaml")
+    (found,) = load_sources(sources_file("sets.yaml", good))
     for row in read(found.source(), reader):
         assert [role for role, _ in texts(row)] == ["anchor", "context", "rejected"]
     assert len(caplog.records) == 2, "one warning for each converter"
@@ -296,12 +301,12 @@ WRONG = {
 def test_what_cannot_be_imported_is_named(name, folder):
     sys.path.append(str(folder))
     with pytest.raises(SourceError, match=WRONG[name]) as caught:
-        dp.MemorySource(ROWS, converter=name)
+        dp.sources.MemorySource(ROWS, converter=name)
     assert f"converter={name!r}" in str(caught.value)
 
 
 def test_a_registered_name_comes_first():
     register_converter("own:mine", faq)
-    made = dp.MemorySource(ROWS, converter="own:mine").conversion()
+    made = dp.sources.MemorySource(ROWS, converter="own:mine").conversion()
     assert made is not None
     assert made.function is faq

@@ -11,9 +11,8 @@ import pytest
 from source_rows import rows_in, untold
 
 import duckplets as dp
-from duckplets import MemorySource
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, row_batches
+from duckplets.sources import Mark, MemorySource, row_batches
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
@@ -249,9 +248,12 @@ class NoName:
 
 
 NO_SOURCES = [
-    ("faq.csv", "'faq.csv' is a path, not a source: say how to read it, for example dp.CsvSource("),
-    (Path("faq.csv"), "dp.CsvSource('faq.csv', anchor=…"),
-    ([{"text": "x"}], "a list is not a source: give dp.MemorySource(records"),
+    (
+        "faq.csv",
+        "'faq.csv' is a path, not a source: say how to read it, for example dp.sources.CsvSource(",
+    ),
+    (Path("faq.csv"), "dp.sources.CsvSource('faq.csv', anchor=…"),
+    ([{"text": "x"}], "a list is not a source: give dp.sources.MemorySource(records"),
     (5, "int has no batches(): a source has a name and batches(cursor)"),
     (NoName(), "NoName has no name: a source has a name and batches(cursor)"),
     (Paged, "Paged is a class: give an object, Paged(…)"),

@@ -8,10 +8,9 @@ from hub_data import MOODS, flat, rows
 from hub_server import TOKEN
 
 import duckplets
-from duckplets import MemorySource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, row_batches
+from duckplets.sources import Mark, MemorySource, row_batches
 from duckplets.sources import memory as dataset
 from duckplets.sources.memory import DatasetSource
 from duckplets.sources.remote.hub import HubSource

@@ -4,7 +4,7 @@ import gzip
 import re
 
 import pytest
-from commands import ok
+from described import sources_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ COUNTED = re.compile(
 
 def read(path, **given):
     """Return the rows of a file, and the notes on it."""
-    source = dp.CsvSource(path, **({"anchor": "q", "positive": "a"} | given))
+    source = dp.sources.CsvSource(path, **({"anchor": "q", "positive": "a"} | given))
     reader = FileReader.within(Limits())
     try:
         opened = source.open(reader)
@@ -101,7 +101,7 @@ def test_a_literal_quote_hides_no_rows(tmp_path, case):
     assert "25 lines: 1 of headers, 9 of rows, 15 further of 1 row with line breaks" in report.notes
     assert word in str(report)
     assert "--no-quote" in str(report)
-    seen = dp.preview(dp.CsvSource(tmp_path / "f.csv", anchor="q", positive="a"))
+    seen = dp.preview(dp.sources.CsvSource(tmp_path / "f.csv", anchor="q", positive="a"))
     assert any("swallowed" in flag for flag in seen.flags) == ("swallowed" in word)
     if report.failed:
         assert report.examples[word][0]["line"] == 5
@@ -165,15 +165,18 @@ def test_files_as_other_programs_write_them(tmp_path):
 def test_an_escape_is_given_anywhere(tmp_path):
     path = tmp_path / "spark.csv"
     path.write_text('q,a\n"say \\"x\\", so",z\n')
-    places = {"file_name": str(path), "anchor": "q", "positive": "a", "escape": "\\"}
+    places = {"path": str(path), "anchor": "q", "positive": "a", "escape": "\\"}
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        assert corpus.ingest_data_sets({"set": places}, progress=False)["set"].added == 1
+        assert (
+            corpus.ingest(sources_file(tmp_path / "s.yaml", {"set": places}), progress=False)[
+                "set"
+            ].added
+            == 1
+        )
         given = {"anchor": "q", "positive": "a", "progress": False}
         assert corpus.ingest(path, name="own", escape="\\", **given).added == 1
         (tmp_path / "x.json").write_text("[]")
         with pytest.raises(dp.SourceError, match="is json: escape= is for CSV files"):
             corpus.ingest(tmp_path / "x.json", format="json", escape="\\", text="t")
-    command = ("ingest", tmp_path / "c.duckdb", path, "--anchor", "q", "--positive", "a")
-    ok(*command, "--name", "typed", "--escape", "\\")
     with pytest.raises(dp.SourceError, match="escape='ab': give one character"):
-        dp.CsvSource(path, text="q", escape="ab")
+        dp.sources.CsvSource(path, text="q", escape="ab")

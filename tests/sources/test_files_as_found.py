@@ -6,6 +6,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from described import sources_file
 from source_rows import read, texts
 
 import duckplets as dp
@@ -53,7 +54,7 @@ def test_first_bytes_say_how_a_file_is_read(tmp_path, reader):
         assert [texts(row) for row in found] == PAIRS, name
     lines = tmp_path / "l.jsonl"
     lines.write_bytes('{"t": "é"}\n'.encode("utf-16"))
-    assert [texts(row) for row in read(dp.JsonSource(lines, text="t"), reader)] == [
+    assert [texts(row) for row in read(dp.sources.JsonSource(lines, text="t"), reader)] == [
         [("context", "é")]
     ]
 
@@ -132,21 +133,23 @@ def test_rows_are_found_within_a_document(tmp_path, reader):
         path = tmp_path / f"{indent}.json"
         path.write_text(json.dumps(SQUAD, indent=indent))
         for rows, column, expected in ROWS:
-            found = read(dp.JsonSource(path, rows=rows, text=column), reader)
+            found = read(dp.sources.JsonSource(path, rows=rows, text=column), reader)
             assert [row["skip"] or texts(row)[0][1] for row in found] == expected
         for wrong in ("dat", "version", "data.title", "data.paragraphs.context"):
             with pytest.raises(SourceError, match=f"no list at rows='{wrong}'; its keys are: ver"):
-                read(dp.JsonSource(path, rows=wrong, text="t"), reader)
-        with pytest.raises(SourceError, match=r"say rows='data' \(--rows data\)"):
-            read(dp.JsonSource(path, text="title"), reader)
+                read(dp.sources.JsonSource(path, rows=wrong, text="t"), reader)
+        with pytest.raises(SourceError, match="say rows='data'"):
+            read(dp.sources.JsonSource(path, text="title"), reader)
     (tmp_path / "cut.json").write_text('{"data": [{"t": "x"}')
     with pytest.raises(SourceError, match="unexpected end of the file"):
-        read(dp.JsonSource(tmp_path / "cut.json", rows="data", text="t"), reader)
+        read(dp.sources.JsonSource(tmp_path / "cut.json", rows="data", text="t"), reader)
     with pytest.raises(SourceError, match="give the path to the rows"):
-        dp.JsonSource("x.json", rows=5, text="t")
-    tables = {"s": {"file_name": str(path), "rows": "data", "text": "title"}}
+        dp.sources.JsonSource("x.json", rows=5, text="t")
+    tables = {"s": {"path": str(path), "rows": "data", "text": "title"}}
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        assert corpus.ingest_data_sets(tables, progress=False)["s"].added == 2
+        assert (
+            corpus.ingest(sources_file(tmp_path / "s.yaml", tables), progress=False)["s"].added == 2
+        )
 
 
 EPOCHS = ["1706745600", "1706745600.5", "1706745600123", "1706745600123456", "1706745600123456789"]
@@ -155,7 +158,7 @@ EPOCHS = ["1706745600", "1706745600.5", "1706745600123", "1706745600123456", "17
 def test_numbers_since_1970_are_dates(reader):
     given = [*EPOCHS, 1706745600, 1706745600.5, "100000000", "20240201", "12345678901"]
     rows = [{"t": f"t{i}", "d": value} for i, value in enumerate(given)]
-    source = dp.MemorySource(rows, text="t", date="d", created_at="d")
+    source = dp.sources.MemorySource(rows, text="t", date="d", created_at="d")
     found = read(source, reader)
     assert [str(row["date"]) for row in found][:8] == ["2024-02-01"] * 7 + ["1973-03-03"]
     assert str(found[2]["created_at"]) == "2024-02-01 00:00:00.123000"

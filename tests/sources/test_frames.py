@@ -125,7 +125,7 @@ def refusal(call):
 
 @pytest.mark.parametrize("given", [tables, pandas_frames, polars_frames])
 def test_only_columns_of_the_mapping_are_read_and_no_type_is_a_foreign_error(reader, given):
-    whole = read(dp.MemorySource([{"q": q, "a": a} for q, a in PAIRS], **PAIR), reader)
+    whole = read(dp.sources.MemorySource([{"q": q, "a": a} for q, a in PAIRS], **PAIR), reader)
     for name, make in given():
         assert read(given_source(make(), PAIR), reader) == whole, name
         for role in some(ROLES, less=2):
@@ -186,6 +186,6 @@ def test_whole_numbers_are_integers_in_ids_and_groups(reader):
         half = "0.50" if "0.50" in str(records) else "0.5"
         assert keys == ["1", None, "3", half, "0", "10000000000000000"]
     rows = [{"q": "a", "g": 1.0}, {"q": "b", "g": 1}, {"q": "c", "g": "1.0"}]
-    found = read(dp.MemorySource(rows, text="q", group="g", meta="g"), reader)
+    found = read(dp.sources.MemorySource(rows, text="q", group="g", meta="g"), reader)
     assert [row["group_key"] for row in found] == ["1", "1", "1.0"], "a text stays as it is"
     assert [dict(row["meta"])["g"] for row in found] == ["1.0", "1", "1.0"], "and metadata"

@@ -105,9 +105,11 @@ def records(source):
 
 
 MADE = [
-    lambda root: dp.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
-    lambda root: dp.CsvSource([f"{root}/csv/deep/0.csv", f"{root}/csv/deep/1.csv"], **COLUMNS),
-    lambda root: dp.CsvSource(f"{root}/csv/**/[0-9].csv", **COLUMNS),
+    lambda root: dp.sources.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
+    lambda root: dp.sources.CsvSource(
+        [f"{root}/csv/deep/0.csv", f"{root}/csv/deep/1.csv"], **COLUMNS
+    ),
+    lambda root: dp.sources.CsvSource(f"{root}/csv/**/[0-9].csv", **COLUMNS),
 ]
 
 
@@ -116,7 +118,9 @@ def test_objects_give_the_records_of_files(root, tmp_path):
         found = records(make(root))
         assert found == records(make(str(tmp_path / "files")))
         assert len(found) == 4
-    assert len(records(dp.CsvSource(f"{root}/csv/", **COLUMNS))) == 4  # but for what is hidden
+    assert (
+        len(records(dp.sources.CsvSource(f"{root}/csv/", **COLUMNS))) == 4
+    )  # but for what is hidden
     for address, said in {
         f"{root}/none.csv": "does not exist; the address of a folder ends with /",
         f"{root}/*.zip.csv": "matches no object",
@@ -124,7 +128,7 @@ def test_objects_give_the_records_of_files(root, tmp_path):
         f"{root.rpartition('/')[0]}/nowhere/a.csv": "does not exist",
     }.items():
         with pytest.raises(dp.SourceError) as caught:
-            records(dp.CsvSource(address, **COLUMNS))
+            records(dp.sources.CsvSource(address, **COLUMNS))
         assert address in str(caught.value)
         assert said in str(caught.value)
 
@@ -190,10 +194,10 @@ def test_what_a_store_answers_is_told_without_secrets(monkeypatch, tmp_path):
         assert said in str(caught.value)
         assert str(caught.value).startswith("az://texts/a.csv: ")
         assert SECRET not in str(caught.value)
-        assert isinstance(caught.value, dp.PassingError) == passes
+        assert isinstance(caught.value, dp.errors.PassingError) == passes
     for address in ("az://texts/a.csv?sv=1&sig=abc", "gs://key:abc@texts/a.csv"):
         with pytest.raises(dp.SourceError, match="no user, password or signature") as caught:
-            dp.CsvSource(address, **COLUMNS)
+            dp.sources.CsvSource(address, **COLUMNS)
         assert "abc" not in str(caught.value)
 
 
@@ -204,14 +208,16 @@ def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch):
     found = StoredObject("texts", "a.csv", 1 << 20, "1", "az")
     with pytest.raises(dp.SourceError, match=r"a\.csv: it cannot be kept here: No space") as caught:
         stores.store_of("az", "texts").fetch(found, Path("/dev/full"))
-    assert not isinstance(caught.value, dp.PassingError)  # another try would fail as well
+    assert not isinstance(caught.value, dp.errors.PassingError)  # another try would fail as well
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path):
     for package in ("gcsfs", "gcsfs.core", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
     for scheme, extra in {"gs": "gs", "az": "az", "abfs": "az"}.items():
-        with pytest.raises(dp.ExtensionError, match=rf"pip install 'duckplets\[{extra}\]'"):
-            dp.CsvSource(f"{scheme}://texts/a.csv", **COLUMNS).settings()
-    with pytest.raises(dp.ShardError, match=r"shards go to a folder or to s3://bucket/prefix"):
+        with pytest.raises(dp.errors.ExtensionError, match=rf"pip install 'duckplets\[{extra}\]'"):
+            dp.sources.CsvSource(f"{scheme}://texts/a.csv", **COLUMNS).settings()
+    with pytest.raises(
+        dp.errors.ShardError, match=r"shards go to a folder or to s3://bucket/prefix"
+    ):
         dp.TokenShards("gs://texts/shards", cache=tmp_path)

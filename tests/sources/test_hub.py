@@ -11,9 +11,8 @@ import pytest
 from effort import THOROUGH
 from hub_data import MOODS, flat, items, jsonl, opened, parquet, read, rows
 
-from duckplets import ArrowSource, CsvSource, JsonSource, ParquetSource
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, row_batches
+from duckplets.sources import ArrowSource, CsvSource, JsonSource, Mark, ParquetSource, row_batches
 from duckplets.sources.formats import json_file
 from duckplets.sources.remote.hub import HubSource
 

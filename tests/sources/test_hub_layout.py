@@ -9,7 +9,7 @@ import pytest
 from duckplets.errors import SourceError
 from duckplets.sources.mapping import PARTS
 from duckplets.sources.remote.grammar import parse_uri
-from duckplets.sources.remote.hub import HubSource, read_hub_list
+from duckplets.sources.remote.hub import HubSource
 from duckplets.sources.remote.layout import Card, choose, parse_card
 
 SHARDED = [
@@ -204,25 +204,17 @@ def test_cards_that_say_nothing_and_those_that_mean_nothing():
 # ---- lists of data sets: what a line may say, and what is told of one that is wrong
 
 
-GOOD = """\
-# role columns with default trust and a name made of the URI
-hf://labofsahil/hackernews-vector-search-dataset/default text=title,text
-
-  hf://wikimedia/wikipedia/20231101.en/train anchor=title positive=text   # as it comes
-hf://wikimedia/wikipedia/20231101.en/train\tanchor=title positive=text trust=0.9 source_id=wiki-en
-hf://org/noisy#crawl/default/train text=body#1 trust=0
-"""
-
-
-def listed(tmp_path, text):
-    path = tmp_path / "sources.txt"
-    path.write_text(text, encoding="utf-8")
-    return read_hub_list(path)
+LINES = (
+    "hf://labofsahil/hackernews-vector-search-dataset/default text=title,text",
+    "  hf://wikimedia/wikipedia/20231101.en/train anchor=title positive=text   # as it comes",
+    "hf://wikimedia/wikipedia/20231101.en/train\tanchor=title positive=text trust=0.9 "
+    "source_id=wiki-en",
+    "hf://org/noisy.crawl/default/train text=body#1 trust=0",
+)
 
 
-def test_a_list_gives_its_sources_in_order(tmp_path):
-    text = GOOD.replace("noisy#crawl", "noisy.crawl")
-    found = listed(tmp_path, text)
+def test_a_line_gives_its_source():
+    found = [HubSource(line) for line in LINES]
     assert [(s.uri, s.default_name(), s.trust) for s in found] == [
         (
             "hf://labofsahil/hackernews-vector-search-dataset",
@@ -322,35 +314,16 @@ WRONG_URIS = [
 ]
 
 
-def test_a_wrong_line_is_told_with_its_file_and_number(tmp_path):
+def test_a_wrong_line_is_refused():
     lines = [(f"hf://o/n/c/s {rest}", said) for rest, said in WRONG]
     lines += [(f"{uri} text=t", said) for uri, said in WRONG_URIS]
-    lines.append(("hf://o/fine text=b", ": the name 'o--fine' is taken by line 2; give a sour"))
     for line, said in lines:
         with pytest.raises(SourceError) as error:
-            listed(tmp_path, f"# one\nhf://o/fine text=t\n\n{line}\n")
-        assert str(error.value).startswith(f"{tmp_path / 'sources.txt'}:4: ")
+            HubSource(line)
         assert said in str(error.value)
-    with pytest.raises(SourceError) as error:  # all that is wrong is told at once
-        listed(tmp_path, "hf://o/n txt=a trust=2\n\nhf://o/m text=a\nnonsense text\n")
-    told = str(error.value).splitlines()
-    starts = [line.removeprefix(f"{tmp_path / 'sources.txt'}:").split(" ")[0] for line in told]
-    assert starts == ["1:", "1:", "4:", "4:"]
-
-
-def test_a_list_that_cannot_be_used_is_told(tmp_path):
-    path = tmp_path / "sources.txt"
-    for content, said in (
-        (None, "cannot be read: No such file"),
-        (b"\xff\xfe", "is not UTF-8 text"),
-        (b"# nothing\n\n", "names no data set; a line of it is hf://org/name/config/split"),
-    ):
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(SourceError) as error:
-            read_hub_list(path)
-        assert str(error.value).startswith(f"{path} ")
-        assert said in str(error.value)
+    with pytest.raises(SourceError) as error:  # all mistakes are reported at once
+        HubSource("hf://o/n txt=a trust=2")
+    assert len(str(error.value).splitlines()) == 2
     for wrong in ("", "  ", "# nothing", None, 3):
         with pytest.raises(SourceError, match="no data set"):
             HubSource(wrong)

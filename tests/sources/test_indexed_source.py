@@ -9,9 +9,8 @@ from effort import often, some
 from prebuilt import empty_corpus
 
 import duckplets as dp
-from duckplets import MemorySource
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, row_batches
+from duckplets.sources import Mark, MemorySource, row_batches
 from duckplets.sources.custom.indexed import IndexedSource
 
 RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"

@@ -3,11 +3,12 @@
 import pyarrow as pa
 import pytest
 from commands import lines, ok
+from described import sources_file
 from prebuilt import empty_corpus
 from source_rows import FILES, every_source, read, texts
 
 import duckplets as dp
-from duckplets.records.data_sets import load_data_sets
+from duckplets.records.sources_file import load_sources
 
 SPELLED = {
     **dict.fromkeys(["true", "YES", " Positive ", "entailment", "duplicate", "1", "1.0"], 1.0),
@@ -55,7 +56,8 @@ class Own:
 def test_labels_of_every_kind_of_source(tmp_path, reader):
     sources = every_source(tmp_path, ROWS, (*FILES, "dataset"), **MAPPED)
     sources["own"] = dp.CustomSource(Own())
-    (listed,) = load_data_sets({"s": {"file_name": str(tmp_path / "r.parquet"), **MAPPED}})
+    described = {"s": {"path": str(tmp_path / "r.parquet"), **MAPPED}}
+    (listed,) = load_sources(sources_file(tmp_path / "sets.yaml", described))
     sources["data set"] = listed.source()
     (tmp_path / "nested").mkdir()
     nested = [{"a": r["a"], "p": r["p"], "how": [{"l": r["l"]}]} for r in ROWS]
@@ -74,10 +76,10 @@ def test_labels_by_their_type(tmp_path, reader):
     made = []
     for values in ([True, False], [1.0, 0.0], ["duplicate", "not_duplicate"]):
         table = pa.table({"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [*values, None]})
-        made.append(dp.MemorySource(table, **MAPPED))
+        made.append(dp.sources.MemorySource(table, **MAPPED))
     kind = datasets.ClassLabel(names=values[::-1])
     numbers = datasets.Dataset(table.set_column(2, "l", pa.array([1, 0, -1])))
-    made.append(dp.DatasetSource(numbers.cast_column("l", kind), **MAPPED))
+    made.append(dp.sources.DatasetSource(numbers.cast_column("l", kind), **MAPPED))
     for source in made:
         rows = read(source, reader)
         assert labels_of(rows) == {"x": 1.0, "y": 0.0}
@@ -90,7 +92,7 @@ def test_labels_by_their_type(tmp_path, reader):
 def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path):
     labels = [None, "", "neutral", "nan", "inf", [1], True]
     rows = [{"a": f"a{i}", "p": f"p{i}", "l": label} for i, label in enumerate(labels)]
-    found, report = ingested(tmp_path, dp.MemorySource(rows, **MAPPED))
+    found, report = ingested(tmp_path, dp.sources.MemorySource(rows, **MAPPED))
     assert found == {"a6": 1.0}
     assert report.reasons == {"no label": 2, "unreadable label": 4}
     assert (report.skipped, report.failed) == (2, 4)
@@ -102,17 +104,18 @@ def test_names_of_ones_own_take_the_place_of_the_list(reader):
     rows = [{"a": v, "p": f"p {v}", "l": v} for v in ("Dup", "other", "2", "yes", "1")]
     told = [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5"]
     for labels in [*told, {"DUP": True, "other": 0, "2.0": 0.5}]:
-        found = read(dp.MemorySource(rows, **MAPPED, labels=labels), reader)
+        found = read(dp.sources.MemorySource(rows, **MAPPED, labels=labels), reader)
         assert labels_of(found) == {"Dup": 1.0, "other": 0.0, "2": 0.5}
         assert [row["skip"] for row in found[3:]] == ["unreadable label"] * 2
 
 
-def test_labels_and_words_for_no_value_on_the_command_line(tmp_path):
+def test_labels_and_words_for_no_value_of_a_file_of_sources(tmp_path):
     (tmp_path / "r.csv").write_text("a,p,l\nx,1,dup\ny,2,other\nv,N/A,dup\nw,nan,dup\n")
-    options = ["--anchor", "a", "--positive", "p", "--label", "l", "--labels", "dup:1,other:0"]
     path = str(tmp_path / "c.duckdb")
-    options += ["--null-values", "N/A,nan", "--null-values", "NULL"]
-    assert "2 no positive" in ok("ingest", path, tmp_path / "r.csv", *options)
+    of_row = {"anchor": "a", "positive": "p", "label": "l", "labels": "dup:1,other:0"}
+    described = {"r": {"path": "r.csv", **of_row, "null_values": ["N/A", "nan", "NULL"]}}
+    sets = sources_file(tmp_path / "sources.yaml", described)
+    assert "2 no positive" in ok("ingest", path, sets)
     ok("split", path, "--train", "1")
     run = ["sample", path, "--kind", "pairs", "--batch-size", "2", "--steps", "1"]
     assert sorted(row["label"] for row in lines(ok(*run))) == [0, 1]
@@ -137,7 +140,7 @@ REFUSED = {
 def test_a_label_that_means_nothing_is_refused():
     for mapping, message in REFUSED.values():
         with pytest.raises(dp.SourceError, match=message):
-            dp.MemorySource(ROWS, **mapping)
+            dp.sources.MemorySource(ROWS, **mapping)
 
 
 def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path):
@@ -145,9 +148,9 @@ def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path):
     pair = {"anchor": "a", "positive": "p"}
     path = tmp_path / "c.duckdb"
     with dp.Corpus(path) as corpus:
-        corpus.ingest(dp.MemorySource(rows, **pair), name="s", progress=False)
+        corpus.ingest(dp.sources.MemorySource(rows, **pair), name="s", progress=False)
         before = corpus.sql("SELECT record_id FROM records ORDER BY 1")
-        labelled = dp.MemorySource(rows, **pair, label="l")
+        labelled = dp.sources.MemorySource(rows, **pair, label="l")
         with pytest.raises(dp.SourceError, match="remap=True"):
             corpus.ingest(labelled, name="s", progress=False)
         report = corpus.ingest(labelled, name="s", remap=True, progress=False)
@@ -156,7 +159,7 @@ def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path):
         ids = {row for (row,) in zip(corpus.sql(live)["record_id"].to_pylist())}
         assert not ids & set(before["record_id"].to_pylist())
         # Nobody's ids change for that there may be labels: this one is of an earlier version.
-        plain = dp.MemorySource([{"t": "one text"}], text="t")
+        plain = dp.sources.MemorySource([{"t": "one text"}], text="t")
         corpus.ingest(plain, name="t", progress=False)
         of_text = corpus.sql("SELECT record_id FROM records WHERE record_id LIKE 't/%'")
         assert of_text["record_id"].to_pylist() == [FIXED]

@@ -66,10 +66,14 @@ CASES = {
 
 def source_of(path):
     name = path.name
-    kinds = {".csv": dp.CsvSource, ".json": dp.JsonSource, ".parquet": dp.ParquetSource}
-    kinds |= {".arrow": dp.ArrowSource}
+    kinds = {
+        ".csv": dp.sources.CsvSource,
+        ".json": dp.sources.JsonSource,
+        ".parquet": dp.sources.ParquetSource,
+    }
+    kinds |= {".arrow": dp.sources.ArrowSource}
     kind = next((kind for suffix, kind in kinds.items() if suffix in name), None)
-    return kind(path, text="t") if kind else dp.TextLinesSource(path)
+    return kind(path, text="t") if kind else dp.sources.TextLinesSource(path)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +90,7 @@ def test_what_exceeds_a_limit_is_told_with_file_and_row(tmp_path, reader):
         with pytest.raises(SourceError) as raised:
             read(source_of(tmp_path / f"{number}" / file), reader)
         assert message in str(raised.value)
-        assert "limits=dp.Limits(" in str(raised.value)
+        assert "IngestOptions(limits=dp.sources.Limits(" in str(raised.value)
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("x" * 3_000)
     (tmp_path / "texts" / "b.txt").write_text("x")
@@ -103,10 +107,10 @@ def test_what_exceeds_a_limit_is_told_with_file_and_row(tmp_path, reader):
 def test_the_memory_of_the_reader_is_a_setting(tmp_path):
     line = json.dumps({"t": "word " * 200_000})
     (tmp_path / "f.jsonl").write_text("".join(f"{line}\n" for _ in range(often(40, less=8))))
-    source = dp.JsonSource(tmp_path / "f.jsonl", text="t")
+    source = dp.sources.JsonSource(tmp_path / "f.jsonl", text="t")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(SourceError, match=r"--reader-memory 2GB"):
-            corpus.ingest(source, limits=dp.Limits(memory="1MB"))
+            corpus.ingest(source, options=dp.IngestOptions(limits=dp.sources.Limits(memory="1MB")))
         assert corpus.ingest(source).added == 1
 
 
@@ -118,7 +122,7 @@ import resource, sys
 import duckplets as dp
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 with dp.Corpus(sys.argv[2]) as corpus:
-    corpus.ingest(dp.MemorySource([{"t": "x"}], text="t"), progress=False)
+    corpus.ingest(dp.sources.MemorySource([{"t": "x"}], text="t"), progress=False)
     before = peak()
     try:
         print(corpus.ingest(getattr(dp, sys.argv[3])(sys.argv[1], text="t"), progress=False))

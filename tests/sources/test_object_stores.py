@@ -14,6 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from commands import cli, ok
+from described import sources_file
 from effort import THOROUGH, often, some, thorough
 from local_engine import Shuffled
 from object_server import KEY, SECRET, client, point_to
@@ -83,11 +84,13 @@ def objects():
 
 
 SOURCES = [
-    lambda root: dp.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
-    lambda root: dp.ArrowSource(f"{root}/arrow/part-[01].feather", **COLUMNS),
-    lambda root: dp.CsvSource(f"{root}/csv/**/*.csv", **COLUMNS),
-    lambda root: dp.JsonSource(f"{root}/lines/part-?.jsonl.gz", **COLUMNS),
-    lambda root: dp.JsonSource([f"{root}/json/part-0.json", f"{root}/json/part-1.json"], **COLUMNS),
+    lambda root: dp.sources.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
+    lambda root: dp.sources.ArrowSource(f"{root}/arrow/part-[01].feather", **COLUMNS),
+    lambda root: dp.sources.CsvSource(f"{root}/csv/**/*.csv", **COLUMNS),
+    lambda root: dp.sources.JsonSource(f"{root}/lines/part-?.jsonl.gz", **COLUMNS),
+    lambda root: dp.sources.JsonSource(
+        [f"{root}/json/part-0.json", f"{root}/json/part-1.json"], **COLUMNS
+    ),
 ]
 
 
@@ -139,11 +142,10 @@ def test_objects_give_the_rows_of_files_though_every_other_request_fails(
 def test_a_command_and_a_file_of_data_sets_name_addresses(proxy, tmp_path):
     columns = ("--anchor", "title", "--positive", "body", "--id", "id")
     assert SECRET not in ok("ingest", tmp_path / "c.duckdb", f"s3://{BUCKET}/csv/", *columns)
-    (tmp_path / "sets.yaml").write_text(
-        f"one: {{file_name: 's3://{BUCKET}/csv/**/*.csv', anchor: title, positive: body}}\n"
-    )
+    one = {"path": f"s3://{BUCKET}/csv/**/*.csv", "anchor": "title", "positive": "body"}
+    sources_file(tmp_path / "sets.yaml", {"one": one})
     with dp.Corpus(tmp_path / "c.duckdb") as found:
-        assert found.ingest_data_sets(tmp_path / "sets.yaml")["one"].added == 80
+        assert found.ingest(tmp_path / "sets.yaml")["one"].added == 80
         listed = found.sources().select(["name", "records", "uri"]).to_pylist()
     assert [tuple(row.values()) for row in listed] == [
         ("csv", 80, f"s3://{BUCKET}/csv/"),
@@ -173,7 +175,7 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
-    source = dp.JsonSource(f"s3://{BUCKET}/json/*.json", **COLUMNS, in_pieces=True)
+    source = dp.sources.JsonSource(f"s3://{BUCKET}/json/*.json", **COLUMNS, in_pieces=True)
     with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
         corpus.ingest(source)
         whole = corpus.sql("SELECT * FROM sections ORDER BY ALL").to_pylist()
@@ -220,14 +222,18 @@ def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
         return before
 
     proxy.fault = fault
-    source = dp.CsvSource(f"s3://{BUCKET}/csv/**/*.csv", **COLUMNS)
+    source = dp.sources.CsvSource(f"s3://{BUCKET}/csv/**/*.csv", **COLUMNS)
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         for times, said in ((99, "have no right"), (0, "has changed since it was listed")):
             with pytest.raises(dp.SourceError, match=rf"part-1\.csv: .*{said}"):
-                corpus.ingest(source, engine=Shuffled(before=elsewhere(times)))
+                corpus.ingest(
+                    source, options=dp.IngestOptions(engine=Shuffled(before=elsewhere(times)))
+                )
         client().put_object(Bucket=BUCKET, Key=key, Body=objects()[key])
         left[0] = 0
-        report = corpus.ingest(source, engine=Shuffled(before=elsewhere(1)), restart=True)
+        report = corpus.ingest(
+            source, restart=True, options=dp.IngestOptions(engine=Shuffled(before=elsewhere(1)))
+        )
         assert report.added == 80
         assert "read by this process, as a worker could not: s3://" in report.notes[-1]
 
@@ -259,7 +265,7 @@ def test_what_cannot_be_had_is_one_error_that_names_it(which, proxy):
         proxy.fault = lambda request, fault=fault: fault if "range" in request.headers else None
         address = address or f"s3://{BUCKET}/csv/deep/part-0.csv"
         with pytest.raises(dp.SourceError) as caught:
-            opened(dp.CsvSource(address, **COLUMNS))
+            opened(dp.sources.CsvSource(address, **COLUMNS))
         message = str(caught.value)
         assert any(part in message for part in said.split("|")), message
         assert address in message or what == "no bucket"
@@ -269,7 +275,7 @@ def test_what_cannot_be_had_is_one_error_that_names_it(which, proxy):
 
 @thorough
 def test_a_host_that_is_not_there_and_no_credentials_are_said_at_once(proxy, monkeypatch):
-    source = dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS)
+    source = dp.sources.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS)
     begun = time.monotonic()
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://user:password@127.0.0.1:1")
     with pytest.raises(dp.SourceError, match=r"127\.0\.0\.1:1 cannot be reached") as caught:
@@ -300,7 +306,7 @@ def test_an_object_that_changes_while_it_is_read_is_refused(proxy, monkeypatch):
 
     proxy.fault = change
     with pytest.raises(dp.SourceError, match=r"part-0\.csv: it has changed since it was listed"):
-        opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))
+        opened(dp.sources.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))
     before = objects()["csv/deep/part-0.csv"]
     client().put_object(Bucket=BUCKET, Key="csv/deep/part-0.csv", Body=before)
 
@@ -315,7 +321,12 @@ def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path):
         f"https://bucket.example.org/a.parquet?{SIGNED}",
         f"https://{KEY}:{SECRET}@example.org/a.parquet",
     ):
-        for make in (dp.ParquetSource, dp.CsvSource, dp.JsonSource, dp.ArrowSource):
+        for make in (
+            dp.sources.ParquetSource,
+            dp.sources.CsvSource,
+            dp.sources.JsonSource,
+            dp.sources.ArrowSource,
+        ):
             with pytest.raises(dp.SourceError) as caught:
                 make(address, text="t")
             assert SECRET not in str(caught.value)

@@ -54,7 +54,7 @@ def test_dates(reader):
     for name, (column, expected) in DATES.items():
         both = pa.concat_arrays([column, pa.nulls(1, column.type)])
         table = pa.table({"t": ["x", "y"], "d": both})
-        source = dp.MemorySource(table, text="t", date="d", on_bad_date="fail")
+        source = dp.sources.MemorySource(table, text="t", date="d", on_bad_date="fail")
         first, second = read(source, reader)
         assert (first["skip"] or str(first["date"])) == expected, name
         assert (second["skip"], second["date"]) == (None, None), name
@@ -64,7 +64,7 @@ def test_names_in_a_header(tmp_path, reader):
     for number, name in enumerate(["a\u00a0b", "\u3000a", "two\nlines", "x\u200by"]):
         path = tmp_path / f"{number}.csv"
         path.write_text(f'"{name}",u\nx,y\n', encoding="utf-8", newline="")
-        (row,) = read(dp.CsvSource(path, text=name), reader)
+        (row,) = read(dp.sources.CsvSource(path, text=name), reader)
         assert row["sections"][0] == {"role": "context", "heading": name, "text": "x"}
 
 
@@ -72,7 +72,12 @@ def test_a_pipe_is_no_file(tmp_path, reader):
     os.mkfifo(tmp_path / "pipe.txt")
     (tmp_path / "a.txt").write_text("x")
     assert len(read(dp.TextFileSource(tmp_path), reader)) == 1
-    for kind in (dp.CsvSource, dp.JsonSource, dp.ParquetSource, dp.ArrowSource):
+    for kind in (
+        dp.sources.CsvSource,
+        dp.sources.JsonSource,
+        dp.sources.ParquetSource,
+        dp.sources.ArrowSource,
+    ):
         with pytest.raises(SourceError, match="no file but a pipe"):
             kind(tmp_path / "pipe.txt", text="t").open(reader)
 
@@ -101,7 +106,7 @@ def test_a_damaged_name_of_a_column(tmp_path, reader):
     data = (tmp_path / "f.parquet").read_bytes().replace(b"other", b"oth\xffr")
     (tmp_path / "f.parquet").write_bytes(data)
     with pytest.raises(SourceError, match="utf-8") as raised:
-        read(dp.ParquetSource(tmp_path / "f.parquet", text="t"), reader)
+        read(dp.sources.ParquetSource(tmp_path / "f.parquet", text="t"), reader)
     assert "\n" not in str(raised.value)
 
 
@@ -109,11 +114,11 @@ def test_arrow_whose_offsets_point_elsewhere(tmp_path, reader):
     offsets = pa.array([0, 10**9, 1], pa.int32()).buffers()[1]
     wrong = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"x")])
     with pytest.raises(SourceError, match="column 't' is damaged in rows 1 to 2"):
-        read(dp.MemorySource(pa.table({"t": wrong}), text="t"), reader)
+        read(dp.sources.MemorySource(pa.table({"t": wrong}), text="t"), reader)
     indices = pa.array([5], pa.int32())
     wrong = pa.DictionaryArray.from_arrays(indices, ["x"], safe=False)
     with pytest.raises(SourceError, match="is damaged"):
-        read(dp.MemorySource(pa.table({"t": wrong}), text="t"), reader)
+        read(dp.sources.MemorySource(pa.table({"t": wrong}), text="t"), reader)
 
 
 # ---- sets that others publish are read by their columns: pairs, triplets, n-tuples, passages, ids
@@ -166,7 +171,7 @@ SETS = {
 def test_published_sets_are_read_by_their_columns(hub, reader):
     for name, (row, mapping, expected) in SETS.items():
         hub.add(f"org/{name}", {"data/train-00000-of-00001.parquet": parquet([row])})
-        (found,) = rows_of(dp.HubSource(f"hf://org/{name}/default/train {mapping}"), reader)
+        (found,) = rows_of(dp.sources.HubSource(f"hf://org/{name}/default/train {mapping}"), reader)
         assert texts(found) == expected, name
 
 
@@ -212,9 +217,9 @@ def test_what_is_no_object_in_a_list_is_not_left_out_in_silence(reader):
     there = {"q": "a", "p": [{"text": "x"}, None, {"other": "y"}]}
     cases = [(["z", {"text": "x"}], "no positive"), ([{"other": "x"}], "no positive"), ([], None)]
     rows = [there, *({"q": "a", "p": value} for value, _ in cases)]
-    source = dp.MemorySource(rows, anchor="q", positive="p.text")
+    source = dp.sources.MemorySource(rows, anchor="q", positive="p.text")
     first, *others = rows_of(source, reader)
     assert texts(first) == [("anchor", "a"), ("context", "x")]
     assert [row["skip"] for row in others] == ["no positive"] * 3
     with pytest.raises(SourceError, match=r"no row has 'p\.txt' \(did you mean 'text'"):
-        rows_of(dp.MemorySource([there], anchor="q", positive="p.txt"), reader)
+        rows_of(dp.sources.MemorySource([there], anchor="q", positive="p.txt"), reader)

@@ -16,11 +16,18 @@ from programs import said
 from source_rows import ALL, every_source, read, rows_in, rows_of, texts
 
 import duckplets as dp
-from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, Source, row_batches
+from duckplets.sources import (
+    CsvSource,
+    JsonSource,
+    Mark,
+    MemorySource,
+    ParquetSource,
+    Source,
+    row_batches,
+)
 from duckplets.sources.mapping import changed
 
 RECORDS = [
@@ -219,10 +226,10 @@ def many(tmp_path):
         (tmp_path / "texts" / f"{row['id']:03}.txt").write_text(f"{row['body']}")
     columns = {"id": "id", "anchor": "title", "positive": "body"}
     return [
-        dp.JsonSource([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], **columns),
-        dp.ParquetSource(tmp_path / "*.parquet", **columns),
-        dp.CsvSource(tmp_path / "a.csv", **columns),
-        dp.TextLinesSource(tmp_path / "a.txt"),
+        dp.sources.JsonSource([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], **columns),
+        dp.sources.ParquetSource(tmp_path / "*.parquet", **columns),
+        dp.sources.CsvSource(tmp_path / "a.csv", **columns),
+        dp.sources.TextLinesSource(tmp_path / "a.txt"),
         dp.TextFileSource(tmp_path / "texts"),
     ]
 
@@ -248,9 +255,9 @@ def test_settings_tell_whether_files_are_the_same(tmp_path):
     for source in many(tmp_path):
         settings = source.settings()
         assert settings == source.settings() == json.loads(json.dumps(settings))
-    source = dp.CsvSource(tmp_path / "a.csv", anchor="title")
+    source = dp.sources.CsvSource(tmp_path / "a.csv", anchor="title")
     before = source.settings()
-    assert dp.CsvSource(tmp_path / "a.csv", anchor="body").settings() != before
+    assert dp.sources.CsvSource(tmp_path / "a.csv", anchor="body").settings() != before
     with (tmp_path / "a.csv").open("a") as file:
         file.write("100,more,text\n")
     assert source.settings() != before
@@ -258,7 +265,7 @@ def test_settings_tell_whether_files_are_the_same(tmp_path):
     with pytest.raises(SourceError, match="does not exist"):
         source.settings()
     with pytest.raises(SourceError, match="cannot go on at a row"):
-        dp.JsonSource("-", text="text", in_pieces=True)
+        dp.sources.JsonSource("-", text="text", in_pieces=True)
 
 
 # ---- the first statements of a process are DuckDB's, also where several threads make them
@@ -281,7 +288,7 @@ def ingest(number):
     time.sleep(0.03 * number)
     try:
         with dp.Corpus(Path(sys.argv[1]) / f"{number}.duckdb") as corpus:
-            source = dp.JsonSource(Path(sys.argv[1]) / "rows.jsonl", text="text", id="id")
+            source = dp.sources.JsonSource(Path(sys.argv[1]) / "rows.jsonl", text="text", id="id")
             told = corpus.ingest(source, name="s", progress=False).added
             print(f"{told}\\n", end="")  # in one piece
     except dp.DuckpletsError as error:

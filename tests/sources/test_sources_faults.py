@@ -12,10 +12,17 @@ from damaged import FORMS, tried
 from effort import THOROUGH, often, some, thorough
 from source_rows import every_source, read, texts
 
-from duckplets import ArrowSource, CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import row_batches
+from duckplets.sources import (
+    ArrowSource,
+    CsvSource,
+    JsonSource,
+    MemorySource,
+    ParquetSource,
+    SqlSource,
+    row_batches,
+)
 
 HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
 

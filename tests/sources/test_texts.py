@@ -17,7 +17,9 @@ from effort import often, some
 from source_rows import Paged, every_source, rows_of
 
 import duckplets as dp
-from duckplets import (
+from duckplets.errors import SourceError
+from duckplets.ingest.outcome_counts import ONE_ANCHOR
+from duckplets.sources import (
     ArrowSource,
     CustomSource,
     DatasetSource,
@@ -26,8 +28,6 @@ from duckplets import (
     ParquetSource,
     SqlSource,
 )
-from duckplets.errors import SourceError
-from duckplets.ingest.outcome_counts import ONE_ANCHOR
 
 MAPPING = {"anchor": ["a", "b"], "positive": ["c", "d"], "context": "e", "negative": ["f", "g"]}
 COLUMNS = "abcdefg"

@@ -16,9 +16,9 @@ from prebuilt import empty_corpus
 from source_rows import ALL, Paged, every_source, read, rows_of, texts, write_csv
 
 import duckplets as dp
-from duckplets import CsvSource, CustomSource, JsonSource, MemorySource
 from duckplets.errors import SourceError
 from duckplets.ingest.preview import preview
+from duckplets.sources import CsvSource, CustomSource, JsonSource, MemorySource
 
 
 def every_kind(folder, records, **mapping):
@@ -313,9 +313,11 @@ def test_a_context_that_may_lack(tmp_path, reader, kind):
 
 def test_texts_left_in_place_may_lack(tmp_path):
     every_source(tmp_path, SOME, ("parquet",), anchor="q")
-    source = dp.ParquetSource(tmp_path / "r.parquet", anchor=" q", positive="a", context="e?")
+    source = dp.sources.ParquetSource(
+        tmp_path / "r.parquet", anchor=" q", positive="a", context="e?"
+    )
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        report = corpus.ingest(source, in_place=True)
+        report = corpus.ingest(source, options=dp.IngestOptions(in_place=True))
         assert (report.added, report.skipped + report.failed) == (2, 2)
         query = "SELECT heading, text FROM section_texts ORDER BY record_id, position"
         stored = {tuple(row.values()) for row in corpus.sql(query).to_pylist()}
@@ -359,15 +361,15 @@ def test_words_for_no_value_are_null_in_any_source(tmp_path):
 def test_metadata_and_lists_have_no_such_words(tmp_path):
     rows = [{**row, "l": ["x", "NULL", " "]} for row in WORDED[:1]]
     mapping = {**MAPPING, "context": "l", "null_values": "NULL"}
-    sections = preview(dp.MemorySource(rows, **mapping)).rows[0]["sections"]
+    sections = preview(dp.sources.MemorySource(rows, **mapping)).rows[0]["sections"]
     assert [section["text"] for section in sections] == ["one", "first", "x"]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(WORDED, **MAPPING, null_values=["N/A", "nan"])
+        source = dp.sources.MemorySource(WORDED, **MAPPING, null_values=["N/A", "nan"])
         corpus.ingest(source, name="s", progress=False)
         found = corpus.sql("SELECT record_id, meta FROM records ORDER BY record_id").to_pylist()
         assert [dict(row["meta"]) for row in found] == [{}, {"m": "x"}, {}]
         with pytest.raises(SourceError, match="null_values"):  # another mapping
-            corpus.ingest(dp.MemorySource(WORDED, **MAPPING), name="s", progress=False)
+            corpus.ingest(dp.sources.MemorySource(WORDED, **MAPPING), name="s", progress=False)
 
 
 def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path):
@@ -379,22 +381,26 @@ def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path):
     ):
         wrong = given
         with pytest.raises(SourceError, match=told):
-            dp.MemorySource(WORDED, **MAPPING, null_values=wrong)
+            dp.sources.MemorySource(WORDED, **MAPPING, null_values=wrong)
     parquet.write_table(pa.table({"q": ["a"], "l": [["b", "NULL"]]}), tmp_path / "l.parquet")
-    source = dp.ParquetSource(tmp_path / "l.parquet", anchor="q", positive="l", null_values="NULL")
+    source = dp.sources.ParquetSource(
+        tmp_path / "l.parquet", anchor="q", positive="l", null_values="NULL"
+    )
     refused = pytest.raises(SourceError, match="'l' has lists, and null_values= words")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus, refused:
-        corpus.ingest(source, in_place=True, progress=False)
+        corpus.ingest(source, progress=False, options=dp.IngestOptions(in_place=True))
 
 
 def test_the_preview_counts_such_words_and_says_the_option(tmp_path):
     path = write_csv(tmp_path / "rows.csv", WORDED)
-    (flag,) = preview(dp.CsvSource(path, **MAPPING)).flags
+    (flag,) = preview(dp.sources.CsvSource(path, **MAPPING)).flags
     assert flag == (
         "3 of 12 texts look like no value: N/A (1), NULL (1), nan (1); null_values=['N/A', "
         "'NULL', 'nan'] (--null-values N/A,NULL,nan) takes them for none"
     )
-    flags = preview(dp.CsvSource(path, **MAPPING, null_values=WORDS)).flags
+    flags = preview(dp.sources.CsvSource(path, **MAPPING, null_values=WORDS)).flags
     assert flags == ["4 of the first 6 rows cannot become records"]
-    line = dp.HubSource("hf://org/name/config/split anchor=q positive=a null_values=N/A,NULL")
+    line = dp.sources.HubSource(
+        "hf://org/name/config/split anchor=q positive=a null_values=N/A,NULL"
+    )
     assert line.null_values == ("N/A", "NULL")

@@ -5,7 +5,6 @@ import json
 
 import pyarrow as pa
 import pytest
-from commands import cli, error, ok
 from effort import often, some, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -263,9 +262,9 @@ def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path):
     mine = "# Head\nIt is. So!\n\n## Next \nmore \n"
     with toy_corpus(path, 20) as corpus:
         before = chunks_of(corpus)
-        corpus.ingest(dp.MemorySource([{"t": mine}], text="t"), name="own")
+        corpus.ingest(dp.sources.MemorySource([{"t": mine}], text="t"), name="own")
         plain = chunks_of(corpus)
-        assert corpus.chunk(corpus.chunking(chunker="sentences")) > 20
+        assert corpus.chunk(chunker="sentences") > 20
         texts = corpus.sql(
             "SELECT text FROM chunk_texts WHERE source = 'own' ORDER BY window_index"
         )
@@ -277,11 +276,11 @@ def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path):
         )
         assert wrong.num_rows == 0
         again = "Again. And again."
-        corpus.ingest(dp.MemorySource([{"t": again}], text="t"), name="later")
+        corpus.ingest(dp.sources.MemorySource([{"t": again}], text="t"), name="later")
         later = corpus.sql("SELECT text FROM chunk_texts WHERE source = 'later' ORDER BY ALL")
         assert later["text"].to_pylist() == ["Again.", "And again."]
         corpus.remove("later")
-        assert corpus.chunk(corpus.chunking(chunker=None)) > 20
+        assert corpus.chunk(chunker=None) > 20
         found = [{**row, "chunk_key": 0} for row in chunks_of(corpus)]
         assert found[: len(before)] == [{**row, "chunk_key": 0} for row in plain[: len(before)]]
 
@@ -292,7 +291,7 @@ def test_what_is_served_is_the_span(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(chunker="bits"))
         rows = [{"id": f"{i}", "t": f"word{i:03}"} for i in range(40)]
-        corpus.ingest(dp.MemorySource(rows, id="id", text="t"))
+        corpus.ingest(dp.sources.MemorySource(rows, id="id", text="t"))
         corpus.split(train=1, validation=0, test=0)
         for _ in range(2):
             with corpus.sampler("texts", batch_size=80, prefetch=0) as sampler:
@@ -307,7 +306,9 @@ def test_a_failure_changes_nothing(tmp_path):
         return [(0, len(text))] if "bad" not in text else [(1, len(text))]
 
     register_chunker("mine", failing)
-    source = dp.MemorySource([{"id": "1", "t": "good"}, {"id": "2", "t": "bad"}], id="id", text="t")
+    source = dp.sources.MemorySource(
+        [{"id": "1", "t": "good"}, {"id": "2", "t": "bad"}], id="id", text="t"
+    )
     with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
         corpus.ingest(source, name="own")
         before = chunks_of(corpus), corpus.status()
@@ -325,15 +326,3 @@ def test_a_failure_changes_nothing(tmp_path):
             register_chunker("mine", failing, version=2)
         with corpus.sampler(batch_size=4, prefetch=0) as sampler:  # needs no function
             assert len(next(sampler)) == 4
-
-
-def test_the_command_names_a_chunker(tmp_path):
-    path = tmp_path / "c.duckdb"
-    toy_corpus(path, 20).close()
-    said = cli("chunk", path, "--chunker", "sentences", "--max-tokens", "9").stderr
-    assert "chunker={'name': 'sentences', 'version': '1'}" in said
-    ok("doctor", path)
-    assert "'sentences'" in error("chunk", path, "--chunker", "sentense")
-    back = cli("chunk", path, "--chunker", "windows").stderr
-    assert "chunker" not in back
-    assert "summary_tokens=4" in back

@@ -8,7 +8,6 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from commands import cli, ok, usage
 from effort import often
 from prebuilt import toy_corpus
 
@@ -143,13 +142,13 @@ KEPT = [
 ]
 SIGNS = " ab1.,;:!?()[]{}\"'/@-\n\r\t\0\u0301“’—\u00a0\u2028\u200bé\x85東"
 PIECES = [*KEPT, *SIGNS, " \n ", "  ", "word"]
-MODES = [dp.Normaliser(), dp.Normaliser(code=True)]
+MODES = [dp.plugins.Normaliser(), dp.plugins.Normaliser(code=True)]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_twice_is_once_and_settings_come_back(mode):
-    settings = dp.Chunking(preprocessors=(dp.Denoiser(), mode)).to_json()
-    assert dp.Chunking.from_json(settings).preprocessors == (dp.Denoiser(), mode)
+    settings = dp.Chunking(preprocessors=(dp.plugins.Denoiser(), mode)).to_json()
+    assert dp.Chunking.from_json(settings).preprocessors == (dp.plugins.Denoiser(), mode)
     draw = random.Random(7)
     for _ in range(often(20_000, less=1_500)):
         text = "".join(draw.choices(PIECES, k=draw.randint(1, 20)))
@@ -163,7 +162,7 @@ def test_tokens_that_mean_something_stay():
         tokens = draw.choices([*KEPT, "word", "Word"], k=draw.randint(1, 8))
         gaps = draw.choices([" ", "  ", "\t", "\u00a0"], k=len(tokens))
         text = "".join(gap + token for gap, token in zip(gaps, tokens, strict=True))
-        assert dp.Normaliser()(text) == " ".join(tokens)
+        assert dp.plugins.Normaliser()(text) == " ".join(tokens)
 
 
 CODE = [
@@ -177,26 +176,26 @@ CODE = [
 
 def test_code_keeps_its_lines():
     for code, expected in CODE:
-        assert dp.Normaliser(code=True)(code) == expected
+        assert dp.plugins.Normaliser(code=True)(code) == expected
 
 
 def test_texts_in_one_form_one_by_one_and_many_at_once():
     for text, expected in CASES.items():
-        assert dp.Normaliser()(text) == expected
+        assert dp.plugins.Normaliser()(text) == expected
     for kind in (pa.string(), pa.large_string()):
         texts = pa.array([*CASES, None], kind)
-        found = dp.Normaliser().apply(texts)
+        found = dp.plugins.Normaliser().apply(texts)
         assert found.type == kind
         assert found.to_pylist() == [*CASES.values(), None]
 
 
 def test_wrong_settings_and_uses_are_refused():
     with pytest.raises(ChunkingError, match="code=1: give True or False"):
-        dp.Normaliser(code=1)
+        dp.plugins.Normaliser(code=1)
     with pytest.raises(ChunkingError, match="a text to normalise is bytes"):
-        dp.Normaliser()(b"a")
+        dp.plugins.Normaliser()(b"a")
     with pytest.raises(ChunkingError, match=r"Normaliser is a class; write dp\.Normaliser\(\)"):
-        dp.Chunking(preprocessors=(dp.Normaliser,))
+        dp.Chunking(preprocessors=(dp.plugins.Normaliser,))
     with pytest.raises(ChunkingError, match=r"'normaliser': unknown key 'cod' \(did you mean"):
         from_json({"name": "normaliser", "cod": True})
 
@@ -211,40 +210,19 @@ def test_a_corpus_is_normalised_or_denoised_and_keeps_what_came_and_its_settings
             return [str(text) for text in found["text"].to_pylist()]
 
         corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,)))
-        source = dp.MemorySource(rows, id="id", text="text")
+        source = dp.sources.MemorySource(rows, id="id", text="text")
         corpus.ingest(source, name="s", progress=False)
-        assert corpus.normalise() == 2
+        assert corpus.chunk(normalise=True) == 2
         assert texts() == ["Hello, world.", noise]
         kept = corpus.sql("SELECT text FROM section_originals")["text"].to_pylist()
         assert kept == ["Hello , world ."]
-        assert corpus.normalise() == 0
+        assert corpus.chunk(normalise=True) == 0
         assert corpus.ingest(source, name="s", progress=False).skipped == 2  # ids are of what came
-        corpus.chunk(corpus.chunking(preprocessors=()))
+        corpus.chunk(preprocessors=())
         assert texts() == ["Hello , world .", noise]
-        assert corpus.denoise() == 2
+        assert corpus.chunk(denoise=True) == 2
         assert texts() == ["Hello , world .", "Chapter one\na b\n1 cell\nThe end"]
         assert corpus.status()["chunking"]["max_tokens"] == 5
         assert corpus.status()["cleaned"]["sections changed"] == 1
-        assert corpus.denoise(dp.Denoiser(strip_markdown=False)) == 2
+        assert corpus.chunk(denoise=dp.plugins.Denoiser(strip_markdown=False)) == 2
         assert "| a | b |" in texts()[1]
-
-
-def test_the_commands(tmp_path):
-    path = tmp_path / "c.duckdb"
-    toy_corpus(path, 4).close()
-    told = cli("chunk", path, "--normalise", "text").stderr
-    assert "'name': 'normaliser'" in told
-    told = cli("chunk", path, "--denoise", "--keep-tables").stderr  # what is not named stays
-    assert told.index("'denoiser'") < told.index("'normaliser'")
-    assert "--denoise" in usage("chunk", path, "--keep-tables")
-    told = cli("chunk", path, "--normalise", "code", "--defaults").stderr
-    assert "'code': True" in told
-    assert "denoiser" not in told
-    (tmp_path / "t.csv").write_text("id,body,more\na,one  two,12 34\n")
-    columns = ("--text", "body", "--context", "more")
-    how = ("--normalise", "text", "--denoise")
-    said = ok("ingest", tmp_path / "d.duckdb", tmp_path / "t.csv", *columns, *how)
-    assert "1 section dropped by denoiser" in said
-    assert "cleaned   " in ok("status", tmp_path / "d.duckdb")
-    with dp.Corpus(tmp_path / "d.duckdb", read_only=True) as corpus:
-        assert corpus.sql("SELECT text FROM sections")["text"].to_pylist() == ["one two"]

@@ -11,6 +11,7 @@ from token_shards import digests
 import duckplets as dp
 from duckplets.tokens import shards
 from duckplets.tokens.locations import status
+from duckplets.tokens.verify import verify
 
 pytest.importorskip("boto3")
 pytest.importorskip("tokenizers")
@@ -29,7 +30,9 @@ def made(tmp_path_factory):
         for n in range(often(300, less=40))
     ]
     with dp.Corpus(home / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="texts")
+        corpus.ingest(
+            dp.sources.MemorySource(rows, id="id", anchor="a", positive="b"), name="texts"
+        )
         corpus.split(train=0.8, validation=0.1, test=0.1, seed=3)
         dp.train_tokenizer(corpus, home / "tokenizer", vocab_size=300)
         corpus.shard(home / "shards", tokenizer=home / "tokenizer", **SMALL)
@@ -79,7 +82,7 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(proxy, made, t
     assert report.path == OUT
     assert of_store() == digests(made / "shards")
     assert not [file for file in made.iterdir() if "shards-" in file.name]
-    found = dp.verify(OUT)
+    found = verify(OUT)
     assert (found.ok, found.shards) == (True, report.shards)
     assert status(OUT)["stage"] == "completed"
     assert sharded(made).made == 0
@@ -99,7 +102,7 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(proxy, made, t
     sharded(made, overwrite=True, seed=1)  # shards of the same sizes, perhaps, and other rows
     with dp.TokenShards(OUT, cache=tmp_path / "here") as again:
         assert len(again.file.offsets) == report.records + 1
-    with pytest.raises(dp.ShardError, match="give cache="):
+    with pytest.raises(dp.errors.ShardError, match="give cache="):
         dp.TokenShards(OUT)
 
 
@@ -116,15 +119,17 @@ def test_the_manifest_comes_last_and_nothing_is_visible_half(proxy, made, monkey
         proxy.fault = lambda request, at=at, count=count: (
             "403 AccessDenied" if request.method in ("PUT", "POST") and next(count) >= at else None
         )
-        with pytest.raises(dp.ShardError, match=r"s3://tokens/some/shards.*no right"):
+        with pytest.raises(dp.errors.ShardError, match=r"s3://tokens/some/shards.*no right"):
             sharded(made)
         proxy.fault = lambda request: None
         there = of_store()
         assert there.items() <= wanted.items()
         assert "manifest.json" not in there or there == wanted
         if "manifest.json" not in there:
-            with pytest.raises(dp.ShardError, match=r"^s3://tokens/some/shards has no manifest\."):
-                dp.verify(OUT)
+            with pytest.raises(
+                dp.errors.ShardError, match=r"^s3://tokens/some/shards has no manifest\."
+            ):
+                verify(OUT)
         assert sharded(made).made == 0  # all of them lie beside the corpus
         assert of_store() == wanted
 
@@ -134,7 +139,7 @@ def test_what_is_wrong_in_a_store_is_found_and_made_again(proxy, made, tmp_path)
     root = "some/shards/"
     client().put_object(Bucket=BUCKET, Key=f"{root}mine.txt", Body=b"x")
     for overwrite in (False, True):
-        with pytest.raises(dp.ShardError, match=r"mine\.txt in it"):
+        with pytest.raises(dp.errors.ShardError, match=r"mine\.txt in it"):
             sharded(made, overwrite=overwrite)
     client().delete_object(Bucket=BUCKET, Key=f"{root}mine.txt")
     sharded(made)
@@ -143,17 +148,17 @@ def test_what_is_wrong_in_a_store_is_found_and_made_again(proxy, made, tmp_path)
     client().put_object(Bucket=BUCKET, Key=shard, Body=content(shard)[:-1] + b"?")
     client().delete_object(Bucket=BUCKET, Key=summary)
     client().put_object(Bucket=BUCKET, Key=f"{root}train/other.parquet", Body=b"x")
-    assert dict(dp.verify(OUT).problems) == {
+    assert dict(verify(OUT).problems) == {
         shard.removeprefix(root): "damaged",
         summary.removeprefix(root): "missing",
         "train/other.parquet": "unlisted",
     }
     with (
         dp.TokenShards(OUT, cache=tmp_path / "here") as shards,
-        pytest.raises(dp.DamagedFileError, match="is not as the manifest says"),
+        pytest.raises(dp.errors.DamagedFileError, match="is not as the manifest says"),
     ):
         shards.sampler(seq_length=8)
-    with pytest.raises(dp.ShardError, match=r"train/other\.parquet in it, .* move it away"):
+    with pytest.raises(dp.errors.ShardError, match=r"train/other\.parquet in it, .* move it away"):
         sharded(made)
     client().delete_object(Bucket=BUCKET, Key=f"{root}train/other.parquet")
     stray = f"{root}train/texts/b0/shard_b0_s77.parquet"
@@ -161,7 +166,9 @@ def test_what_is_wrong_in_a_store_is_found_and_made_again(proxy, made, tmp_path)
     assert sharded(made).made == 1
     assert of_store() == digests(made / "shards")
     assert "as written" in ok("verify", OUT)
-    with pytest.raises(dp.ShardError, match=r"s3://tokens/some/shards has shards of another run"):
+    with pytest.raises(
+        dp.errors.ShardError, match=r"s3://tokens/some/shards has shards of another run"
+    ):
         sharded(made, seed=1)
 
 
@@ -175,9 +182,9 @@ WRONG = [
 def test_what_cannot_be_had_is_one_error_without_secrets(proxy, made, tmp_path):
     for address, fault, said in WRONG:
         proxy.fault = lambda request, fault=fault: fault
-        for act in (sharded, dp.verify, dp.TokenShards):
+        for act in (sharded, verify, dp.TokenShards):
             given = [made, address] if act is sharded else [address]
             more = {"cache": tmp_path / "here"} if act is dp.TokenShards else {}
-            with pytest.raises(dp.ShardError, match=said) as caught:
+            with pytest.raises(dp.errors.ShardError, match=said) as caught:
                 act(*given, **more)
             assert "password@" not in str(caught.value)

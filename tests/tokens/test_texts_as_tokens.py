@@ -49,5 +49,5 @@ def test_what_is_of_texts_only_is_refused(corpus, tokenizer):
         corpus.sampler(tokenizer=tokenizer)
     with pytest.raises(dp.SamplerError, match="no_duplicates=True"):
         corpus.sampler("texts", tokenizer=tokenizer, no_duplicates=True)
-    with pytest.raises(dp.ChunkingError, match="No such file"):
+    with pytest.raises(dp.errors.ChunkingError, match="No such file"):
         corpus.sampler("texts", tokenizer="nowhere.json")

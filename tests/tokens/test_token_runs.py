@@ -172,9 +172,9 @@ WRONG = [
     ({"pack": 1}, dp.SamplerError, "pack=1"),
     ({"pack": True, "eos": "<eos>"}, dp.SamplerError, "its end of text is '</s>'"),
     ({"eos": 5}, dp.SamplerError, "eos=5"),
-    ({"mixture": {"alhpa": 1}}, dp.MixtureError, "alhpa"),
+    ({"mixture": {"alhpa": 1}}, dp.errors.MixtureError, "alhpa"),
     ({"world_size": 2, "rank": 2}, dp.SamplerError, "rank=2"),
-    ({"by_bucket": True, "mixture": RAMP}, dp.MixtureError, "end_step"),
+    ({"by_bucket": True, "mixture": RAMP}, dp.errors.MixtureError, "end_step"),
 ]
 
 

@@ -29,7 +29,9 @@ from duckplets.tokens import shards as making
 from duckplets.tokens.documents import read_document, write_document
 from duckplets.tokens.locations import status
 from duckplets.tokens.manifest import KIND, ShardManifest, buckets_of
+from duckplets.tokens.mixtures import load_mixture
 from duckplets.tokens.texts import plain
+from duckplets.tokens.verify import verify
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -77,7 +79,7 @@ def corpus_file(tmp_path_factory):
     }
     with dp.Corpus(path) as corpus:
         for name, rows in sources.items():
-            source = dp.MemorySource(rows, id="id", anchor="title", positive="definition")
+            source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="definition")
             corpus.ingest(source, name=name)
         corpus.split(train=0.8, validation=0.1, test=0.1, seed=3)
     return path
@@ -195,7 +197,9 @@ def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer, tmp_path):
     gated = dp.Quality(preset="code", duplicates=False, language=None)
     with dp.Corpus(tmp_path / "code.duckdb") as corpus:
         for name, quality in {"gated": gated, "told": None, "prose": None}.items():
-            corpus.ingest(dp.MemorySource([{"t": code}], text="t"), name=name, quality=quality)
+            corpus.ingest(
+                dp.sources.MemorySource([{"t": code}], text="t"), name=name, quality=quality
+            )
         corpus.split(train=1, validation=0, test=0)
         corpus.shard(out, tokenizer=tokenizer, code=["told"])
     rows = {
@@ -256,7 +260,7 @@ def test_a_killed_export_goes_on(folder, corpus_file, tmp_path, monkeypatch):
     assert left or THOROUGH  # so many rounds may have made them all
     assert digests(out) == digests(folder)
     assert status(out)["stage"] == "completed"
-    assert dp.verify(out).ok
+    assert verify(out).ok
     assert not list(out.rglob(".*"))
 
 
@@ -273,12 +277,12 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
 
     monkeypatch.setattr(making, "write_shard", failing)
     monkeypatch.setattr(making, "_SAVES", 0)
-    with pytest.raises(dp.ShardError, match="No space left"):
+    with pytest.raises(dp.errors.ShardError, match="No space left"):
         shards(out, split=SPLITS)
     done = len(status(out)["completed_shards"])
     assert 5 <= done <= 7
-    with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
-        dp.verify(out)
+    with pytest.raises(dp.errors.ShardError, match=r"no manifest\.json"):
+        verify(out)
     monkeypatch.setattr(making, "write_shard", write)
     monkeypatch.setattr(making, "encoded", None)  # nothing is encoded again
     assert shards(out, split=SPLITS).made == len(ShardManifest.read(folder).shards) - done
@@ -286,17 +290,17 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
 
 
 def test_a_folder_of_another_run_is_refused(copied, corpus_file, tmp_path):
-    with pytest.raises(dp.ShardError, match="seed was 42 and is 43"):
+    with pytest.raises(dp.errors.ShardError, match="seed was 42 and is 43"):
         shards(copied, home=corpus_file.parent, seed=43, split=SPLITS)
     report = shards(copied, home=corpus_file.parent, seed=43, overwrite=True)
     assert {shard.split for shard in ShardManifest.read(copied).shards} == {"train"}
     assert report.made == report.shards
-    assert dp.verify(copied).ok
+    assert verify(copied).ok
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").touch()
     for overwrite, told in ((False, "that says what"), (True, "which no export has written")):
-        with pytest.raises(dp.ShardError, match=rf"thesis\.tex.*{told}"):
+        with pytest.raises(dp.errors.ShardError, match=rf"thesis\.tex.*{told}"):
             shards(foreign, home=corpus_file.parent, overwrite=overwrite)
 
 
@@ -332,7 +336,7 @@ def _flip(path):
 
 
 def test_verify_finds_what_is_wrong(copied):
-    assert dp.verify(copied).ok
+    assert verify(copied).ok
     manifest = ShardManifest.read(copied)
     one, two, three = (manifest.shards[place] for place in (0, 4, 9))
     _flip(copied / one.path)
@@ -342,7 +346,7 @@ def test_verify_finds_what_is_wrong(copied):
     shutil.copy(copied / three.path, extra)
     _flip(copied / "tokenizer.json")
     (copied / "mixtures.json").unlink()
-    report = dp.verify(copied)
+    report = verify(copied)
     assert not report.ok
     assert dict(report.problems) == {
         one.path: "damaged",
@@ -406,11 +410,11 @@ def test_the_same_command_repairs_everything_that_verify_finds(small, corpus_fil
     shard = ShardManifest.read(out).shards[-1]
     harm(out / {"shard": shard.path, "tsv": shard.tsv}.get(file, file))
     try:
-        assert not dp.verify(out).ok
-    except dp.DamagedFileError:
+        assert not verify(out).ok
+    except dp.errors.DamagedFileError:
         assert what in ("manifest", "state")
     assert shards(out, **how).made == made
-    assert dp.verify(out).ok
+    assert verify(out).ok
     assert digests(out) == digests(small)
     assert shards(out, **how).made == 0
 
@@ -419,16 +423,16 @@ def test_a_folder_without_state_and_manifest_is_refused_or_made_anew(small, corp
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
     (out / "mine.parquet").touch()
-    with pytest.raises(dp.ShardError, match=r"mine\.parquet in it, .* move it away"):
+    with pytest.raises(dp.errors.ShardError, match=r"mine\.parquet in it, .* move it away"):
         shards(out, **how)
     (out / "mine.parquet").unlink()
     (out / "export_state.json").unlink()
-    assert dict(dp.verify(out).problems) == {"manifest.json": "of another run"}
+    assert dict(verify(out).problems) == {"manifest.json": "of another run"}
     (out / "manifest.json").unlink()
-    with pytest.raises(dp.ShardError, match=r"no export_state\.json .* or overwrite=True"):
+    with pytest.raises(dp.errors.ShardError, match=r"no export_state\.json .* or overwrite=True"):
         shards(out, **how)
     _cut_short(shutil.copy(small / "export_state.json", out))
-    with pytest.raises(dp.DamagedFileError, match="damaged"):
+    with pytest.raises(dp.errors.DamagedFileError, match="damaged"):
         shards(out, **how)
     report = shards(out, **how, overwrite=True)
     assert report.made == report.shards
@@ -440,11 +444,11 @@ def test_a_mixture_is_written_and_read_back(copied, corpus_file):
     manifest = ShardManifest.read(copied)
     for shard in manifest.shards:
         tokens[shard.source] += shard.tokens * (shard.split == "train")
-    assert dp.load_mixture(copied).weights == {name: n for name, n in tokens.items() if n}
+    assert load_mixture(copied).weights == {name: n for name, n in tokens.items() if n}
     phases = [dp.Phase(10, {"python": 3}, 0.5), dp.Phase(20, {"wordnet": 0})]
     mixture = dp.Mixture({"wordnet": 3, "python": 1}, temperature=2, phases=phases)
     assert shards(copied, home=corpus_file.parent, split=SPLITS, mixture=mixture).made == 0
-    assert dp.load_mixture(copied / "mixtures.json") == mixture
+    assert load_mixture(copied / "mixtures.json") == mixture
     told = read_document(copied / "mixtures.json", "duckplets mixtures")
     assert told is not None
     places = [(phase["name"], phase["start_step"]) for phase in told["phases"]]
@@ -452,9 +456,9 @@ def test_a_mixture_is_written_and_read_back(copied, corpus_file):
     listed = [shard for of in told["sources"].values() for shard in of["shards"]]
     every = [each.shard_id for each in manifest.shards if each.split == "train"]
     assert sorted(listed) == sorted(every)
-    assert dp.verify(copied).ok
-    with pytest.raises(dp.MixtureError, match="no such file"):
-        dp.load_mixture(corpus_file.parent / "nothing.json")
+    assert verify(copied).ok
+    with pytest.raises(dp.errors.MixtureError, match="no such file"):
+        load_mixture(corpus_file.parent / "nothing.json")
 
 
 def test_commands_make_tell_and_verify(corpus_file, tmp_path):
@@ -475,7 +479,7 @@ def test_commands_make_tell_and_verify(corpus_file, tmp_path):
     found = cli("verify", out)
     assert (found.exit_code, "damaged" in found.stdout) == (1, True)
     assert f"duckplets shard CORPUS {out}" in found.stderr
-    with pytest.raises(dp.DamagedFileError, match="duckplets shard CORPUS"):
+    with pytest.raises(dp.errors.DamagedFileError, match="duckplets shard CORPUS"):
         dp.TokenShards(out).sampler(seq_length=8)
     assert re.search("^made +1$", ok("shard", corpus_file, out, *small), re.MULTILINE)
     assert "as written" in ok("verify", out)

@@ -21,8 +21,8 @@ def corpus_file(tmp_path_factory):
         for n in range(often(400, less=200))
     ]
     with dp.Corpus(path) as corpus:
-        corpus.ingest(dp.MemorySource(rows, text="t"), name="words")
-        corpus.ingest(dp.MemorySource([{"t": "zzzzqq " * 50}], text="t"), name="rare")
+        corpus.ingest(dp.sources.MemorySource(rows, text="t"), name="words")
+        corpus.ingest(dp.sources.MemorySource([{"t": "zzzzqq " * 50}], text="t"), name="rare")
         corpus.split(train=0.7, validation=0.1, test=0.2, seed=1)
     return path
 
@@ -65,7 +65,7 @@ def test_texts_trained_on_and_held_out_are_written_where_asked_for(corpus_file, 
     assert sorted(read[0] + read[1]) == sorted(" ".join(text.split()) for text in texts)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "val.txt").write_text("mine")
-    with pytest.raises(dp.ShardError, match=r"another val\.txt in it"):
+    with pytest.raises(dp.errors.ShardError, match=r"another val\.txt in it"):
         trained(corpus_file, tmp_path / "other", sources=["words"], texts=True)
 
 
@@ -83,7 +83,7 @@ def test_it_is_trained_again_only_where_something_changed(corpus_file, report):
         with dp.Corpus(corpus_file, read_only=True) as corpus:
             if name == FILES[0]:
                 (out / name).write_bytes(content + b" ")  # still a tokenizer, but another file
-                with pytest.raises(dp.DamagedFileError, match="not as it was written"):
+                with pytest.raises(dp.errors.DamagedFileError, match="not as it was written"):
                     corpus.shard(out.parent / "none", tokenizer=out)
         mended = trained(corpus_file, out, sources=["words"])
         assert (mended.trained, mended.why) == (True, f"{name} is damaged or missing")
@@ -108,7 +108,7 @@ def test_what_cannot_be_had_is_said_and_files_of_others_are_left_alone(
     corpus_file, tmp_path, monkeypatch
 ):
     (tmp_path / "tokenizer.json").write_text("mine")
-    with pytest.raises(dp.ShardError, match="another tokenizer"):
+    with pytest.raises(dp.errors.ShardError, match="another tokenizer"):
         trained(corpus_file, tmp_path)
     assert (tmp_path / "tokenizer.json").read_text() == "mine"
     with dp.Corpus(corpus_file, read_only=True) as corpus:
@@ -117,5 +117,5 @@ def test_what_cannot_be_had_is_said_and_files_of_others_are_left_alone(
                 dp.train_tokenizer(corpus, tmp_path / "out", **options)
             assert isinstance(caught.value, dp.DuckpletsError)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[tokenizers\]'"):
+    with pytest.raises(dp.errors.ExtensionError, match=r"pip install 'duckplets\[tokenizers\]'"):
         trained(corpus_file, tmp_path / "out")

@@ -52,7 +52,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
     with odd_corpus(tmp_path / "c.duckdb", often(150, less=50), 4, threads=3) as corpus:
         corpus.embed(embedded, name="v", progress=False)
         report = corpus.mine(
-            recipe(strategy=how), scorer=dp.dense("v", query=query), depth=depth, split="train"
+            recipe(strategy=how), by=dp.Dense("v", query=query), depth=depth, split="train"
         )
         oracle = Oracle(sections(corpus), "odd0", "train", allowed=allowed)
         found = defaultdict(list)
@@ -88,7 +88,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
 def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
     with odd_corpus(tmp_path / "c.duckdb", often(80, less=50), 9, threads=2) as corpus:
         corpus.embed(embedded, name="v", progress=False)
-        how = {"scorer": dp.dense("v"), "depth": 9, "split": "train"}
+        how = {"scorer": dp.Dense("v"), "depth": 9, "split": "train"}
         corpus.mine(recipe(), **how)
         reference = mined(corpus)
         assert corpus.mine(recipe(), **how).pairs == ()
@@ -124,12 +124,14 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypa
 
 def test_what_is_wrong_is_named(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus:
-        with pytest.raises(dp.VectorError, match=r"none"):
-            corpus.mine(recipe(), scorer=dp.dense("none"))
+        with pytest.raises(dp.errors.VectorError, match=r"none"):
+            corpus.mine(recipe(), by=dp.Dense("none"))
         corpus.embed(embedded, name="v", split="test", progress=False)
-        with pytest.raises(dp.VectorError, match=r"windows have no vector in 'v'.*duckplets embed"):
-            corpus.mine(recipe(), scorer=dp.dense("v"))
+        with pytest.raises(
+            dp.errors.VectorError, match=r"windows have no vector in 'v'.*duckplets embed"
+        ):
+            corpus.mine(recipe(), by=dp.Dense("v"))
         with pytest.raises(dp.RecipeError, match="query='title'"):
-            dp.dense("v", query="title")
+            dp.Dense("v", query="title")
         with pytest.raises(dp.RecipeError, match=r"give 'bm25', or dp.dense"):
-            corpus.mine(recipe(), scorer="dense")
+            corpus.mine(recipe(), by="dense")

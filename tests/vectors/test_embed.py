@@ -51,7 +51,7 @@ def test_every_text_has_its_own_vector_and_is_embedded_once(corpus):
     for row in rows[:5]:
         row["body"] = f"now {row['body']}"
     corpus.remove("odd0")
-    corpus.ingest(dp.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
+    corpus.ingest(dp.sources.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
     fresh = texts_of(corpus).keys() - texts.keys()
     second = Embedder()
     report = corpus.embed(second, progress=False)
@@ -113,7 +113,7 @@ def failing(texts):
 def test_texts_that_fail_cost_no_other(toy):
     there = toy.embed(hashed, split="test", made_by="teacher", progress=False).embedded
     rows = [{"id": name, "text": name} for name in FAILING]
-    toy.ingest(dp.MemorySource(rows, id="id", text="text"), name="failing", progress=False)
+    toy.ingest(dp.sources.MemorySource(rows, id="id", text="text"), name="failing", progress=False)
     texts = texts_of(toy)
     report = toy.embed(failing, batch_size=64, made_by="teacher", progress=False)
     assert (report.embedded, report.failed) == (len(texts) - there - len(FAILING), len(FAILING))
@@ -147,7 +147,7 @@ def test_it_stops_when_too_many_of_the_last_texts_fail(toy):
         return hashed(texts)
 
     assert len(never) > 11
-    with pytest.raises(dp.VectorError, match=r"stopped, for 11 of the last 200.*never"):
+    with pytest.raises(dp.errors.VectorError, match=r"stopped, for 11 of the last 200.*never"):
         toy.embed(function, "some", batch_size=8, max_failures=0.05, progress=False)
     failed, vectors = reasons(toy.path, "some"), kept(toy.path, "some")
     assert never >= {texts_of(toy)[each] for each in failed}
@@ -167,7 +167,7 @@ def test_prompts_by_role(tmp_path):
     texts = [("twin", "first"), ("second", "twin"), ("third", "fourth")]
     rows = [{"id": str(n), "q": q, "a": a} for n, (q, a) in enumerate(texts)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
         corpus.ingest(source, name="s", progress=False)
         cases = {
             "both": ({"anchor": "q: ", "context": "p: "}, "q: "),
@@ -182,7 +182,7 @@ def test_prompts_by_role(tmp_path):
             assert (report.prompted, report.made_by["prompts"]) == (1, prompts)
             assert kept(corpus.path, name).keys() == texts_of(corpus).keys()  # of the bare texts
             # A set keeps to its prompts, here and in every later call.
-            with pytest.raises(dp.VectorError, match="prompts"):
+            with pytest.raises(dp.errors.VectorError, match="prompts"):
                 corpus.embed(embedder, name, progress=False)
 
 
@@ -199,7 +199,7 @@ def test_other_makers_are_refused_and_nothing_is_called(toy):
         "prompts": (of_lists, {"prompts": {"context": "p: "}}),
     }
     for told, (function, options) in check.items():
-        with pytest.raises(dp.VectorError, match=told):
+        with pytest.raises(dp.errors.VectorError, match=told):
             toy.embed(function, progress=False, **options)
     assert not other.calls
     toy.embed(of_lists, progress=False)
@@ -229,11 +229,13 @@ def test_wrong_arguments_are_named(toy, monkeypatch):
         with pytest.raises(dp.DuckpletsError, match=message):
             toy.embed(model, progress=False, **options)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[hf\]'"):
+    with pytest.raises(dp.errors.ExtensionError, match=r"pip install 'duckplets\[hf\]'"):
         toy.embed("all-minilm", progress=False)
     # Called with each text alone it would look as it should, and all vectors be the same.
     for pooled in (lambda texts: np.ones((1, 4), np.float32), lambda texts: [[1.0] * 4]):
-        with pytest.raises(dp.VectorError, match=r"one vector for [0-9]+ texts: give an array"):
+        with pytest.raises(
+            dp.errors.VectorError, match=r"one vector for [0-9]+ texts: give an array"
+        ):
             toy.embed(pooled, "pooled", batch_size=8, made_by="pooled", progress=False)
     assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
 
@@ -244,7 +246,7 @@ def test_two_embedders_of_one_set(toy):
     def meanwhile(texts):
         if not refused:
             with pytest.raises(
-                dp.VectorError, match="another one embeds into the set 'default'"
+                dp.errors.VectorError, match="another one embeds into the set 'default'"
             ) as e:
                 toy.embed(meanwhile, progress=False)
             refused.append(e)

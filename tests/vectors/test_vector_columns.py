@@ -109,7 +109,7 @@ def test_a_run_refuses_other_vectors(tmp_path):
             sampler.save()
 
         def refuses():
-            with pytest.raises((dp.VectorError, dp.StateMismatchError), match="default"):
+            with pytest.raises((dp.errors.VectorError, dp.StateMismatchError), match="default"):
                 corpus.resume()
 
         shutil.move(store.path, tmp_path / "elsewhere")
@@ -128,7 +128,7 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
         lacking = set(texts[::4])
         there = set(texts) - lacking
         filled(corpus, texts=there)
-        with pytest.raises(dp.VectorError, match=r"\d+ texts of anchors .* duckplets embed"):
+        with pytest.raises(dp.errors.VectorError, match=r"\d+ texts of anchors .* duckplets embed"):
             corpus.sampler(columns=ALL)
         with corpus.sampler(columns=ALL, vectors="null", batch_size=32, epochs=1) as sampler:
             assert "their vectors are null" in "".join(sampler.notes)
@@ -153,11 +153,11 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
 
 def test_a_column_says_which_vectors(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
-        with pytest.raises(dp.VectorError, match="no vectors are named"):
+        with pytest.raises(dp.errors.VectorError, match="no vectors are named"):
             corpus.sampler(columns=["anchor_vector"])
         filled(corpus, "one")
         filled(corpus, "two")
-        with pytest.raises(dp.VectorError, match=r"leaves open .* one, two"):
+        with pytest.raises(dp.errors.VectorError, match=r"leaves open .* one, two"):
             corpus.sampler(columns=["anchor_vector"])
         batch = next(corpus.sampler(columns=["anchor", "anchor_vector:one", "anchor_vector:two"]))
         for name in ("one", "two"):

@@ -10,6 +10,7 @@ from effort import often, some, thorough
 from hashed import DIMENSION, Embedder, hashed
 
 import duckplets as dp
+from duckplets.search.index import index as build_index
 from duckplets.search.search import search
 from duckplets.vectors import knn
 
@@ -22,7 +23,7 @@ def path(tmp_path_factory):
     with odd_corpus(path, often(60, less=16), 4, sources=2) as corpus:
         corpus.embed(hashed, batch_size=50, progress=False)
         corpus.embed(hashed, "half", dtype="float16", progress=False)
-        corpus.index(dp.Terms(stemmer="none"), progress=False)
+        build_index(corpus, dp.Terms(stemmer="none"), progress=False)
     return path
 
 
@@ -109,7 +110,9 @@ def test_what_was_embedded_since_is_found(tmp_path):
         assert asked.texts == ["q: brand new"]
         assert before.equals(corpus.search(query, 3, by="default"))
         assert before["score"][0].as_py() < 0.99
-        corpus.ingest(dp.MemorySource([{"t": "brand new"}], anchor="t"), name="new", progress=False)
+        corpus.ingest(
+            dp.sources.MemorySource([{"t": "brand new"}], anchor="t"), name="new", progress=False
+        )
         corpus.embed(hashed, prompts=prompts, progress=False)
         assert corpus.search(query, 1, by="default")["source"].to_pylist() == ["new"]
         corpus.remove("new")

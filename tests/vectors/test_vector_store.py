@@ -82,7 +82,7 @@ BAD = [
 def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
         for table, message in some(BAD, less=8):
-            with pytest.raises(dp.VectorError, match=message):
+            with pytest.raises(dp.errors.VectorError, match=message):
                 corpus.add_vectors("default", table, progress=False)
         assert VectorStore(corpus.path).sets() == []
         corpus.add_vectors("default", {"chunk_key": [1, 2], "vector": V}, progress=False)
@@ -92,11 +92,11 @@ def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
         kept = {row["chunk_key"]: row["vector"][0] for row in corpus.vectors().to_pylist()}
         assert kept == {1: 0, 2: 0, 3: 1}, "what was there first stays"
         wide = {"chunk_key": [4], "vector": np.zeros((1, 4))}
-        with pytest.raises(dp.VectorError, match=r"dimension \(there: 3, given: 4\)"):
+        with pytest.raises(dp.errors.VectorError, match=r"dimension \(there: 3, given: 4\)"):
             corpus.add_vectors("default", wide, progress=False)
-        with pytest.raises(dp.VectorError, match="dtype"):
+        with pytest.raises(dp.errors.VectorError, match="dtype"):
             corpus.add_vectors("default", other, dtype="float16", progress=False)
-        with pytest.raises(dp.VectorError, match="finite in float16"):
+        with pytest.raises(dp.errors.VectorError, match="finite in float16"):
             corpus.add_vectors(
                 "half", {"chunk_key": [4], "vector": V[:1] + 1e6}, dtype="float16", progress=False
             )
@@ -168,7 +168,7 @@ def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path):
     with dp.Corpus(path) as corpus:
         filled(corpus)
         filled(corpus, "b")
-        source = dp.MemorySource(
+        source = dp.sources.MemorySource(
             [{"q": "never seen", "a": "nor was this"}], anchor="q", positive="a"
         )
         corpus.ingest(source, name="late", progress=False)

@@ -1,7 +1,7 @@
 """The converters by name: built-in ones, and the user's functions.
 
 A user's function is registered under a name, or named by its place, ``module:function``. Then its
-module is imported: a name in a data-set file can run code, so a warning is logged first.
+module is imported: a name in a file of sources can run code, so a warning is logged first.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def converter_of(name: str) -> Converter:
     names = converter_names()
     raise SourceError(
         f"no converter {name!r}{nearest(name, names)}; there are: {listed(names)}; name one of "
-        f"your own as 'module:function', or register it with dp.register_converter(name, function)"
+        f"your own as 'module:function', or register it with "
+        f"dp.plugins.register_converter(name, function)"
     )
 
 

@@ -122,11 +122,11 @@ def adapted(source: Any) -> Any:
     if isinstance(source, (str, PurePath)):
         raise SourceError(
             f"{str(source)!r} is a path, not a source: say how to read it, for example "
-            f"dp.CsvSource({str(source)!r}, anchor=…, positive=…)"
+            f"dp.Source({str(source)!r}, anchor=…, positive=…)"
         )
     if isinstance(source, (list, tuple)) or hasattr(source, "__arrow_c_stream__"):
         raise SourceError(
-            f"a {type(source).__name__} is not a source: give dp.MemorySource(records, anchor=…)"
+            f"a {type(source).__name__} is not a source: give dp.Source(records, anchor=…)"
         )
     _check_source(source)
     mapping = getattr(source, "mapping", None) or {}

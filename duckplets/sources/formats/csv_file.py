@@ -360,7 +360,7 @@ class _CsvRows:
         if "unexpected end of data" in str(error):
             raise SourceError(
                 f"{self._row()}: a quote is opened and never closed: close it in line "
-                f"{self._ended + 1:,}, or where quotes are plain text, say quote=None (--no-quote)"
+                f"{self._ended + 1:,}, or where quotes are plain text, say quote=None"
             ) from error
         if "field limit" in str(error):
             stray = "a field is larger (is a quote opened there and never closed?)"

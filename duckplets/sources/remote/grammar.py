@@ -9,11 +9,9 @@ so a column name may contain one. Unknown keys are errors that name file, line a
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from urllib.parse import unquote
 
 from duckplets.base.settings import Named, SlashedName, checked
@@ -117,20 +115,6 @@ def parse_line(line: str, *, complete: bool = False) -> tuple[HubUri, dict[str, 
     if problems or uri is None:
         raise SourceError(several(problems))
     return uri, options
-
-
-def read_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a list."""
-    if not isinstance(path, str | os.PathLike):
-        raise SourceError(f"path={path!r}: give the path of a list of data sets")
-    try:
-        text = Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path} is not UTF-8 text") from error
-    except OSError as error:
-        reason = error.strerror or "it cannot be opened"
-        raise SourceError(f"{path} cannot be read: {reason}") from error
-    yield from enumerate(text.splitlines(), 1)
 
 
 def _option(token: str) -> tuple[str, Value]:

@@ -8,7 +8,6 @@ ingest reads what it began with even if the data set has changed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.base.documents import LARGEST
-from duckplets.errors import SourceError, several
+from duckplets.errors import SourceError
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.remote import grammar
@@ -236,59 +235,6 @@ def _told(here: Path) -> Iterator[None]:
 
 
 # -- lists ----------------------------------------------------------------------------------------
-
-
-def read_hub_list(
-    path: str | os.PathLike[str],
-    *,
-    token: str | None = None,
-) -> list[HubSource]:
-    """Return the sources that a list names, one a line, as ``HubSource`` takes them.
-
-    Blank lines and what follows a ``#`` do not count.
-
-    Args:
-        path: Of the list.
-        token: As in ``HubSource``.
-
-    Raises:
-        SourceError: The list cannot be read, names nothing, or has lines that are wrong: all of
-            them, each as ``FILE:LINE: what is wrong``.
-    """
-    found, problems = read_hub_lines(path, token=token)
-    if problems:
-        raise SourceError(several(problems))
-    return [source for _, source in found]
-
-
-def read_hub_lines(
-    path: str | os.PathLike[str],
-    *,
-    token: str | None = None,
-) -> tuple[list[tuple[int, HubSource]], list[str]]:
-    """Return sources with their lines, and what is wrong with other lines.
-
-    Arguments are those of ``read_hub_list``.
-    """
-    found: list[tuple[int, HubSource]] = []
-    lines: dict[str, int] = {}
-    problems: list[str] = []
-    for number, line in grammar.read_lines(path):
-        try:
-            if grammar.parse_line(line) is None:
-                continue
-            source = HubSource(line, token=token)
-            name = source.default_name()
-            if lines.setdefault(name, number) != number:
-                raise SourceError(
-                    f"the name {name!r} is taken by line {lines[name]}; give a source_id="
-                )
-            found.append((number, source))
-        except SourceError as error:
-            problems += [f"{path}:{number}: {problem}" for problem in str(error).splitlines()]
-    if not found and not problems:
-        raise SourceError(f"{path} names no data set; a line of it is {grammar.EXAMPLE}")
-    return found, problems
 
 
 def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:

@@ -1,8 +1,15 @@
-"""The command `mcp`: a corpus for assistants that speak the Model Context Protocol."""
+"""Serve a corpus to an assistant: ``python -m duckplets.mcp CORPUS``.
+
+It speaks the Model Context Protocol over stdin and stdout, for the settings of an assistant. Its
+tools only read: status, search, pool, show, forecast, served, sql. Rows and characters of an answer
+are limited, and corpus text is marked as data, in errors too. A statement (pool, sql) runs in a
+process of its own, with 4 GB of memory and 75 seconds. ``pip install 'duckplets[mcp]'``.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
@@ -10,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
 from duckplets.cli import bounded
-from duckplets.cli.app import corpus_at, say
+from duckplets.cli.app import boundary, corpus_at, say
 from duckplets.cli.show import check_source
-from duckplets.cli.verbs import command
 from duckplets.errors import DuckpletsError, ExtensionError, QueryError
 
 if TYPE_CHECKING:
@@ -27,18 +33,8 @@ _INSTRUCTIONS = (
 )
 
 
-@command()
-def mcp(corpus: Path) -> None:
-    """Let an assistant look into a corpus, over stdin and stdout.
-
-    It is a server of the Model Context Protocol, for the settings of an assistant. What it can do
-    only reads: status, search, pool, show, forecast, served, sql. Rows and characters of an answer
-    are limited, and corpus text is marked as data, in errors too. A statement (pool, sql) runs in
-    a process of its own, with 4 GB of memory and 75 seconds. `pip install 'duckplets[mcp]'`.
-
-    Example:
-        duckplets mcp faq.duckdb
-    """
+def serve(path: Path) -> None:
+    """Serve a corpus on stdin and stdout until they are closed."""
     try:
         from mcp.server import MCPServer
         from mcp.types import CallToolResult, TextContent, ToolAnnotations
@@ -47,13 +43,13 @@ def mcp(corpus: Path) -> None:
             "an MCP server needs the package mcp: pip install 'duckplets[mcp]'"
         ) from None
 
-    with corpus_at(corpus, read_only=True) as opened:
+    with corpus_at(path, read_only=True) as opened:
         server = MCPServer("duckplets", instructions=_INSTRUCTIONS, log_level="ERROR")
         for tool in _tools(opened):
             hints = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
             limited = _limited(tool, CallToolResult, TextContent)
             server.add_tool(limited, annotations=hints, structured_output=False)
-        say(f"{corpus} is served on stdin and stdout until they are closed")
+        say(f"{path} is served on stdin and stdout until they are closed")
         server.run("stdio")
 
 
@@ -71,7 +67,7 @@ def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
 
     def pool(recipe: str, split: str = "train", source: str | None = None) -> Any:
         """List the anchors that a recipe draws samples for, with the keys of their chunks."""
-        asked = {"name": recipe, "split": split, "source": source}
+        asked = {"recipe": recipe, "split": split, "source": source}
         return _parsed(bounded.lines("mcp:pool_rows", corpus.path, asked))
 
     def show(source: str | None = None, split: str | None = None, limit: int = 10) -> Any:
@@ -178,3 +174,10 @@ def _cut(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _cut(of) for key, of in value.items()}
     return [_cut(of) for of in value[:_ROWS]] if isinstance(value, list | tuple) else value
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(f"{__doc__}\nusage: python -m duckplets.mcp CORPUS")
+    with boundary():
+        serve(Path(sys.argv[1]))

@@ -1,0 +1,140 @@
+"""The command `runs`: saved runs, the ids that they served or will serve, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from duckplets.base.sanitize import counted
+from duckplets.cli import output
+from duckplets.cli.app import corpus_at, existing, say, tell
+from duckplets.cli.options import command_line, introduce
+from duckplets.cli.verbs import command
+from duckplets.errors import SamplerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from duckplets.runs.sampler import Sampler
+
+_PIECE = 1 << 16  # positions computed at a time
+
+
+@command(places={"run": "RUN"})
+def runs(
+    corpus: Path,
+    run: str | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+    upcoming: int | None = None,
+    worst: int | None = None,
+    out: Path | None = None,
+    reset: bool = False,
+    json: bool = False,
+) -> None:
+    """List saved runs, print the ids they served, or forget one.
+
+    Without RUN the saved runs are listed. With RUN rows are ids without texts, one a sample of all
+    ranks: position, step, and the ids of its records. Nothing is saved or moved.
+
+    Args:
+        run: Name of a saved run.
+        start (--from STEP): The first step. [default: 0]
+        stop (--to STEP): The step after the last. [default: where the run stands]
+        upcoming (--next N): Print what is served in the next N steps.
+        worst (N): Print the N samples with the highest losses.
+        out: FILE.jsonl or FILE.parquet. [default: stdout]
+        reset: Forget the run and its checkpoints; with --to only those after that step.
+        json: Print the list as JSON; ids are JSON lines always.
+
+    Example:
+        duckplets runs faq.duckdb
+        duckplets runs faq.duckdb default --from 100 --to 110
+        duckplets runs faq.duckdb default --out served.parquet
+        duckplets runs faq.duckdb default --next 10
+        duckplets runs faq.duckdb default --worst 20
+        duckplets runs faq.duckdb default --to 5000 --reset
+        duckplets runs faq.duckdb default --reset
+    """
+    asked = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop, "--out": out}
+    given = [name for name, value in asked.items() if value is not None]
+    if run is None and (given or reset):
+        raise typer.BadParameter(f"{(given or ['--reset'])[0]} is about one run: give its name")
+    if run is None:
+        _list(corpus, json=json)
+        return
+    if reset:
+        if given not in ([], ["--to"]):
+            raise typer.BadParameter(f"--reset takes --to alone: leave {given[0]} out")
+        _forget(corpus, run, stop)
+        return
+    alone = {"--next", "--worst"}.intersection(given)
+    if alone and len(given) > 1 + (out is not None):
+        raise typer.BadParameter(f"{given[0]} and {given[1]}: give one of them")
+    if stop is not None and (start or 0) > stop:
+        raise typer.BadParameter(f"--from {start} --to {stop}: give two in order")
+    output.check(out)
+    with corpus_at(corpus, read_only=True) as opened, opened.resume(run) as sampler:
+        if worst is not None:
+            tables = iter([sampler.worst(worst)])
+        elif upcoming is not None:
+            introduce(sampler)
+            tables = _planned(sampler, upcoming)
+        else:
+            tables = _served(sampler, corpus, start or 0, stop)
+        samples = output.put(tables, out)
+    if out is not None and samples:
+        say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
+
+
+def _list(corpus: Path, *, json: bool) -> None:
+    from duckplets.corpus.status_text import cursor_lines
+    from duckplets.runs.state import cursors, state_path
+
+    found = cursors(state_path(existing(corpus)))
+    if json:
+        output.print_document(found)
+    else:
+        tell(*cursor_lines(found))
+
+
+def _forget(corpus: Path, run: str, after: int | None) -> None:
+    from duckplets.runs.state import reset, state_path
+
+    removed = counted(reset(state_path(existing(corpus)), run, after=after), "checkpoint")
+    if after is None:
+        say(f"forgot run {run} and its {removed}")
+    else:
+        say(f"forgot {removed} of run {run} after step {after:,}")
+
+
+def _served(sampler: Sampler, corpus: Path, start: int, stop: int | None) -> Iterator[pa.Table]:
+    """Return the ids of steps that were served; the last one may be short."""
+    batch, position = sampler.settings.global_batch, sampler.position
+    last = position if stop is None else stop * batch
+    if position < last < position + batch:
+        last = position
+    if last > position:
+        next_one = command_line("runs", corpus, sampler.settings.run, "--next", "1")
+        raise SamplerError(
+            f"--to {stop}: run {sampler.settings.run!r} is saved at step {sampler.step} and has "
+            f"served nothing after it; it will serve: {next_one}"
+        )
+    lows = range(start * batch, last, _PIECE)
+    return (sampler.served(low, min(low + _PIECE, last)) for low in lows)
+
+
+def _planned(sampler: Sampler, steps: int) -> Iterator[pa.Table]:
+    """Yield the ids of the next steps, moving the sampler."""
+    most = max(1, _PIECE // sampler.settings.global_batch)
+    while steps:
+        count = min(most, steps)
+        table = sampler.plan(count)
+        if not table.num_rows:
+            return
+        yield table
+        sampler.move(sampler.position + table.num_rows)
+        steps -= count

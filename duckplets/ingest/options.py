@@ -1,0 +1,58 @@
+"""Rare settings of an ingest, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from duckplets.errors import SourceError
+from duckplets.sources.limits import Limits
+from duckplets.text.prefix import Prefix
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IngestOptions:
+    """Rare settings of ``Corpus.ingest``.
+
+    Attributes:
+        prefix: Metadata that is shown before half of the texts of all records, such as
+            ``"source,date"``; as for ``set_prefix``.
+        limits: Limits of memory, rows and fields. Default: ``Limits()``, which no honest file
+            meets.
+        size_mb: Stop once the accepted texts of the source have this many 10^6 bytes of UTF-8; at
+            most one record more is stored.
+        jsonl: A file that gets all records of the corpus as JSON lines when the ingest ends, also
+            by an error or Ctrl-C. An earlier export there is replaced. After a kill the same call
+            writes it.
+        in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay unchanged.
+            The corpus stores the place of each text: some 65 bytes a record, which the report's
+            notes say.
+        engine: Reads files, cleans and measures, as for ``mine``. Workers see files, and a folder
+            beside the corpus, by the same paths. Other sources are read in this process.
+        readers: Sources to read at the same time. Default: 4 with gates, else 1.
+        retries: Times to continue a source after an error that may pass, without a further row.
+            Default: 5 with gates, else 0.
+        keep_going: Store the sources after one that failed, too. Of equal texts in both, theirs
+            are then accepted.
+
+    Raises:
+        SourceError: A value is wrong.
+    """
+
+    prefix: Prefix | str | None = None
+    limits: Limits | None = None
+    size_mb: float | None = None
+    jsonl: str | PathLike[str] | None = None
+    in_place: bool = False
+    engine: Any = None
+    readers: int | None = None
+    retries: int | None = None
+    keep_going: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers; the others are checked where they are used."""
+        for name, value, least in (("readers", self.readers, 1), ("retries", self.retries, 0)):
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            if value is not None and not (is_number and least <= value < 1000):
+                raise SourceError(f"{name}={value!r}: give a whole number from {least} to 999")
