@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.corpus.corpus import Corpus as Corpus
     from duckplets.corpus.maintenance import PrepareReport as PrepareReport
     from duckplets.corpus.resume import resume as resume
+    from duckplets.corpus.run_file import load_run as load_run
     from duckplets.errors import ChangedFileError as ChangedFileError
     from duckplets.errors import ChunkingError as ChunkingError
     from duckplets.errors import CorpusLockedError as CorpusLockedError
@@ -64,9 +65,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.quality.plugins import register_gate as register_gate
     from duckplets.quality.settings import Quality as Quality
     from duckplets.recipes.files import load_recipes as load_recipes
-    from duckplets.recipes.mined import Mined as Mined
-    from duckplets.recipes.mined import bm25 as bm25
-    from duckplets.recipes.mined import mined as mined
+    from duckplets.recipes.mined import Negatives as Negatives
     from duckplets.recipes.recipes import TextRecipe as TextRecipe
     from duckplets.recipes.recipes import TripletRecipe as TripletRecipe
     from duckplets.recipes.recipes import any_section as any_section
@@ -87,6 +86,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.runs.forecast import Forecast as Forecast
     from duckplets.runs.metrics import lexical_similarity as lexical_similarity
     from duckplets.runs.metrics import source_skew as source_skew
+    from duckplets.runs.request import Options as Options
     from duckplets.runs.sampler import Sampler as Sampler
     from duckplets.samples.batch import Batch as Batch
     from duckplets.search.analyzer_settings import Terms as Terms
@@ -161,7 +161,7 @@ _HOMES = {
     "quality.judge": "JudgeReport",
     "quality.settings": "Quality",
     "quality.explain": "Shifts",
-    "recipes.mined": "Mined bm25 mined",
+    "recipes.mined": "Negatives",
     "recipes.files": "load_recipes",
     "recipes.recipes": "TextRecipe TripletRecipe any_section near_date position role sql",
     "quality.decontaminate": "DecontaminationReport",
@@ -172,10 +172,12 @@ _HOMES = {
     "records.order": "IndexOrder IndexSampler RecordMetadata SequentialSampler ShardOptions",
     "corpus.maintenance": "PrepareReport",
     "corpus.resume": "resume",
+    "corpus.run_file": "load_run",
     "report": "ReportPage",
     "samples.batch": "Batch",
     "runs.forecast": "Forecast",
     "runs.metrics": "lexical_similarity source_skew",
+    "runs.request": "Options",
     "runs.sampler": "Sampler",
     "search.index": "IndexReport",
     "search.analyzer_settings": "Terms",

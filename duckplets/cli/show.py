@@ -77,16 +77,20 @@ def show(
         raise typer.BadParameter("--split: a saved run has its own")
     if state is not None and run is None:
         raise typer.BadParameter("--state is about a saved run: give --run with it")
+    from duckplets.recipes.mined import Negatives
+    from duckplets.runs.request import Options
+
     with corpus_at(corpus, read_only=True) as opened:
         if not drawn:
             most = 10 if limit is None else limit
             _show_records(opened, {"source": source, "split": split, "limit": most}, json=json)
             return
         if run is not None:
-            sampler = opened.resume(run, state=state, prefetch=0)
+            sampler = opened.resume(run, state=state, options=Options(prefetch=0))
         else:
             how: dict[str, Any] = {"split": split or "train", "batch_size": samples or 1}
-            sampler = opened.sampler(**how, prefetch=0, allow_stale=True)
+            how["negatives"] = Negatives(allow_stale=True)
+            sampler = opened.sampler(**how, options=Options(prefetch=0))
         batches, left = [], samples or 3
         while left > 0 and (batch := next(sampler, None)) is not None:
             batches.append(batch)

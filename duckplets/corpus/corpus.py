@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from duckplets.corpus import runs as _runs
     from duckplets.corpus import status as _status
     from duckplets.export import hub as _hub
-    from duckplets.export import record_lines as _record_lines
     from duckplets.ingest import checkpoint as _checkpoint
     from duckplets.ingest import chunks as _chunks
     from duckplets.ingest import prefixes as _prefixes
@@ -63,7 +62,7 @@ else:
     _evaluation, _report = map(Room, ("adapters.evaluation", "report"))
     _compact, _recipes = map(Room, ("corpus.compact", "corpus.recipes"))
     _runs, _status = map(Room, ("corpus.runs", "corpus.status"))
-    _export, _record_lines = map(Room, ("export", "export.record_lines"))
+    _export = Room("export")
     _hub = Room("export.hub")
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
@@ -148,7 +147,6 @@ class Corpus:
     data_index = _controls.data_index
 
     acquire = _ingest.acquire
-    export_jsonl = _record_lines.export_jsonl
     unfinished = _checkpoint.unfinished
     remove = _checkpoint.remove
     judge = _quality.judge
@@ -178,7 +176,7 @@ class Corpus:
     add_negatives = _external.add_negatives
     negatives = _policy.negatives
     relabel = _verdicts.relabel
-    export_negatives = _export.export_negatives
+    export = _export.export
     push = _hub.push
     evaluator = _evaluation.evaluator
 
@@ -191,6 +189,7 @@ class Corpus:
     token_sampler = _token_runs.token_sampler
 
     sampler = _runs.sampler
+    forecast = _runs.forecast
     resume = _runs.resume
     read = _read.read
     count = _read.count

@@ -88,7 +88,7 @@ def ingest(
         size_mb: Read no further once the accepted texts of the source have so many 10^6 bytes
             of UTF-8; at most one record more.
         limit: Read no further once so many records were accepted.
-        jsonl: A file to which ``export_jsonl`` writes all records of the corpus when the ingest
+        jsonl: A file of JSON lines, as of ``export``, for all records of the corpus when the ingest
             ends, also by an error or Ctrl-C, in place of what such an export has written there
             before. After a kill the same call writes it.
         in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they

@@ -26,7 +26,7 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -279,19 +279,19 @@ def as_drawn(
     recipe: Recipe,
     source: str,
     scorers: Mapping[tuple[str, str], str],
-    policy: Mined | None = None,
+    policy: Callable[[str], Mined | None] | None = None,
 ) -> Recipe:
     """Return a recipe that leaves its negatives open, or is mined, as a run draws it of a source.
 
-    ``scorers`` are those of ``Minings.scorers``. The ``policy`` of the run goes before that of a
-    mined recipe.
+    ``scorers`` are those of ``Minings.scorers``. The ``policy`` of the run, by scorer, goes
+    before the cut of a mined recipe.
     """
     scorer = scorers.get((recipe.name, source))
     if scorer is None or not isinstance(recipe, TripletRecipe):
         return recipe
     is_open = recipe.by is None and recipe.minable
-    if policy and policy.scorer == scorer and (is_open or recipe.mined):
-        return replace(recipe, by=policy)
+    if policy and (is_open or recipe.mined) and (of_run := policy(scorer)):
+        return replace(recipe, by=of_run)
     return replace(recipe, by=Mined(scorer)) if is_open else recipe
 
 

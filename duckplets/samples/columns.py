@@ -88,7 +88,7 @@ class Samples:
 Make: TypeAlias = Callable[[Samples], Any]  # an Arrow array, or numbers or flags
 
 
-_ALL = ("triplets", "pairs", "texts", "messages")
+_ALL = ("triplets", "pairs", "labelled_pairs", "texts", "messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ def _prefix(name: str, slot: int, of: Samples) -> pa.Array:
 
 
 _OF_SAMPLES = {
-    "label": _Column(lambda of: of.plan.labels, ("pairs",), ("pairs",)),
-    "reason": _Column(_reason, ("pairs",), ("pairs",)),
+    "label": _Column(lambda of: of.plan.labels, ("labelled_pairs",), ("labelled_pairs",)),
+    "reason": _Column(_reason, ("labelled_pairs",), ("labelled_pairs",)),
     **{
         name: _Column(partial(_parsed, name), ("messages",))
         for name in ("rejected_messages", "messages_json", "rejected_messages_json")
@@ -150,7 +150,7 @@ _OF_SAMPLES = {
     "source": _Column(lambda of: of.by_stream(s.source for s in of.streams), _ALL, _ALL),
     "position": _Column(lambda of: of.plan.positions),
     "padded": _Column(lambda of: of.plan.positions >= of.padded_from),
-    "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs")),
+    "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs", "labelled_pairs")),
 }
 _OF_RECORDS = ("record_id", "trust", "date", "meta")
 OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {
@@ -172,8 +172,10 @@ def slot_names(kind: str, negatives: int) -> list[str]:
         return ["messages"]
     if kind == "texts":
         return ["text"]
-    if kind == "pairs":
+    if kind == "labelled_pairs":
         return ["anchor", "other"]
+    if kind == "pairs":
+        return ["anchor", "positive"]
     if negatives == 1:
         return ["anchor", "positive", "negative"]
     return ["anchor", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
@@ -216,6 +218,8 @@ def checked_columns(
         if (base if is_of_set else asked) not in known:
             first = asked.replace("negative", "negative_1", 1)  # of several
             hint = f" (did you mean {first!r}?)" if first in known else nearest(asked, known)
+            if kind == "pairs" and asked in ("other", "label", "reason"):
+                hint = "; kind='labelled_pairs' has it"
             raise SamplerError(
                 f"columns: {kind} have no {shown(asked, 40)!r}{hint}; there are {listed(known, 6)}"
             )
@@ -227,7 +231,7 @@ def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
     slots = slot_names(kind, negatives)
     at = slots.index(slot)
     parts = {("anchors", "positives", "negatives")[min(at, 2)]}
-    if kind == "pairs" and at == 1:
+    if kind == "labelled_pairs" and at == 1:
         parts = {"positives", "negatives"}
     if swap and at < 2 and len(slots) > 1:  # swapped
         parts |= {"anchors", "positives"}
@@ -243,9 +247,9 @@ def needs_scores(columns: Collection[str]) -> bool:
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
     """Return the columns on the origin of negatives; ``negative_by`` names the worst one."""
-    if kind in SINGLE:
+    if kind in (*SINGLE, "pairs"):
         return {}
-    slots = slot_names("triplets", 1 if kind == "pairs" else negatives)[2:]
+    slots = slot_names("triplets", 1 if kind == "labelled_pairs" else negatives)[2:]
     found: dict[str, Make] = {"negative_by": _worst, "positive_score": _positive_score}
     for number, slot in enumerate(slots):
         for name, make in _OF_NEGATIVES.items():
