@@ -65,7 +65,13 @@ def add_near(corpus: Any, records: int) -> None:
 def measured(corpus: Any, steps: int, given: dict[str, Any]) -> tuple[float, float]:
     """Return the seconds that opening takes, and triplets a second of processor time."""
     begun = time.process_time()
-    with corpus.sampler("triplets", batch_size=BATCH, by="random", prefetch=0, **given) as sampler:
+    with corpus.sampler(
+        "triplets",
+        batch_size=BATCH,
+        **given,
+        negatives=dp.Negatives(by="random"),
+        options=dp.Options(prefetch=0),
+    ) as sampler:
         opened = time.process_time() - begun
         for _ in range(WARM):
             next(sampler)
@@ -90,7 +96,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         dp.Corpus(Path(folder) / "batches.duckdb", threads=1) as corpus,
     ):
-        source = dp.sources.MemorySource(
+        source = dp.MemorySource(
             rows(asked.records), id="id", anchor="title", positive="body", meta=["topic"]
         )
         corpus.ingest(source, name="made", progress=False)

@@ -146,7 +146,7 @@ def pairs(folder: Path, records: int) -> float:
     import duckplets as dp
 
     with dp.Corpus(folder / "one.duckdb", read_only=True) as corpus:
-        sampler = corpus.sampler("pairs", batch_size=256)
+        sampler = corpus.sampler("labelled_pairs", batch_size=256)
         return _rate(lambda: next(sampler).to_pydict(), 256)
 
 
@@ -174,7 +174,7 @@ def resumed_far(folder: Path, records: int) -> float:
     state = folder / "far.state.duckdb"
     if not state.exists():
         with dp.Corpus(folder / "one.duckdb", read_only=True) as corpus:
-            sampler = corpus.sampler(batch_size=250, state=state)
+            sampler = corpus.sampler(batch_size=250, options=dp.Options(state=state))
             sampler.move(FAR)
             sampler.save()
     begun = time.process_time()

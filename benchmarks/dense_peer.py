@@ -133,8 +133,8 @@ def ours(folder: Path, records: int, dimension: int) -> dict[str, Any]:
         corpus.mine(by=dp.Dense("teacher"), depth=DEPTH, progress=False)
         found = [clock.read() | {"what": "mining"}]
         for margin in (0.05, 0.03):
-            by = dp.mined("dense", range_max=KEPT, relative_margin=margin)
-            sampler = corpus.sampler(by=by, batch_size=256)
+            by = dp.Negatives(by="dense", range_max=KEPT, relative_margin=margin)
+            sampler = corpus.sampler(batch_size=256, negatives=dp.Negatives(by=by))
             anchors = (
                 len(sampler._planner.streams[0]) - sampler._planner.streams[0].fallback_anchors
             )

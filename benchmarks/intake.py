@@ -93,10 +93,10 @@ def one(name: str, folder: Path) -> dict[str, float]:
 def _ingested(name: str, folder: Path, beside: Path) -> dict[str, float]:
     import duckplets as dp
 
-    kinds: dict[str, Any] = {"csv": dp.CsvSource, "jsonl": dp.JsonSource}
+    kinds: dict[str, Any] = {"csv": dp.sources.CsvSource, "jsonl": dp.sources.JsonSource}
     more = {"date": "day", "group": "kind", "meta": ["kind"]} if name == "typed" else {}
     file = next(folder.glob(f"{name}.*"))
-    source = kinds.get(name, dp.ParquetSource)(
+    source = kinds.get(name, dp.sources.ParquetSource)(
         file, anchor="title", positive="body", id="id", **more
     )
     with dp.Corpus(beside / "one.duckdb") as corpus:

@@ -57,7 +57,7 @@ def journey(path: str) -> tuple[int, Trace]:
     trace = Trace()
     with dp.Corpus(path, read_only=True) as corpus:
         with trace:
-            sampler = corpus.sampler(batch_size=16, prefetch=0)
+            sampler = corpus.sampler(batch_size=16, options=dp.Options(prefetch=0))
         opened = len(trace.functions)
         with trace:
             next(sampler)["anchor"]

@@ -63,7 +63,9 @@ def sampled(corpus: Path, folder: Path, seconds: float, seed: int, **how: Any) -
     with (
         serving_memory.Peak() as peak,
         dp.Corpus(corpus, read_only=True) as opened,
-        opened.sampler(batch_size=BATCH, seed=seed, snapshot=folder, **how) as sampler,
+        opened.sampler(
+            batch_size=BATCH, seed=seed, **how, options=dp.Options(snapshot=folder)
+        ) as sampler,
     ):
         opening = time.perf_counter() - begun
         next(sampler)

@@ -153,7 +153,7 @@ class OurRun(Run):
             rank=part.rank,
             world_size=part.world,
             columns=["position", "anchor_record_id"],
-            state=place / f"state{os.getpid()}.duckdb",
+            options=dp.Options(state=place / f"state{os.getpid()}.duckdb"),
         )
 
     def epoch(self, number: int) -> Iterator[Columns]:

@@ -148,7 +148,7 @@ DATA = {
 
 def recipe(setting: str) -> dp.TripletRecipe:
     """Return the recipe of random negatives, or of BM25's by one of the settings."""
-    by = "random" if setting == "random" else dp.bm25(**SETTINGS[setting])
+    by = "random" if setting == "random" else dp.Negatives(by="bm25", **SETTINGS[setting])
     anchor, context = dp.role("anchor"), dp.role("context")
     return dp.TripletRecipe(setting, anchor, context, context, by=by)
 
@@ -188,7 +188,11 @@ def closeness(corpus: dp.Corpus, setting: str) -> dict[str, float]:
     ids = ["anchor_record_id", "negative_record_id"]
     columns = [*TEXTS, *ids, "negative_by"]
     batch = corpus.sampler(
-        recipes=[recipe(setting)], batch_size=SAMPLES, seed=7, swap=False, columns=columns
+        recipes=[recipe(setting)],
+        batch_size=SAMPLES,
+        seed=7,
+        columns=columns,
+        options=dp.Options(swap=False),
     ).batch_at(0)
     anchors, positives, negatives = (batch[name] for name in TEXTS)
     anchor_ids, negative_ids = (batch[name] for name in ids)

@@ -183,10 +183,10 @@ def train(
         recipes=[recipe],
         batch_size=plan.batch,
         seed=seed,
-        swap=False,
-        no_duplicates=loss == "in_batch",  # it takes all texts of the others as negatives
+        no_duplicates=loss == "in_batch",
         columns=TEXTS,
         steps=plan.steps,
+        options=dp.Options(swap=False),
     )
     losses = []
     for step, batch in enumerate(sampler):

@@ -81,7 +81,7 @@ def saved_far(corpus: Path) -> Path:
     path = corpus.with_name(f"{corpus.stem}.{STATE}")
     path.unlink(missing_ok=True)
     with dp.Corpus(corpus, read_only=True) as opened:
-        sampler = opened.sampler(batch_size=256, state=path)
+        sampler = opened.sampler(batch_size=256, options=dp.Options(state=path))
         sampler.move(10**9)
         sampler.save()
     return path

@@ -82,12 +82,12 @@ class Arm:
 
 
 IN_BATCH: dict[str, Any] = {"beside": "pairs", "negatives": 0}
-DENSE: dict[str, Any] = {"beside": "dense_1", "by": dp.mined("dense"), "vectors": "pairs"}
+DENSE: dict[str, Any] = {"beside": "dense_1", "by": dp.Negatives(by="dense"), "vectors": "pairs"}
 # margins so negative that nothing is left out
-UNCUT: dict[str, Any] = DENSE | {"by": dp.mined("dense", relative_margin=-1e6)}
+UNCUT: dict[str, Any] = DENSE | {"by": dp.Negatives(by="dense", relative_margin=-1e6)}
 NEAREST: dict[str, Any] = UNCUT | {
     "beside": "uncut",
-    "by": dp.mined("dense", relative_margin=-1e6, range_max=4),
+    "by": dp.Negatives(by="dense", relative_margin=-1e6, range_max=4),
 }
 ARMS = {
     "pairs": Arm(title="in-batch negatives only", **IN_BATCH),
@@ -95,8 +95,10 @@ ARMS = {
     "bm25_1": Arm(title="1 BM25", by="bm25"),
     "random_4": Arm(title="4 random", beside="pairs", negatives=4),
     "bm25_4": Arm(title="4 BM25", beside="random_4", negatives=4, by="bm25"),
-    "range": Arm(title="1 BM25, ranks 10–60", by=dp.bm25(range_min=10, range_max=60)),
-    "margin": Arm(title="1 BM25, margin .05", by=dp.bm25(relative_margin=0.05)),
+    "range": Arm(
+        title="1 BM25, ranks 10–60", by=dp.Negatives(by="bm25", range_min=10, range_max=60)
+    ),
+    "margin": Arm(title="1 BM25, margin .05", by=dp.Negatives(by="bm25", relative_margin=0.05)),
     "repeats": Arm(
         title="in-batch, texts may repeat", **IN_BATCH, options={"no_duplicates": False}
     ),
@@ -106,18 +108,22 @@ ARMS = {
     "apart": Arm(
         title='in-batch, `apart=("bm25", .95)`', **IN_BATCH, options={"apart": ("bm25", 0.95)}
     ),
-    "dense_1": Arm(title="1 dense", by=dp.mined("dense"), vectors="pairs"),
+    "dense_1": Arm(title="1 dense", by=dp.Negatives(by="dense"), vectors="pairs"),
     "dense_4": Arm(
-        title="4 dense", beside="random_4", negatives=4, by=dp.mined("dense"), vectors="pairs"
+        title="4 dense",
+        beside="random_4",
+        negatives=4,
+        by=dp.Negatives(by="dense"),
+        vectors="pairs",
     ),
     "both": Arm(title="1 of both by half", by={"bm25": 0.5, "dense": 0.5}, vectors="pairs"),
     "drop": Arm(
         title="1 BM25, margin .05, others dropped",
-        by=dp.bm25(relative_margin=0.05, when_short="drop"),
+        by=dp.Negatives(by="bm25", relative_margin=0.05, when_short="drop"),
     ),
     "again": Arm(
         title="1 dense, mined again",
-        by=dp.mined("again", relative_margin=0.05),
+        by=dp.Negatives(by="again", relative_margin=0.05),
         vectors="dense_1",
     ),
     "length": Arm(title="in-batch, 1 length a batch", **IN_BATCH, options={"batch_by": "length"}),
@@ -518,15 +524,15 @@ class Laboratory:
         corpus, scorer = self._relabelled(arm.verdict), f"{name}_{seed}"
         if arm.again:  # a scorer of its own, so that other arms keep theirs
             self._mine(dp.Dense(arm.vectors, name=scorer))
-            options["by"] = dp.mined(scorer, relative_margin=0.05)
+            options["by"] = dp.Negatives(by=scorer, relative_margin=0.05)
         sampler = corpus.sampler(
             recipes=[RECIPE],
             batch_size=arm.batch,
             steps=self.kind.steps,
             seed=seed,
-            swap=False,
             columns=columns,
             **options | arm.options,
+            options=dp.Options(swap=False),
         )
 
         def mine(step: int) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.adapters.run_log import log_run as log_run
     from duckplets.corpus.corpus import Corpus as Corpus
     from duckplets.corpus.resume import resume as resume
+    from duckplets.corpus.run_file import load_run as load_run
     from duckplets.errors import DuckpletsError as DuckpletsError
     from duckplets.errors import EmptyPoolError as EmptyPoolError
     from duckplets.errors import RecipeError as RecipeError
@@ -39,9 +40,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Phase as Phase
     from duckplets.quality.settings import Quality as Quality
     from duckplets.recipes.files import load_recipes as load_recipes
-    from duckplets.recipes.mined import Mined as Mined
-    from duckplets.recipes.mined import bm25 as bm25
-    from duckplets.recipes.mined import mined as mined
+    from duckplets.recipes.mined import Negatives as Negatives
     from duckplets.recipes.recipes import TextRecipe as TextRecipe
     from duckplets.recipes.recipes import TripletRecipe as TripletRecipe
     from duckplets.recipes.recipes import any_section as any_section
@@ -50,6 +49,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.recipes.recipes import role as role
     from duckplets.recipes.recipes import sql as sql
     from duckplets.runs.forecast import Forecast as Forecast
+    from duckplets.runs.request import Options as Options
     from duckplets.runs.sampler import Sampler as Sampler
     from duckplets.samples.batch import Batch as Batch
     from duckplets.search.analyzer_settings import Terms as Terms
@@ -75,6 +75,7 @@ _HOMES = {
     "adapters.run_log": "log_run",
     "corpus.corpus": "Corpus",
     "corpus.resume": "resume",
+    "corpus.run_file": "load_run",
     "errors": (
         "DuckpletsError EmptyPoolError RecipeError SamplerError SourceError StateMismatchError"
     ),
@@ -84,9 +85,10 @@ _HOMES = {
     "order.mixture": "Anneal Mixture Phase",
     "quality.settings": "Quality",
     "recipes.files": "load_recipes",
-    "recipes.mined": "Mined bm25 mined",
+    "recipes.mined": "Negatives",
     "recipes.recipes": "TextRecipe TripletRecipe any_section near_date position role sql",
     "runs.forecast": "Forecast",
+    "runs.request": "Options",
     "runs.sampler": "Sampler",
     "samples.batch": "Batch",
     "search.analyzer_settings": "Terms",

@@ -56,6 +56,7 @@ def serve(path: Path) -> None:
 def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
     """Return the functions that an assistant may call."""
     from duckplets.db.queries import query as statement
+    from duckplets.recipes.mined import Negatives
 
     def status() -> Any:
         """Count records by source and split, pools, mined negatives, versions and saved runs."""
@@ -78,7 +79,8 @@ def _tools(corpus: Corpus) -> list[Callable[..., Any]]:
 
     def forecast(run: str | None = None, steps: int | None = None) -> Any:
         """Tell what a saved run, or a new one with the defaults, draws from each source."""
-        with corpus.resume(run) if run else corpus.sampler(allow_stale=True) as sampler:
+        stale = Negatives(allow_stale=True)
+        with corpus.resume(run) if run else corpus.sampler(negatives=stale) as sampler:
             found = sampler.forecast(steps)
         return [*found.table.to_pylist(), *({"warning": each} for each in found.warnings)]
 

@@ -65,7 +65,7 @@ def train(path: Path, folder: Path, killed_after: int | None = None) -> dict[int
                 columns=[*SLOTS, *(f"{slot}_vector" for slot in SLOTS)],
                 steps=STEPS,
                 run="student",
-                state=state,
+                options=dp.Options(state=state),
             )
         student = Student(dimension=384)
         optimizer = torch.optim.Adam(student.parameters(), lr=5e-3)

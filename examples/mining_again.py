@@ -26,7 +26,7 @@ from duckplets.cli.demo import docstrings
 RECORDS, BATCH = 300, 16
 STEPS, MINED_EVERY, SAVED_EVERY, KILLED_AFTER = 60, 20, 10, 47
 # what scores above the positive too: the model is untrained
-HARD = dp.mined("dense", range_max=8, relative_margin=-1)
+HARD = dp.Negatives(by="dense", range_max=8, relative_margin=-1)
 SLOTS = ("anchor", "positive", "negative")
 
 
@@ -70,7 +70,9 @@ def train(path: Path, killed_after: int | None = None) -> dict[int, list[str]]:
             sampler = corpus.resume(tag=saved["tag"])
         else:
             mine_again(corpus, model, "step-0")
-            sampler = corpus.sampler(by=HARD, batch_size=BATCH, steps=STEPS, seed=7)
+            sampler = corpus.sampler(
+                batch_size=BATCH, steps=STEPS, seed=7, negatives=dp.Negatives(by=HARD)
+            )
         while sampler.step < STEPS:
             if sampler.step and sampler.step % MINED_EVERY == 0:
                 mine_again(corpus, model, f"step-{sampler.step}")

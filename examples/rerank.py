@@ -69,8 +69,8 @@ def main() -> None:
         after = candidates(corpus, "model")
         compare(before, after)
 
-        policy = dp.mined("model", relative_margin=MARGIN, range_max=TOP)
-        (left,) = corpus.negatives(by=policy, split="train").to_pylist()
+        policy = dp.Negatives(by="model", relative_margin=MARGIN, range_max=TOP)
+        (left,) = corpus.negatives(split="train", negatives=dp.Negatives(by=policy)).to_pylist()
         print(
             f"a relative margin of {MARGIN} removes {left['relative_margin']} of them, and leaves "
             f"{left['short'] + left['none']} signatures with fewer than {TOP}"

@@ -50,7 +50,7 @@ def main(steps: int) -> None:
 
 def train(model: SentenceTransformer, corpus: dp.Corpus, steps: int, folder: str) -> None:
     """Train on pairs as they were judged: two texts and a label, which is what the loss wants."""
-    sampler = corpus.sampler("pairs", batch_size=BATCH, seed=7, steps=steps)
+    sampler = corpus.sampler("labelled_pairs", batch_size=BATCH, seed=7, steps=steps)
     settings = SentenceTransformerTrainingArguments(
         output_dir=folder,
         max_steps=steps,  # a stream has no length
@@ -71,7 +71,7 @@ def train(model: SentenceTransformer, corpus: dp.Corpus, steps: int, folder: str
 
 def spearman(model: SentenceTransformer, corpus: dp.Corpus) -> float:
     """Return how the model's similarities rank the pairs of the test split, beside their scores."""
-    pairs = corpus.sampler("pairs", split="test", batch_size=64, epochs=1)
+    pairs = corpus.sampler("labelled_pairs", split="test", batch_size=64, epochs=1)
     rows = [row for batch in pairs for row in batch]
     evaluator = EmbeddingSimilarityEvaluator(
         *([row[name] for row in rows] for name in ("anchor", "other", "label")),

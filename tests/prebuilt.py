@@ -111,7 +111,7 @@ empty_corpus = prebuilt(dp.Corpus)
 
 _SETTINGS = (
     *("kind", "split", "recipes", "optional", "sources", "seed", "negatives", "no_duplicates"),
-    *("by", "batch_by", "apart", "swap"),
+    *("negatives", "batch_by", "in_batch", "swap"),
 )
 _PINNED = ("corpus_version", "records", "splits", "chunking", "candidates", "index")
 _streams: dict[str, Any] = {}

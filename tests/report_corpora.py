@@ -28,7 +28,7 @@ HARD = dp.TripletRecipe(
     dp.role("anchor"),
     dp.role("context"),
     dp.role("context"),
-    by=dp.bm25(range_max=4),
+    by=dp.Negatives(by="bm25", range_max=4),
     sources=[NAMES[1]],
 )
 EASY = dp.TripletRecipe("easy", dp.role("anchor"), dp.role("context"), dp.role("context"))

@@ -16,7 +16,11 @@ from duckplets.testing import toy_records
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 MINED = dp.TripletRecipe(
-    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(range_max=4)
+    "mined",
+    dp.role("anchor"),
+    dp.role("context"),
+    dp.role("context"),
+    by=dp.Negatives(by="bm25", range_max=4),
 )
 PLAIN = dp.TripletRecipe("plain", dp.role("anchor"), dp.role("context"), dp.role("context"))
 COLUMNS = ["anchor", "positive", "negative", "negative_by", "weight", "anchor_record_id"]

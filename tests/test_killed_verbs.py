@@ -30,7 +30,11 @@ from duckplets.search.index import index as build_index
 ROUNDS = kills(60, less=1)
 ROWS = 20
 MINED = dp.TripletRecipe(
-    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(range_max=4)
+    "mined",
+    dp.role("anchor"),
+    dp.role("context"),
+    dp.role("context"),
+    by=dp.Negatives(by="bm25", range_max=4),
 )
 
 
@@ -57,11 +61,11 @@ def chunking(name):
 
 def exported(corpus):
     out = corpus.path.with_name("exported.jsonl")
-    corpus.export_negatives(out, format="flagembedding", recipe=MINED, overwrite=True)
+    corpus.export(out, "flagembedding", recipe=MINED, overwrite=True)
 
 
 def written(corpus):
-    assert corpus.export_jsonl(corpus.path.with_name("written.jsonl"), overwrite=True) >= 0
+    assert corpus.export(corpus.path.with_name("written.jsonl"), "jsonl", overwrite=True) >= 0
 
 
 def saved(corpus, name):

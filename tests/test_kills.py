@@ -75,9 +75,11 @@ def save(path, saves=None):
     """Take a batch and save, again and again, from where the last save was."""
     with Corpus(path, read_only=True) as corpus:
         try:
-            sampler = corpus.resume(prefetch=0)
+            sampler = corpus.resume(options=dp.Options(prefetch=0))
         except dp.StateMismatchError:  # no save was completed
-            sampler = corpus.sampler(recipes=[RECIPE], batch_size=BATCH, prefetch=0)
+            sampler = corpus.sampler(
+                recipes=[RECIPE], batch_size=BATCH, options=dp.Options(prefetch=0)
+            )
         tell("ready", sampler.position)
         for _ in count() if saves is None else range(saves):
             next(sampler)

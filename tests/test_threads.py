@@ -25,7 +25,7 @@ def batches(sampler, steps=3):
 
 
 def views(corpus):
-    with corpus.sampler(batch_size=16, prefetch=0) as sampler:
+    with corpus.sampler(batch_size=16, options=dp.Options(prefetch=0)) as sampler:
         served = [sampler.served(5, 40).to_pylist(), sampler.plan(2).to_pylist()]
         ahead = [batch.to_pydict() for batch in sampler.peek(2)]
         return [*served, ahead, sampler.batch_at(7).to_pydict(), sampler.state_dict()]
@@ -47,8 +47,8 @@ READING = {
     "search": lambda c: c.search("river stone", 5).to_pylist(),
     "read": lambda c: [b.to_pydict() for b in c.read(range(60), batch_size=16)],
     "triplets": lambda c: batches(c.sampler("triplets", batch_size=16)),
-    "pairs": lambda c: batches(c.sampler("pairs", batch_size=16)),
-    "texts": lambda c: batches(c.sampler("texts", batch_size=16, prefetch=0)),
+    "pairs": lambda c: batches(c.sampler("labelled_pairs", batch_size=16)),
+    "texts": lambda c: batches(c.sampler("texts", batch_size=16, options=dp.Options(prefetch=0))),
     "views": views,
     "resume": lambda c: batches(c.resume()),
 }
@@ -100,7 +100,7 @@ def test_each_batch_goes_to_one_thread(corpus, prefetch):
     options = {"batch_size": 16, "steps": steps}
     with corpus.sampler(**options) as alone:
         expected = {batch.step: batch["anchor"] for batch in alone}
-    sampler = corpus.sampler(**options, prefetch=prefetch)
+    sampler = corpus.sampler(**options, options=dp.Options(prefetch=prefetch))
     with ThreadPoolExecutor(THREADS) as threads:
         taken = [threads.submit(list, sampler) for _ in range(THREADS)]
         batches = [batch for part in taken for batch in part.result()]
@@ -182,7 +182,9 @@ def test_threads_save_and_look_at_the_same_state_file(corpus):
     saves, writers = often(40, less=2), often(4, less=2)
 
     def save(number):
-        with corpus.sampler(run=f"run {number}", batch_size=4, prefetch=0) as sampler:
+        with corpus.sampler(
+            run=f"run {number}", batch_size=4, options=dp.Options(prefetch=0)
+        ) as sampler:
             for _ in range(saves):
                 next(sampler)
                 sampler.save()

@@ -461,7 +461,7 @@ def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> 
             at = batch.position + int(np.flatnonzero(np.isnan(margins).any(axis=1))[0])
             raise SamplerError(
                 f"label={label!r}: a negative at position {at} has no score, for it is not mined; "
-                f"open the sampler with by=dp.mined(…, when_short='drop')"
+                f"open it with negatives=dp.Negatives(…, when_short='drop')"
             )
         values = np.stack(scores, axis=1) if label == "scores" else margins
         values = values[:, 0] if columns["label"] == pa.float64() else values
@@ -484,7 +484,7 @@ def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
         raise SamplerError(f"label={label!r}: it is of triplets; leave it out for {settings.kind}")
     if ARRAYS[0] in settings.columns:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
-    slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
+    slots, kind = slot_names(settings.kind, settings.num), pa.string()
     if settings.kind == "messages":
         slots, kind = [*slots, "rejected_messages"], shaped_type(sampler.message_shape)
     found: dict[str, pa.DataType] = {slot: kind for slot in slots if slot in settings.columns}
@@ -494,18 +494,18 @@ def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
             f"{', '.join(slots)}"
         )
     if label is not None:
-        names = _scores(settings.negatives)
+        names = _scores(settings.num)
         if len(found) < len(slots) or not {*names} <= {*settings.columns}:
             raise SamplerError(
                 f"label={label!r} needs texts and scores: open the sampler with columns="
                 f"[{listed(map(repr, [*slots, *names]), 7)}]"
             )
-        is_list = label == "scores" or settings.negatives > 1
+        is_list = label == "scores" or settings.num > 1
         found["label"] = pa.list_(pa.float64()) if is_list else pa.float64()
     elif "label" in settings.columns:
         found["label"] = pa.float64() if sampler.graded else pa.int64()
-    also = {"padded", *(_scores(settings.negatives) if label is not None else ())}
-    also.update(default_columns(settings.kind, settings.negatives), found)
+    also = {"padded", *(_scores(settings.num) if label is not None else ())}
+    also.update(default_columns(settings.kind, settings.num), found)
     if left := [name for name in settings.columns if name not in also]:
         raise SamplerError(
             f"a trainer takes texts and a label, and columns= has {listed(left, 5)}: leave them "

@@ -14,6 +14,7 @@ from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say, tell
 from duckplets.cli.options import NOT_HERE, mixture_of, opening
 from duckplets.cli.verbs import command
+from duckplets.errors import SamplerError
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -25,6 +26,7 @@ def forecast(
     corpus: Path,
     steps: int | None = None,
     against: list[str] | None = None,
+    write: Path | None = None,
     json: bool = False,
     **given: Any,
 ) -> None:
@@ -40,19 +42,24 @@ def forecast(
     Args:
         steps: So many steps, from step 0. [default: to the end, or an epoch of the last phase]
         against (SOURCE=WEIGHT,…|FILE.toml): Print instead what this mixture alters.
+        write (FILE.toml): Write a file of this run, with every key, its value and its meaning, for
+            --config.
 
     Example:
         duckplets forecast faq.duckdb --epochs 3
         duckplets forecast faq.duckdb --mixture mixture.toml --batch-size 256 --steps 100000 --json
         duckplets forecast faq.duckdb --resume --against new.toml
+        duckplets forecast faq.duckdb --batch-size 64 --negatives 4 --write run.toml
     """
     how = opening(**given)
-    if not how.resume and (how.run != "default" or how.tag or how.state):
-        raise typer.BadParameter("--run is about a saved run: give --resume with it")
+    if write is not None and how.resume:
+        raise typer.BadParameter("--write is of a new run: leave out --resume")
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened)
         found = sampler.forecast(steps)
         say(*(f"note: {note}" for note in sampler.notes if note not in found.warnings))
+        if write is not None:
+            _write(write, {"run": how.run, **how.arguments})
         other = mixture_of(against or (), name="--against")
         if other is not None:
             _show_difference(_difference(sampler, other), json=json)
@@ -61,6 +68,20 @@ def forecast(
             output.print_document(told | {"rows": found.table.to_pylist()})
         else:
             tell(*str(found).split("\n"))
+
+
+def _write(path: Path, arguments: Mapping[str, Any]) -> None:
+    """Write a run file, unless the path is taken."""
+    from duckplets.corpus.run_file import written
+
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(written(arguments))
+    except OSError as error:
+        raise SamplerError(
+            f"--write {path}: {error.strerror}; give the path of a new file"
+        ) from error
+    say(f"wrote every key of this run to {path}: duckplets sample CORPUS --config {path}")
 
 
 def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:

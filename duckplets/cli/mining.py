@@ -108,30 +108,62 @@ def mine(
         say("nothing to mine: what samplers draw is there and current")
 
 
-@command("export:export_negatives", places={"path": "PATH"}, without={"corpus"})
-def export(corpus: Path, documents: Literal["split", "all"] | None = None, **given: Any) -> None:
-    """Write mined negatives or an evaluation set for a trainer.
+@command(
+    "export:export",
+    places={"path": "PATH"},
+    without={"negatives", "recipe", "source", "shape", "documents", "split"},
+)
+def export(
+    corpus: Path,
+    config: Path | None = None,
+    negatives: int | None = None,
+    relative_margin: float | None = None,
+    when_short: Literal["keep", "drop", "random"] | None = None,
+    split: str | None = None,
+    **given: Any,
+) -> None:
+    """Write mined negatives, an evaluation set or all records to a file.
 
     Mined negatives come with their anchors and positives. Files appear whole or not at all.
-    Anchors that are left out are counted. The format beir, of queries, documents and which are
-    relevant, needs no mining. hf://USER/NAME in the place of PATH is a data set on the Hub, made
-    private, with a card that says what it was made from; HF_TOKEN may write there.
+    Anchors that are left out are counted. The formats beir, of queries, documents and which are
+    relevant, and jsonl, of all records, need no mining. hf://USER/NAME in the place of PATH is a
+    data set on the Hub, made private, with a card that says what it was made from; HF_TOKEN may
+    write there.
 
     Args:
-        documents: Of beir: documents of which splits.
+        config (FILE.toml): A file of a run: its [negatives], split and first recipe.
+        negatives: Negatives of each anchor at most, the hardest first; 0 for plain pairs. [default:
+            all]
+        relative_margin: Leave out a candidate with a score above that of the positive, less this
+            part of it. [default: 0.05 for dense, otherwise none]
+        when_short: Handling of an anchor with fewer negatives: keep it, drop it, or fill up at
+            random. [default: keep]
+        split: The split. [default: train, of beir test]
 
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
         duckplets export faq.duckdb pairs.parquet --format sentence-transformers --negatives 0
         duckplets export faq.duckdb train.jsonl --format flagembedding --scores
         duckplets export faq.duckdb 8.jsonl --format flagembedding --negatives 8 --when-short random
-        duckplets export faq.duckdb evaluation --format beir --split test --documents all
+        duckplets export faq.duckdb evaluation --format beir --split test
+        duckplets export faq.duckdb records.jsonl --format jsonl
         duckplets export faq.duckdb hf://me/faq --format sentence-transformers
     """
+    from duckplets.corpus import run_file
+
+    tables = run_file.read_tables(config) if config else run_file.no_tables()
+    own = {"num": negatives, "relative_margin": relative_margin, "when_short": when_short}
+    asked = {name: value for name, value in own.items() if value is not None}
+    if asked or tables["negatives"]:
+        tables["negatives"] = {"num": None, **tables["negatives"], **asked}
+    of_run = run_file.made(tables)
+    given |= {name: of_run[name] for name in ("negatives", "split") if name in of_run}
+    given |= {"recipe": of_run["recipes"][0]} if of_run.get("recipes") else {}
+    given |= {} if split is None else {"split": split}
     with corpus_at(corpus, read_only=True) as opened:
         if given["path"].startswith("hf://"):
-            if (form := given.pop("format", None)) != "sentence-transformers" or documents:
+            if (form := given.pop("format", None)) != "sentence-transformers":
                 raise typer.BadParameter(f"--format {form}: the Hub takes sentence-transformers")
             output.show(opened.push(given.pop("path"), **given))
         else:
-            output.show(opened.export_negatives(**given, corpus=documents))
+            output.show(opened.export(**given))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.runs.sampler import Sampler
 
-NOT_HERE = ("steps", "prefetch", "tokenizer", "seq_length", "pack")
-"""Arguments of a sampler that no command has."""
+NOT_HERE = ("steps", "options", "rank", "world_size", "columns")
+"""Arguments of a sampler that no command but ``sample`` has."""
 _WEIGHTS = "one file, or weights: SOURCE=WEIGHT, each source once, proportional, equal or FILE.toml"
 
 
@@ -31,17 +31,25 @@ class RunOptions:
     run: str
     resume: bool
     tag: str | None
-    state: Path | None
     arguments: Mapping[str, Any]
+
+    @property
+    def state(self) -> Path | None:
+        """The state file, if one was given."""
+        options = self.arguments.get("options")
+        return None if options is None else options.state
 
     def open(self, corpus: Corpus, *, save: bool = False) -> Sampler:
         """Return the run's sampler; notes about saving are dropped unless it will be saved."""
         from duckplets.runs.state import not_of_saving
 
         if self.resume:
-            sampler = corpus.resume(self.run, self.tag, self.state, **self.arguments)
+            arguments = dict(self.arguments)
+            if self.state is not None:
+                arguments["options"] = replace(arguments["options"], state=None)
+            sampler = corpus.resume(self.run, self.tag, self.state, **arguments)
         else:
-            sampler = corpus.sampler(run=self.run, state=self.state, **self.arguments)
+            sampler = corpus.sampler(run=self.run, **self.arguments)
         if not save:
             sampler.notes[:] = not_of_saving(sampler.notes)
         return sampler
@@ -49,65 +57,74 @@ class RunOptions:
 
 def opening(
     *,
-    run: str = "default",
+    config: Path | None = None,
+    changes: list[str] | None = None,
     resume: bool = False,
     tag: str | None = None,
-    state: Path | None = None,
-    version: str | None = None,
-    allow_drift: list[str] | None = None,
+    newest: bool = False,
     recipes: list[str] | None = None,
     mixture: list[str] | None = None,
+    negatives: int | None = None,
     by: list[str] | None = None,
-    apart: str | None = None,
-    no_duplicates: bool = False,
-    no_duplicates_of: str | None = None,
+    no_duplicates: str | None = None,
     **given: Any,
 ) -> RunOptions:
     """Return how to open the run that options describe; ``given`` are those of ``Corpus.sampler``.
 
+    An option goes before ``--set``, which goes before the file, which goes before the defaults.
+
     Args:
-        run: Name of the run. [default: default]
-        resume: Go on where the run was saved.
+        config (FILE.toml): A file of the run; `duckplets forecast CORPUS --write FILE.toml` writes
+            one with every key and its meaning.
+        changes (--set KEY=VALUE): Set a key of that file: --set remainder=drop.
+        resume: Continue where the run was saved.
         tag: Checkpoint to resume from.
-        version (newest): With --resume: text that arrived since joins, in each recipe from the end
-            of the epoch it is in; or the number of a corpus version.
-        allow_drift (FIELD,…): What may differ from the run that is resumed.
-        recipes (NAME,…|FILE.toml): Names of recipes, or recipes files.
-        mixture (SOURCE=WEIGHT,…|proportional|equal|FILE.toml): What is not named is left out.
-            proportional: as many samples an epoch as there are anchors, which holds where nothing
-            else was declared; equal: all sources alike; a file may have phases. With --resume it
-            may change what comes, not what was.
-        by (bm25|random|bm25=SHARE,random=SHARE,…): Where negatives come from in recipes that leave
-            it open. [default: mined where there are some, else random]
-        apart (SCORER=PART): No sample beside one whose anchor it has a positive of, or a candidate
-            of this scorer above such a part of the positive's score.
-        no_duplicates: No text twice in a batch.
-        no_duplicates_of (negatives|group|meta['KEY']|…): What no batch has twice: negatives of
-            other texts only, or besides texts families (group), or a value of records.
+        newest: With --resume: text that arrived since joins, in each recipe from the end of its
+            epoch.
+        recipes (NAME,…|FILE.toml): Names of recipes, or files of recipes.
+        mixture (SOURCE=WEIGHT,…|proportional|equal|FILE.toml): Weight of each source; a source
+            without one is left out. proportional: each anchor once an epoch, the default if
+            nothing was declared; equal: the same for all sources; a file may have phases.
+            With --resume it changes the steps to come.
+        negatives: Distinct negatives a triplet. [default: 1]
+        by (bm25|random|bm25=SHARE,random=SHARE,…): Source of negatives in recipes that leave it
+            open. [default: mined where there are some, otherwise random]
+        no_duplicates (true|negatives|group|meta['KEY']|…): What must be unique in a batch: texts
+            (true), negatives alone, texts and families (group), or also a value of records.
 
     Raises:
         typer.BadParameter: Options contradict each other.
-        RecipeError, MixtureError: A file is wrong.
+        SamplerError, RecipeError, MixtureError: A file, key or value is wrong.
     """
-    of_saved = {"--allow-drift": allow_drift, "--version": version}
-    if not resume and (misplaced := [name for name, value in of_saved.items() if value]):
-        raise typer.BadParameter(f"{misplaced[0]} is about a saved run: give --resume with it")
-    if given.get("remainder") and not (resume or given.get("epochs") is not None):
-        raise typer.BadParameter("--remainder is about the end of a run: give --epochs with it")
-    if no_duplicates and no_duplicates_of:
-        raise typer.BadParameter("give --no-duplicates or --no-duplicates-of, not both")
-    read: dict[str, Any] = {
+    from duckplets.corpus import run_file
+
+    tables = run_file.read_tables(config) if config else run_file.no_tables()
+    others = run_file.with_sets(tables, changes or ())
+    if newest:
+        others["version"] = "newest"
+    if others and not resume:
+        name = "newest" if newest else f"set {next(iter(others))}"
+        raise typer.BadParameter(f"--{name} is about a saved run: give --resume with it")
+    if recipes:
+        tables.pop("recipe", None)
+    unique = {"true": True, "false": False}.get(no_duplicates or "", no_duplicates)
+    of_mixture = mixture_of(mixture or ())
+    read = {
         "recipes": _recipes(recipes or ()),
-        "mixture": mixture_of(mixture or ()),
+        "mixture": None if of_mixture is None else of_mixture.to_dict(),
+        "negatives": negatives,
         "by": _by(by),
-        "version": int(version) if version is not None and version.isdecimal() else version,
-        "allow_drift": allow_drift,
-        "no_duplicates": no_duplicates_of or no_duplicates or None,
+        "no_duplicates": unique,
     }
-    if apart is not None:
-        (read["apart"],) = _weights([apart], "--apart", "SCORER=PART: dense=0.95").items()
-    arguments = given | {name: value for name, value in read.items() if value is not None}
-    return RunOptions(run=run, resume=resume, tag=tag, state=state, arguments=arguments)
+    wins = {text.partition("=")[0].rpartition(".")[2] for text in changes or ()}
+    for name, value in (given | read).items():
+        if value is not None:
+            if name in wins or (name == "negatives" and "num" in wins):
+                say(f"note: --{name.replace('_', '-')} goes before --set {name}")
+            run_file.put(tables, name, value)
+    arguments = run_file.made(tables, is_partial=resume)
+    name = arguments.pop("run", "default")
+    return RunOptions(run=name, resume=resume, tag=tag, arguments=arguments | others)
 
 
 def introduce(sampler: Sampler) -> None:

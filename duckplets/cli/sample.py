@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 def sample(
     corpus: Path,
     steps: int | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    columns: list[str] | None = None,
     tag: str | None = None,
     save: bool = False,
     out: str | None = None,
@@ -44,6 +47,9 @@ def sample(
 
     Args:
         steps: Batches to write. [default: 1, or with --epochs all]
+        rank: Which of the ranks this is, from 0. [default: 0]
+        world_size: Number of ranks that share each global batch, in slices by rank. [default: 1]
+        columns (NAME,…): Columns of a batch, such as anchor,positive,anchor_vector:default.
         tag: Checkpoint to resume from or, without --resume, to save as.
         save: Save where the run stands then; rank 0 does it.
         out (FILE|hf://USER/NAME): FILE.jsonl, FILE.parquet, or a data set on the Hub, made
@@ -54,13 +60,13 @@ def sample(
         duckplets sample faq.duckdb --resume --steps 100 --save --out second.parquet
         duckplets sample faq.duckdb --mixture mixture.toml --steps 100
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
-        duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
+        duckplets sample faq.duckdb --columns anchor,anchor_vector --set missing_vectors=null
+        duckplets sample faq.duckdb --config run.toml --set seed=7 --steps 100
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --out hf://me/faq-triplets
     """
-    how = opening(tag=tag, **given)
-    for name, value in (("--tag", how.tag), ("--state", how.state)):
-        if value is not None and not (how.resume or save):
-            raise typer.BadParameter(f"{name} is about a save: give --resume or --save with it")
+    how = opening(tag=tag, rank=rank, world_size=world_size, columns=columns, **given)
+    if how.tag is not None and not (how.resume or save):
+        raise typer.BadParameter("--tag is about a save: give --resume or --save with it")
     repo = out if out is not None and out.startswith("hf://") else None
     path = None if out is None or repo else Path(out)
     output.check(path)

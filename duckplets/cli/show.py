@@ -82,10 +82,15 @@ def show(
 
 def _batches(corpus: Corpus, run: str | None, most: int) -> list[Batch]:
     """Return batches with so many samples, of a saved run or of a new one."""
+    from duckplets.recipes.mined import Negatives
+    from duckplets.runs.request import Options
+
+    options = Options(prefetch=0)
     if run is not None:
-        sampler = corpus.resume(run, prefetch=0)
+        sampler = corpus.resume(run, options=options)
     else:
-        sampler = corpus.sampler(batch_size=most, prefetch=0, allow_stale=True)
+        stale = Negatives(allow_stale=True)
+        sampler = corpus.sampler(batch_size=most, negatives=stale, options=options)
     batches: list[Batch] = []
     while most > 0 and (batch := next(sampler, None)) is not None:
         batches.append(batch)

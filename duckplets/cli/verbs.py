@@ -19,12 +19,12 @@ from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
-from textwrap import dedent
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
+from duckplets.base.docstrings import ARGUMENTS, documented_arguments
 from duckplets.cli import completion
 from duckplets.cli.app import boundary, log_file, say
 
@@ -48,8 +48,6 @@ _USUAL = {
 _NEVER = {"progress", "engine"}  # shown by a command itself; DUCKPLETS_ENGINE
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
 _SAYS_DEFAULT = re.compile(r"by default|\(the default\)", re.IGNORECASE)
-_ARGUMENTS = re.compile(r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-_ENTRY = re.compile(r"^ {4}(\w+)(?: \(([^\n]*)\))?: (.*?)(?=^ {4}\S|\Z)", re.MULTILINE | re.DOTALL)
 
 Command = Callable[..., None]
 Place = str | Callable[..., Any]
@@ -110,7 +108,7 @@ def command(
         parameters = sorted(options.values(), key=lambda each: not _is_place(each))
         called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters}
-        text = _ARGUMENTS.sub("", inspect.getdoc(function) or "")
+        text = ARGUMENTS.sub("", inspect.getdoc(function) or "")
         called.__doc__ = text.replace("Example:\n", "\b\nExample:\n")  # which keeps its lines
         return called
 
@@ -268,15 +266,3 @@ def _split(parameter: Parameter, given: Any) -> Any:
         return (tuple(map(int, found)) if how.metavar == _NUMBERS else found) or None
     except ValueError:
         raise typer.BadParameter(f"{','.join(given)}: give integers") from None
-
-
-def documented_arguments(verb: Callable[..., Any]) -> dict[str, tuple[str, str]]:
-    """Return placeholder and text of a function's arguments or a dataclass's fields, by name."""
-    section = _ARGUMENTS.search(inspect.getdoc(verb) or "")
-    found = {name: (of, text) for name, of, text in _ENTRY.findall(section[1] if section else "")}
-    for of in reversed(verb.__mro__[:-1]) if isinstance(verb, type) else ():
-        (body,) = ast.parse(dedent(inspect.getsource(of))).body
-        for field, text in zip(body.body, body.body[1:], strict=False):  # type: ignore[attr-defined]
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                found[ast.unparse(field.target)] = "", ast.literal_eval(text.value)
-    return {name: (of, " ".join(text.split())) for name, (of, text) in found.items()}

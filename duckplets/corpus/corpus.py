@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from duckplets.corpus import runs as _runs
     from duckplets.corpus import status as _status
     from duckplets.export import hub as _hub
-    from duckplets.export import record_lines as _record_lines
     from duckplets.ingest import checkpoint as _checkpoint
     from duckplets.ingest import chunks as _chunks
     from duckplets.ingest import prefixes as _prefixes
@@ -63,7 +62,7 @@ else:
     _compact, _recipes = map(Room, ("corpus.compact", "corpus.recipes"))
     _ingest, _quality = map(Room, ("corpus.ingest", "corpus.quality"))
     _runs, _status = map(Room, ("corpus.runs", "corpus.status"))
-    _export, _record_lines = map(Room, ("export", "export.record_lines"))
+    _export = Room("export")
     _hub = Room("export.hub")
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
@@ -142,7 +141,6 @@ class Corpus:
     set_index_controls = _controls.set_index_controls
     data_index = _controls.data_index
 
-    export_jsonl = _record_lines.export_jsonl
     unfinished = _checkpoint.unfinished
     remove = _checkpoint.remove
     quality = _quality.quality
@@ -162,7 +160,7 @@ class Corpus:
     add_negatives = _external.add_negatives
     negatives = _policy.negatives
     relabel = _labels.relabel
-    export_negatives = _export.export_negatives
+    export = _export.export
     push = _hub.push
     evaluator = _evaluation.evaluator
 
@@ -175,6 +173,7 @@ class Corpus:
     token_sampler = _token_runs.token_sampler
 
     sampler = _runs.sampler
+    forecast = _runs.forecast
     resume = _runs.resume
     read = _read.read
     count = _read.count

@@ -48,11 +48,12 @@ def resume(
             so this, ``version``, ``threads`` and ``statement_timeout`` are refused for them.
         threads: As for ``Corpus``.
         statement_timeout: As for ``Corpus``.
-        overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
-            those that change the order must be named in ``allow_drift``. With ``world_size``
-            the batch of all ranks stays what it was, and is divided among so many. Another
-            ``mixture`` (or the path of a file with one) is taken if all samples before stay what
-            they were: phases may be added, moved or changed from here on.
+        overrides: Arguments of ``Corpus.sampler`` to change, such as ``steps``. Those that change
+            the order must be named in ``allow_drift``. Of ``options`` the fields that are not the
+            default change. A number of ``negatives`` keeps their other fields; ``Negatives`` with
+            another source or cut hold from the cursor on. With ``world_size`` the batch of all
+            ranks stays what it was, and is divided among them. Another ``mixture`` is taken if all
+            samples before stay what they were: phases may be added, moved or changed from here on.
 
     Raises:
         StateMismatchError: Nothing is saved there, or something differs.

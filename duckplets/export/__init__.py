@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from duckplets.base.checks import integer
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported
 from duckplets.base.settings import checked
@@ -21,16 +20,19 @@ from duckplets.db.writes import CorpusFile
 from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import EmptyPoolError, SamplerError
+from duckplets.export import record_lines
 from duckplets.export.examples import ExportRequest, SubjectReader
 from duckplets.export.files import appearing, check
 from duckplets.export.formats import FORMS, ExportFormat
 from duckplets.export.subject import mined, pooled
-from duckplets.recipes.recipes import Preset, TripletRecipe, checked_preset
+from duckplets.recipes.mined import Negatives, negatives_of
+from duckplets.recipes.recipes import TripletRecipe
 
-__all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export_negatives"]
+__all__ = ["Documents", "ExportReport", "Format", "Shape", "export"]
 
-Format = Literal["sentence-transformers", "flagembedding", "ms-swift", "tevatron", "pylate", "beir"]
-WhenShort = Literal["keep", "drop", "random"]
+Format = Literal[
+    "sentence-transformers", "flagembedding", "ms-swift", "tevatron", "pylate", "beir", "jsonl"
+]
 Documents = Literal["split", "all"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list"]
 
@@ -66,26 +68,24 @@ class ExportReport(Reported):
     recipe: str = field(default="", compare=False)
 
 
-@stage("export negatives of")
-def export_negatives(
+@stage("export from")
+def export(
     of: CorpusFile,
     /,
     path: str | Path,
-    *,
     format: Format,  # noqa: A002 - it is what users call it
+    *,
+    negatives: int | Negatives | None = None,
     recipe: TripletRecipe | str | None = None,
     source: str | None = None,
     split: str | None = None,
-    preset: Preset | None = None,
     shape: Shape | None = None,
-    negatives: int | None = None,
-    when_short: WhenShort | None = None,
-    corpus: Documents | None = None,
+    documents: Documents | None = None,
     scores: bool = False,
     overwrite: bool = False,
     progress: Progress | bool | None = None,
 ) -> ExportReport:
-    """Write the anchors of a mined recipe, with positives and negatives, for a trainer.
+    """Write the anchors of a mined recipe with positives and negatives, or records, to a file.
 
     The files appear whole or not at all. An anchor without a negative or a positive is left
     out and counted.
@@ -95,51 +95,53 @@ def export_negatives(
             and ``ms-swift`` FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and
             ``corpus.jsonl``; ``pylate`` a folder with ``train.jsonl`` (ids with scores),
             ``queries.jsonl`` and ``documents.jsonl``; ``beir`` a folder with ``corpus.jsonl``,
-            ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
-        format: Whose format. ``beir`` is an evaluation set and needs no mining.
-        recipe: A recipe or the name of one; by default the one with the most mined anchors, of
-            plain pairs and of ``beir`` else the first that a sampler would draw.
-        source: From this source only; by default from all that the recipe was mined for.
-        split: By default ``train``, of ``beir`` ``test``.
-        preset: ``crate`` for the recipes of a sampler with that preset.
+            ``queries.jsonl`` and ``qrels/SPLIT.tsv``; ``jsonl`` FILE.jsonl.
+        format: Format of the file. ``beir``, an evaluation set, and ``jsonl``, all records with the
+            text as gates saw it and ``meta`` (source, id, file, row, digest), need no mining.
+        negatives: Negatives of each anchor at most, the hardest first, or ``Negatives`` with their
+            scorer and cut. Default: all. Every row of an ``n-tuple`` has exactly this many. 0
+            writes plain pairs of anchor and positive, which need no mining. Negatives drawn at
+            random (``when_short``) keep the same guards and are marked where the format can.
+        recipe: A recipe or the name of one. Default: the one with the most mined anchors; of plain
+            pairs and ``beir`` otherwise the first that a sampler draws.
+        source: From this source only. Default: all sources of the mined recipe.
+        split: The split. Default: ``train``; of ``beir`` ``test``.
         shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
             ``labeled-pair`` or ``labeled-list``.
-        negatives: So many of each anchor at most, the hardest; by default all. Every row of
-            an ``n-tuple`` has exactly so many, and anchors with fewer are left out. 0 writes
-            plain pairs of anchor and positive, which need no mining.
-        when_short: What becomes of anchors with fewer negatives than ``negatives`` (without
-            it: than the fullest anchor): ``keep`` them with what they have, ``drop`` them, or
-            fill them up at ``random``, under the same guards; counted, and marked where the
-            format has room (``neg_by`` of flagembedding, ``negative_by`` of tevatron). By
-            default ``drop`` for an ``n-tuple``, else ``keep``.
-        corpus: Of ``beir``: documents of the ``split`` alone, or of ``all`` splits.
+        documents: Of ``beir``: documents of the ``split`` alone (the default), or of ``all``.
         scores: Write scores. That of every positive is the lowest of its anchor's.
-        overwrite: Replace the file. A folder is never replaced.
+        overwrite: Replace the file, of ``jsonl`` one that such an export has written. A folder is
+            never replaced.
         progress: As for ``mine``.
 
     Raises:
         SamplerError, RecipeError, SplitError: An argument is wrong, or something is there.
+        SourceError: A file of ``jsonl`` cannot be written, or holds something else.
         StateMismatchError: Nothing was mined, or it is stale.
         EmptyPoolError: No anchor is left.
     """
-    database = of.database
-    form = FORMS[checked("format", format, Format, SamplerError)]
-    preset = checked_preset(preset)
-    wanted = _wanted(
-        format, form, shape=shape, negatives=negatives, when_short=when_short, scores=scores
-    )
-    checked("corpus", corpus, Documents | None, SamplerError)
-    if corpus is not None and form.mined:
-        what = f"corpus={corpus!r}: format={format!r}"
+    database, asked = of.database, Negatives(None) if negatives is None else negatives_of(negatives)
+    if checked("format", format, Format, SamplerError) == "jsonl":
+        given = {"negatives": negatives, "recipe": recipe, "source": source, "split": split}
+        given |= {"shape": shape, "documents": documents, "scores": scores or None}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise SamplerError(f"{wrong[0]}=: format='jsonl' writes all records; leave it out")
+        rows = record_lines.written(database, path, overwrite=overwrite)
+        return ExportReport(path=Path(path), format=format, rows=rows, anchors=0, negatives=0)
+    form = FORMS[format]
+    wanted = _wanted(format, form, asked, shape=shape, scores=scores)
+    checked("documents", documents, Documents | None, SamplerError)
+    if documents is not None and form.mined:
+        what = f"documents={documents!r}: format={format!r}"
         raise SamplerError(f"{what} has no documents of its own choice")
     place, path = form.place, Path(path)
     check(path, place, overwrite=overwrite)
     split = split or ("train" if form.mined else "test")
-    where: dict[str, Any] = {"source": source, "split": split, "preset": preset}
+    where: dict[str, Any] = {"source": source, "split": split}
     if form.mined and not wanted.pairs:
-        subject = mined(database, recipe, **where)
+        subject = mined(database, recipe, **where, negatives=asked)
     else:
-        subject = pooled(database, recipe, **where, every=corpus == "all")
+        subject = pooled(database, recipe, **where, every=documents == "all")
     wanted = replace(wanted, instruction=subject.recipe.instruction)
     with appearing(path, place, overwrite=overwrite) as aside:
         with (
@@ -172,42 +174,34 @@ def export_negatives(
 
 
 def _wanted(
-    name: str,
-    form: ExportFormat,
-    *,
-    shape: Shape | None,
-    negatives: int | None,
-    when_short: str | None,
-    scores: bool,
+    name: str, form: ExportFormat, asked: Negatives, *, shape: Shape | None, scores: bool
 ) -> ExportRequest:
     """Return the request that arguments make of a format, if it can be met."""
     if shape is not None and name != "sentence-transformers":
         raise SamplerError(f"shape={shape!r}: format={name!r} has no choice; leave it out")
     shape = checked("shape", shape or "triplet", Shape, SamplerError)
-    if negatives is not None:
-        if not form.mined:
-            raise SamplerError(f"negatives={negatives!r}: format={name!r} has none; leave it out")
-        negatives = integer("negatives", negatives, 0)
-        if negatives == 0 and (scores or when_short is not None):
-            named = "scores" if scores else f"when_short={when_short!r}"
-            raise SamplerError(f"{named}: with negatives=0 there are plain pairs; leave it out")
+    num, short = asked.num, asked.when_short
+    if asked != Negatives(None) and not form.mined:
+        raise SamplerError(f"negatives={asked!r}: format={name!r} has none; leave it out")
+    if num == 0 and (scores or asked.chosen != Negatives()):
+        what = "scores" if scores else f"negatives={asked!r}"
+        raise SamplerError(f"{what}: with 0 negatives there are plain pairs; leave it out")
+    if asked.by is not None and (not isinstance(asked.by, str) or asked.by == "random"):
+        raise SamplerError(
+            f"negatives: by={asked.by!r}: an export takes the candidates of one scorer, as in "
+            f"by='bm25'; when_short='random' fills up"
+        )
     if scores and not form.scored:
         raise SamplerError(f"scores: format={name!r} has no place for them")
-    if checked("when_short", when_short, WhenShort | None, SamplerError) and not form.mined:
-        raise SamplerError(f"when_short={when_short!r}: format={name!r} has no negatives")
-    if when_short == "keep" and shape == "n-tuple":
+    if short == "keep" and shape == "n-tuple":
         raise SamplerError(
             "when_short='keep': every row of shape='n-tuple' has the same number of negatives; "
             "give drop or random"
         )
-    if when_short == "random" and scores:
+    if short == "random" and scores:
         raise SamplerError(
-            "when_short='random': what is drawn at random has no score; leave scores out"
+            "when_short='random': negatives drawn at random have no score; leave scores out"
         )
     return ExportRequest(
-        shape=shape,
-        negatives=negatives,
-        pairs=negatives == 0,
-        when_short=when_short or "",
-        scores=bool(scores),
+        shape=shape, negatives=num, pairs=num == 0, when_short=short or "", scores=bool(scores)
     )

@@ -49,17 +49,16 @@ def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]
     """Return what an export of negatives wrote."""
     database, split, recipe = of.database, given["split"], given.get("recipe")
     if recipe is None or isinstance(recipe, str):
-        recipe = recipe_store.find(
-            database, report.recipe, of.version, given.get("source"), given.get("preset")
-        )
+        recipe = recipe_store.find(database, report.recipe, of.version, given.get("source"))
     minings = Minings(database)
     recipes = {source: [minings.as_drawn(recipe, source, split)] for source in report.sources}
     made = {name: value for name, value in given.items() if name not in ("recipe", "progress")}
     counts: list[dict[str, Any]] = []
-    if given.get("negatives") != 0:
+    if report.negatives:
         found = minings.found(recipe.name, split=split)
         guards = {mining.source: mining.counts for mining in found}
-        counts = policies(of, recipe=recipe.name, split=split).to_pylist()
+        asked = given.get("negatives")
+        counts = policies(of, negatives=asked, recipe=recipe.name, split=split).to_pylist()
         counts = [{**row, **guards[row["source"]]} for row in counts if row["source"] in recipes]
     return Contents(
         kind="mined negatives" if counts else "pairs",

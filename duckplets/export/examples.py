@@ -223,7 +223,7 @@ def _by_key(rows: pa.Table) -> dict[int, Document]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportRequest:
-    """What a file shall contain; see ``export_negatives``."""
+    """What a file shall contain; see ``export``."""
 
     shape: str  # of sentence-transformers
     negatives: int | None = None

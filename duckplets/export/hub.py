@@ -19,7 +19,7 @@ from duckplets.base.sanitize import Reported, counted, listed
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile
 from duckplets.errors import EmptyPoolError, SamplerError, SourceError
-from duckplets.export import export_negatives
+from duckplets.export import export
 from duckplets.export.card import Contents, card, drawn_from, exported_from
 from duckplets.export.files import write_tables
 from duckplets.sources.remote.download import Hub, Sleep, status_of
@@ -86,13 +86,13 @@ def push(
         token: That may write; else ``HF_TOKEN``, else the hub's own login. It is sent to the
             hub only, and neither stored nor shown.
         progress: As for ``mine``.
-        negatives: Of ``export_negatives``, whose format is ``sentence-transformers``.
+        negatives: Arguments of ``export``, whose format is ``sentence-transformers``.
 
     Raises:
         SourceError: The hub refuses, the token may not write, or something is there already;
             ``PassingError`` where it may go well later.
         SamplerError, RecipeError, SplitError, StateMismatchError, EmptyPoolError: As of
-            ``export_negatives``.
+            ``export``.
     """
     uri = parse_uri(repo if repo.startswith("hf://") else f"hf://{repo}")
     if str(uri) != f"hf://{uri.repo}":
@@ -108,7 +108,7 @@ def push(
         path = Path(name) / "rows.parquet"
         if sampler is None:
             given = {"split": "train", **negatives, "progress": progress}
-            report = export_negatives(of, path, format="sentence-transformers", **given)
+            report = export(of, path, "sentence-transformers", **given)
             parent = target.begin(private=private, overwrite=overwrite)
             return _sent(of, target, path, exported_from(of, report, given), parent)
         parent = target.begin(private=private, overwrite=overwrite)

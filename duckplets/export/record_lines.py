@@ -16,9 +16,7 @@ from pathlib import Path
 
 from duckplets.base.atomic import written_aside
 from duckplets.base.sanitize import counted, shown
-from duckplets.base.stages import stage
 from duckplets.db.database import Database
-from duckplets.db.writes import CorpusFile
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.text.characters import bytes_of
@@ -28,28 +26,7 @@ _BLOCK = {"bytes": 8 << 20, "records": 8_192}  # bytes of texts turned into line
 _FIELDS = {"source", "record_id", "sha256"}  # keys that the meta of every line has
 
 
-@stage("export records of")
-def export_jsonl(
-    corpus: CorpusFile, /, path: str | os.PathLike[str], *, overwrite: bool = False
-) -> int:
-    """Write the records of the corpus to a file of JSON lines, whole; returns how many.
-
-    A line is an object with ``text``, as gates saw it, and ``meta``, why it was kept: source,
-    id, file, row, digest, sizes and shares, null where no gate has seen the record. Lines are
-    in the order in which records came into the corpus. Records of an unfinished ingest are
-    among them; removed ones are not, and neither are those without text.
-
-    Args:
-        path: The file, which is there whole or not at all; by convention ``NAME.jsonl``.
-        overwrite: Replace a file that such an export has written. Another file stays as it is.
-
-    Raises:
-        SourceError: The file cannot be written, is there already, or is no such export.
-    """
-    return _written(corpus.database, path, overwrite=overwrite)
-
-
-def _written(
+def written(
     database: Database,
     given: str | os.PathLike[str],
     *,
@@ -57,7 +34,11 @@ def _written(
     argument: str = "path",
     also_empty: bool = True,
 ) -> int:
-    """Write the lines; of an empty corpus none if ``also_empty`` is False."""
+    """Write all records but removed ones as lines; return how many.
+
+    A line has ``text``, as gates saw it, and ``meta``; lines are in the order in which records
+    came. Of an empty corpus no file is written if ``also_empty`` is False.
+    """
     path = checked(given, overwrite=overwrite, argument=argument)
     live = {"unpublished": UNPUBLISHED}
     count = 0
@@ -94,11 +75,11 @@ def exported_at_the_end(database: Database, jsonl: str | os.PathLike[str] | None
         yield
     except BaseException:
         try:
-            _written(database, jsonl, overwrite=True, argument="jsonl", also_empty=False)
+            written(database, jsonl, overwrite=True, argument="jsonl", also_empty=False)
         except DuckpletsError as error:  # the first error is the one to be told
             _LOG.warning("%s", error)
         raise
-    _written(database, jsonl, overwrite=True, argument="jsonl")
+    written(database, jsonl, overwrite=True, argument="jsonl")
 
 
 def checked(given: str | os.PathLike[str], *, overwrite: bool, argument: str) -> Path:

@@ -16,8 +16,8 @@ from duckplets.mining.store import Mining, Minings
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import Mined, policy_of
-from duckplets.recipes.recipes import USUAL, Preset, TextRecipe, TripletRecipe
+from duckplets.recipes.mined import Mined, Negatives, policy_for, policy_of
+from duckplets.recipes.recipes import USUAL, TextRecipe, TripletRecipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def mined(
     *,
     source: str | None,
     split: str,
-    preset: Preset | None = None,
+    negatives: Negatives,
 ) -> Subject:
     """Return what was mined for a recipe, by default the fullest one, in one source or all.
 
@@ -58,23 +58,26 @@ def mined(
     """
     version, split = _checked(database, source, split)
     if recipe is None:
-        recipe = _most_mined(database, source, split, version, preset)
+        recipe = _most_mined(database, source, split, version)
     chosen = _triplet(database, recipe, version)
     minings, policy = Minings(database), policy_of(chosen.by)
-    scorer = policy.scorer if policy else None
+    scorer = next(iter(negatives.ways), policy.scorer if policy else None)
     every = sorted(recipe_store.sources_of(database, version)) if source is None else [source]
     suited = [name for name in every if name in (chosen.sources or every)]
     served = {name: minings.serving(chosen, name, split) for name in suited}
     names = [name for name, of in served.items() if of and scorer in (None, *of)]
     newest = {name: next(reversed(of), None) for name, of in served.items()}
     where: dict[str, Any] = {"split": split, "version": version}
+    where["allow_stale"] = negatives.allow_stale
     current = [
         minings.current(chosen, source=name, scorer=scorer or newest.get(name), **where)
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
     kinds = labels_of(database, version)
     pools = [_pool(chosen, mining.source, split, version, kinds) for mining in current]
-    return Subject(chosen, split, names, pools, current, policy or Mined(current[-1].scorer))
+    scorer = scorer or current[-1].scorer
+    of_export = negatives.policy(scorer) or policy_for(chosen.by, scorer)
+    return Subject(chosen, split, names, pools, current, of_export)
 
 
 def pooled(
@@ -84,12 +87,11 @@ def pooled(
     source: str | None,
     split: str,
     every: bool = False,
-    preset: Preset | None = None,
 ) -> Subject:
     """Return a recipe with its pools in a split; with ``every`` documents are of all splits."""
     version, split = _checked(database, source, split)
     if recipe is None:
-        recipe = _usual(database, split, version, preset)
+        recipe = _usual(database, split, version)
     chosen = _triplet(database, recipe, version)
     names = _suited(database, chosen, source, version)
     kinds = labels_of(database, version)
@@ -123,14 +125,11 @@ def _fullest(database: Database, source: str | None, split: str | None, version:
     return sorted(anchors, key=lambda name: (name not in known, -anchors[name], name))
 
 
-def _most_mined(
-    database: Database, source: str | None, split: str, version: int, preset: Preset | None
-) -> str:
+def _most_mined(database: Database, source: str | None, split: str, version: int) -> str:
     names = _fullest(database, source, split, version)
     if not names:
         where = f"source {source!r}, split {split!r}" if source else f"split {split!r}"
-        option = ["--preset", preset] if preset else []
-        told = shlex.join(["duckplets", "mine", str(database.path), *option])
+        told = shlex.join(["duckplets", "mine", str(database.path)])
         raise StateMismatchError(
             f"{where}: no negatives have been mined yet; call corpus.mine(), or run: {told}. Plain "
             f"pairs need none: negatives=0"
@@ -138,7 +137,7 @@ def _most_mined(
     return names[0]
 
 
-def _usual(database: Database, split: str, version: int, preset: Preset | None) -> str:
+def _usual(database: Database, split: str, version: int) -> str:
     """Return the fullest mined recipe, or else the first that a sampler draws."""
     if names := _fullest(database, None, None, version):
         return names[0]
@@ -149,7 +148,6 @@ def _usual(database: Database, split: str, version: int, preset: Preset | None) 
         split=split,
         version=version,
         max_tokens=chunking_of(database)["max_tokens"],
-        preset=preset,
     )
     found = [recipe.name for of in resolved for recipe in of.recipes]
     if not found:

@@ -94,7 +94,7 @@ def add_negatives(
             sections that fit the recipe. Rows whose negative is a positive of the anchor tell its
             score, for margins.
         name: The recipe they are for, or its name; samplers with it draw from them.
-        scorer: What they are called, as in ``dp.mined(scorer)``.
+        scorer: What they are called, as in ``dp.Negatives(by=scorer)``.
         source: Only rows of this source.
         split: Only rows of this split.
         depth: How many candidates an anchor keeps, the best, 1 to 2,048.

@@ -63,7 +63,7 @@ def mine(
     """Mine hard negatives, where they are missing or stale.
 
     Samplers draw them from then on, unless they or a recipe say ``by="random"``; which of the
-    candidates is said by ``dp.mined``. They are kept in ``NAME.candidates`` beside the corpus,
+    candidates is said by ``dp.Negatives``. They are kept in ``NAME.candidates`` beside the corpus,
     which may itself be open to read only, also by runs. Interrupted, killed even, it goes on where
     it was when called again.
 

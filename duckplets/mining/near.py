@@ -1,4 +1,4 @@
-"""List the texts that must not stand in a batch beside an anchor, for ``apart=``.
+"""List the texts that must not share a batch with an anchor, for ``in_batch_margin``.
 
 positives of the pool, by anchor text ──────────────────┬─by anchor→ NearTexts
 candidates of a scorer close to the positive, as texts ─┘
@@ -13,19 +13,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from duckplets.base.arrays import Integers, Words, places, ranges
 from duckplets.base.sanitize import counted, listed
-from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
-from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.errors import StateMismatchError
 from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.pools.arrays import Pool
-from duckplets.recipes.mined import Scorer, no_scorer
+from duckplets.recipes.mined import no_scorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,17 @@ class NearTexts:
         return counts, self.words[ranges(self.starts[lists], counts)]
 
 
-def read(database: Database, pool: Pool, mining: Mining | None, above: float) -> NearTexts:
-    """Read what is kept from the anchors of a pool: all positives, and near candidates if mined.
+@dataclass(frozen=True, slots=True)
+class InBatch:
+    """The scorer and margin of a run, and by source and recipe the mining it is pinned to."""
 
-    A candidate is near ``above`` a part of the positive's score; of a negative score as much lower.
-    """
+    scorer: str
+    margin: float
+    minings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read(database: Database, pool: Pool, mining: Mining | None, margin: float) -> NearTexts:
+    """Read what is kept from the anchors of a pool: all positives, and near candidates if mined."""
     anchors, full, unranked = pool.anchors, 0, 0
     # records that ask the same share a list: one text may stand in a hundredth of all
     texts, groups = np.unique(anchors.hashes[anchors.starts[:-1]], return_inverse=True)
@@ -65,7 +70,7 @@ def read(database: Database, pool: Pool, mining: Mining | None, above: float) ->
         owners.append(at[at >= 0])
         words.append(rows["text_hash"].to_numpy()[at >= 0])
     if mining is not None and (files := mining.files(folder_of(database))):
-        asked: dict[str, Any] = {"files": files, "margin": round(1 - above, 9)}
+        asked: dict[str, Any] = {"files": files, "margin": margin}
         rows = database.table("mining/near/texts", asked)
         order = np.argsort(anchors.records, kind="stable")
         at = places(anchors.records[order], rows["record_key"].to_numpy())
@@ -83,65 +88,49 @@ def read(database: Database, pool: Pool, mining: Mining | None, above: float) ->
 # -- what is said of it ---------------------------------------------------------------------------
 
 
-def checked_apart(given: Any, no_duplicates: bool | str) -> dict[str, Any]:
-    """Return which scorer says what is near, and above which part of the positive's score."""
-    if isinstance(given, dict):  # as saved
-        return given
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise SamplerError(
-            f"apart={given!r}: give a scorer and a part of the positive's score: ('dense', 0.95)"
-        )
-    if no_duplicates == "negatives":
-        raise SamplerError("apart= moves samples, and no_duplicates='negatives' none: give True")
-    return {
-        "scorer": checked("apart: scorer", given[0], Scorer, SamplerError),
-        "above": checked("apart: part", given[1], Annotated[float, Bounds(0.01, 1)], SamplerError),
-    }
-
-
-def refuse_unknown(database: Database, apart: Mapping[str, Any], split: str) -> None:
+def refuse_unknown(database: Database, of: InBatch, split: str) -> None:
     """Refuse a scorer that has no candidates of any recipe of a run."""
     known = {mining.scorer for mining in Minings(database).found(split=split)}
     raise StateMismatchError(
-        f"apart={(apart['scorer'], apart['above'])}: no recipe of this run has mined negatives of "
-        f"it in split {split!r} ({no_scorer(apart['scorer'], known)}); mine them with corpus.mine"
+        f"in_batch_margin={(of.scorer, of.margin)}: no recipe of this run has mined negatives of "
+        f"it in split {split!r} ({no_scorer(of.scorer, known)}); mine them with corpus.mine"
     )
 
 
-def unknown(streams: Iterable[Any], apart: Mapping[str, Any]) -> Iterator[str]:
+def unknown(streams: Iterable[Any], in_batch: InBatch) -> Iterator[str]:
     """Yield of how many anchors not all that is near is known."""
     without = defaultdict[str, list[str]](list)
     for stream in streams:
         near = stream.near
         if not near.is_mined:
             without[stream.recipe.name].append(stream.source)
-        of = f"source {stream.source!r}, recipe {stream.recipe.name!r}, apart="
+        of = f"source {stream.source!r}, recipe {stream.recipe.name!r}, in_batch_margin"
         if near.full:
             yield (
                 f"{of}: all candidates of {counted(near.full, 'anchor')} are near, so texts beyond "
-                f"them may be; mine deeper, or give more than {apart['above']:g}"
+                f"them may be; mine deeper, or give less than {in_batch.margin:g}"
             )
         if near.unranked:
             yield (
-                f"{of}: {apart['scorer']} has not ranked a positive of "
+                f"{of}: {in_batch.scorer} has not ranked a positive of "
                 f"{counted(near.unranked, 'anchor')}, so only their positives are kept apart"
             )
     for name, sources in without.items():
         yield (
-            f"recipe {name!r} has no candidates of {apart['scorer']} in source {listed(sources)}, "
-            f"so apart= knows only the positives of its anchors there"
+            f"recipe {name!r} has no candidates of {in_batch.scorer} in source {listed(sources)}, "
+            f"so in_batch_margin knows only the positives of its anchors there"
         )
 
 
-def in_words(no_duplicates: bool | str, apart: Mapping[str, Any]) -> str:
+def in_words(no_duplicates: bool | str, in_batch: InBatch | None) -> str:
     """Return what a batch of all ranks has no two of."""
     if no_duplicates == "negatives":
         return "no negative comes twice in a batch, nor as another text of it"
     family = {True: "", "group": " and no family"}.get(no_duplicates, f" and no {no_duplicates}")
     said = f"no text{family} comes twice in a batch"
-    if not apart:
+    if in_batch is None:
         return said
     return (
         f"{said}; none stands beside another sample's anchor that it is a positive of, or a "
-        f"candidate of {apart['scorer']} above {apart['above']:g} of the positive's score"
+        f"candidate of {in_batch.scorer} within {in_batch.margin:g} of the positive's score"
     )

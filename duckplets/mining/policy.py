@@ -28,7 +28,7 @@ from duckplets.mining.labels import relabelled_sections
 from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.pools.arrays import pair_hashes
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import Mined, policy_for, policy_of
+from duckplets.recipes.mined import Mined, Negatives, negatives_of, policy_for
 
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
 _CUTS = ("absolute_margin", "relative_margin", "min_score", "max_score")
@@ -127,59 +127,61 @@ def _of(database: Database, mining: Mining, policy: Mined) -> dict[str, Any]:
 def negatives(
     corpus: CorpusFile,
     /,
-    why: str | None = None,
+    anchor: str | None = None,
     *,
+    negatives: Negatives | None = None,
     recipe: str | None = None,
     source: str | None = None,
     split: str | None = None,
-    by: str | Mined | None = None,
 ) -> pa.Table:
-    """Return what policies leave of mined candidates, or the candidates of one anchor.
+    """Return what a cut leaves of mined candidates, or the candidates of one anchor.
 
     Args:
-        why: An anchor, by record id or its text: each of its candidates with its scores and what
+        anchor: An anchor, by record id or its text: each of its candidates with its scores and what
             ``cut`` it; nothing where it is drawn.
+        negatives: Another cut, as ``Negatives``; its ``by`` limits the scorers. Default: the cut of
+            the recipe.
         recipe: Of this recipe only.
         source: Of this source only.
         split: Of this split only.
-        by: Another policy, or the name of a scorer; by default what the recipe says.
 
     Returns:
         Rows by mining: recipe, source, split, scorer, anchors, candidates, and counts by what
-        becomes of anchors (full, short, none) and of candidates; or with ``why`` by rank: recipe,
-        scorer, anchor, rank, negative, score, positive_score, positive_rank, cut and text.
+        becomes of anchors (full, short, none) and of candidates; or with ``anchor`` by rank:
+        recipe, scorer, anchor, rank, negative, score, positive_score, positive_rank, cut and text.
 
     Raises:
         RecipeError: There are no candidates of it.
     """
-    if not isinstance(why, str | None):
-        raise RecipeError(f"why={why!r}: give the record id or the text of an anchor, or recipe=…")
-    database, asked = corpus.database, policy_of(by)
+    if not isinstance(anchor, str | None):
+        raise RecipeError(f"anchor={anchor!r}: give the record id or the text of one, or recipe=…")
+    database, asked = corpus.database, Negatives() if negatives is None else negatives_of(negatives)
     version = records.current_version(database)
     known = recipe_store.names(database, version)
-    scorer = asked.scorer if asked else None
-    minings = Minings(database).found(recipe, source=source, split=split, scorer=scorer)
+    minings = Minings(database).found(recipe, source=source, split=split)
+    minings = [of for of in minings if of.scorer in asked.ways or not asked.ways]
     found: list[pa.Table] = []
     for mining in minings:
-        drawn = asked
+        drawn = asked.policy(mining.scorer)
         if drawn is None:
             is_known = mining.recipe in known
             own = recipe_store.find(database, mining.recipe, version) if is_known else None
             drawn = policy_for(getattr(own, "by", None), mining.scorer)
         names = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
         names |= {"scorer": mining.scorer}
-        if why is None:
+        if anchor is None:
             row = names | {"anchors": mining.anchors, "candidates": mining.candidates}
             found.append(pa.Table.from_pylist([row | outcomes(database, mining, drawn)]))
-        elif (rows := explained(database, mining, drawn, why)).num_rows:
+        elif (rows := explained(database, mining, drawn, anchor)).num_rows:
             for name in ("scorer", "recipe"):
                 rows = rows.add_column(0, name, pa.array([names[name]] * rows.num_rows))
             found.append(rows)
     if not found:
-        of = f"of {why!r} " if why is not None and minings else ""
+        of = f"of {anchor!r} " if anchor is not None and minings else ""
         raise RecipeError(
             f"no candidates {of}were mined for "
             f"{'recipe ' + repr(recipe) if recipe else 'any recipe'}"
-            f"{f' by {scorer!r}' if scorer else ''}; mine them: duckplets mine {database.path}"
+            f"{' by ' + ', '.join(asked.ways) if asked.ways else ''}; mine them: "
+            f"duckplets mine {database.path}"
         )
     return pa.concat_tables(found, promote_options="default")

@@ -27,7 +27,7 @@ import os
 import shlex
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -331,17 +331,19 @@ def _ground(definition: Mapping[str, Any]) -> dict[str, Any]:
     return found | ({"strategy": "other_record"} if is_plain else {})
 
 
-def as_drawn(recipe: Recipe, scorer: str | None, policy: Mined | None = None) -> Recipe:
+def as_drawn(
+    recipe: Recipe, scorer: str | None, policy: Callable[[str], Mined | None] | None = None
+) -> Recipe:
     """Return a recipe that leaves its negatives open, or is mined, as a run draws it.
 
-    The ``scorer`` has candidates of it. The ``policy`` of the run goes before that of a mined
-    recipe.
+    The ``scorer`` has candidates of it. The ``policy`` of the run, by scorer, goes before
+    the cut of a mined recipe.
     """
     if scorer is None or not isinstance(recipe, TripletRecipe):
         return recipe
     is_open = recipe.by is None and recipe.minable
-    if policy and policy.scorer == scorer and (is_open or recipe.mined):
-        return replace(recipe, by=policy)
+    if policy and (is_open or recipe.mined) and (of_run := policy(scorer)):
+        return replace(recipe, by=of_run)
     return replace(recipe, by=Mined(scorer)) if is_open else recipe
 
 

@@ -1,48 +1,65 @@
 """Say which of the candidates that were mined for an anchor become its negatives, and how.
 
-What a user writes as ``by=dp.mined(...)`` on a recipe, or gives to a sampler. Nothing here computes
-anything: ``mining.policy`` applies it when a pool is read.
+``Negatives`` is what a user writes for a run, an export or a recipe; ``Mined`` is the cut of one
+scorer's candidates that it makes. Nothing here computes anything: ``mining.policy`` applies it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
-from duckplets.base.settings import Bounds, Name, check, from_plain, to_plain
-from duckplets.errors import RecipeError, nearest
+from duckplets.base.settings import (
+    Bounds,
+    FrozenMapping,
+    Name,
+    check,
+    checked,
+    from_plain,
+    to_plain,
+)
+from duckplets.errors import RecipeError, SamplerError, nearest
 
-__all__ = ["Mined", "bm25", "mined"]
+__all__ = ["Mined", "Negatives", "negatives_of"]
 
 BM25, DENSE = "bm25", "dense"
 _MARGIN = 0.05  # of dense scorers
 Scorer = Annotated[str, Name(64)]
-Weight = Literal["score"]
-WhenShort = Literal["drop", "random"]
+Sampling = Literal["turn", "score"]
+WhenShort = Literal["keep", "drop", "random"]
+_Margin = Annotated[float, Bounds(0, 0.99)]
+_InBatch = Annotated[
+    float | tuple[Any, ...] | None, "a margin such as 0.05, or a scorer and one: ('dense', 0.05)"
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Mined:
-    """Draw negatives from what a scorer has mined, as in ``by=dp.mined("bm25", range_max=8)``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """What ``Negatives`` and ``Mined`` have in common."""
 
-    Candidates of an anchor come best first. With s the score of one and s_pos that of the anchor's
-    lowest-scoring positive, margins act only where that positive was ranked too.
+    relative_margin: float | None = None
+    absolute_margin: float | None = None
+    min_score: float | None = None
+    max_score: float | None = None
+    range_min: Annotated[int, Bounds(0)] = 0
+    range_max: Annotated[int, Bounds(1)] = 16
+    sampling: Sampling = "turn"
 
-    Attributes:
-        scorer: What ranked them: ``bm25``, or the name that ``add_negatives`` was given.
-        relative_margin: Leave out if s > s_pos - abs(s_pos) * margin. By default .05 for ``dense``,
-            and none for others; a negative one lets in what scores higher than the positive.
-        absolute_margin: Leave out if s + margin > s_pos.
-        min_score: Leave out if s is lower.
-        max_score: Leave out if s is higher.
-        range_min: So many of the first that are left are passed over.
-        range_max: Of those that are left the first so many are drawn from.
-        weight: None rotates through them by visits to the anchor; ``score`` draws in proportion
-            to scores, by a hash of anchor and visit, none twice for one sample.
-        when_short: An anchor with fewer than a sample takes gets the rest at ``random``, marked
-            and counted; or ``drop`` it.
+    def _check_bounds(self, error: Any, what: str) -> None:
+        if self.range_max <= self.range_min:
+            raise error(
+                f"{what}: range_max={self.range_max} must be greater than "
+                f"range_min={self.range_min}"
+            )
+        low, high = self.min_score, self.max_score
+        if low is not None and high is not None and low > high:
+            raise error(f"{what}: min_score={low} is above max_score={high}: nothing is left")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Mined(_Cut):
+    """The cut of one scorer's candidates; see ``Negatives``.
 
     Raises:
         RecipeError: A value is wrong.
@@ -50,28 +67,15 @@ class Mined:
 
     scorer: Scorer = BM25
     _: KW_ONLY
-    relative_margin: float | None = None
-    absolute_margin: float | None = None
-    min_score: float | None = None
-    max_score: float | None = None
-    range_min: Annotated[int, Bounds(0)] = 0
-    range_max: Annotated[int, Bounds(1)] = 16
-    weight: Weight | None = None
-    when_short: WhenShort = "random"
+    when_short: Literal["drop", "random"] = "random"
 
     def __post_init__(self) -> None:
         if self.scorer == DENSE and self.relative_margin is None:
             object.__setattr__(self, "relative_margin", _MARGIN)
-        check(self, RecipeError, "mined")
+        check(self, RecipeError, "by")
         if self.scorer == "random":
-            raise RecipeError("mined: scorer='random': draw at random with by='random'")
-        if self.range_max <= self.range_min:
-            raise RecipeError(
-                f"mined: range_max={self.range_max} must be greater than range_min={self.range_min}"
-            )
-        low, high = self.min_score, self.max_score
-        if low is not None and high is not None and low > high:
-            raise RecipeError(f"mined: min_score={low} is above max_score={high}: nothing is left")
+            raise RecipeError("by: a cut of 'random': draw at random with by='random'")
+        self._check_bounds(RecipeError, "by")
 
     @property
     def wanted(self) -> int:
@@ -83,6 +87,10 @@ class Mined:
         plain = to_plain(replace(self, scorer=BM25), defaults=False)
         return {self.scorer: plain}
 
+    def __repr__(self) -> str:
+        plain = {"by": self.scorer, **to_plain(replace(self, scorer=BM25), defaults=False)}
+        return f"Negatives({', '.join(f'{name}={value!r}' for name, value in plain.items())})"
+
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], what: str) -> Mined:
         """Return what ``to_dict`` made."""
@@ -92,13 +100,146 @@ class Mined:
         return from_plain(cls, {**settings, "scorer": scorer}, RecipeError, f"{what}: by: {scorer}")
 
 
-mined = Mined
-bm25 = partial(Mined, BM25)
-"""Draw negatives from those that BM25 has mined: ``mined("bm25", …)``."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Negatives(_Cut):
+    """How many negatives a sample has, and which: ``dp.Negatives(4, relative_margin=0.05)``.
+
+    Candidates of an anchor come best first. With s the score of one and s_pos that of the anchor's
+    lowest-scoring positive, margins act only where that positive was ranked too. In ``by=`` of a
+    recipe, ``by`` names one scorer and the fields about its candidates count.
+
+    Attributes:
+        num: Distinct negatives of a sample. An export takes the hardest ones; None takes all of
+            them there, and 0 writes plain pairs.
+        by: Source of negatives in recipes that leave it open: ``random``; a scorer such as
+            ``bm25``, for the candidates it has mined; or shares, as in
+            ``{"bm25": 0.5, "random": 0.5}``. A recipe without candidates draws at random, which
+            ``notes`` report. By default the candidates mined last, otherwise ``random``.
+        relative_margin: Leave out a candidate if s > s_pos - abs(s_pos) * margin. Default: 0.05 for
+            ``dense``, none for other scorers. A negative margin admits scores above the positive's.
+        absolute_margin: Leave out a candidate if s + margin > s_pos.
+        min_score: Leave out a candidate if s is lower.
+        max_score: Leave out a candidate if s is higher.
+        range_min: Pass over this many of the best remaining candidates.
+        range_max: Draw from the best remaining candidates up to this rank.
+        sampling: ``turn`` rotates through candidates by visits to the anchor; ``score`` draws in
+            proportion to scores, by a hash of anchor and visit, none twice in a sample.
+        when_short: Handling of an anchor with fewer candidates than ``num``: ``random`` draws the
+            missing ones at random, marked and counted; ``drop`` leaves the anchor out; ``keep``, in
+            an export, writes the ones there are. Default: ``random``; in an export ``keep``, or
+            ``drop`` for an n-tuple.
+        in_batch_margin: Keep false negatives out of a batch. A text may not share a batch with an
+            anchor if it is a known positive of it, or a candidate with a score above s_pos -
+            abs(s_pos) * margin. A number takes the scorer of ``by``; otherwise give both, as in
+            ``("dense", 0.05)``. No text comes twice in such a batch.
+        allow_stale: Draw candidates even if records or the recipe have changed since mining.
+
+    Raises:
+        SamplerError: A value is wrong.
+    """
+
+    num: Annotated[int, Bounds(0, 1024)] | None = 1
+    _: KW_ONLY
+    by: Scorer | Mapping[str, Annotated[float, Bounds(0)]] | None = None
+    when_short: WhenShort | None = None
+    in_batch_margin: _InBatch = None
+    allow_stale: bool = False
+
+    def __post_init__(self) -> None:
+        check(self, SamplerError, "negatives")
+        self._check_bounds(SamplerError, "negatives")
+        if isinstance(self.by, Mapping):
+            ways = sorted(self.by, key=lambda way: (way == "random", way))
+            shares = {way: self.by[way] for way in ways if self.by[way]}
+            if not shares:
+                raise SamplerError(f"negatives: by={dict(self.by)!r}: give one of them more than 0")
+            by = FrozenMapping(shares) if len(shares) > 1 else next(iter(shares))
+            object.__setattr__(self, "by", by)
+        if self.by == "random" and self.cuts:
+            raise SamplerError(
+                f"negatives: {next(iter(self.cuts))}: by='random' has no candidates to cut; name a "
+                f"scorer, as in by='bm25', or leave it out"
+            )
+        if self.in_batch_margin is not None:
+            object.__setattr__(self, "in_batch_margin", self._in_batch())
+
+    def _in_batch(self) -> tuple[str, float]:
+        """Return scorer and margin of ``in_batch_margin``."""
+        given, scorers = self.in_batch_margin, [way for way in self.ways if way != "random"]
+        scorer, margin = given if isinstance(given, tuple) and len(given) == 2 else (None, given)
+        if isinstance(given, float) and len(scorers) == 1:
+            scorer = scorers[0]
+        if scorer is None and isinstance(given, float):
+            raise SamplerError(
+                f"negatives: in_batch_margin={given}: name its scorer, as in "
+                f"in_batch_margin=('bm25', {given}); by={self.by!r} names none alone"
+            )
+        checked("in_batch_margin: scorer", scorer, Scorer, SamplerError, "negatives")
+        margin = checked("in_batch_margin", margin, _Margin, SamplerError, "negatives")
+        return str(scorer), margin
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The scorers, or ``random``, that ``by`` names."""
+        return (self.by,) if isinstance(self.by, str) else tuple(self.by or ())
+
+    @property
+    def cuts(self) -> dict[str, Any]:
+        """The fields about candidates that were given."""
+        own = {field.name: getattr(self, field.name) for field in fields(_Cut)}
+        given = {name: own[name] for name in own if own[name] != _DEFAULTS[name]}
+        return given if self.when_short is None else given | {"when_short": self.when_short}
+
+    @property
+    def chosen(self) -> Negatives:
+        """The fields that decide which negatives an anchor draws: all but number and batch."""
+        return replace(self, num=1, in_batch_margin=None, allow_stale=False)
+
+    def cut(self, scorer: str) -> Mined:
+        """Return the cut of a scorer's candidates."""
+        return Mined(scorer, **self.cuts)
+
+    def policy(self, scorer: str) -> Mined | None:
+        """Return the cut of a scorer's candidates, or None where it leaves that to recipes."""
+        is_meant = self.by is None or scorer in self.ways
+        return self.cut(scorer) if is_meant and (self.cuts or isinstance(self.by, str)) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are not the default, as JSON values."""
+        plain: dict[str, Any] = to_plain(self, defaults=False)
+        return plain
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self.to_dict().items() if name != "num"}
+        words = [f"{self.num}", *(f"{name}={value!r}" for name, value in given.items())]
+        return f"Negatives({', '.join(words)})"
+
+
+_DEFAULTS = {field.name: field.default for field in fields(_Cut)}
+
+
+def negatives_of(given: Any) -> Negatives:
+    """Return ``Negatives`` of a number or of a table of its fields."""
+    if isinstance(given, Negatives):
+        return given
+    if isinstance(given, Mapping):
+        return from_plain(Negatives, given, SamplerError, "negatives")
+    kind = Annotated[int, Bounds(0, 1024), "an integer from 1 to 1024, or dp.Negatives(…)"]
+    return Negatives(checked("negatives", given, kind, SamplerError))
+
+
+def cut_of(by: Negatives, what: str) -> str | Mined | None:
+    """Return the ``by`` of a recipe that ``Negatives`` describes."""
+    if by.chosen != by or not isinstance(by.by, str | None):
+        raise RecipeError(
+            f"{what}: by={by!r}: a recipe takes one scorer and the cut of its candidates, as in "
+            f"dp.Negatives(by='bm25', range_max=8); give the rest to the sampler"
+        )
+    return by.by if by.by == "random" else by.cut(by.by or BM25)
 
 
 def policy_of(by: object) -> Mined | None:
-    """Return how a recipe or a run draws mined negatives; None if it leaves it open or does not."""
+    """Return how a recipe draws mined negatives; None if it leaves it open or does not."""
     if isinstance(by, str):
         return None if by == "random" else Mined(by)
     return by if isinstance(by, Mined) else None

@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked
 from duckplets.errors import RecipeError
-from duckplets.recipes.mined import Mined, Scorer
+from duckplets.recipes.mined import Mined, Negatives, Scorer, cut_of
 
 Role = Literal["anchor", "context", "rejected"]
 SelectorKind = Literal["role", "position", "near_date", "any_section"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
-By: TypeAlias = Scorer | Mined  # ``random``, or what ranked candidates
+By: TypeAlias = Scorer | Mined | Negatives  # ``random``, or what ranked candidates
 Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
 WhenShort = Literal["drop", "random"]
@@ -130,9 +130,8 @@ class TripletRecipe:
             ``same_record``, which successive visits go through in turn.
             ``question_answer_mismatch`` is another name for ``other_record``.
         by: How one of the legal ones is chosen: ``random``; a scorer such as ``bm25``, from what
-            that has mined for this recipe; or ``mined(...)``, which also says where to cut. None
-            leaves it to the sampler's ``by=``; without one they are those that were mined
-            for it, else ``random``.
+            that has mined; or ``Negatives(by=…)`` with the cut of its candidates.
+            None leaves it to the ``negatives=`` of a run.
         negatives_from: Where they come from: the anchor's ``source``; or ``split``, which lets an
             anchor with too few legal ones in its source draw from all sources of the split.
         when_short: Of ``same_record``: ``drop`` an anchor whose record has fewer than were asked
@@ -164,6 +163,8 @@ class TripletRecipe:
     sources: Sources | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.by, Negatives):
+            object.__setattr__(self, "by", cut_of(self.by, f"recipe {self.name!r}"))
         what = _checked(self)
         own, near = self.strategy == "same_record", self.negative.kind == "near_date"
         if near and (self.strategy != "other_record" or self.positive.kind == "near_date"):

@@ -26,11 +26,13 @@ from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
 from duckplets.mining.store import show
+from duckplets.recipes.mined import Negatives
 from duckplets.report import drawn, tables
 from duckplets.report.overview import overview
 from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section
 from duckplets.runs import state
+from duckplets.runs.request import Options
 from duckplets.runs.state import not_of_saving
 
 if TYPE_CHECKING:
@@ -179,21 +181,24 @@ def _opened(
     if is_large and not served:
         yield f"No samples were drawn: run duckplets prepare {shown(corpus.path)} first."
         return
-    how: dict[str, Any] = {"prefetch": 0}
+    how = dict[str, Any]()
     try:
         if run is None:
             columns = drawn.columns_of("triplets", 1)
             sampler = corpus.sampler(
-                columns=columns, mixture=mixture, empty="skip", allow_stale=True, **how
+                columns=columns,
+                mixture=mixture,
+                negatives=Negatives(allow_stale=True),
+                options=Options(empty="skip", prefetch=0),
             )
         else:
             settings = state.load(state.state_path(corpus.path), run).settings
             columns = None
             if settings["kind"] != "messages":
-                columns = drawn.columns_of(settings["kind"], settings["negatives"])
+                columns = drawn.columns_of(settings["kind"], settings["negatives"].get("num", 1))
             if mixture is not None:
                 how["mixture"] = mixture
-            sampler = corpus.resume(run, columns=columns, **how)
+            sampler = corpus.resume(run, columns=columns, options=Options(prefetch=0), **how)
     except DuckpletsError as error:
         if run is not None or mixture is not None:
             raise

@@ -52,7 +52,7 @@ def samples(database: Database, sampler: Sampler, cut: int) -> tuple[list[Table]
         for part in islice(sampler.peek(-(-_LOOKED // batch)), -(-_LOOKED // batch))
         for row in part.to_pylist()
     ]
-    slots = slot_names(sampler.settings.kind, sampler.settings.negatives)
+    slots = slot_names(sampler.settings.kind, sampler.settings.num)
     version = sampler.settings.versions[-1].corpus_version
 
     by_recipe: dict[str, list[dict[str, Any]]] = {}

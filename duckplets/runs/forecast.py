@@ -143,7 +143,7 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         if own := [step for step in part.schedule.changes if step * batch < stop]:
             tables.append(_table(planner, part, sampler._reader.fetcher, own, stop))
     epochs = figure(end / planner.epoch_length)
-    unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
+    unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s").replace("_", " ")
     return Forecast(
         table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),
         warnings=[
@@ -243,7 +243,7 @@ def described(sampler: Sampler) -> Iterator[str]:
         mixed, _ = schedule.at(step).mixed(step)
         yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS], mixed)
     if settings.no_duplicates:
-        yield near.in_words(settings.no_duplicates, settings.apart)
+        yield near.in_words(settings.no_duplicates, settings.in_batch)
     later = [f"{at:,}" for at in schedule.changes if at > step]
     if later:
         yield f"other shares from step {listed(later, NAMES)} on"

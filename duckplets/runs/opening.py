@@ -1,9 +1,9 @@
 """Open runs: from a sampler's arguments, or from a saved run.
 
-arguments ─→ RunSettings ─read→ pools, texts ─→ streams ─→ planner, fetcher ─→ reader ─→ Sampler
+request ─→ RunSettings ─read→ pools, texts ─→ streams ─→ planner, fetcher ─→ reader ─→ Sampler
 saved run ─┘
 
-Arguments become ``RunSettings``, with everything resolved: recipes of every source, weights, the
+A request becomes ``RunSettings``, with everything resolved: recipes of every source, weights, the
 corpus version, and for mined negatives number and digest of the mining. A saved run keeps them, so
 resuming resolves nothing again, and what was ingested, mined or stored since changes nothing.
 """
@@ -31,12 +31,11 @@ from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, passes, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
+from duckplets.runs.request import RunRequest, options_of, renewed
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
     RunSettings,
     check_overrides,
-    checked_arguments,
-    checked_by,
     overridden,
     saved_settings,
     schedule_of,
@@ -53,16 +52,16 @@ from duckplets.vectors.columns import RunVectors, pinned
 _ALL = Named("error")  # a saved run needs all it has
 # what to do about stale minings besides mining again
 _INSTEAD = (
-    "; or draw at random instead, with by='random', or from these all the same, with "
-    "allow_stale=True"
+    "; or open the run with negatives=dp.Negatives(by='random'), or draw from these all the same "
+    "with dp.Negatives(allow_stale=True)"
 )
 
 
-def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> Sampler:
-    """Open a new run at its first position, by the arguments of ``Corpus.sampler``."""
-    run, kind, recipes = checked_arguments(given), given["kind"], given["recipes"]
-    notes = unsavable(state_path, asked=given["state"] is not None)
-    run["split"], preset = splits.checked_split(run["split"]), run["preset"]
+def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampler:
+    """Open a new run at its first position."""
+    kind, recipes, options, run = request.kind, request.recipes, request.options, request.settings()
+    notes = unsavable(state_path, asked=options.state is not None)
+    run["split"] = splits.checked_split(run["split"])
     run["splits"] = splits.need_splits(database).to_dict()
     run["chunking"], version = chunking_of(database), records.current_version(database)
     found = recipe_store.sources_of(database, version)
@@ -71,21 +70,22 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
             f"{database.path} FILE"
         )
-    mixture = None if given["mixture"] is None else mixture_of(given["mixture"])
+    mixture, is_crate = request.mixture, options.preset == "crate"
     if mixture is not None:
-        if mixture.omitted is None and preset == "crate":
+        if mixture.omitted is None and is_crate:
             mixture = replace(mixture, omitted=1.0)
         mixture.check([*found])
-    usual = Mixture("equal" if preset == "crate" else "proportional")
+    usual = Mixture("equal" if is_crate else "proportional")
     deal = partial(sources.shares, database, split=run["split"], version=version, usual=usual)
-    if kind == "pairs" and run["pairs"] is None:
+    run["pairs"] = None
+    if kind == "labelled_pairs":
         drawn = deal(mixture, found).mixture.drawn([*found])
         run["pairs"] = sources.which_pairs(database, drawn, version)
     if run["pairs"] == "labelled":
         sources.check_labelled(database, run, mixture, version)
-    run["mixture"], long_sections = mixture, given["long_sections"]
+    run["mixture"] = mixture
     resolved = sources.resolved(
-        database, recipes, run, version, long_sections=long_sections, sources=found
+        *(database, recipes, run, version), long_sections=options.long_sections, sources=found
     )
     by_source, optional = dict[str, Sequence[Any]](), dict[str, list[str]]()
     for of in resolved:
@@ -102,7 +102,7 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
     also = ["padded"] if run["remainder"] == "pad" else []
     if kind == "messages" and messages.has_pairs(database, names, version):
         also.append("rejected_messages")
-    columns = checked_columns(given["columns"], kind, run["negatives"], also)
+    columns = checked_columns(request.columns, kind, request.negatives.num or 0, also)
     path = Path(str(database.path))
     run |= {
         "recipes": by_source,
@@ -110,28 +110,26 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         "sources": names,
         "mixture": mixed.mixture,
         "columns": columns,
-        "vectors": pinned(path, columns, run["vectors"]),
+        "vectors": pinned(path, columns, options.missing_vectors),
         "corpus_version": version,
         "records": fingerprint(database, version),
         "declared_prefixes": prefix_store.digest(database, version),
         "index": mixed.index,
     }
-    for name in run.keys() - RunSettings.__dataclass_fields__.keys():  # used for opening only
-        del run[name]
     settings = RunSettings(**run)
-    if kind not in SINGLE:
-        stale = bool(given["allow_stale"])
+    if kind not in (*SINGLE, "pairs"):
+        stale = request.negatives.allow_stale
         pins = sources.pins(database, settings, allow_stale=stale, instead=_INSTEAD)
         settings = replace(settings, candidates=pins)
-        if settings.by is not None:
+        if settings.negatives.by is not None:
             notes += sources.notes_on_mined(database, settings)
-        if settings.apart:
-            apart = sources.near_pins(database, settings, allow_stale=stale)
-            settings = replace(settings, apart=apart)
+        if settings.negatives.in_batch_margin is not None:
+            in_batch = sources.near_pins(database, settings, allow_stale=stale)
+            settings = replace(settings, in_batch=in_batch)
     given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
-    named = Named(given["empty"], mixture.named if mixture else (), given_names)
+    named = Named(options.empty, mixture.named if mixture else (), given_names)
     return _opened(
-        *(database, settings, {}, state_path, notes), named=named, snapshot=given["snapshot"]
+        *(database, settings, {}, state_path, notes), named=named, snapshot=options.snapshot
     )
 
 
@@ -152,16 +150,19 @@ def resume_run(
     saved = state.load(state_path, run, tag)
     before, position = saved_settings(saved), saved.position
     joining = versions.checked_version(database, before, version, position)
-    overrides = dict(overrides)
-    by = checked_by(overrides.pop("by", None))
-    if by not in (None, before.versions[-1].by):  # another policy is an edit of the future
-        joining = before.versions[-1].corpus_version if joining is None else joining
+    last, negatives = before.versions[-1], None
+    if "negatives" in overrides:
+        negatives = renewed(last.negatives, overrides["negatives"])
+        if negatives.chosen != last.negatives.chosen:  # another choice is an edit of the future
+            joining = last.corpus_version if joining is None else joining
     came = {} if joining is None else recipe_store.sources_of(database, joining)
-    names = [*dict.fromkeys([*before.versions[-1].sources, *came])]
+    names = [*dict.fromkeys([*last.sources, *came])]
     settings = overridden(before, _given_anew(database, before, overrides, names))
-    current = splits.splits_in_use(database)
+    current, missing = splits.splits_in_use(database), None
+    if "options" in overrides:
+        missing = options_of(overrides["options"]).given.get("missing_vectors")
     now = replace(
-        versions.as_found(database, settings, overrides.get("vectors")),
+        versions.as_found(database, settings, missing),
         splits=current.to_dict() if current else {},
         chunking=chunking_of(database),
     )
@@ -174,7 +175,7 @@ def resume_run(
             position=position,
             events=saved.events,
             recipes=recipes,
-            by=by,
+            negatives=negatives,
         )
     also = set[str]()
     if edited and now.no_duplicates and now.epochs:
@@ -203,9 +204,8 @@ def _given_anew(
     database: Database, settings: RunSettings, overrides: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return changed arguments, with recipes and mixture in the form of settings."""
-    unset = ("recipes", "mixture", "swap", "pairs")
+    unset = ("recipes", "mixture")
     given = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
-    given.pop("vectors", None)
     if "split" in given:
         given["split"] = splits.checked_split(given["split"])
     if "mixture" in given:
@@ -314,7 +314,7 @@ def _opened(
         database,
         planner.streams,
         kind=settings.kind,
-        negatives=settings.negatives,
+        negatives=settings.num,
         columns=settings.columns,
         texts=texts,
         folder=kept.folder if kept else None,
@@ -332,8 +332,8 @@ def _opened(
         if state_path.exists():
             saved = behind(settings.run, settings.fingerprint(), state_path, position)
         sampler.notes += [*notes, *left, *saved, *told, *oddities(planner.newest)]
-        if newest.apart:
-            sampler.notes += near.unknown(planner.streams, newest.apart)
+        if newest.in_batch:
+            sampler.notes += near.unknown(planner.streams, newest.in_batch)
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler
 

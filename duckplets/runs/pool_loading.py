@@ -6,7 +6,7 @@ recipes of sources ─compile→ pools ─kept in the snapshot, or read→ array
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from duckplets.mining.store import Mining
     from duckplets.recipes.mined import Mined
     from duckplets.recipes.store import Recipe
-    from duckplets.runs.settings import Empty
+    from duckplets.runs.request import Empty
     from duckplets.serving.snapshot import Snapshot
     from duckplets.vectors.columns import RunVectors
 
@@ -105,7 +105,11 @@ def open_streams(
     keys = None
     if settings.batch_by not in (None, "source", "recipe"):
         keys = BatchKeys(database, str(settings.batch_by), loading.where)
-    streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
+    streams, empty, is_mixed = (
+        list[Stream](),
+        list[Left](),
+        isinstance(settings.negatives.by, Mapping),
+    )
     reasons: dict[str, str] = {}  # by source why its first empty recipe is
     for (compiled, mined), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
@@ -125,13 +129,13 @@ def open_streams(
                 source,
                 found.pool,
                 settings.seed,
-                0 if compiled.is_given else settings.negatives,
+                0 if compiled.is_given else settings.num,
                 tuple(found.candidates),
                 of_records=loading.records[source] if by_anchors else None,
                 shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
                 families=None if families is None else families.of(found.pool.anchors.records),
-                near=loading.near(source, found.pool) if settings.apart else None,
+                near=loading.near(source, found.pool) if settings.in_batch else None,
                 keyed=keyed,
                 generation=max(mining.key for mining, _ in mined) if mined else None,
             )
@@ -142,7 +146,7 @@ def open_streams(
             why = reasons.get(source, f"source {source!r} has no recipe to draw by")
             empty.append(Left(source, None, why))
     if vectors is not None:
-        kind, negatives, swap = settings.kind, settings.negatives, settings.swap
+        kind, negatives, swap = settings.kind, settings.num, settings.swap
         slots = vector_slots(settings.columns)
         parts = {slot: parts_of(slot, kind, negatives, swap=swap) for slot in slots}
         where = {"split": settings.split, "version": settings.corpus_version}
@@ -163,7 +167,7 @@ class _Loading:
     ) -> None:
         self._database, self._settings, self._texts = database, settings, texts
         self.where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
-        self._minings = Minings(database) if settings.candidates or settings.apart else None
+        self._minings = Minings(database) if settings.candidates or settings.in_batch else None
         self.kinds = labels_of(database, settings.corpus_version)
         self._listed: dict[str, Integers] = {}  # ascending record keys by source
         for source in sources:
@@ -182,12 +186,13 @@ class _Loading:
 
     def near(self, source: str, pool: Pool) -> NearTexts:
         """Return the texts that are kept from the batches of a pool's anchors."""
-        apart, name = self._settings.apart, pool.compiled.recipe.name
-        named = apart["minings"].get(source, {}).get(name, {}).get(apart["scorer"])
+        of, name = self._settings.in_batch, pool.compiled.recipe.name
+        assert of is not None  # noqa: S101 - for the type checker
+        named = of.minings.get(source, {}).get(name, {}).get(of.scorer)
         mining = None
         if named and self._minings is not None:
             mining = pinned_mining(self._minings, self._settings, named, name)
-        return near.read(self._database, pool, mining, apart["above"])
+        return near.read(self._database, pool, mining, of.margin)
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return the compiled pool of a recipe, and the minings it draws from."""
@@ -199,7 +204,7 @@ class _Loading:
         pool = compile_pool(
             recipe,
             source=source,
-            negatives=self._settings.negatives,
+            negatives=self._settings.num,
             **of,
             swaps=self._settings.swap,
             **self.where,
@@ -224,7 +229,7 @@ class _Loading:
         """Return the key of a pool: all it depends on besides the corpus's own state."""
         settings = self._settings
         of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
-        of_run += [settings.swap]
+        of_run += [settings.swap, settings.kind == "pairs"]
         if settings.kind == "messages":
             of_run += [bool(settings.no_duplicates)]
         for mining, policy in mined:
@@ -252,6 +257,8 @@ class _Loading:
                 except NoAnchorError as error:
                     found.append(FoundPool(None, empty=str(error)))
                     continue
+                if self._settings.kind == "pairs":
+                    pool = replace(pool, negatives=None, beyond=None, short=None)
                 found.append(FoundPool(pool, some))
         return found
 
@@ -266,7 +273,7 @@ class _Loading:
             found.append(replace(one, first=first))
             first += len(one)
             if policy.when_short == "drop":
-                short = np.union1d(short, one.short(self._settings.negatives))
+                short = np.union1d(short, one.short(self._settings.num))
         return found, short
 
     def _conversations(self, compiled: CompiledPool) -> FoundPool:
@@ -322,7 +329,7 @@ def empty_pools(found: Sequence[Left]) -> EmptyPoolError:
     """Return the error for all that is empty."""
     return EmptyPoolError(
         f"{in_words(found)}. Limit a recipe with sources=(…), leave a source out of mixture=, "
-        f"change the recipe, or leave out what is empty with empty='skip'"
+        f"change the recipe, or leave out what is empty with options=dp.Options(empty='skip')"
     )
 
 

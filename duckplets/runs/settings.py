@@ -7,59 +7,30 @@ JSON values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.settings import Bounds, Name, checked, misfit
-from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
-from duckplets.ingest import families
-from duckplets.mining import near
+from duckplets.base.settings import checked, from_plain, kinds_of, misfit, to_plain
+from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
+from duckplets.mining.near import InBatch
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
-from duckplets.pools.batch_keys import check_batch_by
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.mined import Mined, Scorer
-from duckplets.recipes.recipes import Preset, Recipe, checked_preset
+from duckplets.recipes.mined import Negatives, negatives_of
+from duckplets.recipes.recipes import Preset, Recipe
+from duckplets.runs.request import Kind, Options, Remainder, RunRequest, options_of, renewed
 from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
-from duckplets.samples.plan import SINGLE
 
-Kind = Literal["triplets", "pairs", "texts", "messages"]
-Remainder = Literal["keep", "drop", "pad"]
-Empty = Literal["error", "skip"]
 Pairs = Literal["labelled", "drawn"]
-By: TypeAlias = str | Mined | dict[str, float]
 
-_MOST_SAMPLES = 1 << 22  # samples of a global batch, planned together
-_MOST_RANKS = 1 << 20
-_ARGUMENTS: dict[str, Any] = {
-    "kind": Kind,
-    "batch_size": Annotated[int, Bounds(1, 1 << 20)],
-    "negatives": Annotated[int, Bounds(1, 1024)],
-    "prefetch": Annotated[int, Bounds(0, 64)],
-    "memory_mb": Annotated[int, Bounds(1, 1 << 20)] | None,
-    "steps": Annotated[int, Bounds(0, MAX_POSITION)] | None,
-    "epochs": Annotated[int, Bounds(0, MAX_POSITION)] | None,
-    "seed": Annotated[int, Bounds(-(1 << 63), (1 << 64) - 1)],
-    "remainder": Remainder,
-    "no_duplicates": NoDuplicates,
-    **dict.fromkeys(("prefixes", "long_sections", "allow_stale"), bool),
-    "swap": bool | None,
-    "empty": Empty | None,
-    "run": Annotated[str, Name(slash=True)],
-    "rank": Annotated[int, Bounds(0, _MOST_RANKS)],
-    "world_size": Annotated[int, Bounds(1, _MOST_RANKS)],
-}
-_OVERRIDES = (  # arguments that may change when a run is resumed
-    *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
-    *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("memory_mb", "columns", "by", "pairs", "vectors"),
-)
+_OF_OPTIONS = ("remainder", "swap", "preset", "prefixes", "prefetch", "memory_mb")
+_KEEPS = ("run", "preset", "empty", "long_sections", "state")  # which a saved run cannot change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +49,7 @@ class RunSettings:
     epochs: int | None
     remainder: Remainder
     no_duplicates: NoDuplicates
-    negatives: int
+    negatives: Negatives
     swap: bool
     columns: list[str]
     prefetch: int
@@ -95,12 +66,10 @@ class RunSettings:
     declared_prefixes: dict[str, Any] = field(default_factory=dict)  # their digest
     # By source: size, size_mode, weight and seed of its index controls.
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
-    by: By | None = None
-    # Texts near an anchor that are kept from its batch: scorer, above, and minings as candidates.
-    apart: dict[str, Any] = field(default_factory=dict)
+    in_batch: InBatch | None = None  # texts near an anchor that are kept from its batch
     batch_by: str | None = None  # what the samples of a batch share
     preset: Preset | None = None  # preset for recipes of sources that join
-    pairs: Pairs | None = None
+    pairs: Pairs | None = None  # of labelled pairs
     # Vector columns: columns, the set of each; sets, commit and digest of each; missing.
     vectors: dict[str, Any] = field(default_factory=dict)
     # Later versions that joined: step, changed settings, new sources, recipes and index,
@@ -111,25 +80,26 @@ class RunSettings:
 
     def plain(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
-        joins = [
-            {**join, "recipes": _definitions(join["recipes"]), "by": _plain_by(join["by"])}
-            for join in self.joins
-        ]
-        made = {"recipes": _definitions(self.recipes), "mixture": self.mixture.to_dict()}
-        return {**vars(self), **made, "by": _plain_by(self.by), "joins": joins}
+        joins = [{**join, **_plain_parts(join)} for join in self.joins]
+        mixture = self.mixture.to_dict()
+        return {**vars(self), **_plain_parts(vars(self)), "mixture": mixture, "joins": joins}
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
         """Return the settings from ``plain``."""
-        made = {**plain, "mixture": Mixture.from_dict(plain["mixture"])}
-        made["by"] = checked_by(plain["by"])
-        if plain["kind"] != "tokens":
-            joins = [
-                {**join, "recipes": _recipes(join["recipes"]), "by": checked_by(join["by"])}
-                for join in plain["joins"]
-            ]
-            made |= {"recipes": _recipes(plain["recipes"]), "joins": joins}
-        return cls(**made)
+        is_tokens = plain["kind"] == "tokens"
+        made = {**plain, **_parts(plain, is_tokens=is_tokens)}
+        made["joins"] = [{**join, **_parts(join)} for join in plain["joins"]]
+        return cls(**{**made, "mixture": Mixture.from_dict(plain["mixture"])})
+
+    @property
+    def request(self) -> RunRequest:
+        """The request that it follows from, without recipes, mixture and columns."""
+        names = {field.name for field in fields(RunRequest)} - {"recipes", "mixture", "columns"}
+        own = {name: getattr(self, name) for name in names - {"options"}}
+        options = Options(**{name: getattr(self, name) for name in _OF_OPTIONS})
+        own["kind"] = "texts" if self.kind == "tokens" else self.kind
+        return RunRequest(**own, options=options)
 
     @property
     def versions(self) -> list[RunSettings]:
@@ -144,6 +114,7 @@ class RunSettings:
             came["optional"] = every_recipe(came["recipes"])
             came["mixture"] = replace(last.mixture, lengths=join["lengths"])
             came["seed"] = key(self.seed, "version", number)
+            came["negatives"] = replace(join["negatives"], num=self.negatives.num)
             others = {n: v for n, v in join.items() if n not in (*came, "step", "lengths")}
             found.append(replace(last, **others, **came))
         return found
@@ -159,8 +130,9 @@ class RunSettings:
         shows = self.prefixes and self.declared_prefixes and self.kind != "messages"
         sets, drops = self.vectors.get("sets"), self.vectors.get("missing") == "drop"
         found: Fingerprint = {"batch_size": self.global_batch}
-        for name in ("kind", "split", "seed", "negatives", "swap", "no_duplicates"):
+        for name in ("kind", "split", "seed", "swap", "no_duplicates"):
             found[name] = getattr(self, name)
+        found["negatives"] = self.negatives.num
         if self.no_duplicates:  # the block in which the last epoch ends is arranged up to there
             found["bounds"] = [self.epochs, self.remainder]
         found |= {"corpus_version": self.corpus_version, "order_version": ORDER_VERSION}
@@ -168,8 +140,8 @@ class RunSettings:
             found[name] = digest(plain[name])
         some = {
             "candidates": mined and digest(mined),
-            "by": plain["by"] if self.by != "random" else None,
-            "apart": self.apart and digest(self.apart),
+            "by": self.negatives.by != "random" and self.negatives.chosen.to_dict(),
+            "in_batch_margin": self.in_batch and digest(to_plain(self.in_batch)),
             "batch_by": self.batch_by,
             "pairs": self.pairs,
             "prefixes": shows and digest(self.declared_prefixes),
@@ -195,7 +167,12 @@ class RunSettings:
     @property
     def samples_per_draw(self) -> int:
         """Positions filled by one draw: more than one for drawn pairs only."""
-        return 1 + self.negatives if self.kind == "pairs" and self.pairs != "labelled" else 1
+        return 1 + self.num if self.pairs == "drawn" else 1
+
+    @property
+    def num(self) -> int:
+        """Negatives of a draw; 0 for pairs of anchor and positive."""
+        return 0 if self.kind == "pairs" else self.negatives.num or 0
 
     def padded_from(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the first position of samples that only fill the last batch."""
@@ -233,75 +210,22 @@ def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, S
     return {source: [made[repr(plain)] for plain in of] for source, of in definitions.items()}
 
 
+def _plain_parts(of: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of settings, or of a join, as JSON values."""
+    made = {"recipes": _definitions(of["recipes"]), "negatives": of["negatives"].to_dict()}
+    return made | {"in_batch": of["in_batch"] and to_plain(of["in_batch"])}
+
+
+def _parts(of: Mapping[str, Any], *, is_tokens: bool = False) -> dict[str, Any]:
+    """Return the values from ``_plain_parts``."""
+    made: dict[str, Any] = {} if is_tokens else {"recipes": _recipes(of["recipes"])}
+    in_batch = of["in_batch"] and from_plain(InBatch, of["in_batch"], SamplerError)
+    return made | {"negatives": negatives_of(of["negatives"]), "in_batch": in_batch}
+
+
 def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]]:
     """Return the names of all optional recipes by source."""
     return {source: sorted(recipe.name for recipe in of) for source, of in recipes.items()}
-
-
-def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sampler arguments as settings: plain integers, swap by the preset."""
-    kind = given["kind"]
-    declared = _ARGUMENTS.items()
-    plain = {n: checked(n, given[n], of, SamplerError) for n, of in declared if n in given}
-    if plain["rank"] >= (ranks := plain["world_size"]):
-        raise SamplerError(
-            f"rank={plain['rank']}: with world_size={ranks} give one from 0 to {ranks - 1}"
-        )
-    if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
-        raise SamplerError(
-            f"batch_size={plain['batch_size']} of each of world_size={plain['world_size']} ranks: "
-            f"a batch of all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
-        )
-    if isinstance(apart := plain["no_duplicates"], str) and apart not in ("negatives", "group"):
-        families.statement(apart)  # refuses what is no value of records
-    plain["by"], pairs = checked_by(given.get("by")), given.get("pairs")
-    plain["apart"] = {} if given.get("apart") is None else given["apart"]
-    if plain["apart"] != {}:
-        plain["apart"] = near.checked_apart(plain["apart"], plain["no_duplicates"])
-        plain["no_duplicates"] = plain["no_duplicates"] or True
-        if kind in SINGLE or pairs == "labelled":
-            what = kind if kind in SINGLE else "labelled pairs"
-            raise SamplerError(f"apart=: {what} have no mined candidates; leave it out")
-    if kind in SINGLE:
-        if plain["by"] is not None:
-            raise SamplerError(f"by={plain['by']!r}: {kind} have no negatives; leave it out")
-        if plain["no_duplicates"] == "negatives":
-            raise SamplerError(f"no_duplicates='negatives': {kind} have none; give False or True")
-        if given["negatives"] != 1:
-            raise SamplerError(f"negatives: {kind} have none; leave it at 1")
-        if given.get("swap") and given.get("preset") is None:
-            raise SamplerError(f"swap=True: {kind} have no two places; leave it out")
-    if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
-        what = "give 'labelled' or 'drawn', or" if kind == "pairs" else f"{kind} are no pairs;"
-        raise SamplerError(f"pairs={pairs!r}: {what} leave it out")
-    if given.get("batch_by") is not None:
-        draws = 1 + plain["negatives"] if kind == "pairs" and pairs != "labelled" else 1
-        check_batch_by(given["batch_by"], plain["batch_size"], draws)
-    plain["preset"], swap = checked_preset(given.get("preset")), given.get("swap")
-    plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)
-    return {**given, **plain}
-
-
-def checked_by(by: Any) -> By | None:
-    """Return how negatives are chosen: a way, a policy, shares of several ways, or None."""
-    if by is None or isinstance(by, Mined):
-        return by
-    if isinstance(by, Mapping) and any(isinstance(part, Mapping) for part in by.values()):
-        return Mined.from_dict(by, "sampler")
-    if not isinstance(by, Mapping):
-        kind = Annotated[Scorer, "'random', the name of a scorer such as 'bm25', or dp.mined(…)"]
-        found: str = checked("by", by, kind, SamplerError)
-        return found
-    given = checked("by", by, Mapping[str, Annotated[float, Bounds(0)]], SamplerError)
-    ways = sorted(given, key=lambda way: (way == "random", way))
-    shares = {way: given[way] for way in ways if given[way]}
-    if not shares:
-        raise SamplerError(f"by={by!r}: give at least one of them more than 0")
-    return shares if len(shares) > 1 else next(iter(shares))
-
-
-def _plain_by(by: By | None) -> Any:
-    return by.to_dict() if isinstance(by, Mined) else by
 
 
 def saved_settings(saved: Save) -> RunSettings:
@@ -313,7 +237,7 @@ def saved_settings(saved: Save) -> RunSettings:
             f"version it was started with"
         )
     shape = get_type_hints(RunSettings) | {"recipes": {str: [dict]}, "mixture": dict}
-    shape |= {"by": (str | None, dict)}
+    shape |= {"negatives": dict, "in_batch": (dict, None)}
     differ = sorted(shape.keys() ^ saved.settings)
     wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
     if not wrong and sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
@@ -321,7 +245,7 @@ def saved_settings(saved: Save) -> RunSettings:
     try:
         if not wrong:
             return RunSettings.of_plain(saved.settings)
-    except (RecipeError, MixtureError, KeyError, TypeError) as error:
+    except (DuckpletsError, KeyError, TypeError) as error:
         wrong = str(error)
     raise StateMismatchError(
         f"run {saved.run!r} was saved by another version of duckplets, or its state file is "
@@ -330,38 +254,51 @@ def saved_settings(saved: Save) -> RunSettings:
     )
 
 
-def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> None:
+def check_overrides(given: Iterable[str], known: Sequence[str] | None = None) -> None:
     """Refuse the name of an argument that resuming does not have."""
+    known = [field.name for field in fields(RunRequest)] if known is None else known
     for name in given:
-        if name not in known and name in RunSettings.__dataclass_fields__:
+        where = f"; give options=dp.Options({name}=…)" if name in kinds_of(Options) else ""
+        is_fixed = name not in known and not where and name in RunSettings.__dataclass_fields__
+        if is_fixed or name in _KEEPS:
             raise SamplerError(
                 f"resume: a saved run keeps its {name}=; leave it out, or open another"
             )
         if name not in known:
-            raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
+            raise SamplerError(f"resume: no argument {name!r}{where or nearest(name, known)}")
 
 
 def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with changed arguments."""
-    made = replace(saved, **given)
+    request, changed = saved.request, {name: given[name] for name in given if name != "columns"}
+    options = options_of(changed.pop("options", None)).given
+    check_overrides(of for of in options if of in _KEEPS)
+    mixture, recipes = changed.pop("mixture", saved.mixture), changed.pop("recipes", saved.recipes)
+    if "negatives" in changed:
+        num = renewed(saved.versions[-1].negatives, changed["negatives"]).num
+        changed["negatives"] = replace(saved.negatives, num=num)
     if "world_size" in given and "batch_size" not in given:
-        ranks = checked("world_size", made.world_size, _ARGUMENTS["world_size"], SamplerError)
-        made = replace(made, batch_size=batch_size_of(saved.global_batch, ranks))
-    arguments = vars(made) | ({"kind": "texts"} if made.kind == "tokens" else {})
-    made = replace(made, **{**checked_arguments(arguments), "kind": made.kind})
-    return made if made.kind == "tokens" else replace(made, columns=_columns(saved, made, given))
+        kind = kinds_of(RunRequest)["world_size"]
+        ranks = checked("world_size", given["world_size"], kind, SamplerError)
+        changed["batch_size"] = batch_size_of(saved.global_batch, ranks)
+    request = replace(request, **changed, options=replace(request.options, **options))
+    settings = {**request.settings(), "mixture": mixture, "recipes": recipes}
+    if saved.kind == "tokens":
+        return replace(saved, **{**settings, "kind": "tokens"})
+    made = replace(saved, **settings)
+    return replace(made, columns=_columns(saved, made, given))
 
 
 def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:
     """Return the columns of a resumed run: given, else saved; defaults follow other arguments."""
     also = {"padded", "rejected_messages"} & {*saved.columns}
-    default = default_columns(saved.kind, saved.negatives, also)
+    default = default_columns(saved.kind, saved.num, also)
     if made.remainder == "pad":
         also.add("padded")
     columns = given.get("columns", None if saved.columns == default else saved.columns)
-    if columns is saved.columns and given.get("remainder") == "pad":
+    if columns is saved.columns and made.remainder == "pad" != saved.remainder:
         columns = [*columns, "padded"]
-    return checked_columns(columns, made.kind, made.negatives, also)
+    return checked_columns(columns, made.kind, made.num, also)
 
 
 def schedule_of(settings: RunSettings, events: Events) -> RunSchedule:

@@ -16,19 +16,19 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.mining import store as mining_store
-from duckplets.mining.near import refuse_unknown
+from duckplets.mining.near import InBatch, refuse_unknown
 from duckplets.mining.store import Mining, as_drawn
 from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import BM25, Mined, no_scorer, policy_for, policy_of
+from duckplets.recipes.mined import BM25, Mined, Negatives, no_scorer, policy_for, policy_of
 from duckplets.recipes.recipes import USUAL, Recipe, TripletRecipe, role
 from duckplets.runs import messages
 
@@ -48,7 +48,7 @@ _CONTROL = ("size", "size_mode", "weight", "seed")
 def resolved(
     database: Database,
     recipes: Sequence[Recipe | str] | None,
-    run: Mapping[str, Any],
+    run: Mapping[str, Any],  # fields of the settings
     version: int,
     *,
     long_sections: bool = True,
@@ -72,7 +72,16 @@ def resolved(
         also=also,
         sources=sources,
     )
-    return labelled(database, found, version) if run["pairs"] == "labelled" else found
+    if run["pairs"] == "labelled":
+        there = labels_of(database, version)
+        found = [
+            replace(of, recipes=_without_negatives(of, of.optional), optional=frozenset())
+            for of in found
+            if of.source in there
+        ]
+    elif run["kind"] == "pairs":
+        found = [replace(of, recipes=_without_negatives(of)) for of in found]
+    return found
 
 
 def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pairs:
@@ -81,9 +90,8 @@ def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pai
     judged, others = (sorted(of) for of in ({*drawn} & {*there}, {*drawn} - {*there}))
     if judged and others:
         raise SamplerError(
-            f"pairs: those of source {judged[0]!r} come with labels, and those of source "
-            f"{others[0]!r} have none; give pairs='labelled' to take only pairs that were judged, "
-            f"pairs='drawn' to draw pairs from all sources, or leave out sources with mixture="
+            f"kind='labelled_pairs': source {judged[0]!r} has labels, and source {others[0]!r} has "
+            f"none; leave out the ones or the others with mixture="
         )
     return "labelled" if judged else "drawn"
 
@@ -93,36 +101,24 @@ def check_labelled(
 ) -> None:
     """Refuse arguments that a run of labelled pairs cannot have."""
     there = labels_of(database, version)
-    if not there:
-        raise SamplerError("pairs='labelled': no source has labels; leave it out")
     for name in () if mixture is None else mixture.weighed - {*there}:
         raise SamplerError(
-            f"pairs='labelled': source {name!r} has no labels; give it no weight in mixture=, "
-            f"or pairs='drawn'"
+            f"kind='labelled_pairs': source {name!r} has no labels; give it no weight in mixture="
         )
-    if run["negatives"] != 1 or run["no_duplicates"] == "negatives":
-        what = "negatives" if run["negatives"] != 1 else "no_duplicates"
+    if run["negatives"] != Negatives() or run["no_duplicates"] == "negatives":
+        what = "negatives" if run["negatives"] != Negatives() else "no_duplicates"
         raise SamplerError(
-            f"{what}={run[what]!r}: pairs that were judged come with nothing drawn beside them; "
-            f"leave it out, or give pairs='drawn'"
+            f"{what}={run[what]!r}: labelled pairs come with nothing drawn beside them; leave it "
+            f"out, or take sources without labels"
         )
 
 
-def labelled(
-    database: Database, found: Sequence[SourceRecipes], version: int
-) -> list[SourceRecipes]:
-    """Return the recipes of sources with labels, without negatives."""
-    there = labels_of(database, version)
-    judged = (of for of in found if of.source in there)
-    return [replace(of, recipes=_without_negatives(of), optional=frozenset()) for of in judged]
-
-
-def _without_negatives(of: SourceRecipes) -> tuple[Recipe, ...]:
+def _without_negatives(of: SourceRecipes, skip: Collection[str] = ()) -> tuple[Recipe, ...]:
     """Return recipes without negatives; equal ones merged, with their weights added."""
     found: dict[Any, TripletRecipe] = {}
     for recipe in of.recipes:
         # optional recipes pair two windows of a section, which no label judges
-        if not isinstance(recipe, TripletRecipe) or not recipe.weight or recipe.name in of.optional:
+        if not isinstance(recipe, TripletRecipe) or not recipe.weight or recipe.name in skip:
             continue
         plain: dict[str, Any] = {"negative": role("context"), "strategy": "other_record"}
         plain |= {"negatives_from": "source", "when_short": "drop", "by": "random", "share": None}
@@ -148,7 +144,8 @@ def drawn_by(settings: RunSettings) -> Drawn:
     for source, recipes in settings.recipes.items():
         found[source] = drawn = [recipe for recipe in recipes if recipe.weight]
         if taken := settings.candidates.get(source):
-            policy, scorers = policy_of(settings.by), {n: next(iter(of)) for n, of in taken.items()}
+            scorers = {name: next(iter(of)) for name, of in taken.items()}
+            policy = settings.negatives.policy
             found[source] = [as_drawn(of, scorers.get(of.name), policy) for of in drawn]
     return found
 
@@ -157,15 +154,16 @@ def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, floa
     """Return the shares of the ways in which negatives of a recipe are mixed, or None."""
     taken = settings.candidates.get(source, {}).get(recipe, {})
     (of_run,) = (r for r in settings.recipes[source] if r.name == recipe)
-    if not isinstance(settings.by, dict) or not taken or not is_open(of_run):
+    by = settings.negatives.by
+    if not isinstance(by, Mapping) or not taken or not is_open(of_run):
         return None
-    found = {way: share for way, share in settings.by.items() if way in ("random", *taken)}
+    found = {way: share for way, share in by.items() if way in ("random", *taken)}
     return found if len(found) > 1 else None
 
 
 def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     """Return where a run that asks for mined negatives has none; refuse one without any."""
-    asked = [way for way in _ways(settings.by) if way != "random"]
+    asked = [way for way in settings.negatives.ways if way != "random"]
     of_open: dict[tuple[str, str], list[str]] = defaultdict(list)
     needed, there = settings.mixture.drawn(settings.sources), set[str]()
     for source, recipes in settings.recipes.items():
@@ -200,20 +198,15 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     return notes
 
 
-def near_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> dict[str, Any]:
-    """Return ``apart`` with the minings that say what is near."""
-    found = pins(database, settings, allow_stale=allow_stale, near=settings.apart["scorer"])
+def near_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> InBatch:
+    """Return what is near an anchor in a batch, with the minings that it is read from."""
+    of = settings.in_batch
+    if of is None:
+        of = InBatch(*cast("tuple[str, float]", settings.negatives.in_batch_margin))
+    found = pins(database, settings, allow_stale=allow_stale, near=of.scorer)
     if not found:
-        refuse_unknown(database, settings.apart, settings.split)
-    return {**settings.apart, "minings": found}
-
-
-def _ways(by: Any) -> list[str]:
-    """Return the scorers, or ``random``, that a run names."""
-    if isinstance(by, dict):
-        return list(by)
-    policy = policy_of(by)
-    return [] if policy is None else [policy.scorer]
+        refuse_unknown(database, of, settings.split)
+    return replace(of, minings=found)
 
 
 def pins(
@@ -239,7 +232,7 @@ def pins(
         allow_stale=allow_stale,
         instead=instead,
     )
-    if minings.damaged and (near is not None or settings.by != "random"):
+    if minings.damaged and (near is not None or settings.negatives.by != "random"):
         raise minings.damaged[0]
     for source, recipes in settings.recipes.items():
         for recipe in recipes:
@@ -252,7 +245,7 @@ def pins(
             scorers: list[Any] = [near] if near in there else []
             if near is None:
                 before = settings.candidates.get(source, {}).get(recipe.name, ())
-                scorers = _scorers(recipe, settings.by, there, before)
+                scorers = _scorers(recipe, settings.negatives, there, before)
             try:
                 mined = [take(recipe, source=source, scorer=scorer) for scorer in scorers]
             except StateMismatchError:
@@ -268,18 +261,19 @@ def pins(
 
 
 def _scorers(
-    recipe: TripletRecipe, by: Any, there: Collection[str], before: Collection[str]
+    recipe: TripletRecipe, of: Negatives, there: Collection[str], before: Collection[str]
 ) -> list[str | None]:
     """Return which scorers a recipe is drawn by, of those there are; None is the only one.
 
     A run that leaves it open goes on with what it drew before.
     """
     if own := policy_of(recipe.by):
-        return [by.scorer if isinstance(by, Mined) and by.scorer in there else own.scorer]
-    if not (is_open(recipe) and recipe.minable) or by == "random" or not there:
+        is_run = bool(of.cuts) and isinstance(of.by, str) and of.by in there
+        return [of.by if is_run and isinstance(of.by, str) else own.scorer]
+    if not (is_open(recipe) and recipe.minable) or of.by == "random" or not there:
         return []
-    ways = [*before] if by is None else _ways(by)
-    return [way for way in ways if way in there] or ([None] if by is None else [])
+    ways = [*before] if of.by is None else [*of.ways]
+    return [way for way in ways if way in there] or ([None] if of.by is None else [])
 
 
 def pinned_minings(
@@ -292,8 +286,12 @@ def pinned_minings(
             f"source {source!r}, recipe {recipe.name!r}: there were no mined negatives when run "
             f"{settings.run!r} was opened; call corpus.mine({recipe.name!r}), and open another run"
         )
+    policy = settings.negatives.policy
     return [
-        (pinned_mining(minings, settings, named, recipe.name), policy_for(recipe.by, scorer))
+        (
+            pinned_mining(minings, settings, named, recipe.name),
+            policy(scorer) or policy_for(recipe.by, scorer),
+        )
         for scorer, named in pinned.items()
     ]
 
@@ -316,7 +314,7 @@ def unused_minings(
     database: Database, settings: RunSettings, streams: Sequence[Stream]
 ) -> list[tuple[str, str, int]]:
     """Return source, recipe and anchors of minings made since a run was opened."""
-    if settings.by == "random":
+    if settings.versions[-1].negatives.by == "random":
         return []
     some = (of for of in streams if not of.candidates and is_open(of.recipe))
     alone = {(of.source, of.recipe.name): of.recipe for of in some}

@@ -32,7 +32,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.order.schedule import Events, Schedule
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.mined import policy_of
+from duckplets.recipes.mined import Negatives, policy_of
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe
     from duckplets.runs.pool_loading import Left, Named
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.settings import By
     from duckplets.samples.stream import Stream
     from duckplets.vectors.columns import Missing
 
@@ -201,13 +200,14 @@ def with_version(
     position: int,
     events: Events,
     recipes: Sequence[Recipe | str] | None,
-    by: By | None = None,
+    negatives: Negatives | None = None,
 ) -> RunSettings:
     """Return settings with a later version or other negatives, from a step still open."""
     settings = _begun(settings, position)
     last = settings.versions[-1]
-    by = last.by if by is None else by
-    if (version, by) == (last.corpus_version, last.by):
+    negatives = last.negatives if negatives is None else negatives
+    is_same = negatives.chosen == last.negatives.chosen
+    if version == last.corpus_version and is_same:
         return settings
     of_version = resolved(database, recipes, vars(last), version)
     fresh = {s.source: s.recipes for s in of_version if s.source not in last.sources}
@@ -219,9 +219,9 @@ def with_version(
         "corpus_version": version,
         "records": fingerprint(database, version),
         "declared_prefixes": _prefixes(database, last, version, fresh),
-        "by": by,
+        "negatives": negatives,
         "candidates": last.candidates,
-        "apart": last.apart,
+        "in_batch": last.in_batch,
         "sources": [*fresh],
         "recipes": fresh,
         "index": shares(database, Mixture(), came, split=settings.split, version=version).index,
@@ -232,16 +232,16 @@ def with_version(
     begins_here = _with_join(made, number, step=position // settings.global_batch)
     needed = schedule_of_part(begins_here, number, events).planned
     at_random = set[tuple[str, str]]()
-    if by == last.by:  # later minings are for new runs
+    if is_same:  # later minings are for new runs
         pairs = ((source, recipe) for source, of in last.recipes.items() for recipe in of)
         at_random = {(s, r.name) for s, r in pairs if r.name not in last.candidates.get(s, {})}
     stays_stale = version == last.corpus_version
     found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
     made = _with_join(made, number, candidates=found)
-    if last.apart:
-        apart = near_pins(database, made.versions[-1], allow_stale=stays_stale)
-        made = _with_join(made, number, apart=apart)
-    if by != last.by and by is not None:
+    if last.in_batch:
+        in_batch = near_pins(database, made.versions[-1], allow_stale=stays_stale)
+        made = _with_join(made, number, in_batch=in_batch)
+    if not is_same and negatives.by is not None:
         notes_on_mined(database, made.versions[-1])
     return made
 

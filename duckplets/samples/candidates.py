@@ -41,7 +41,7 @@ class Candidates:
     """The candidates of a stream."""
 
     scorer: str  # the scorer
-    weight: str | None  # order of drawing: see ``Mined``
+    sampling: str  # order of drawing: see ``Negatives``
     rows: Integers32  # row of every anchor chunk
     sections: Integers  # section key of every row, ascending
     words: Words  # hash of record id and position of every row
@@ -99,7 +99,7 @@ def read(
     row_of, number_of = KeyLookup(sections), KeyLookup(documents.keys)
     most = min(mining.candidates, mining.anchors * policy.wanted)
     rows, numbers, ranks = (np.empty(most, dtype=np.int32) for _ in range(3))
-    values = np.empty(most if scores or policy.weight else 0, dtype=np.float64)
+    values = np.empty(most if scores or policy.sampling == "score" else 0, dtype=np.float64)
     of_positives = np.full(len(sections) if scores else 0, np.nan)
     size = 0
     for anchors, rank, negatives, score, positive in policies.left(
@@ -123,7 +123,7 @@ def read(
     starts = np.concatenate([[0], np.cumsum(counts)])
     some = counts > 0
     weights = None
-    if policy.weight:
+    if policy.sampling == "score":
         units = np.clip(np.rint(values * _UNITS), 1, _HEAVIEST).astype(np.int64)
         weights = np.concatenate([[0], np.cumsum(units)])
     recipe, not_mined = pool.compiled.recipe, 0
@@ -135,7 +135,7 @@ def read(
     counting = np.array_equal(ranks[starts[1:][some] - 1], counts[some])
     return Candidates(
         scorer=mining.scorer,
-        weight=policy.weight,
+        sampling=policy.sampling,
         rows=row_of(guarded.sections),
         sections=sections,
         words=guarded.words[at],

@@ -90,7 +90,7 @@ class Samples:
 Make: TypeAlias = Callable[[Samples], Any]  # an Arrow array, or numbers or flags
 
 
-_ALL = ("triplets", "pairs", "texts", "messages")
+_ALL = ("triplets", "pairs", "labelled_pairs", "texts", "messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ def _prefix(name: str, slot: int, of: Samples) -> pa.Array:
 
 
 _OF_SAMPLES = {
-    "label": _Column(lambda of: of.plan.labels, ("pairs",), ("pairs",)),
-    "reason": _Column(_reason, ("pairs",), ("pairs",)),
+    "label": _Column(lambda of: of.plan.labels, ("labelled_pairs",), ("labelled_pairs",)),
+    "reason": _Column(_reason, ("labelled_pairs",), ("labelled_pairs",)),
     **{
         name: _Column(partial(_parsed, name), ("messages",))
         for name in ("rejected_messages", "messages_json", "rejected_messages_json")
@@ -152,8 +152,10 @@ _OF_SAMPLES = {
     "source": _Column(lambda of: of.by_stream(s.source for s in of.streams), _ALL, _ALL),
     "position": _Column(lambda of: of.plan.positions),
     "padded": _Column(lambda of: of.plan.positions >= of.padded_from),
-    "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs")),
-    "positive_label": _Column(lambda of: of.look_up_labels(of), ("triplets", "pairs")),
+    "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs", "labelled_pairs")),
+    "positive_label": _Column(
+        lambda of: of.look_up_labels(of), ("triplets", "pairs", "labelled_pairs")
+    ),
 }
 _OF_RECORDS = ("record_id", "trust", "date", "meta")
 OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {
@@ -175,8 +177,10 @@ def slot_names(kind: str, negatives: int) -> list[str]:
         return ["messages"]
     if kind == "texts":
         return ["text"]
-    if kind == "pairs":
+    if kind == "labelled_pairs":
         return ["anchor", "other"]
+    if kind == "pairs":
+        return ["anchor", "positive"]
     if negatives == 1:
         return ["anchor", "positive", "negative"]
     return ["anchor", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
@@ -219,6 +223,8 @@ def checked_columns(
         if (base if is_of_set else asked) not in known:
             first = asked.replace("negative", "negative_1", 1)  # of several
             hint = f" (did you mean {first!r}?)" if first in known else nearest(asked, known)
+            if kind == "pairs" and asked in ("other", "label", "reason"):
+                hint = "; kind='labelled_pairs' has it"
             raise SamplerError(
                 f"columns: {kind} have no {shown(asked, 40)!r}{hint}; there are {listed(known, 6)}"
             )
@@ -230,7 +236,7 @@ def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
     slots = slot_names(kind, negatives)
     at = slots.index(slot)
     parts = {("anchors", "positives", "negatives")[min(at, 2)]}
-    if kind == "pairs" and at == 1:
+    if kind == "labelled_pairs" and at == 1:
         parts = {"positives", "negatives"}
     if swap and at < 2 and len(slots) > 1:  # swapped
         parts |= {"anchors", "positives"}
@@ -246,9 +252,9 @@ def needs_scores(columns: Collection[str]) -> bool:
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
     """Return the columns on the origin of negatives; ``negative_by`` names the worst one."""
-    if kind in SINGLE:
+    if kind in (*SINGLE, "pairs"):
         return {}
-    slots = slot_names("triplets", 1 if kind == "pairs" else negatives)[2:]
+    slots = slot_names("triplets", 1 if kind == "labelled_pairs" else negatives)[2:]
     found: dict[str, Make] = {"negative_by": _worst, "positive_score": _positive_score}
     for number, slot in enumerate(slots):
         for name, make in _OF_NEGATIVES.items():

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
 from duckplets.order.mixture import Mixture
+from duckplets.runs.request import Options, RunRequest
 from duckplets.runs.sampler import Sampler
-from duckplets.runs.settings import RunSettings, check_overrides, checked_arguments
+from duckplets.runs.settings import RunSettings, check_overrides
 from duckplets.runs.settings import overridden as with_overrides
 from duckplets.tokens.batches import ARRAYS
 
@@ -23,6 +24,7 @@ _OVERRIDES = (  # arguments that may change when a run is resumed
     *("mixture", "batch_size", "steps", "epochs", "rank", "world_size", "remainder", "prefetch"),
     *("memory_mb", "seed", "split"),
 )
+_OPTIONS = ("remainder", "prefetch", "memory_mb")
 _LONGEST_ROW = 1 << 20  # tokens
 
 
@@ -41,10 +43,11 @@ def new_settings(
     and fingerprint of the folder, and ``version`` is of the corpus behind it.
     """
     recipe = {"name": "packed" if rows["pack"] else "records", **_checked_rows(rows)}
-    fixed = {"kind": "texts", "no_duplicates": False, "negatives": 1, "swap": False}
-    made = checked_arguments({**arguments, **fixed})
+    options = {name: arguments[name] for name in _OPTIONS}
+    own = {name: value for name, value in arguments.items() if name not in options}
+    request = RunRequest(kind="texts", **own, options=Options(**options))
     return RunSettings(
-        **{**made, "kind": "tokens"},
+        **{**request.settings(), "kind": "tokens"},
         recipes={source: [recipe] for source in sources},
         optional={},
         sources=list(sources),
@@ -78,7 +81,9 @@ def rows_of(settings: RunSettings) -> dict[str, Any]:
 def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with changed arguments."""
     check_overrides(given, _OVERRIDES)
-    made = with_overrides(settings, given)
+    options = {name: given[name] for name in _OPTIONS if name in given}
+    given = {name: value for name, value in given.items() if name not in options}
+    made = with_overrides(settings, {**given, "options": Options(**options)})
     return replace(made, columns=_columns(rows_of(made), made.remainder))
 
 

@@ -62,7 +62,7 @@ class Dense(Scorer):
         vectors: Name of a set of vectors, which all texts of the recipe must have.
         query: What is compared with documents: the ``anchor``, its ``positive``, or ``both``,
             whichever is closer.
-        name: What the scorer is called, as in ``dp.mined("dense")``.
+        name: What the scorer is called, as in ``dp.Negatives(by="dense")``.
 
     Raises:
         RecipeError: A value is wrong.

@@ -72,8 +72,8 @@ def rescore(
     """Score mined candidates and positives again, by a function over pairs of texts.
 
     The result is candidates of another scorer: samplers draw them from then on, and
-    ``dp.mined(name)`` says which. Their number of pairs is logged first. Stopped or killed, it
-    goes on where it was when called again. The corpus is only read.
+    ``dp.Negatives(by=name)`` chooses them. Their number of pairs is logged first. A call that was
+    stopped or killed continues where it was when called again. The corpus is only read.
 
     Args:
         function: A function of a list of pairs (anchor, document), texts of whole sections, that

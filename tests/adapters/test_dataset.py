@@ -185,7 +185,9 @@ def test_errors_come_with_their_message(corpus_path, workers):
 
 def test_breaking_out_leaves_nothing_behind(corpus_path):
     for workers in (0, 2):
-        for batch in loader(SamplerDataset(corpus_path, **COMMON, prefetch=2), workers):
+        for batch in loader(
+            SamplerDataset(corpus_path, **COMMON, options=dp.Options(prefetch=2)), workers
+        ):
             if batch["step"] == 2:
                 break
         with dp.Corpus(corpus_path):  # nobody has it open; at once, threads look once a second
@@ -246,7 +248,7 @@ def test_metrics_are_those_of_one_process(corpus_path, workers):
 @pytest.mark.parametrize("workers", some([2, 0], less=1))
 def test_losses_are_saved_by_the_process_that_trains(corpus_path, tmp_path, workers):
     state = tmp_path / "run.state.duckdb"
-    dataset = SamplerDataset(corpus_path, batch_size=16, seed=7, state=state)
+    dataset = SamplerDataset(corpus_path, batch_size=16, seed=7, options=dp.Options(state=state))
     told = []
     for batch in islice(loader(dataset, workers), 8):
         step, source = batch["step"], batch["source"][0]
@@ -270,7 +272,9 @@ def test_losses_are_saved_by_the_process_that_trains(corpus_path, tmp_path, work
 
 def test_losses_of_samples_are_saved_with_those_of_their_rank(corpus_path, tmp_path):
     given = {"batch_size": 8, "seed": 7, "steps": 6, "world_size": 2}
-    dataset = SamplerDataset(corpus_path, **given, rank=1, state=tmp_path / "run.state.duckdb")
+    dataset = SamplerDataset(
+        corpus_path, **given, rank=1, options=dp.Options(state=tmp_path / "run.state.duckdb")
+    )
     for batch in loader(dataset):
         losses = torch.arange(8.0) + 10 * batch["step"]
         dataset.report_loss(step=batch["step"], per_sample=losses)

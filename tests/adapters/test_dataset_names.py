@@ -34,7 +34,7 @@ def test_each_source_has_its_prompt_and_its_loss(corpus_path, tmp_path):
             mixture={"one": 1, "two": 1},
             batch_size=BATCH,
             batch_by="source",
-            state=tmp_path / "s.duckdb",
+            options=dp.Options(state=tmp_path / "s.duckdb"),
         )
         expected = [[*batch["source"]] for batch in sampler.peek(6)]
         assert all(len({*names}) == 1 for names in expected)

@@ -114,7 +114,7 @@ def test_a_state_of_another_run_is_refused_in_workers(corpus_path):
 def test_saved_runs_are_resumed_and_saved_again(corpus_path, alone, tmp_path):
     state = tmp_path / "runs.duckdb"
     with dp.Corpus(corpus_path, read_only=True) as corpus:
-        sampler = corpus.sampler(**COMMON, epochs=4, run="mine", state=state)
+        sampler = corpus.sampler(**COMMON, epochs=4, run="mine", options=dp.Options(state=state))
         next(sampler)
         sampler.save()
     dataset = SamplerDataset.resume(corpus_path, "mine", state=state)

@@ -40,7 +40,7 @@ def _quiet(tmp_path, monkeypatch):
 
 
 def exported(corpus, path, **options):
-    corpus.export_negatives(path, recipe=options.pop("recipe", RECIPE), **options)
+    corpus.export(path, recipe=options.pop("recipe", RECIPE), **options)
     return path
 
 

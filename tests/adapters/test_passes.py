@@ -80,8 +80,8 @@ def test_passes_of_steps_and_of_an_endless_run(corpus_path, alone, epochs):
 @pytest.mark.parametrize(
     ("given", "counts"),
     [
-        ({"remainder": "drop"}, [192] * 3),
-        ({"remainder": "pad"}, [208] * 3),
+        ({"options": dp.Options(remainder="drop")}, [192] * 3),
+        ({"options": dp.Options(remainder="pad")}, [208] * 3),
         ({"epochs": 2}, [388] * 3),
         ({"epochs": 2, "steps": 3}, [48] * 3),
         ({"no_duplicates": True}, [194, 196, 198]),

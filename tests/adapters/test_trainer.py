@@ -75,7 +75,7 @@ def test_losses_take_labelled_pairs_as_they_come(model, tmp_path, name, high):
         corpus.split(1, 0, 0)
         source = dp.sources.MemorySource(rows, anchor="a", positive="p", label="l")
         corpus.ingest(source, name="s", progress=False)
-        stream = corpus.sampler("pairs", batch_size=BATCH).to_hf()
+        stream = corpus.sampler("labelled_pairs", batch_size=BATCH).to_hf()
         assert list(stream.features) == ["anchor", "other", "label"]
         assert stream.features["label"].dtype == ("float64" if high else "int64")
         settings = arguments(tmp_path, 1, BATCH, logging_steps=1)

@@ -77,9 +77,9 @@ def trained(kind, model, rows, loss, folder, steps=2, *, resume=None, callbacks=
 def scored(corpus, negatives=1, **given):
     names = ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
     columns = ["anchor", "positive", *names, *(f"{n}_score" for n in ("positive", *names))]
-    by = dp.mined("bm25", when_short="drop")
+    by = dp.Negatives(by="bm25", when_short="drop")
     return corpus.sampler(
-        batch_size=BATCH, by=by, negatives=negatives, columns=columns, seed=7, **given
+        batch_size=BATCH, columns=columns, seed=7, **given, negatives=dp.Negatives(negatives, by=by)
     )
 
 
@@ -148,7 +148,9 @@ def test_columns_that_a_trainer_would_lose_are_refused(corpus, kind, given, labe
 
 def test_a_negative_without_a_score_is_no_label(corpus):
     columns = ["anchor", "positive", "negative", "positive_score", "negative_score"]
-    rows = corpus.sampler(batch_size=BATCH, by="random", columns=columns).to_hf(label="margin")
+    rows = corpus.sampler(
+        batch_size=BATCH, columns=columns, negatives=dp.Negatives(by="random")
+    ).to_hf(label="margin")
     with pytest.raises(dp.SamplerError, match="a negative at position 0 has no score"):
         next(iter(rows))
 

@@ -18,7 +18,7 @@ def test_the_threads_of_what_is_dropped_end_and_its_file_may_be_written(tmp_path
     toy_corpus(path, 200).close()
     before = set(threading.enumerate())
     with dp.Corpus(path) as corpus:
-        sampler = corpus.sampler(batch_size=4, prefetch=2)
+        sampler = corpus.sampler(batch_size=4, options=dp.Options(prefetch=2))
         next(sampler)
         with pytest.raises(dp.errors.CorpusLockedError, match="close them first"):
             corpus.compact()

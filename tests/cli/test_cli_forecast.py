@@ -45,7 +45,9 @@ def test_a_forecast_is_that_of_the_sampler(toy):
 
 def test_a_run_says_on_stderr_what_it_draws(toy):
     with dp.Corpus(toy, read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=8, mixture={"a": 3, "b": 1}, swap=False)
+        sampler = corpus.sampler(
+            batch_size=8, mixture={"a": 3, "b": 1}, options=dp.Options(swap=False)
+        )
     result = cli("sample", toy, *OPTIONS)
     assert len(lines(result.stdout)) == 8
     assert result.stderr == f"{sampler.describe()}\n"

@@ -49,7 +49,12 @@ def test_samples_are_those_of_python(toy):
     columns = "anchor,anchor_meta,anchor_date,swapped,negative_1,negative_2"
     pairs = {"split": "test", "batch_size": 3, "seed": 5, "steps": 2}
     pairs["mixture"] = {"a": 3.0, "b": 1.0}
-    triplets = {"negatives": 2, "swap": False, "no_duplicates": True, "columns": columns.split(",")}
+    triplets = {
+        "no_duplicates": True,
+        "columns": columns.split(","),
+        "negatives": 2,
+        "options": dp.Options(swap=False),
+    }
     for kind, given, typed in (
         ("pairs", pairs, "--split test --batch-size 3 --seed 5 --steps 2 --mixture a=3,b=1"),
         (

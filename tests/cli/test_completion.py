@@ -25,7 +25,7 @@ def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("completion") / "c.duckdb"
     with prebuilt.toy_corpus(path, 40) as corpus:
         for run, tag in (("default", "d1"), ("first", "t1"), ("first", "t2"), ("$(reboot)", "t")):
-            with corpus.sampler(batch_size=2, run=run, prefetch=0) as sampler:
+            with corpus.sampler(batch_size=2, run=run, options=dp.Options(prefetch=0)) as sampler:
                 sampler.save(tag=tag)
         for name in ("fables", *UNSAFE):
             rows = [{"id": "1", "q": f"asked of {name}", "a": f"told by {name}"}]

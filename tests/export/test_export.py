@@ -77,7 +77,7 @@ def corpus(tmp_path_factory):
 
 
 def written(corpus, path, /, **options):
-    return corpus.export_negatives(path, recipe=options.pop("recipe", RECIPE), **options)
+    return corpus.export(path, recipe=options.pop("recipe", RECIPE), **options)
 
 
 def json_rows(path):
@@ -311,8 +311,8 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(tmp_path, monkeypa
 
 def test_short_anchors_are_filled_up_at_random_and_marked(corpus, tmp_path):
     out = tmp_path / "out"
-    how = {"format": "tevatron", "negatives": 7}
-    report = written(corpus, out, when_short="random", **how)
+    how = {"format": "tevatron", "negatives": dp.Negatives(7, when_short="random")}
+    report = written(corpus, out, **how)
     rows, mined = json_rows(out / "train.jsonl"), {a.id: a for a in expected(corpus)}
     texts = {row["docid"]: row["text"] for row in json_rows(out / "corpus.jsonl")}
     filled = 0
@@ -335,7 +335,7 @@ def test_short_anchors_are_filled_up_at_random_and_marked(corpus, tmp_path):
 
 def test_an_evaluation_set_may_have_the_documents_of_all_splits(corpus, tmp_path):
     for name in ("split", "all"):
-        written(corpus, tmp_path / name, format="beir", split="validation", corpus=name)
+        written(corpus, tmp_path / name, format="beir", split="validation", documents=name)
     every = {
         section["text"]
         for source, split in product(("one", "two"), ("train", "validation", "test"))

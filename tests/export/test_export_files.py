@@ -29,7 +29,7 @@ def own(tmp_path):
 
 
 def written(corpus, path, /, **options):
-    return corpus.export_negatives(path, **options)
+    return corpus.export(path, **options)
 
 
 def names(folder):
@@ -113,19 +113,24 @@ WRONG = [
     ({"format": "flagembeding"}, r"format='flagembeding'.*did you mean 'flagembedding'"),
     ({"format": ST, "shape": "n_tuple"}, "shape='n_tuple': give 'triplet'.*did you mean 'n-tuple'"),
     ({"format": "flagembedding", "shape": "triplet"}, "shape='triplet'.*no choice; leave it out"),
-    ({"format": "beir", "negatives": 3}, "negatives=3: format='beir' has none"),
+    ({"format": "beir", "negatives": 3}, r"negatives=Negatives\(3\): format='beir' has none"),
     ({"format": "beir", "scores": True}, "scores: format='beir' has no place for them$"),
     ({"format": "tevatron", "scores": True}, "format='tevatron' has no place for them$"),
-    ({"format": ST, "negatives": 2.5}, "negatives=2.5: give an integer from 0"),
+    ({"format": ST, "negatives": 2.5}, "negatives=2.5: give an integer from 1"),
     ({"format": ST, "path": "x.csv"}, "path='x.csv': give FILE.parquet or FILE.jsonl"),
     ({"format": "flagembedding", "path": "x.parquet"}, "give FILE.jsonl or FILE.json"),
     ({"format": "tevatron", "path": "x.jsonl"}, "a folder is written, with train.jsonl"),
-    ({"format": ST, "when_short": "backfill"}, "give 'keep', 'drop', 'random'"),
-    ({"format": ST, "shape": "n-tuple", "when_short": "keep"}, "give drop or random"),
-    ({"format": ST, "when_short": "random", "scores": True}, "has no score"),
-    ({"format": "beir", "when_short": "drop"}, "format='beir' has no negatives"),
-    ({"format": "beir", "corpus": "every"}, "give 'split', 'all'"),
-    ({"format": ST, "corpus": "all"}, "no documents of its own choice"),
+    ({"negatives": {"when_short": "backfill"}}, "give 'keep', 'drop', 'random'"),
+    (
+        {"format": ST, "shape": "n-tuple", "negatives": {"when_short": "keep"}},
+        "give drop or random",
+    ),
+    ({"format": ST, "negatives": {"when_short": "random"}, "scores": True}, "has no score"),
+    ({"format": "jsonl", "scores": True}, "scores=: format='jsonl' writes all records"),
+    ({"negatives": {"num": 0, "range_max": 3}}, "with 0 negatives there are plain pairs"),
+    ({"negatives": {"by": "random"}}, "an export takes the candidates of one scorer"),
+    ({"format": "beir", "documents": "every"}, "give 'split', 'all'"),
+    ({"format": ST, "documents": "all"}, "no documents of its own choice"),
     ({"recipe": "title_bodi"}, r"no recipe 'title_bodi' \(did you mean 'title_body'"),
     ({"recipe": "texts"}, "makes texts"),
     ({"source": "won"}, "no source 'won'"),

@@ -72,7 +72,7 @@ def test_mined_negatives_are_those_of_the_export_and_are_read_again(mined, hub, 
     assert hub.repos["me/mined"].head == report.commit
     assert set(report.files) == {SHARD, "README.md"}
     how = {"recipe": RECIPE, "format": "sentence-transformers", "progress": False}
-    mined.export_negatives(tmp_path / "here.parquet", **how)
+    mined.export(tmp_path / "here.parquet", **how)
     there = table_of(hub, "me/mined")
     assert there.equals(pq.read_table(tmp_path / "here.parquet"))
     assert report.rows == there.num_rows

@@ -65,7 +65,7 @@ FILES += [
 def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending):  # noqa: A002
     path = tmp_path / f"s.{ending}"
     options = {"negatives": 2} if shape == "n-tuple" else {}
-    mined.export_negatives(path, recipe=RECIPE, format=format, shape=shape, **options)
+    mined.export(path, format, recipe=RECIPE, shape=shape, **options)
     if ending == "parquet":
         rows, kind = pq.read_table(path).to_pylist(), dp.sources.ParquetSource
     else:
@@ -118,7 +118,9 @@ def ready_corpus(path, seed):
 def test_a_ready_negative_is_never_a_positive(tmp_path, seed):
     with ready_corpus(tmp_path / "c.duckdb", seed) as corpus:
         columns = ["recipe", "anchor", "positive", "negative", "negative_by"]
-        triplets = corpus.sampler(batch_size=64, steps=12, seed=seed, columns=columns, swap=False)
+        triplets = corpus.sampler(
+            batch_size=64, steps=12, seed=seed, columns=columns, options=dp.Options(swap=False)
+        )
         rows = [row for batch in triplets for row in batch.to_pylist()]
         assert {row["recipe"] for row in rows} == {"ready_negative", "anchor_context"}
         shares = Counter(row["recipe"] for row in rows)
@@ -131,7 +133,7 @@ def test_a_ready_negative_is_never_a_positive(tmp_path, seed):
                 assert row["negative_by"] == ("given" if own else "random")
             else:
                 assert row["negative"].split()[0] == "positive"
-        pairs = corpus.sampler("pairs", batch_size=64, steps=12, seed=seed)
+        pairs = corpus.sampler("labelled_pairs", batch_size=64, steps=12, seed=seed)
         rows = [row for batch in pairs for row in batch.to_pylist()]
         assert {row["label"] for row in rows} == {0, 1}
         for row in rows:

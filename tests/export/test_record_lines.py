@@ -73,15 +73,15 @@ def test_every_record_is_in_it_and_none_that_was_removed(corpus, tmp_path):
     assert "secret" not in path.read_text()
     assert second["meta"]["pii_density"] > 0
     corpus.remove("s")
-    assert corpus.export_jsonl(path, overwrite=True) == 1
+    assert corpus.export(path, "jsonl", overwrite=True).rows == 1
     corpus.quality(apply=Quality(language=None, min_characters=1, min_words=None))
-    assert corpus.export_jsonl(path, overwrite=True) == 1
+    assert corpus.export(path, "jsonl", overwrite=True).rows == 1
     line = lines_of(path)[0]["meta"]
     assert (line["words"], line["row"]) == (1, None)  # a row of no source
     corpus.remove("t")
     corpus.close()
     with dp.Corpus(corpus.path, read_only=True) as reading:
-        assert reading.export_jsonl(path, overwrite=True) == 0
+        assert reading.export(path, "jsonl", overwrite=True).rows == 0
     assert path.read_bytes() == b""
 
 
@@ -89,12 +89,12 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(corpus, tmp_path):
     path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(path)
     take(corpus, dp.sources.MemorySource([{"text": "b"}], text="text"), quality=None)
-    assert corpus.export_jsonl(link) == 1
+    assert corpus.export(link, "jsonl").rows == 1
     with pytest.raises(dp.SourceError, match="exists already; give another, or overwrite=True"):
-        corpus.export_jsonl(path)
+        corpus.export(path, "jsonl")
     for before in (b"", EXPORT, path.read_bytes()):
         path.write_bytes(before)
-        assert corpus.export_jsonl(link, overwrite=True) == 1
+        assert corpus.export(link, "jsonl", overwrite=True).rows == 1
         assert link.is_symlink()
         agrees(corpus, path)
 

@@ -155,7 +155,9 @@ def test_batches_leave_no_seam_and_a_failure_half_way_changes_nothing(corpus, mo
 
 def test_an_open_run_keeps_its_windows_and_a_saved_one_is_not_resumed_over_others(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 60, 1) as corpus:
-        sampler, other = (corpus.sampler(batch_size=8, prefetch=0) for _ in range(2))
+        sampler, other = (
+            corpus.sampler(batch_size=8, options=dp.Options(prefetch=0)) for _ in range(2)
+        )
         expected = [batch.table for batch in itertools.islice(other, 5)]
         assert next(sampler).table == expected[0]
         sampler.save()

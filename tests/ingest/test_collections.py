@@ -432,7 +432,7 @@ def test_a_wrong_folder_is_refused_and_nothing_is_stored(corpus, tmp_path, files
     folder = tmp_path / "c"
     folder_of(folder)
     folder_of(folder, **files)
-    with pytest.raises((dp.SourceError, dp.SplitError), match=said) as error:
+    with pytest.raises((dp.SourceError, dp.errors.SplitError), match=said) as error:
         corpus.ingest(folder)
     assert len(str(error.value).replace(str(tmp_path), "")) <= 240
     corpus.ingest([{"id": 1, "t": "x"}], text="t", name="other", id="id")  # the file is writable
@@ -454,7 +454,7 @@ def test_what_else_a_collection_refuses(corpus, tmp_path):
             "no labels: give query-id, corpus-id and score",
         ),
     ):
-        with pytest.raises((dp.SourceError, dp.SplitError), match=said):
+        with pytest.raises((dp.SourceError, dp.errors.SplitError), match=said):
             wrong()
 
 
@@ -494,7 +494,7 @@ def test_splits_that_came_with_labels_stay(corpus, tmp_path):
     told = corpus.split(train=1, keep_together="text")
     assert told.got == {"train": 0.4, "validation": 0, "test": 0.6}  # without documents
     assert splits_of(corpus, "c") == held | {"q3": "train"}
-    with pytest.raises(dp.SplitError, match="give reassign=True as well"):
+    with pytest.raises(dp.errors.SplitError, match="give reassign=True as well"):
         corpus.split(given=False)
     corpus.split(validation=1, reassign=True, given=False)
     assert set(splits_of(corpus, "c").values()) == {"validation"}

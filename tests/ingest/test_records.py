@@ -467,10 +467,10 @@ def test_rows_are_stored_by_one_thread_unless_a_number_is_given(tmp_path, given,
 
     with dp.Corpus(tmp_path / "c.duckdb", threads=given) as corpus:
         before, seen = threads(), set()
-        ingest(corpus, dp.MemorySource(rows(seen), text="text"), name="s")
+        ingest(corpus, dp.sources.MemorySource(rows(seen), text="text"), name="s")
         assert seen == {during}
         with pytest.raises(dp.SourceError):
-            ingest(corpus, dp.MemorySource(rows({*range(9)}), text="text"), name="t")
+            ingest(corpus, dp.sources.MemorySource(rows({*range(9)}), text="text"), name="t")
         assert threads() == before
 
 

@@ -131,15 +131,15 @@ def test_what_was_said_of_a_pair_holds_in_every_sample(tmp_path, name, share, se
         if recipe.by == "bm25":
             corpus.mine(progress=False)
         given = {"recipes": ["r"], "batch_size": 16, "seed": seed}
-        given |= {"kind": "pairs"} if seed == 2 and not name.startswith("own") else {}
-        before = corpus.sampler(**given, empty="skip")
+        given |= {"kind": "labelled_pairs"} if seed == 2 and not name.startswith("own") else {}
+        before = corpus.sampler(**given, options=dp.Options(empty="skip"))
         unchanged = [before.batch_at(step).to_pydict() for step in range(6)]
         before.save()
         verdicts = judged(corpus, seed, share)
         report = corpus.relabel(table_of(verdicts))
         world = World(corpus, verdicts)
         assert (report.read, report.stored) == (len(verdicts), len(verdicts))
-        sampler = corpus.sampler(**given, empty="skip")
+        sampler = corpus.sampler(**given, options=dp.Options(empty="skip"))
         steps = 12 * sampler.epoch_length // 16
         served = sampler.served(0, 16 * steps).to_pylist()
         came = defaultdict[str, Counter[str]](Counter)
@@ -188,7 +188,7 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
             )
         left = corpus.sql("SELECT anchor, negative FROM hard_negatives").to_pylist()
         assert pair not in {(row["anchor"], row["negative"]) for row in left}
-        corpus.export_negatives(tmp_path / "e.parquet", format="sentence-transformers", source="a")
+        corpus.export(tmp_path / "e.parquet", "sentence-transformers", source="a")
         rows = parquet.read_table(tmp_path / "e.parquet").to_pylist()
         assert rows
         assert not [r for r in rows if r["anchor"] == pair[0] and pair[1] in [*r.values()][2:]]
@@ -284,7 +284,7 @@ def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path):
         asked = [f"who is number {n}" for n in range(20)]
         verdicts = {(q, f"number {n} it is"): "ambiguous" for q in asked for n in range(3)}
         given = {"recipes": ["r"], "batch_size": 4, "epochs": 4}
-        given |= {"by": "random", "apart": ("bm25", 1.0)}
+        given |= {"negatives": dp.Negatives(by="random", in_batch_margin=("bm25", 0.0))}
 
         def beside():
             return sum(
@@ -313,13 +313,13 @@ def test_labels_name_records_and_texts_in_any_order_and_are_numbers(tmp_path):
         return {row["positive"]: row["positive_label"] for row in rows if row["anchor"][-1] == "1"}
 
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(rows[:4], **source), name="s")
+        corpus.ingest(dp.sources.MemorySource(rows[:4], **source), name="s")
         corpus.split(1, 0, 0)
         sides = {"anchor_id": "s/1", "document_id": "s/5"}
         first = corpus.relabel([sides | {"label": 3}])  # before its document
         assert (first.gone, first.labels) == (1, {"positive": 1})
         assert labels_of(corpus) == {"answer 1": None}
-        corpus.ingest(dp.MemorySource(rows, **source), name="s")
+        corpus.ingest(dp.sources.MemorySource(rows, **source), name="s")
         assert labels_of(corpus) == {"answer 1": None, "answer 5": 3}
         corpus.relabel([{"anchor": "question 1", "document_id": "s/6", "label": 1}])
         corpus.relabel([{"anchor_id": "s/1", "text": "answer 1", "label": 0}])

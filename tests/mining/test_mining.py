@@ -159,7 +159,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path):
 
 def test_counts_add_up(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", often(200, less=100), 6) as corpus:
-        by = dp.bm25(range_min=1, range_max=7, relative_margin=0.05, min_score=0.6)
+        by = dp.Negatives(by="bm25", range_min=1, range_max=7, relative_margin=0.05, min_score=0.6)
         corpus.add_recipe(recipe(by=by))
         report = corpus.mine(recipe(by=by), split="train", depth=12)
         (pair,) = report.pairs

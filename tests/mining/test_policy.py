@@ -179,7 +179,7 @@ def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus):
     (row,) = corpus.sql("FROM hard_negatives").to_pylist()
     assert (row["anchor"], row["negative"], row["rank"]) == ("question 5", "answer 0", 1)
     with pytest.raises(dp.RecipeError, match=r"no candidates were mined for .* by 'dense'"):
-        corpus.negatives(by="dense")
+        corpus.negatives(negatives=dp.Negatives(by="dense"))
     with pytest.raises(dp.RecipeError, match="no candidates of 'nobody' were mined"):
         corpus.negatives("nobody")
     with pytest.raises(dp.RecipeError, match="record id or the text of an anchor"):
@@ -201,4 +201,4 @@ WRONG = [
 def test_wrong_policies_are_refused():
     for settings, message in WRONG:
         with pytest.raises(dp.RecipeError, match=message):
-            dp.mined(**settings)
+            dp.Negatives(by="bm25", **settings)

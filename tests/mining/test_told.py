@@ -62,7 +62,7 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
     roles = (ANCHOR, CONTEXT, CONTEXT)
     for recipe in (
         dp.TripletRecipe("open", *roles),
-        dp.TripletRecipe("asks", *roles, by=dp.bm25(range_max=3)),
+        dp.TripletRecipe("asks", *roles, by=dp.Negatives(by="bm25", range_max=3)),
         dp.TripletRecipe("chance", *roles, by="random"),
         dp.TripletRecipe("own", ANCHOR, CONTEXT, dp.role("rejected"), strategy="same_record"),
         dp.TripletRecipe("wide", *roles, negatives_from="split"),
@@ -103,17 +103,17 @@ def test_plain_pairs_need_no_mining(corpus, tmp_path):
         return lines(out.read_text(encoding="utf-8"))
 
     for shape in (None, "triplet", "n-tuple"):
-        report = corpus.export_negatives(out, format="sentence-transformers", shape=shape, **how)
+        report = corpus.export(out, "sentence-transformers", shape=shape, **how)
         assert {tuple(row) for row in rows()} == {("anchor", "positive")}
         assert (report.recipe, report.sources) == ("anchor_context", ["chores"])
         assert (len(rows()), report.rows, report.anchors, report.negatives) == (20, 20, 20, 0)
-    corpus.export_negatives(out, format="sentence-transformers", shape="labeled-pair", **how)
+    corpus.export(out, "sentence-transformers", shape="labeled-pair", **how)
     assert {row["label"] for row in rows()} == {1}
-    corpus.export_negatives(out, format="flagembedding", **how)
+    corpus.export(out, "flagembedding", **how)
     assert {tuple(row["neg"]) for row in rows()} == {()}
-    for wrong in ({"scores": True}, {"when_short": "drop"}):
+    for wrong in ({"scores": True}, {"negatives": dp.Negatives(0, when_short="drop")}):
         with pytest.raises(dp.SamplerError, match=f"{next(iter(wrong))}.*plain pairs"):
-            corpus.export_negatives(out, format="flagembedding", **how, **wrong)
+            corpus.export(out, "flagembedding", **how, **wrong)
 
 
 def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):
@@ -121,7 +121,7 @@ def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):
     plain = corpus.mine("anchor_context", **where)
     assert not any("margin" in note for note in plain.notes)
     for margin, value in (("relative_margin", 0.95), ("absolute_margin", 3.0)):
-        by = dp.bm25(**{margin: value})
+        by = dp.Negatives(by="bm25", **{margin: value})
         recipe = dp.TripletRecipe(margin, ANCHOR, CONTEXT, CONTEXT, by=by)
         report = corpus.mine(recipe, **where)
         cut, none = report.counts[margin], report.outcomes["none"]
@@ -156,7 +156,5 @@ def test_a_positive_that_was_not_ranked_has_no_score_and_no_rank(tmp_path):
         sampler = corpus.sampler(columns=["anchor", "positive_score"], batch_size=7, epochs=1)
         scores = dict(zip(*next(sampler).values(), strict=True))
         assert [anchor for anchor, of in scores.items() if of is None] == ["where is the cat now"]
-        exported = corpus.export_negatives(
-            tmp_path / "o.jsonl", format="flagembedding", scores=True, progress=False
-        )
+        exported = corpus.export(tmp_path / "o.jsonl", "flagembedding", scores=True, progress=False)
         assert exported.left_out == {"no score of its positive": 1}

@@ -42,7 +42,10 @@ RECIPES = {
     "mined": triplet(name="mined", by="bm25"),
     "mined_other_date": triplet(name="mined", by="bm25", strategy="other_date"),
     "mined_comparison": triplet(
-        dp.near_date(3), name="mined_comparison", by=dp.bm25(range_max=3), where=LATER
+        dp.near_date(3),
+        name="mined_comparison",
+        by=dp.Negatives(by="bm25", range_max=3),
+        where=LATER,
     ),
     "texts": dp.TextRecipe("texts", dp.any_section(where="kind = 'window'"), per="chunk"),
     # Nothing written in a condition is taken for a part of the statement.
@@ -148,7 +151,7 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path):
         with pytest.raises(dp.RecipeError, match="another recipe 'one' already"):
             corpus.add_recipe(dp.TextRecipe("one", ANCHOR))
         with pytest.raises(dp.EmptyPoolError, match="'odd1' has no recipe"):
-            corpus.sampler(empty="error")
+            corpus.sampler(options=dp.Options(empty="error"))
         assert any("'odd1' has no recipe" in note for note in corpus.sampler().notes)
         with pytest.raises(dp.RecipeError, match="no source 'odd2'"):
             corpus.sampler(
@@ -178,7 +181,7 @@ def test_the_statement_is_text_that_duckdb_runs_and_all_of_one_group_have_their_
         assert sorted(row["anchor"] for row in rows) == [f"it's {n}" for n in range(5)]
         assert "'it''s'" in corpus.pool("anchor_context", source="it's", sql=True)
         with pytest.raises(dp.EmptyPoolError, match=r"5 one family; .*group=None"):
-            corpus.sampler(mixture={"it's": 1}, empty="error")
+            corpus.sampler(mixture={"it's": 1}, options=dp.Options(empty="error"))
 
 
 def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):

@@ -20,7 +20,9 @@ def test_near_date_positives_are_guarded_too(tmp_path):
         recipe = dp.TripletRecipe("r", ANCHOR, dp.near_date(1), CONTEXT, by="bm25")
         write_mining(corpus, recipe, {}, source="a")
         columns = ["positive", "negative", "positive_record_id", "negative_record_id"]
-        sampler = corpus.sampler(recipes=[recipe], columns=columns, swap=False, epochs=30)
+        sampler = corpus.sampler(
+            recipes=[recipe], columns=columns, epochs=30, options=dp.Options(swap=False)
+        )
         rows = [row for batch in sampler for row in batch.to_pylist()]
         assert {"Same", "sâme"} & {row["positive"].split()[0] for row in rows}
         for row in rows:
@@ -35,7 +37,9 @@ def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path):
         whole = rules.pool(1)
         sections = sorted({a.section for of in whole.values() for a in of})
         dropped = sections[::3]
-        recipe = dp.TripletRecipe("r", **case["recipe"], by=dp.bm25(when_short="drop"))
+        recipe = dp.TripletRecipe(
+            "r", **case["recipe"], by=dp.Negatives(by="bm25", when_short="drop")
+        )
         other = next(p.section for p in rules.pieces if rules.is_negative(p))
         rows = {s: [] if s in dropped else [(other, 1.0)] for s in sections}
         write_mining(corpus, recipe, rows)
@@ -49,7 +53,9 @@ def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path):
         kept = {a.key for of in rules.pool(1, dropped).values() for a in of}
         assert {key for keys in listed for key in keys} == kept
         assert len(listed) == sampler.epoch_length
-        kept = corpus.sampler(**how, by=dp.bm25())
+        kept = corpus.sampler(**how, negatives=dp.Negatives(by="bm25"))
         assert kept.epoch_length == len(whole)
         with pytest.raises(dp.EmptyPoolError, match="the policy leaves no anchor a candidate"):
-            corpus.sampler(**how, by=dp.bm25(max_score=0.5, when_short="drop"))
+            corpus.sampler(
+                **how, negatives=dp.Negatives(by="bm25", max_score=0.5, when_short="drop")
+            )

@@ -153,7 +153,9 @@ def test_statements_do_not_grow_with_sources(kind, tmp_path, statements):
     for sources in (3, often(15, less=9)):
         with scattered_corpus(tmp_path / f"{sources}.duckdb", 0, sources) as corpus:
             statements.clear()
-            sampler = corpus.sampler(kind, prefetch=0, batch_size=4, empty="skip")
+            sampler = corpus.sampler(
+                kind, batch_size=4, options=dp.Options(prefetch=0, empty="skip")
+            )
             next(sampler)
             ran.append(len(statements))
             assert len({s.source for s in sampler._reader.planner.streams}) > sources // 2

@@ -58,7 +58,11 @@ def test_anchors_are_those_with_a_sample(tmp_path, seed):
         for reach in ("source", "split"):
             for negatives in (1, 2):
                 recipe = dp.TripletRecipe("r", *ROLES, negatives_from=reach)
-                asked = {"recipes": [recipe], "negatives": negatives, "empty": "skip"}
+                asked = {
+                    "recipes": [recipe],
+                    "negatives": negatives,
+                    "options": dp.Options(empty="skip"),
+                }
                 found = dict.fromkeys(records, 0)
                 try:
                     with corpus.sampler(batch_size=1, **asked) as sampler:

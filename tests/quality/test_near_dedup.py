@@ -168,7 +168,9 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path):
     texts = {str(i): " ".join(text_of(i % 20)) for i in range(40)}  # twenty, each twice
     with filled(path, {"s": texts}) as corpus:
         corpus.split(1, 0, 0)
-        with corpus.sampler("texts", batch_size=40, prefetch=0, run="before") as sampler:
+        with corpus.sampler(
+            "texts", batch_size=40, run="before", options=dp.Options(prefetch=0)
+        ) as sampler:
             sampler.save()
             before = sorted(next(sampler)["text"])
         dry = corpus.deduplicate(dry_run=True, progress=False)

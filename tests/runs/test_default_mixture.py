@@ -46,7 +46,9 @@ def test_a_long_document_has_about_its_own_share(tmp_path):
     records = often(5000, less=200)
     with sparse_corpus(tmp_path / "c.duckdb", records, 2) as corpus:
         for preset, recipes in ((None, 1), ("crate", 2)):
-            sampler = corpus.sampler(batch_size=1000, columns=["recipe"], preset=preset)
+            sampler = corpus.sampler(
+                batch_size=1000, columns=["recipe"], options=dp.Options(preset=preset)
+            )
             assert sampler.epoch_length == recipes * records + 2
             seen = drawn(sampler, 2 * records, "recipe")
             # 1 · 2/5000 beside 1, or .75 and .25: one sample in 2,501.
@@ -64,7 +66,7 @@ def test_a_long_document_has_about_its_own_share(tmp_path):
 def test_the_share_of_long_sections_is_exact_and_their_weight_whole(tmp_path, long):
     with sparse_corpus(tmp_path / "c.duckdb", 12, long) as corpus:
         columns = ["recipe", "weight", "anchor_trust", "anchor_window", "positive_window"]
-        sampler = corpus.sampler(columns=columns, swap=False)
+        sampler = corpus.sampler(columns=columns, options=dp.Options(swap=False))
         rows = list(samples(sampler, 1200))
         counts, share = Counter(row["recipe"] for row in rows), Fraction(long, 12)
         total = 1 + share
@@ -72,7 +74,9 @@ def test_the_share_of_long_sections_is_exact_and_their_weight_whole(tmp_path, lo
             assert abs(counts[name] - 1200 * Fraction(weight) / total) < 3
         first = next(r for r in rows if r["recipe"] == "long_section")
         assert first["weight"] > first["anchor_trust"] * 0.1  # as of weight 1, not of its share
-        alone = corpus.sampler(recipes=["long_section"], columns=columns, swap=False)
+        alone = corpus.sampler(
+            recipes=["long_section"], columns=columns, options=dp.Options(swap=False)
+        )
         assert {r["weight"] for r in rows if r["recipe"] == "long_section"} <= {
             r["weight"] for r in samples(alone, 400)
         }
@@ -205,7 +209,12 @@ def test_shares_and_anchors_are_those_that_index_controls_list(corpus, case, kin
     text = "text" if kind == "texts" else "anchor"
     columns = ["source", f"{text}_record_id"]
     sampler = corpus.sampler(
-        kind, mixture=mixture, recipes=[TITLE], columns=columns, swap=False, batch_size=50
+        kind,
+        mixture=mixture,
+        recipes=[TITLE],
+        columns=columns,
+        batch_size=50,
+        options=dp.Options(swap=False),
     )
     (note,) = sampler.notes
     assert re.search(told, note)
@@ -255,7 +264,7 @@ def test_a_declared_mixture_holds_where_none_is_given(corpus):
 
 
 def test_setting_weights_waits_for_no_block(corpus):
-    sampler = corpus.sampler(batch_size=8, columns=["source"], prefetch=2)
+    sampler = corpus.sampler(batch_size=8, columns=["source"], options=dp.Options(prefetch=2))
     begun, go = threading.Event(), threading.Event()
     fetch = sampler._reader.fetcher.fetch
 

@@ -5,15 +5,18 @@ and their shares, its swapping, its shares of sources, what an omitted source we
 """
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
 import corpora
 import pytest
-from commands import cli, error, lines, ok, usage
+from commands import cli, error, lines, ok
 from prebuilt import prebuilt
 
 import duckplets as dp
+
+CRATES = dp.Options(preset="crate", prefetch=0)
 
 ROLES = {"anchor_context": 0.75, "anchor_anchor": 0.25}
 DATED = {
@@ -72,7 +75,9 @@ def corpus(path):
 
 def rows_of(corpus, count, **how):
     columns = ["source", "recipe", "swapped", "anchor", "positive", "negative"]
-    with corpus.sampler(**{"batch_size": 100, "columns": columns, "prefetch": 0} | how) as sampler:
+    with corpus.sampler(
+        **{"batch_size": 100, "columns": columns, "options": dp.Options(prefetch=0)} | how
+    ) as sampler:
         return corpora.rows_of(sampler, count // 100)
 
 
@@ -107,14 +112,14 @@ def test_by_default_pairs_are_served_as_they_were_given(corpus):
 
 
 def test_the_preset_is_the_crates_way(corpus):
-    found = rows_of(corpus, 5000, preset="crate")
+    found = rows_of(corpus, 5000, options=CRATES)
     assert close(shares(found), CRATE)
     of_source = Counter(row["source"] for row in found)
     assert all(abs(count - 1000) <= 3 for count in of_source.values()), "whatever their sizes"
     assert 0.47 < sum(row["swapped"] for row in found) / 5000 < 0.53
     asked = [r for r in found if r["source"] == "faq" and r["recipe"] == "anchor_anchor"]
     assert all("question" in row["negative"] for row in asked)
-    with corpus.sampler(preset="crate") as sampler:
+    with corpus.sampler(options=dp.Options(preset="crate")) as sampler:
         assert "swap on" in sampler.describe()
         assert "swap on" in str(sampler.forecast())
         drawn = sampler.forecast().table
@@ -122,25 +127,26 @@ def test_the_preset_is_the_crates_way(corpus):
 
 
 def test_what_is_given_wins_over_the_preset(corpus):
-    plain = rows_of(corpus, 500, preset="crate", swap=False)
-    swapped = rows_of(corpus, 500, preset="crate")
+    plain = rows_of(corpus, 500, options=replace(CRATES, swap=False))
+    swapped = rows_of(corpus, 500, options=CRATES)
     assert not any(row["swapped"] for row in plain)
     assert [row["negative"] for row in plain] == [row["negative"] for row in swapped]
-    one = rows_of(corpus, 500, preset="crate", recipes=["anchor_context"], empty="skip")
+    skip = replace(CRATES, empty="skip")
+    one = rows_of(corpus, 500, options=skip, recipes=["anchor_context"])
     assert {row["recipe"] for row in one} == {"anchor_context"}
     # A source that a mapping does not name weighs 1.
     weights = {"faq": 3, "manual": 1}
-    found = Counter(r["source"] for r in rows_of(corpus, 700, preset="crate", mixture=weights))
+    found = Counter(r["source"] for r in rows_of(corpus, 700, options=CRATES, mixture=weights))
     assert found == {"faq": 300, "manual": 100, "notes": 100, "plain": 100, "ready": 100}
     only = dp.Mixture(weights, omitted=0)
-    found = Counter(r["source"] for r in rows_of(corpus, 400, preset="crate", mixture=only))
+    found = Counter(r["source"] for r in rows_of(corpus, 400, options=CRATES, mixture=only))
     assert found == {"faq": 300, "manual": 100}
 
 
 def test_a_saved_run_keeps_its_preset(path, tmp_path):
     state = tmp_path / "s.duckdb"
     with dp.Corpus(path, read_only=True) as corpus:
-        sampler = corpus.sampler(preset="crate", batch_size=10, state=state)
+        sampler = corpus.sampler(batch_size=10, options=dp.Options(preset="crate", state=state))
         for _ in range(3):
             next(sampler)
         sampler.save()
@@ -149,12 +155,12 @@ def test_a_saved_run_keeps_its_preset(path, tmp_path):
         assert resumed.settings.preset == "crate"
         assert resumed.settings.swap
         assert [next(resumed).to_pylist() for _ in range(5)] == expected
-    with dp.resume(path, state=state, swap=None, recipes=None) as resumed:
+    with dp.resume(path, state=state, recipes=None, options=dp.Options(swap=None)) as resumed:
         assert next(resumed).to_pylist() == expected[0]
     with pytest.raises(dp.StateMismatchError, match="swap"):
-        dp.resume(path, state=state, swap=False)
+        dp.resume(path, state=state, options=dp.Options(swap=False))
     with pytest.raises(dp.SamplerError, match="resume: a saved run keeps its preset="):
-        dp.resume(path, state=state, preset="crate")
+        dp.resume(path, state=state, options=dp.Options(preset="crate"))
 
 
 def test_an_unknown_preset_is_refused_everywhere(corpus):
@@ -162,14 +168,14 @@ def test_an_unknown_preset_is_refused_everywhere(corpus):
     for preset, call in product(
         wrong,
         (
-            corpus.sampler,
             corpus.brought_recipes,
             partial(corpus.recipe_sql, "anchor_context"),
-            partial(corpus.export_negatives, "x.jsonl", format="flagembedding"),
         ),
     ):
         with pytest.raises(dp.RecipeError, match=r"preset=.*give 'crate' or None"):
             call(preset=preset)
+        with pytest.raises(dp.SamplerError, match=r"preset=.*give 'crate' or None"):
+            corpus.sampler(options={"preset": preset})
 
 
 def test_every_command_takes_the_preset(path, tmp_path):
@@ -177,16 +183,17 @@ def test_every_command_takes_the_preset(path, tmp_path):
     assert "anchor_anchor" in listed
     assert "anchor_anchor" not in ok("recipe", "list", path)
     how = ("--preset", "crate")
-    told = cli("forecast", path, *how)
+    key = ("--set", "preset=crate")
+    told = cli("forecast", path, *key)
     assert "swap on" in told.stderr + told.stdout
     assert "anchor_anchor_other_date" in told.stderr + told.stdout
-    found = lines(ok("sample", path, *how, "--no-swap", "--columns", "swapped"))
+    found = lines(ok("sample", path, *key, "--set", "swap=false", "--columns", "swapped"))
     assert {row["swapped"] for row in found} == {False}
-    found = lines(ok("sample", path, "--swap", "--columns", "swapped"))
+    found = lines(ok("sample", path, "--set", "swap=true", "--columns", "swapped"))
     assert {row["swapped"] for row in found} == {False, True}
     assert "WITH" in ok("sql", path, "anchor_anchor", *how)
     assert "weight = 0.25" in ok("recipe", "show", path, "anchor_anchor")
-    assert "crat" in usage("sample", path, "--preset", "crat")
-    assert "keeps its preset=" in error("sample", path, "--resume", *how)
+    assert "preset='crat'" in error("sample", path, "--set", "preset=crat")
+    assert "keeps its preset=" in error("sample", path, "--resume", *key)
     export = ("export", path, tmp_path / "x.jsonl", "--format", "flagembedding")
     assert "duckplets mine" in error(*export, *how)

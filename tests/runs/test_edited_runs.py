@@ -196,12 +196,12 @@ def test_a_run_that_cannot_be_saved_is_known_at_once(corpus, tmp_path, monkeypat
         (tmp_path, "it is a folder"),
     ]:
         with pytest.raises(dp.SamplerError, match=why):
-            corpus.sampler(state=place)
+            corpus.sampler(options=dp.Options(state=place))
     corpus.sampler().save()
     before = set(tmp_path.iterdir())
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(dp.SamplerError, match="nothing may be written in"):
-        corpus.sampler(state=tmp_path / "s.duckdb")
+        corpus.sampler(options=dp.Options(state=tmp_path / "s.duckdb"))
     rows(corpus.sampler(batch_size=4), 2)  # maybe only to look at: it is read all the same
     assert caplog.text.count("this run cannot be saved in") == 1
     assert set(tmp_path.iterdir()) == before
@@ -210,7 +210,9 @@ def test_a_run_that_cannot_be_saved_is_known_at_once(corpus, tmp_path, monkeypat
 def test_numbers_near_powers_of_two_are_right_or_refused(corpus):
     near = [2**k + d for k in some(range(70), less=4) for d in (-1, 0, 1)]
     near += [2**53 - 1, 2**53, 2**53 + 1, 10**5000]
-    sampler = corpus.sampler(recipes=[PAIR], batch_size=4, prefetch=0, columns=["position"])
+    sampler = corpus.sampler(
+        recipes=[PAIR], batch_size=4, columns=["position"], options=dp.Options(prefetch=0)
+    )
     calls = [
         sampler.batch_at,
         sampler.set_epoch,
@@ -267,7 +269,7 @@ def test_a_damaged_state_is_refused_whole(corpus):
 def test_a_closed_sampler_does_not_end_in_silence(path, prefetch, first):
     for of in ("sampler", "corpus"):
         corpus = dp.Corpus(path, read_only=True)
-        sampler = corpus.sampler(batch_size=4, prefetch=prefetch)
+        sampler = corpus.sampler(batch_size=4, options=dp.Options(prefetch=prefetch))
         rows(sampler, first)
         (sampler if of == "sampler" else corpus).close()
         for use in (next, lambda s: s.batch_at(1), lambda s: s.served(0, 4), lambda s: s.plan(1)):

@@ -31,7 +31,7 @@ def opened(tmp_path_factory):
 
 def run_of(name):
     """Return the corpus of a kind of run, and its arguments."""
-    run = {"prefetch": 0, **RUNS[name], "batch_size": TOTAL}
+    run = {**RUNS[name], "batch_size": TOTAL, "options": dp.Options(prefetch=0)}
     for other in ("rank", "world_size", "position", "told"):
         run.pop(other, None)
     if run.get("of") == "tokens":
@@ -54,7 +54,7 @@ def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(name, 
         size = {"batch_size": TOTAL // ranks, "world_size": ranks, "rank": rank, "state": state}
         return of.sampler(**{**run, **size, **how})
 
-    whole = sampler(prefetch=2)
+    whole = sampler(options=dp.Options(prefetch=2))
     batches = tables(whole, STEPS)
     assert len({str(table.to_pydict()) for table in batches}) == STEPS
     assert_resumes_everywhere(sampler(), 3)

@@ -23,7 +23,7 @@ corpus = reading(toy_corpus, 60, sources=("a", "b", "c"))
 ANNEAL = dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)
 RAMP = dp.Mixture({}, omitted=1, anneal=ANNEAL)
 KINDS = [
-    {"kind": "pairs", "negatives": 2, "batch_size": 7},
+    {"kind": "labelled_pairs", "batch_size": 7, "negatives": 2},
     {"kind": "texts", "batch_size": 3, "world_size": 3, "rank": 1},
 ]
 
@@ -52,8 +52,12 @@ def test_it_begins_at_the_start_with_the_weights_that_were_set(corpus):
 
 
 def test_by_default_it_goes_to_the_end(corpus):
-    for bounds in ({"steps": 9}, {"epochs": 2, "remainder": "drop"}, {"epochs": 1}):
-        sampler = corpus.sampler(batch_size=8, **{"remainder": "pad", **bounds})
+    for bounds in (
+        {"steps": 9},
+        {"epochs": 2, "options": dp.Options(remainder="drop")},
+        {"epochs": 1},
+    ):
+        sampler = corpus.sampler(batch_size=8, **{**bounds, "options": dp.Options(remainder="pad")})
         served = sum(len(batch) for batch in sampler)
         assert forecast(sampler, None) == counted(sampler, served, [0])
         assert forecast(sampler, 10**6) == forecast(sampler, None)
@@ -129,7 +133,7 @@ def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
         recipe = dp.TripletRecipe("plain", **CASES["plain"]["recipe"], sources=("s0",))
         how = {"recipes": [recipe], "mixture": {"s0": 1}}
         corpus.sampler(**how).save()
-        corpus.sampler(**how, by="random", run="chosen").save()
+        corpus.sampler(**how, run="chosen", negatives=dp.Negatives(by="random")).save()
         rules = rules_of(corpus, CASES["plain"], "s0", "train")
         rows = some_candidates(rules, 1)
         write_mining(corpus, recipe, rows)
@@ -144,8 +148,8 @@ def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
             for p in rules.pieces
             if rules.is_anchor(p) and own.get(p.section, 0) < negatives
         }
-        by = dp.bm25(range_max=rotation)
-        sampler = corpus.sampler(**how, by=by, negatives=negatives, run="mined")
+        by = dp.Negatives(by="bm25", range_max=rotation)
+        sampler = corpus.sampler(**how, run="mined", negatives=dp.Negatives(negatives, by=by))
         found = sampler.forecast().table.to_pylist()[0]
         drawn = {*sampler.served(0, 4 * sampler.epoch_length)["anchor_record_id"].to_pylist()}
         expected = len(short & drawn)
@@ -182,7 +186,7 @@ def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(corpus, capl
 
 def test_a_source_that_is_used_up_is_told(corpus):
     mixture = dp.Mixture({"a": 8, "b": 1, "c": 1}, phases=[dp.Phase(20, {"a": 0, "c": 9})])
-    sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
+    sampler = corpus.sampler(mixture=mixture, batch_size=8, options=dp.Options(preset="crate"))
     assert not warned(sampler, "used up", 5)
     (told,) = warned(sampler, "used up", 100)
     drawn = Counter(sampler.served(0, 800)["source"].to_pylist())
@@ -200,7 +204,7 @@ def test_a_source_that_is_used_up_is_told(corpus):
 def test_it_is_shown_as_lines_and_as_html_that_does_nothing(tmp_path):
     odd = "<script>x"
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=(odd,)) as corpus:
-        found = corpus.sampler(batch_size=4, preset="crate").forecast()
+        found = corpus.sampler(batch_size=4, options=dp.Options(preset="crate")).forecast()
         text = str(found)
         assert repr(found) == text
         assert len(found) == 2 == found.table.num_rows

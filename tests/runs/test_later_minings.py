@@ -15,17 +15,19 @@ RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("c
 FOUR = {"a": 4.0, "b": 1.0}
 RUNS = {
     "plain": {},
-    "several": {"negatives": 3, "swap": True},
-    "pairs": {"kind": "pairs", "negatives": 2},
-    "shares": {"by": {"judge": 0.5, "random": 0.5}},
-    "weighted": {"by": dp.mined("judge", range_max=3, weight="score")},
+    "several": {"negatives": 3, "options": dp.Options(swap=True)},
+    "pairs": {"kind": "labelled_pairs", "negatives": 2},
+    "shares": {"negatives": dp.Negatives(by={"judge": 0.5, "random": 0.5})},
+    "weighted": {
+        "negatives": dp.Negatives(by=dp.Negatives(by="judge", range_max=3, sampling="score"))
+    },
     "mixture": {"mixture": dp.Mixture(FOUR, phases=[dp.Phase(12, {"a": 1.0})])},
     "no duplicates": {"no_duplicates": True, "batch_size": 4},
     "negatives": {"no_duplicates": "negatives", "negatives": 2},
-    "apart": {"apart": ("judge", 0.9), "batch_size": 4},
+    "apart": {"batch_size": 4, "negatives": dp.Negatives(in_batch_margin=("judge", 0.1))},
     "keys": {"batch_by": "meta['topic']", "batch_size": 8},
     "bounded apart": {"epochs": 3, "no_duplicates": True, "batch_size": 6},
-    "bounded": {"epochs": 3, "remainder": "pad"},
+    "bounded": {"epochs": 3, "options": dp.Options(remainder="pad")},
 }
 
 
@@ -169,10 +171,11 @@ def test_minings_weights_and_versions_may_all_come(tmp_path):
 def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         dropping = corpus.sampler(
-            recipes=["r"], by=dp.mined("judge", when_short="drop"), batch_size=16
+            recipes=["r"], batch_size=16, negatives=dp.Negatives(by="judge", when_short="drop")
         )
         plain, random_ = (
-            corpus.sampler(recipes=["r"], by=by, batch_size=16) for by in (None, "random")
+            corpus.sampler(recipes=["r"], batch_size=16, negatives=dp.Negatives(by=by))
+            for by in (None, "random")
         )
         mine(corpus, 5, share=0.2)
         with pytest.raises(dp.SamplerError, match="when_short='drop'"):

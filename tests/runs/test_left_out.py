@@ -47,8 +47,15 @@ def sources_of(sampler):
 
 def test_what_nobody_named_is_left_out_with_a_note(corpus, tmp_path):
     own = dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT)
-    for how in ({}, {"preset": "crate"}, {"recipes": ["anchor_context"]}, {"recipes": [own]}):
-        sampler = corpus.sampler(**how, state=tmp_path / "s.duckdb", run=str([*how.values()])[:9])
+    for how in (
+        {},
+        {"options": dp.Options(preset="crate")},
+        {"recipes": ["anchor_context"]},
+        {"recipes": [own]},
+    ):
+        sampler = corpus.sampler(
+            **how, run=str([*how.values()])[:9], options=dp.Options(state=tmp_path / "s.duckdb")
+        )
         (note,) = (n for n in sampler.notes if "left out" in n)
         assert f"in source 'pairs', split 'train': {GRADES}" in note
         assert "in source 'single', split 'train': 1 no negative" in note
@@ -76,7 +83,7 @@ NAMED = [
     ({"mixture": {"docs": 1, "single": 1}}, "'single', split 'train': 1 no negative"),
     ({"recipes": [LIMITED]}, f"recipe 'one' finds no anchor in source 'pairs'.*{GRADES}"),
     ({"recipes": ["anchor_context", NOWHERE]}, "recipe 'no' finds no anchor in source 'docs'"),
-    ({"empty": "error"}, f"{GRADES}.*1 no negative"),
+    ({"options": dp.Options(empty="error")}, f"{GRADES}.*1 no negative"),
 ]
 
 
@@ -85,7 +92,10 @@ def test_what_was_named_is_an_error_at_once(corpus):
         with pytest.raises(dp.EmptyPoolError, match=message):
             corpus.sampler(**how)
         if "empty" not in how:
-            assert sources_of(corpus.sampler(**how, empty="skip")) <= {"docs", "faq"}
+            assert sources_of(corpus.sampler(**how, options=dp.Options(empty="skip"))) <= {
+                "docs",
+                "faq",
+            }
 
 
 def test_what_weighs_nothing_is_not_looked_at(corpus):
@@ -93,7 +103,7 @@ def test_what_weighs_nothing_is_not_looked_at(corpus):
     sampler = corpus.sampler(mixture=weights, batch_size=10)
     assert not any("left out" in note for note in sampler.notes)
     assert sorted(next(sampler)["source"]) == ["docs"] * 7 + ["faq"] * 3
-    corpus.sampler(mixture=weights, empty="error")
+    corpus.sampler(mixture=weights, options=dp.Options(empty="error"))
 
 
 def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_path):

@@ -22,7 +22,7 @@ corpus = reading(toy_corpus, 150, sources=("a", "b", "c"))
 
 
 CONFIGURATIONS = [
-    {"kind": "pairs", "negatives": 2, "batch_size": 9},
+    {"kind": "labelled_pairs", "batch_size": 9, "negatives": 2},
     {"kind": "texts", "mixture": {"a": 0, "b": 1, "c": 3}},
     {"no_duplicates": True, "negatives": 2, "batch_size": 8},
 ]
@@ -100,7 +100,9 @@ SIMILAR = [
 @pytest.mark.parametrize("back", some([2, 15], less=1))
 def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus, back):
     def told(seen_before):
-        with corpus.sampler(batch_size=16, prefetch=0, swap=True, run=str(seen_before)) as sampler:
+        with corpus.sampler(
+            batch_size=16, run=str(seen_before), options=dp.Options(prefetch=0, swap=True)
+        ) as sampler:
             if seen_before:
                 sampler.move(20 * 16)
                 sampler.metrics()

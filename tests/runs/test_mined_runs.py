@@ -68,7 +68,11 @@ def tables(sampler, steps):
 
 
 def test_none_takes_what_was_mined_where_something_was(mined):
-    left_open, asked, named = opened(mined), opened(mined, by="bm25"), opened(mined, MINED)
+    left_open, asked, named = (
+        opened(mined),
+        opened(mined, negatives=dp.Negatives(by="bm25")),
+        opened(mined, MINED),
+    )
     expected = rows_of(named, 9)
     assert "bm25" in {row["negative_by"] for row in expected}
     assert rows_of(left_open, 9) == rows_of(asked, 9) == expected
@@ -80,14 +84,14 @@ def test_none_takes_what_was_mined_where_something_was(mined):
     told = {tuple(line.split()[:2]): line for line in both.describe().splitlines()}
     assert "negatives mined" in told["s0", "open"]
     assert all("negatives random" in told[key] for key in [("s1", "open"), ("s0", "other")])
-    for sampler in (opened(mined, by="random"), opened(mined, RANDOM)):
+    for sampler in (opened(mined, negatives=dp.Negatives(by="random")), opened(mined, RANDOM)):
         assert sampler.settings.candidates == {}
         assert sampler.notes == []
         assert {row["negative_by"] for row in rows_of(sampler, 3)} == {"random"}
 
 
 def test_a_recipe_without_mined_negatives_is_named(mined):
-    sampler = opened(mined, OPEN, OTHER, WIDE, by="bm25", mixture=EVERY)
+    sampler = opened(mined, OPEN, OTHER, WIDE, mixture=EVERY, negatives=dp.Negatives(by="bm25"))
     notes = {note.split("'")[1]: note for note in sampler.notes}
     lacks = "no mined negatives of bm25 in source s1, split 'train', so it draws at random"
     assert lacks in notes["open"]
@@ -104,11 +108,18 @@ def test_a_recipe_without_mined_negatives_is_named(mined):
 def test_kinds_are_mixed_by_exact_share(mined, shares):
     exact = shares["bm25"] / sum(shares.values())
     for seed in range(often(9, less=1)):
-        sampler = opened(mined, by=shares, seed=seed, swap=False)
+        sampler = opened(
+            mined, seed=seed, negatives=dp.Negatives(by=shares), options=dp.Options(swap=False)
+        )
         rows = rows_of(sampler, 24)
         from_mined = [row["negative_by"] != "random" for row in rows]
         assert all(abs(sum(from_mined[:n]) - n * exact) < 1 for n in range(1, len(rows) + 1))
-        every = rows_of(opened(mined, by="bm25", seed=seed, swap=False), 24)
+        every = rows_of(
+            opened(
+                mined, seed=seed, negatives=dp.Negatives(by="bm25"), options=dp.Options(swap=False)
+            ),
+            24,
+        )
         for row, other in zip(rows, every, strict=True):
             if row["negative_by"] == "random":
                 assert row["negative_rank"] is None
@@ -123,27 +134,43 @@ def test_what_cannot_be_drawn_is_refused(mined):
     command = r"corpus.mine\('other'\), or run: duckplets mine .* other"
     topic = dp.TripletRecipe("open", **CASES["topic"]["recipe"], by="bm25")
     for recipe, how, why in [
-        (OPEN, {"by": "bm52"}, "did you mean 'bm25'"),
-        (OPEN, {"by": 3}, "by=3: give 'random', the name of a scorer such as 'bm25'"),
-        (OPEN, {"by": {}}, "at least one of them more than 0"),
-        (OPEN, {"by": {"bm25": 0}}, "more than 0"),
-        (OPEN, {"by": {"bm52": 1, "random": 1}}, "scorer 'bm52' .did you mean 'bm25'"),
-        (OPEN, {"by": {"bm25": -1}}, r"by\['bm25'\]=-1: give a finite number from 0"),
-        (OPEN, {"by": {"bm25": True}}, r"by\['bm25'\]=True"),
-        (OTHER, {"by": "bm25"}, command),
-        (OTHER, {"by": HALF}, command),
-        (replace(RANDOM, name="r"), {"by": "bm25"}, "none leaves open how they are chosen"),
+        (OPEN, {"negatives": {"by": "bm52"}}, "did you mean 'bm25'"),
+        (
+            OPEN,
+            {"negatives": {"by": 3}},
+            "negatives: by=3: give up to 64",
+        ),
+        (OPEN, {"negatives": {"by": {}}}, "one of them more than 0"),
+        (OPEN, {"negatives": {"by": {"bm25": 0}}}, "more than 0"),
+        (
+            OPEN,
+            {"negatives": {"by": {"bm52": 1, "random": 1}}},
+            "scorer 'bm52' .did you mean 'bm25'",
+        ),
+        (
+            OPEN,
+            {"negatives": {"by": {"bm25": -1}}},
+            r"by\['bm25'\]=-1: give a finite number from 0",
+        ),
+        (OPEN, {"negatives": {"by": {"bm25": True}}}, r"by\['bm25'\]=True"),
+        (OTHER, {"negatives": {"by": "bm25"}}, command),
+        (OTHER, {"negatives": {"by": HALF}}, command),
+        (
+            replace(RANDOM, name="r"),
+            {"negatives": {"by": "bm25"}},
+            "none leaves open how they are chosen",
+        ),
         (replace(MINED, name="hard"), {}, "'hard', source 's0', split 'train'.*mine"),
         (MINED, {"split": "test"}, "mine"),
         (MINED, {"mixture": {"s1": 1}}, "mine"),
         (topic, {}, "recipe has changed: anchor"),
-        (MINED, {"by": "dens"}, "of scorer 'dens'.*are: bm25"),
+        (MINED, {"negatives": {"by": "dens"}}, "of scorer 'dens'.*are: bm25"),
         (replace(OPEN, by="dens"), {}, "of scorer 'dens'.*are: bm25"),
     ]:
         with pytest.raises((dp.SamplerError, dp.StateMismatchError), match=why):
             opened(mined, recipe, **how)
-    opened(mined, replace(OPEN, by=dp.bm25(range_max=9)))
-    how = {"allow_stale": True, "columns": ["anchor_meta", "negative_meta"]}
+    opened(mined, replace(OPEN, by=dp.Negatives(by="bm25", range_max=9)))
+    how = {"columns": ["anchor_meta", "negative_meta"], "negatives": dp.Negatives(allow_stale=True)}
     for row in rows_of(opened(mined, topic, **how), 5):
         assert dict(row["anchor_meta"]) == dict(row["negative_meta"])
 
@@ -156,8 +183,8 @@ def test_stale_ones_are_refused_with_three_ways_out(corpus):
         opened(corpus)
     for way in ("duckplets mine", "by='random'", "allow_stale=True"):
         assert way in str(caught.value)
-    assert opened(corpus, by="random").settings.candidates == {}
-    assert opened(corpus, allow_stale=True).settings.candidates
+    assert opened(corpus, negatives=dp.Negatives(by="random")).settings.candidates == {}
+    assert opened(corpus, negatives=dp.Negatives(allow_stale=True)).settings.candidates
     assert opened(corpus, mixture={"s1": 1}).settings.candidates == {}, "it is not drawn from"
     corpus.close()
     sample = ("sample", corpus.path, "--mixture", "s0=1,s1=0")
@@ -187,41 +214,56 @@ def test_what_is_mined_later_is_for_new_runs(corpus):
 
 def test_another_policy_is_an_edit_of_the_future(mined, tmp_path):
     state = tmp_path / "s.duckdb"
-    run = opened(mined, MINED, state=state)
+    run = opened(mined, MINED, options=dp.Options(state=state))
     before = tables(run, 4)
     run.save()
     straight = tables(run, 9)
-    policy = dp.mined("bm25", range_max=1, when_short="drop")
-    edited = mined.resume(state=state, by=policy)
+    policy = dp.Negatives(by="bm25", range_max=1, when_short="drop")
+    edited = mined.resume(state=state, negatives=dp.Negatives(by=policy))
     assert "from step 4 on" in edited.notes[0]
     after = tables(edited, 30)
     edited.save()
     found = [row for table in after for row in table.to_pylist()]
     assert {(row["negative_by"], row["negative_rank"]) for row in found} == {("bm25", 1)}
-    again = mined.resume(state=state, by=policy)
+    again = mined.resume(state=state, negatives=dp.Negatives(by=policy))
     assert again.step == 34
     again.move(0)
     assert tables(again, 34) == before + after, "what was served stays"
-    back = mined.resume(state=state, by="bm25")
+    back = mined.resume(state=state, negatives=dp.Negatives(by="bm25"))
     assert {row["negative_rank"] for table in tables(back, 9) for row in table.to_pylist()} > {1, 2}
     assert after[:9] != straight
     # Shares of kinds as well.
-    run = opened(mined, OPEN, OTHER, by=HALF, state=state, run="half")
+    run = opened(
+        mined,
+        OPEN,
+        OTHER,
+        run="half",
+        negatives=dp.Negatives(by=HALF),
+        options=dp.Options(state=state),
+    )
     expected = rows_of(run, 9)
     run.move(3 * 8)
     run.save()
-    for more in ({"by": HALF}, {"by": None}, {"recipes": [OPEN, OTHER]}):
+    for more in (
+        {"negatives": dp.Negatives(by=HALF)},
+        {"negatives": dp.Negatives(by=None)},
+        {"recipes": [OPEN, OTHER]},
+    ):
         assert rows_of(mined.resume("half", state=state, **more), 9) == expected
-    edited = mined.resume("half", state=state, by={"bm25": 0.4, "random": 0.6})
+    edited = mined.resume(
+        "half", state=state, negatives=dp.Negatives(by={"bm25": 0.4, "random": 0.6})
+    )
     assert rows_of(edited, 3) == expected[:24], "what was drawn stays"
     assert rows_of(edited, 9)[24:] != expected[24:]
     with pytest.raises(dp.StateMismatchError, match="by"):
-        opened(mined, OPEN, OTHER, by="random").load_state_dict(run.state_dict())
+        opened(mined, OPEN, OTHER, negatives=dp.Negatives(by="random")).load_state_dict(
+            run.state_dict()
+        )
 
 
 def test_fallbacks_are_counted_over_saves(mined, tmp_path):
     state, columns = tmp_path / "s.duckdb", ["negative_1_by", "negative_2_by"]
-    sampler = opened(mined, MINED, negatives=2, columns=columns, state=state)
+    sampler = opened(mined, MINED, columns=columns, negatives=2, options=dp.Options(state=state))
     expected = 0
     for step in range(12):
         batch = next(sampler)
@@ -279,12 +321,12 @@ def test_negatives_that_are_gone_or_others_are_refused(corpus):
     (part,) = folder.glob("part-*.parquet")
     part.write_bytes(part.read_bytes()[:-9])
     with pytest.raises(DamagedFileError, match=f"{part.name}: it has .* bytes instead of"):
-        corpus.resume(by=dp.bm25(range_max=3))
+        corpus.resume(negatives=dp.Negatives(by="bm25", range_max=3))
     (told,) = folder.glob("mining-*.json")
     whole = told.read_bytes()
     told.write_bytes(whole[:-9])
     with pytest.raises(DamagedFileError, match=f"{told.name}: it is not as it was written"):
-        corpus.resume(by=dp.bm25(range_max=3))
+        corpus.resume(negatives=dp.Negatives(by="bm25", range_max=3))
     with pytest.raises(DamagedFileError, match="delete the folder"):
         corpus.sampler(mixture={"s0": 1})
     told.write_bytes(whole)

@@ -29,7 +29,7 @@ TEXTS = dp.TextRecipe("each", dp.any_section(), per="chunk")
 BATCH = 8
 RUNS = {
     "triplets": {"kind": "triplets", "recipes": [PAIR, BACK]},
-    "pairs": {"kind": "pairs", "recipes": [PAIR], "negatives": 2},
+    "pairs": {"kind": "labelled_pairs", "recipes": [PAIR], "negatives": 2},
     "texts": {"kind": "texts", "recipes": [TEXTS]},
     "apart": {"kind": "triplets", "recipes": [PAIR], "no_duplicates": "negatives", "batch_size": 4},
     "distinct": {"kind": "triplets", "recipes": [BACK], "no_duplicates": True, "batch_size": 4},
@@ -351,7 +351,7 @@ def test_judged_pairs_and_prefixes_of_both_versions(judged):
     columns = ["anchor", "other", "label", "anchor_record_id", "other_record_id", "source"]
     how = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
     steps, more = 3, 30
-    with judged.sampler("pairs", mixture={"judged": 1}, **how) as sampler:
+    with judged.sampler("labelled_pairs", mixture={"judged": 1}, **how) as sampler:
         before = taken(sampler, steps)
         sampler.save()
     grow(judged)
@@ -397,14 +397,20 @@ def test_vectors_of_both_versions(judged):
     before = {}
     for missing, name in SET_OF.items():
         how = {"columns": [*TRIPLE, *(f"{slot}_vector:{name}" for slot in TRIPLE)]}
-        how |= {"vectors": missing, "batch_size": 20, "prefixes": False, "run": missing}
+        how |= {
+            "batch_size": 20,
+            "run": missing,
+            "options": dp.Options(missing_vectors=missing, prefixes=False),
+        }
         with judged.sampler(mixture=dp.Mixture({"judged": 3}, omitted=1), **how) as sampler:
             before[missing] = taken(sampler, 2)
             sampler.save()
     grow(judged)
     with pytest.raises(dp.errors.VectorError, match="of source new have none in 'all'"):
         judged.resume("error", version="newest")
-    with judged.resume("error", version="newest", vectors="null") as sampler:
+    with judged.resume(
+        "error", version="newest", options=dp.Options(missing_vectors="null")
+    ) as sampler:
         assert any("their vectors are null" in note for note in sampler.notes)
     embed(judged, "all")
     embed(judged, "some", LACKING[1])
@@ -436,7 +442,7 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
     text = dp.role("context")
     recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]
     how = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
-    judged.sampler(recipes=recipes, empty="skip", **how).save()
+    judged.sampler(recipes=recipes, **how, options=dp.Options(empty="skip")).save()
     grow(judged)
     with judged.resume(version="newest") as sampler:
         assert not any("finds no anchor" in note for note in sampler.notes)

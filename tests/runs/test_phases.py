@@ -22,8 +22,8 @@ TEXTS = {
     "kind": "texts",
     "recipes": [TITLE],
     "batch_size": 8,
-    "prefetch": 0,
     "columns": ["text_record_id", "source", "position"],
+    "options": dp.Options(prefetch=0),
 }
 MIXTURES = {
     "phases": dp.Mixture(
@@ -132,7 +132,9 @@ def test_the_state_file_has_the_shares_of_every_step(corpus, tmp_path, name):
                 assert found[step, source] == pytest.approx(share, abs=1e-12)
 
     state = tmp_path / "s.duckdb"
-    sampler = corpus.sampler(mixture=MIXTURES[name], run=name, state=state, **TEXTS)
+    sampler = corpus.sampler(
+        mixture=MIXTURES[name], run=name, **TEXTS, options=dp.Options(state=state)
+    )
     sampler.save(tag="first")
     for steps, weights in [(3, {"a": 0.2, "c": 1}), (4, {"b": 7}), (0, {"b": 1}), (30, {"a": 2})]:
         check()
@@ -148,7 +150,7 @@ def test_the_state_file_has_the_shares_of_every_step(corpus, tmp_path, name):
     early.save()
     (tmp_path / "copy.duckdb").replace(state)  # another process went on
     check()
-    other = corpus.sampler(run="other", state=state, **TEXTS).save()
+    other = corpus.sampler(run="other", **TEXTS, options=dp.Options(state=state)).save()
     assert state_store.reset(other, name)
     assert shares_in(other, name) == ({}, [])
     assert shares_in(other, "other")[0]
@@ -180,7 +182,7 @@ def test_a_transition_is_told_once_across_a_resume(corpus, tmp_path, caplog, sto
     caplog.set_level(logging.INFO, "duckplets")
     told = "Phase transition at step 5: phase=1, lr_scale=0.5"
     state = tmp_path / "s.duckdb"
-    sampler = corpus.sampler(mixture=MIXTURES["phases"], state=state, **TEXTS)
+    sampler = corpus.sampler(mixture=MIXTURES["phases"], **TEXTS, options=dp.Options(state=state))
     taken(sampler, stop)
     sampler.save()
     assert lines(caplog) == ([told] if stop > 5 else [])
@@ -200,7 +202,11 @@ def test_a_transition_is_told_once_across_a_resume(corpus, tmp_path, caplog, sto
 
 def test_set_weights_is_in_force_from_the_next_step(own):
     for prefetch in (2, 0)[: often(2, less=1)]:
-        how = TEXTS | {"prefetch": prefetch, "batch_size": 40, "run": f"r{prefetch}"}
+        how = TEXTS | {
+            "batch_size": 40,
+            "run": f"r{prefetch}",
+            "options": dp.Options(prefetch=prefetch),
+        }
         sampler = own.sampler(mixture={"a": 1, "b": 1, "c": 0}, **how)
         length = sampler.epoch_length
         before = taken(sampler, 3)
@@ -284,7 +290,7 @@ def test_a_run_cut_anywhere_replays_what_it_was_told(own, seed):
         elif what == "restart":
             sampler.close()
             for _ in range(2):  # twice in a row
-                sampler = own.resume(prefetch=draw.choice([0, 1]))
+                sampler = own.resume(options=dp.Options(prefetch=draw.choice([0, 1])))
             step = sampler.step
         elif what == "load":
             state = sampler.state_dict()

@@ -75,7 +75,7 @@ def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path, prefetch):
         whole = corpus.sampler(batch_size=8)
         expected = [next(whole).table for _ in range(LAST + 1)]
         path = tmp_path / "c.duckdb"
-        corpus.sampler(batch_size=8, prefetch=prefetch).save()
+        corpus.sampler(batch_size=8, options=dp.Options(prefetch=prefetch)).save()
     for stop in sorted(some((7, 1, 30, LAST), less=2)):
         with dp.resume(path) as sampler:
             while sampler.step <= stop:
@@ -92,7 +92,7 @@ def test_waits_for_blocks_are_in_the_metrics(tmp_path):
         return tuple(sampler.metrics()[f"prefetch/{name}"] for name in names)
 
     with toy_corpus(tmp_path / "c.duckdb", 40) as corpus:
-        with corpus.sampler(batch_size=64, prefetch=2) as sampler:
+        with corpus.sampler(batch_size=64, options=dp.Options(prefetch=2)) as sampler:
             assert figures(sampler) == (0, 0, 0.0)
             next(sampler)
             _, waits, seconds = figures(sampler)
@@ -107,7 +107,7 @@ def test_waits_for_blocks_are_in_the_metrics(tmp_path):
             next(sampler)
             assert figures(sampler)[1] == 2
             assert figures(sampler)[2] > seconds
-        with corpus.sampler(batch_size=64, prefetch=0) as sampler:
+        with corpus.sampler(batch_size=64, options=dp.Options(prefetch=0)) as sampler:
             for _ in range(5):
                 next(sampler)
             assert figures(sampler)[:2] == (0, 2)  # none is ever ready

@@ -27,7 +27,11 @@ corpus = reading(titled, {"a": 141, "b": 166})
 
 
 def opened(corpus, world_size, *, total=TOTAL, **more):
-    arguments = {"prefetch": 0, "world_size": world_size, "batch_size": total // world_size} | more
+    arguments = {
+        "world_size": world_size,
+        "batch_size": total // world_size,
+        "options": dp.Options(prefetch=0),
+    } | more
     return [corpus.sampler(**arguments, rank=rank) for rank in range(world_size)]
 
 
@@ -43,7 +47,7 @@ def laid_end_to_end(batches):
 def test_numbers_of_ranks_that_do_not_divide_are_refused(corpus, tmp_path, world_size):
     state = tmp_path / "state.duckdb"
     sizes = "1, 2, 3, 4, 6, 8, 12, 24"
-    sampler = corpus.sampler(recipes=[PAIR], batch_size=TOTAL, state=state)
+    sampler = corpus.sampler(recipes=[PAIR], batch_size=TOTAL, options=dp.Options(state=state))
     next(sampler)
     sampler.save()
     told = f"world_size={world_size}: 24 samples .*would do: {sizes}"
@@ -117,7 +121,7 @@ def test_remainders(tmp_path, rows, world_size, size, epochs):
 def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_path):
     """Its last batch was short: the next one begins where that ended."""
     state = tmp_path / "state.duckdb"
-    how = {"recipes": [PAIR], "swap": False, "columns": ["anchor_record_id"]}
+    how = {"recipes": [PAIR], "columns": ["anchor_record_id"], "options": dp.Options(swap=False)}
     ranks = opened(corpus, 2, epochs=1, state=state, mixture={"a": 1}, **how)
     ids = [i for rank in ranks for batch in rank for i in batch["anchor_record_id"]]
     assert {rank.position for rank in ranks} == {141}
@@ -128,7 +132,7 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_pat
     assert Counter(ids) == {f"a/r{i}": 4 for i in range(141)}
 
 
-@pytest.mark.parametrize("more", some([{"kind": "pairs", "negatives": 4}, {}], less=1))
+@pytest.mark.parametrize("more", some([{"kind": "labelled_pairs", "negatives": 4}, {}], less=1))
 def test_a_rank_plans_its_own_positions_only(corpus, monkeypatch, more):
     planned = []
     planned_by = PartPlanner._planned
@@ -209,7 +213,12 @@ def test_a_run_that_goes_on_inside_a_batch_takes_its_rest_and_then_whole_batches
     (twice,) = opened(corpus, 1, **run, epochs=2)
     expected = pa.concat_tables(batch.table for batch in twice).slice(length)
     for size in (1, 3):
-        how = {"batch_size": TOTAL // size, "world_size": size, "epochs": 2, "prefetch": 0}
+        how = {
+            "batch_size": TOTAL // size,
+            "world_size": size,
+            "epochs": 2,
+            "options": dp.Options(prefetch=0),
+        }
         ranks = [corpus.resume(state=state, rank=rank, **how) for rank in range(size)]
         (ahead,) = [*ranks[0].peek(1)]
         assert len(ahead) == (TOTAL - length % TOTAL) // size

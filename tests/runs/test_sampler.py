@@ -108,7 +108,7 @@ def test_a_corpus_stays_where_it_is_when_the_working_directory_changes(tmp_path,
     (tmp_path / "runs").mkdir()
     (tmp_path / "link.duckdb").symlink_to("runs/c.duckdb")
     with toy_corpus("runs/c.duckdb", 40) as corpus:
-        sampler = corpus.sampler(batch_size=4, state="runs/s.duckdb")
+        sampler = corpus.sampler(batch_size=4, options=dp.Options(state="runs/s.duckdb"))
         next(sampler)
         monkeypatch.chdir("runs")
         sampler.save()
@@ -142,7 +142,7 @@ def test_saves_tags_and_paths(own, tmp_path):
             save()
     own.sampler(batch_size=4, seed=99, run="second").save()
     with pytest.raises(dp.SamplerError, match="the corpus itself"):
-        own.sampler(state=own.path)
+        own.sampler(options=dp.Options(state=own.path))
     for arguments, step in [
         ({}, 2),
         ({"tag": "one"}, 1),
@@ -209,7 +209,9 @@ def test_a_save_makes_missing_folders_and_a_file_in_their_place_is_refused(tmp_p
     with toy_corpus(tmp_path / "c.duckdb", 30) as corpus:
         corpus.sampler(batch_size=4).save()
         ways = {
-            "state": lambda path: corpus.sampler(batch_size=4, state=path).save(),
+            "state": lambda path: corpus.sampler(
+                batch_size=4, options=dp.Options(state=path)
+            ).save(),
             "save_to": lambda path: corpus.resume(save_to=path).save(),
             "path": lambda path: corpus.sampler(batch_size=4).save(path=path),
         }
@@ -239,11 +241,13 @@ def test_a_run_is_not_resumed_on_another_corpus(tmp_path):
         for error, how, told in [
             (dp.StateMismatchError, {}, "splits"),
             (dp.StateMismatchError, drift | {"batch_size": 64}, r"\(saved: 128, now: 64\)"),
-            (dp.SamplerError, {"prefech": 1}, "did you mean 'prefetch'"),
+            (dp.SamplerError, {"sed": 1}, "did you mean 'seed'"),
+            (dp.SamplerError, {"prefetch": 1}, r"give options=dp.Options\(prefetch=…\)"),
+            (dp.SamplerError, {"options": dp.Options(preset="crate")}, "keeps its preset="),
         ]:
             with pytest.raises(error, match=told):
                 corpus.resume(**how)
-        with corpus.resume(**drift, prefetch=0, steps=1) as sampler:
+        with corpus.resume(**drift, steps=1, options=dp.Options(prefetch=0)) as sampler:
             assert len(list(sampler)) == 1
 
 
@@ -252,12 +256,20 @@ WRONG = [
     ({"split": "dev"}, dp.errors.SplitError, "train, validation, test"),
     ({"batch_size": 0}, dp.SamplerError, "batch_size=0"),
     ({"seed": "x"}, dp.SamplerError, "seed='x'"),
-    ({"negatives": 0}, dp.SamplerError, "negatives=0"),
-    ({"swap": "yes"}, dp.SamplerError, "swap='yes'"),
-    ({"kind": "texts", "swap": True}, dp.SamplerError, "swap=True: texts have no two places"),
-    ({"seq_length": 7}, dp.SamplerError, "rows of tokens need tokenizer="),
-    ({"prefetch": -1}, dp.SamplerError, "prefetch"),
-    ({"remainder": "wrap"}, dp.SamplerError, "'keep', 'drop' or 'pad'"),
+    ({"negatives": 0}, dp.SamplerError, "num=0 is for export"),
+    ({"options": {"swap": "yes"}}, dp.SamplerError, "options: swap='yes'"),
+    ({"kind": "texts", "options": {"swap": True}}, dp.SamplerError, "swap=True: texts have no two"),
+    (
+        {"kind": "pairs", "negatives": 2},
+        dp.SamplerError,
+        r"Negatives\(2\): pairs have no negatives",
+    ),
+    ({"kind": "pairs", "columns": ["label"]}, dp.SamplerError, "kind='labelled_pairs' has it"),
+    ({"negatives": {"when_short": "keep"}}, dp.SamplerError, "when_short='keep' is for export"),
+    ({"negatives": {"margin": 1}}, dp.SamplerError, "unknown key 'margin'.*absolute_margin"),
+    ({"options": {"prefetch": -1}}, dp.SamplerError, "options: prefetch=-1"),
+    ({"options": {"remainder": "wrap"}}, dp.SamplerError, "'keep', 'drop' or 'pad'"),
+    ({"options": {"prefech": 1}}, dp.SamplerError, "did you mean 'prefetch'"),
     ({"columns": ["anchr"]}, dp.SamplerError, "did you mean 'anchor'"),
     ({"run": ""}, dp.SamplerError, "run=''"),
     ({"mixture": {"c": 1}}, dp.errors.MixtureError, "no source 'c'"),
@@ -303,7 +315,9 @@ def test_columns_are_what_was_asked_for(corpus):
     ]
     assert len(default) == 3
     assert default["anchor"] == default.to_pydict()["anchor"]
-    assert next(corpus.sampler(epochs=1, remainder="pad")).keys()[-1] == "padded"
+    assert (
+        next(corpus.sampler(epochs=1, options=dp.Options(remainder="pad"))).keys()[-1] == "padded"
+    )
     with pytest.raises(KeyError, match="this batch has anchor"):
         default["anchr"]
 

@@ -59,7 +59,7 @@ RUNS = [
     {},
     {"no_duplicates": True},
     {"mixture": {"a": 0.25, "b": 0.75}, "no_duplicates": "negatives"},
-    {"kind": "pairs", "negatives": 3},
+    {"kind": "labelled_pairs", "negatives": 3},
     {"mixture": dp.Mixture({"a": 1.0}, phases=[dp.Phase(20, {"a": 0.5, "b": 0.5})])},
     {"mixture": dp.Mixture({"a": 1, "b": 0}, anneal=dp.Anneal(9, {"a": 0, "b": 1}, end_step=40))},
 ]
@@ -128,7 +128,9 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
     assert_resumes_everywhere(sampler, 5)
 
 
-@pytest.mark.parametrize("given", [{}, {"no_duplicates": True}, {"kind": "pairs"}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"no_duplicates": True}, {"kind": "labelled_pairs"}], ids=str
+)
 def test_every_anchor_of_every_source_comes_once_an_epoch_of_batches_by_source(given, tmp_path):
     sizes, size = {"big": 90, "middle": 21, "small": 3}, 16
     per_draw = 2 if "kind" in given else 1
@@ -210,7 +212,7 @@ def _buckets(corpus):
         ({"batch_by": "lenght"}, r"batch_by='lenght': give .* \(did you mean 'length'\?\)"),
         ({"batch_by": "1) OR (1"}, "batch_by"),
         ({"batch_by": 3}, "batch_by=3: give 'source'"),
-        ({"batch_by": "length", "kind": "pairs", "negatives": 2}, "a multiple of 3"),
+        ({"batch_by": "length", "kind": "labelled_pairs", "negatives": 2}, "a multiple of 3"),
         ({"batch_by": "length", "kind": "texts", "tokenizer": "t.json"}, "batch_by='length'"),
         ({"batch_by": "length", "no_duplicates": "group", "batch_size": 96}, "at most"),
     ],

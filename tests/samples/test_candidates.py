@@ -45,7 +45,11 @@ def plain_rules(corpus, name):
 def sampled(corpus, recipe, rows, negatives=1, **more):
     """Open a run of source s0, for which these candidates were mined."""
     write_mining(corpus, recipe, rows)
-    arguments = {"mixture": ONE, "swap": False, "columns": columns_of(negatives)} | more
+    arguments = {
+        "mixture": ONE,
+        "columns": columns_of(negatives),
+        "options": dp.Options(swap=False),
+    } | more
     return corpus.sampler(recipes=[recipe], negatives=negatives, **arguments)
 
 
@@ -64,7 +68,7 @@ def test_negatives_are_legal_whatever_was_mined(corpora, name, size, negatives):
         return windows[row[f"{slot}_record_id"], row[f"{slot}_section"], row[slot]]
 
     slots = negative_slots(negatives)
-    for seed, by in enumerate(["bm25", dp.bm25(weight="score")]):
+    for seed, by in enumerate(["bm25", dp.Negatives(by="bm25", sampling="score")]):
         # Sections of any record, split and source stand among the candidates.
         rows = some_candidates(rules, seed, careless=pieces)
         sampler = sampled(corpus, recipe_of(name, by), rows, negatives, seed=seed, batch_size=40)
@@ -123,7 +127,7 @@ def legal_rows(rules, seed, most=9):
 def test_rotation_uses_every_candidate_in_its_turn(corpora, name, negatives, rotation):
     corpus = corpora[60]
     rules = plain_rules(corpus, name)
-    recipe = recipe_of(name, dp.bm25(range_max=rotation), weight=negatives)
+    recipe = recipe_of(name, dp.Negatives(by="bm25", range_max=rotation), weight=negatives)
     rows = legal_rows(rules, negatives)
     sampler = sampled(corpus, recipe, rows, negatives, batch_size=50)
     places = {(p.record_id, p.position): p.section for p in rules.pieces}
@@ -149,7 +153,7 @@ def test_rotation_uses_every_candidate_in_its_turn(corpora, name, negatives, rot
 def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(corpora):
     corpus = corpora[60]
     rules = plain_rules(corpus, "plain")
-    recipe = recipe_of("plain", dp.bm25(weight="score", range_max=5))
+    recipe = recipe_of("plain", dp.Negatives(by="bm25", sampling="score", range_max=5))
     rows = {
         anchor: [(n, float(len(of) - i)) for i, (n, _) in enumerate(of)]
         for anchor, of in legal_rows(rules, 4).items()
@@ -184,7 +188,7 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora):
         write_mining(corpus, recipe, rows, scorer=scorer)
     how = {"recipes": [recipe], "mixture": ONE, "columns": columns_of(1)}
     shares = {"bm25": 0.5, "dense": 0.25, "random": 0.25}
-    sampler = corpus.sampler(by=shares, **how, batch_size=50)
+    sampler = corpus.sampler(**how, batch_size=50, negatives=dp.Negatives(by=shares))
     found = list(samples(sampler, 400))
     ways = [row["negative_by"] for row in found]
     mined = {way: ways.count(way) for way in (*shares, "mined_fallback")}
@@ -195,7 +199,7 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora):
         alone = {
             (r["anchor_record_id"], r["negative"]) for r in found if r["negative_by"] == scorer
         }
-        only = corpus.sampler(by=scorer, **how, batch_size=50)
+        only = corpus.sampler(**how, batch_size=50, negatives=dp.Negatives(by=scorer))
         rows = samples(only, 20 * only.epoch_length)
         assert alone <= {(r["anchor_record_id"], r["negative"]) for r in rows}
     with pytest.raises(dp.StateMismatchError, match="by bm25, dense; say which to draw"):
@@ -204,7 +208,10 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora):
 
 def test_anchors_without_candidates_draw_at_random_and_say_so(corpora):
     found = list(
-        samples(sampled(corpora[24], recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
+        samples(
+            sampled(corpora[24], recipe_of("plain", dp.Negatives(by="bm25", range_max=4)), {}, 2),
+            500,
+        )
     )
     assert {row["negative_by"] for row in found} == {"bm25_fallback"}
     assert len({row["negative_1"] for row in found}) > 10

@@ -64,14 +64,13 @@ WINDOWS = dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT)
 CASES = {
     "labels": ({"binary", "graded"}, {}, "labelled"),
     "several": ({"plain"}, {"negatives": 3}, "drawn"),
-    "drawn": ({"binary", "plain"}, {"pairs": "drawn"}, "drawn"),
-    "graded": ({"graded"}, {"pairs": "drawn", "recipes": [GOOD]}, "drawn"),
-    "both": ({"binary", "plain"}, {}, "source 'binary' come with labels, and .*'plain' have none"),
-    "bare": ({"binary", "plain"}, {"pairs": "labelled"}, "source 'plain' has no labels"),
-    "negatives": ({"binary"}, {"negatives": 2}, "negatives=2: pairs that were judged come with"),
-    "apart": ({"graded"}, {"no_duplicates": "negatives"}, "no_duplicates='negatives': pairs that"),
-    "word": ({"plain"}, {"pairs": "both"}, "pairs='both': give 'labelled' or 'drawn'"),
-    "triplets": ({"plain"}, {"kind": "triplets", "pairs": "drawn"}, "triplets are no pairs"),
+    "both": ({"binary", "plain"}, {}, "source 'binary' has labels, and source 'plain' has none"),
+    "negatives": (
+        {"binary"},
+        {"negatives": 2},
+        r"Negatives\(2\): labelled pairs come with nothing",
+    ),
+    "apart": ({"graded"}, {"no_duplicates": "negatives"}, "no_duplicates='negatives': labelled"),
     "simcse": ({"binary"}, {"recipes": [SAME]}, "its positive is the anchor itself"),
     "near": ({"binary"}, {"recipes": [NEAR]}, "its positive is of another record"),
     "windows": ({"binary"}, {"recipes": [WINDOWS]}, "finds no anchor"),
@@ -84,7 +83,7 @@ mixed = reading(judged, **SIZES)  # with labels of 0 and 1, with grades, and wit
 def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(mixed):
     for name, (sources, given, expected) in CASES.items():
         mixture = {source: float(source in sources) for source in SIZES}
-        run = {"kind": "pairs", "batch_size": 6, "mixture": mixture, "run": name, **given}
+        run = {"kind": "labelled_pairs", "batch_size": 6, "mixture": mixture, "run": name, **given}
         if expected not in ("labelled", "drawn"):
             with pytest.raises(dp.DuckpletsError, match=expected):
                 mixed.sampler(**run)
@@ -109,9 +108,14 @@ def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(tmp_path, seed
     swap, apart = draw.random() < 0.5, draw.random() < 0.5 and size > batch
     with judged(tmp_path / "c.duckdb", **{kind: size}) as corpus:
         sampler = corpus.sampler(
-            "pairs", batch_size=batch, columns=COLUMNS, epochs=3, seed=seed, swap=swap,
+            "labelled_pairs",
+            batch_size=batch,
+            columns=COLUMNS,
+            epochs=3,
+            seed=seed,
             no_duplicates=apart,
-        )  # fmt: skip
+            options=dp.Options(swap=swap),
+        )
         rows = [row for each in sampler for row in each.to_pylist()]
         assert all(map(check, rows))
         for epoch in range(3):
@@ -126,8 +130,8 @@ def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(tmp_path, seed
 
 
 def test_grades_make_all_labels_floats_and_the_run_says_so(mixed):
-    how = {"columns": COLUMNS, "mixture": "equal", "pairs": "labelled"}
-    with mixed.sampler("pairs", batch_size=6, **how) as every:
+    how = {"columns": COLUMNS, "mixture": {"binary": 1, "graded": 1}}
+    with mixed.sampler("labelled_pairs", batch_size=6, **how) as every:
         assert every.batch_at(0).table["label"].type == pa.float64()
         assert any("labels are floats, for there are grades in 'graded'" in n for n in every.notes)
         rows = rows_of(every, 30)
@@ -156,7 +160,9 @@ def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path):
         for by in (None, "bm25"):
             if by:
                 corpus.mine("anchor_context", progress=False)
-            sampler = corpus.sampler(batch_size=30, columns=columns, by=by, run=str(by))
+            sampler = corpus.sampler(
+                batch_size=30, columns=columns, run=str(by), negatives=dp.Negatives(by=by)
+            )
             for row in rows_of(sampler, 10):
                 assert row["anchor_record_id"] == row["positive_record_id"]
                 assert int(row["anchor_record_id"].split("/")[1]) % 2 == 1

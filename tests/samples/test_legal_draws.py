@@ -156,16 +156,29 @@ ARMS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "default": (None, {}),
     "group": ("g", {}),
     "three": (None, {"negatives": 3}),
-    "swap": (None, {"swap": True}),
-    "random": (None, {"recipes": ["mined"], "by": "random"}),
-    "mined": (None, {"recipes": ["mined"], "by": "bm25"}),
-    "mixed": (None, {"recipes": ["mined"], "by": {"bm25": 0.5, "random": 0.5}}),
-    "pairs": (None, {"kind": "pairs", "negatives": 2}),
+    "swap": (None, {"options": dp.Options(swap=True)}),
+    "random": (None, {"recipes": ["mined"], "negatives": dp.Negatives(by="random")}),
+    "mined": (None, {"recipes": ["mined"], "negatives": dp.Negatives(by="bm25")}),
+    "mixed": (
+        None,
+        {"recipes": ["mined"], "negatives": dp.Negatives(by={"bm25": 0.5, "random": 0.5})},
+    ),
+    "pairs": (None, {"kind": "labelled_pairs", "negatives": 2}),
     "filled": (None, {"recipes": [FILLED], "negatives": 2}),
     "split": (None, {"recipes": [WIDE]}),
     "mismatch": (None, {"recipes": [MISMATCH]}),
-    "apart": (None, {"no_duplicates": "negatives", "recipes": ["mined"], "by": "random"}),
-    "apart, mined": (None, {"no_duplicates": "negatives", "recipes": ["mined"], "by": "bm25"}),
+    "apart": (
+        None,
+        {
+            "no_duplicates": "negatives",
+            "recipes": ["mined"],
+            "negatives": dp.Negatives(by="random"),
+        },
+    ),
+    "apart, mined": (
+        None,
+        {"no_duplicates": "negatives", "recipes": ["mined"], "negatives": dp.Negatives(by="bm25")},
+    ),
 }
 
 
@@ -198,7 +211,13 @@ def test_no_answer_of_its_question_is_exported(tmp_path: Any) -> None:
         for short in (None, "random"):
             path = tmp_path / f"{short}.parquet"
             how: dict[str, Any] = {"format": "sentence-transformers", "negatives": 8}
-            corpus.export_negatives(path, recipe="mined", shape="n-tuple", when_short=short, **how)
+            corpus.export(
+                path,
+                negatives=dp.Negatives(None, when_short=short),
+                recipe="mined",
+                shape="n-tuple",
+                **how,
+            )
             rows = pq.read_table(path).to_pylist()
             wrong = [(r["anchor"], r[c]) for r in rows for c in r if c.startswith("negative")]
             assert wrong

@@ -1,11 +1,12 @@
-"""``apart=``: no sample beside an anchor that a text of it is a positive of, or nearly."""
+"""``in_batch_margin``: no sample beside an anchor that a text of it is a positive of, or nearly."""
 
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import product
 
 import pytest
-from commands import usage
+from commands import error
 from effort import often, some
 from mined_corpora import write_mining
 from prebuilt import prebuilt
@@ -15,11 +16,11 @@ from duckplets.testing import assert_resumes_everywhere
 
 RECIPE = dp.TripletRecipe("near", dp.role("anchor"), dp.role("context"), dp.role("context"))
 RECORDS = 240
-ABOVE = 0.9
+ABOVE, MARGIN = 0.9, 0.1
 KINDS = [
-    {"negatives": 2, "by": "random"},
-    {"negatives": 1, "by": "judge", "swap": True},
-    {"negatives": 2, "kind": "pairs", "by": "random"},
+    {"negatives": dp.Negatives(2, by="random")},
+    {"negatives": dp.Negatives(1, by="judge"), "options": dp.Options(swap=True)},
+    {"kind": "labelled_pairs", "negatives": dp.Negatives(2, by="random")},
 ]
 
 
@@ -86,7 +87,8 @@ def test_no_batch_has_a_text_near_an_anchor_of_another_sample(tmp_path, kind, of
     given = {**KINDS[kind], "recipes": [RECIPE], "batch_size": size, "epochs": 2, "seed": seed}
     with judged(tmp_path / "c.duckdb", seed, crowd) as corpus:
         near = kept_apart(corpus)
-        sampler = corpus.sampler(**given, apart=("judge", ABOVE))
+        margin = replace(given["negatives"], in_batch_margin=("judge", MARGIN))
+        sampler = corpus.sampler(**given | {"negatives": margin})
         slots = [name for name in ("anchor", "positive", "negative_1", "negative_2", "negative",
                                    "other") if name in sampler.settings.columns]  # fmt: skip
         batches = [*sampler]
@@ -104,48 +106,75 @@ def test_no_batch_has_a_text_near_an_anchor_of_another_sample(tmp_path, kind, of
         due = Counter(plain["anchor_record_id"].to_pylist())
         assert (due - Counter(served["anchor_record_id"].to_pylist())).total() <= gave
         assert gave <= len(served) * (0.1 if crowd < 30 else 1)
-        assert_resumes_everywhere(corpus.sampler(**given, apart=("judge", ABOVE)), often(4, less=2))
+        assert_resumes_everywhere(
+            corpus.sampler(**given | {"negatives": margin}),
+            often(4, less=2),
+        )
 
 
 def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
     with judged(tmp_path / "c.duckdb", 3, 30) as corpus:
-        sampler = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
+        sampler = corpus.sampler(
+            recipes=[RECIPE],
+            batch_size=4,
+            negatives=dp.Negatives(in_batch_margin=("judge", MARGIN)),
+        )
         assert "has not ranked a positive of 48 anchors" in "\n".join(sampler.notes)
-        assert "above 0.9 of the positive's score" in sampler.describe()
+        assert "within 0.1 of the positive's score" in sampler.describe()
         with pytest.raises(dp.RecipeError, match=r"different texts .* lower batch_size"):
-            corpus.sampler(recipes=[RECIPE], batch_size=200, apart=("judge", ABOVE))
+            corpus.sampler(
+                recipes=[RECIPE],
+                batch_size=200,
+                negatives=dp.Negatives(in_batch_margin=("judge", MARGIN)),
+            )
         more = [{"q": f"asks more {i}", "a": f"answers {i}"} for i in range(20)]
         corpus.ingest(dp.sources.MemorySource(more, anchor="q", positive="a"), name="t")
-        both = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
-        assert "no candidates of judge in source t, so apart= knows only" in "\n".join(both.notes)
+        both = corpus.sampler(
+            recipes=[RECIPE],
+            batch_size=4,
+            negatives=dp.Negatives(in_batch_margin=("judge", MARGIN)),
+        )
+        assert "no candidates of judge in source t, so in_batch_margin knows only" in "\n".join(
+            both.notes
+        )
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"apart": "judge"}, "give a scorer and a part"),
-        ({"apart": ""}, "give a scorer and a part"),
-        ({"apart": ("judge", 0)}, "apart: part=0: give a finite number from 0.01"),
-        ({"apart": ("judge", float("nan"))}, "apart"),
-        ({"apart": (7, 0.9)}, "apart"),
-        ({"apart": ("juge", 0.9)}, "no candidates of scorer 'juge'.*'judge'"),
-        ({"apart": ("judge", 0.9), "no_duplicates": "negatives"}, "moves samples"),
-        ({"apart": ("judge", 0.9), "kind": "texts", "recipes": None}, "texts have no mined"),
-        ({"apart": ("judge", 0.9), "kind": "pairs", "pairs": "labelled"}, "labelled"),
+        ({"in_batch_margin": "judge"}, "a margin such as 0.05, or a scorer and one"),
+        ({"in_batch_margin": 0.1}, "name its scorer, as in in_batch_margin="),
+        (
+            {"in_batch_margin": ("judge", 1)},
+            "in_batch_margin=1: give a finite number from 0 to 0.99",
+        ),
+        ({"in_batch_margin": ("judge", float("nan"))}, "in_batch_margin=nan"),
+        ({"in_batch_margin": (7, 0.1)}, "in_batch_margin: scorer=7"),
+        ({"in_batch_margin": ("juge", 0.1)}, "no candidates of scorer 'juge'.*'judge'"),
+        ({"in_batch_margin": ("judge", 0.1), "no_duplicates": "negatives"}, "moves samples"),
+        ({"in_batch_margin": ("judge", 0.1), "kind": "texts"}, "texts have no negatives"),
+        ({"in_batch_margin": ("judge", 0.1), "kind": "pairs"}, "pairs have no negatives"),
     ],
 )
 def test_what_cannot_be_kept_apart_is_refused(tmp_path, given, said):
+    margin = {"in_batch_margin": given["in_batch_margin"]}
+    run = {name: value for name, value in given.items() if name not in margin}
     with (
         judged(tmp_path / "c.duckdb", 3, 4) as corpus,
         pytest.raises((dp.SamplerError, dp.StateMismatchError), match=said),
     ):
-        corpus.sampler(**{"recipes": [RECIPE], **given})
+        corpus.sampler(**run, recipes=[RECIPE], negatives=margin)
 
 
 def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
     path = tmp_path / "c.duckdb"
     with judged(path, 3, 4) as corpus:
-        sampler = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, apart=("judge", ABOVE))
+        sampler = corpus.sampler(
+            recipes=[RECIPE],
+            batch_size=8,
+            seed=1,
+            negatives=dp.Negatives(in_batch_margin=("judge", MARGIN)),
+        )
         next(sampler)
         sampler.save()
         expected = next(sampler)
@@ -153,10 +182,10 @@ def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
         write_mining(corpus, RECIPE, {}, source="s", scorer="judge")
         corpus.compact()
         assert next(corpus.resume()).table.equals(expected.table)
-        with pytest.raises(dp.SamplerError, match="a saved run keeps its apart="):
-            corpus.resume(apart=("judge", 0.5))
-        for wrong in ("", "judge", "judge=x"):
-            assert "give SCORER=PART" in usage("sample", path, "--steps", "1", "--apart", wrong)
+        with pytest.raises(dp.SamplerError, match="a saved run keeps its in_batch_margin="):
+            corpus.resume(negatives=dp.Negatives(in_batch_margin=("judge", 0.5)))
+        margin = 'in_batch_margin=["judge", 5]'
+        assert "from 0 to 0.99" in error("sample", path, "--steps", "1", "--set", margin)
         other = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, run="b", no_duplicates=True)
         assert not other.batch_at(1).table.equals(expected.table)
         fresh = dp.sources.MemorySource(
@@ -167,4 +196,4 @@ def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
         with pytest.raises(dp.StateMismatchError, match="stale"):
             corpus.resume(version="newest")
         write_mining(corpus, RECIPE, {}, source="s", scorer="judge")
-        assert corpus.resume(version="newest").settings.versions[-1].apart["minings"]["s"]
+        assert corpus.resume(version="newest").settings.versions[-1].in_batch.minings["s"]

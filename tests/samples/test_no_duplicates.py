@@ -61,7 +61,7 @@ def common(path, share):
 KINDS = [
     {"recipes": [PLAIN]},
     {"recipes": [PLAIN, BACK], "negatives": 2},
-    {"recipes": [PLAIN], "kind": "pairs", "negatives": 2},
+    {"recipes": [PLAIN], "kind": "labelled_pairs", "negatives": 2},
     {"recipes": [ANSWERS], "kind": "texts"},
 ]
 
@@ -119,7 +119,7 @@ LARGEST = [
     ("c", {"recipes": [PLAIN], "negatives": 2}, 3),
     ("d", {"recipes": [PLAIN, BACK]}, 8),  # one more of the questions, and so on
     ("ef", {"recipes": [PLAIN]}, 3),
-    ("c", {"recipes": [PLAIN], "kind": "pairs", "negatives": 2}, 9),
+    ("c", {"recipes": [PLAIN], "kind": "labelled_pairs", "negatives": 2}, 9),
 ]
 
 
@@ -178,7 +178,7 @@ def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small):
 
 OF_FAMILIES = [
     {"recipes": [PLAIN], "negatives": 2},
-    {"recipes": [PLAIN], "kind": "pairs"},
+    {"recipes": [PLAIN], "kind": "labelled_pairs"},
     {"recipes": [ANSWERS], "kind": "texts"},
 ]
 
@@ -287,8 +287,16 @@ def negatives_of(batch, negatives, kind):
 
 CASES_OF = [
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 12}),
-    ("odd", {"recipes": [PLAIN, DATED], "batch_size": 9, "negatives": 3, "swap": False}),
-    ("odd", {"recipes": [PLAIN], "batch_size": 10, "negatives": 2, "kind": "pairs"}),
+    (
+        "odd",
+        {
+            "recipes": [PLAIN, DATED],
+            "batch_size": 9,
+            "negatives": 3,
+            "options": dp.Options(swap=False),
+        },
+    ),
+    ("odd", {"recipes": [PLAIN], "batch_size": 10, "kind": "labelled_pairs", "negatives": 2}),
     ("odd", {"recipes": [PLAIN], "batch_size": 16, "epochs": 2}),
     ("guarded", {"recipes": [MINED], "batch_size": 6, "negatives": 2, "mixture": {"s0": 1}}),
 ]
@@ -318,7 +326,7 @@ def test_negatives_differ_and_anchors_keep_their_order(repeating, case, seed):
 def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
     """Every batch needs each text that is none of its own; a larger one is refused."""
     for source, batch, negatives in [("c", 3, 2), ("d", 4, 2), ("d", 6, 1)]:
-        shared = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
+        shared = {"recipes": [PLAIN], "negatives": negatives, "options": dp.Options(swap=False)}
         shared |= {"no_duplicates": "negatives", "mixture": {source: 1}}
         size = SMALL[source][0]
         for found in small.sampler(**shared, batch_size=batch, epochs=2):
@@ -332,7 +340,7 @@ def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
 def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(repeating, tmp_path):
     corpus, (_, arguments), state = repeating["guarded"], CASES_OF[-1], tmp_path / "s.duckdb"
     how = arguments | {"negatives": 1, "batch_size": 8, "columns": ["anchor", "negative_by"]}
-    sampler = corpus.sampler(**how, no_duplicates="negatives", state=state)
+    sampler = corpus.sampler(**how, no_duplicates="negatives", options=dp.Options(state=state))
     said = Counter(row["negative_by"] for _ in range(9) for row in next(sampler).to_pylist())
     assert said["bm25"]
     assert sampler.metrics()["data/s0/fallbacks"] == said["bm25_fallback"] > 0

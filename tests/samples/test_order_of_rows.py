@@ -65,9 +65,17 @@ DRAWS = {
     "topics": ("triplets", {}, {"batch_by": "meta['topic']"}),
     "lengths": ("triplets", {}, {"batch_by": "length"}),
     "pairs": ("pairs", {}, {"negatives": 1}),
-    "mined": ("triplets", {"by": "bm25"}, {}),
-    "weighed": ("triplets", {"by": dp.bm25(weight="score")}, {"negatives": 2}),
-    "mixed": ("triplets", {"by": "bm25"}, {"by": {"bm25": 0.5, "random": 0.5}}),
+    "mined": ("triplets", {"negatives": dp.Negatives(by="bm25")}, {}),
+    "weighed": (
+        "triplets",
+        {"negatives": dp.Negatives(by=dp.Negatives(by="bm25", sampling="score"))},
+        {"negatives": 2},
+    ),
+    "mixed": (
+        "triplets",
+        {"negatives": dp.Negatives(by="bm25")},
+        {"negatives": dp.Negatives(by={"bm25": 0.5, "random": 0.5})},
+    ),
     "windows": ("triplets", {"per": "chunk"}, {}),
     "dated": ("triplets", {"positive": dp.near_date(1)}, {}),
     "nearest": ("triplets", {"negative": dp.near_date(2)}, {}),
@@ -91,7 +99,12 @@ def test_draws_depend_on_rows_and_not_on_their_order_or_format(tmp_path, name):
     for order, ending in enumerate(("parquet", "csv", "jsonl", "parquet")):
         path = tmp_path / f"{order}.duckdb"
         with filled(path, order, ending) as corpus:
-            how = {"batch_size": 8, "seed": 3, "recipes": [recipe], "empty": "skip"} | run
+            how = {
+                "batch_size": 8,
+                "seed": 3,
+                "recipes": [recipe],
+                "options": dp.Options(empty="skip"),
+            } | run
             with corpus.sampler(kind, **how) as sampler:
                 found.append([sampler.batch_at(step).to_pylist() for step in range(12)])
     for n, draws in enumerate(found):

@@ -79,7 +79,7 @@ def served(corpus, steps, negatives=1, **more):
     columns = ["anchor", "positive", "recipe", "negative_by", "source", "positive_record_id"]
     columns += [f"{slot}_record_id" for slot in ("anchor", *slots)]
     columns += [*slots, *(f"{slot}_by" for slot in slots if negatives > 1)]
-    how = {"negatives": negatives, "swap": False, "columns": columns} | more
+    how = {"columns": columns, "negatives": negatives, "options": dp.Options(swap=False)} | more
     sampler = corpus.sampler(**how)
     return sampler, rows_of(sampler, steps)
 
@@ -249,7 +249,7 @@ def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(tmp_path,
     with titled(tmp_path / "c.duckdb", sizes) as corpus:
         plain = replace(lending, negatives_from="source")
         with pytest.raises(dp.EmptyPoolError, match="no negative"):
-            corpus.sampler(recipes=[plain], negatives=negatives, empty="error")
+            corpus.sampler(recipes=[plain], negatives=negatives, options=dp.Options(empty="error"))
         sampler, rows = served(corpus, 20, negatives, recipes=[lending], batch_size=30)
         wide = {"one", "three"} if negatives == 3 else {"one"}
         forecast = sampler.forecast()

@@ -69,7 +69,11 @@ def test_frequencies_agree_with_the_probabilities(corpus, seed):
     slots = ("anchor", "positive", "negative")
     columns = [f"{slot}_prefix" for slot in slots]
     sampler = corpus.sampler(
-        batch_size=4096, columns=columns, seed=seed, mixture={"a": 1}, prefetch=0
+        batch_size=4096,
+        columns=columns,
+        seed=seed,
+        mixture={"a": 1},
+        options=dp.Options(prefetch=0),
     )
     tables = [batch.table for batch in itertools.islice(sampler, often(9, less=2))]
     drawn = [
@@ -105,7 +109,7 @@ def test_frequencies_agree_with_the_probabilities(corpus, seed):
 SHOWN = often(30, less=9)  # batches
 RUNS = [
     {},
-    {"kind": "pairs", "batch_size": 9},
+    {"kind": "labelled_pairs", "batch_size": 9},
     {"kind": "texts", "batch_size": 31},
     {"batch_size": 13, "no_duplicates": True},
     {"batch_size": 5, "negatives": 3},
@@ -208,11 +212,11 @@ def test_columns_are_those_of_the_record(tmp_path):
 
 
 def test_prefixes_can_be_turned_off(corpus):
-    before = corpus.sampler(prefixes=False)
+    before = corpus.sampler(options=dp.Options(prefixes=False))
     bare = [b.table for b in itertools.islice(before, 5)]
     assert "prefixes" not in before.state_dict()["fingerprint"]
     set_source(corpus, NAMES)
-    on, off = corpus.sampler(), corpus.sampler(prefixes=False)
+    on, off = corpus.sampler(), corpus.sampler(options=dp.Options(prefixes=False))
     assert [b.table for b in itertools.islice(off, 5)] == bare
     assert [b.table for b in itertools.islice(on, 5)] != bare
     off.load_state_dict(before.state_dict())

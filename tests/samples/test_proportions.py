@@ -20,7 +20,12 @@ def recipe(name, weight=1.0, **more):
 
 
 def opened(corpus, kind="triplets", **how):
-    plain = {"kind": kind, "batch_size": 4, "swap": False, "recipes": [recipe("r")]}
+    plain = {
+        "kind": kind,
+        "batch_size": 4,
+        "recipes": [recipe("r")],
+        "options": dp.Options(swap=False),
+    }
     return corpus.sampler(**{**plain, **({"recipes": None} if kind == "texts" else {}), **how})
 
 

@@ -231,7 +231,7 @@ odd = reading(odd_corpus, 40, 3)
 
 
 def test_every_column_that_there_is_can_be_asked_for(odd):
-    for arguments in ({}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}):
+    for arguments in ({}, {"kind": "labelled_pairs", "negatives": 2}, {"kind": "texts"}):
         known = known_columns(arguments.get("kind", "triplets"), arguments.get("negatives", 1))
         columns = [name for name in known if not name.endswith("_vector")]
         plain = next(odd.sampler(**arguments, batch_size=8))
@@ -290,7 +290,12 @@ def draw(corpus, recipe, epochs=4, **more):
     columns = ["anchor", "positive", "negative", "weight", "swapped"]
     columns += [f"{slot}_record_id" for slot in columns[:3]]
     sampler = corpus.sampler(
-        recipes=[recipe], batch_size=5, swap=False, columns=columns, epochs=epochs, **more
+        recipes=[recipe],
+        batch_size=5,
+        columns=columns,
+        epochs=epochs,
+        **more,
+        options=dp.Options(swap=False),
     )
     return list(samples(sampler, epochs * sampler.epoch_length))
 
@@ -373,7 +378,7 @@ def test_positives_rotate_and_meet_every_anchor_window(tmp_path):
 def test_pairs_are_the_triplets_taken_apart(odd, negatives):
     columns = ["anchor", "positive", *negative_slots(negatives)]
     triplets = odd.sampler(negatives=negatives, columns=columns)
-    pairs = odd.sampler("pairs", negatives=negatives, batch_size=7)
+    pairs = odd.sampler("labelled_pairs", batch_size=7, negatives=negatives)
     drawn = samples(pairs, 60 * (1 + negatives))
     for triplet in samples(triplets, 60):
         for column in columns[1:]:

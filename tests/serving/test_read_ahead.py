@@ -35,7 +35,9 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_lies_ready_is_bounded(snapshot_corpus: Path, prefetch: int) -> None:
     with (
         dp.Corpus(snapshot_corpus, read_only=True) as corpus,
-        corpus.sampler(batch_size=16, memory_mb=1, prefetch=prefetch) as sampler,
+        corpus.sampler(
+            batch_size=16, options=dp.Options(memory_mb=1, prefetch=prefetch)
+        ) as sampler,
     ):
         largest = 0
         for _ in range(400):
@@ -51,12 +53,12 @@ def failing(*_: object) -> int:
 
 BATCHES = often(60, less=20)
 RUNS: dict[str, dict[str, Any]] = {
-    "triplets": {"negatives": 2, "prefetch": 3},
-    "pairs": {"kind": "pairs"},
+    "triplets": {"negatives": 2, "options": dp.Options(prefetch=3)},
+    "pairs": {"kind": "labelled_pairs"},
     "texts": {"kind": "texts"},
     "messages": {"kind": "messages"},
-    "no_duplicates": {"no_duplicates": True, "prefetch": 3},
-    "in memory_mb": {"memory_mb": 1, "prefetch": 1},
+    "no_duplicates": {"no_duplicates": True, "options": dp.Options(prefetch=3)},
+    "in memory_mb": {"options": dp.Options(memory_mb=1, prefetch=1)},
 }
 
 
@@ -110,7 +112,7 @@ def test_a_run_is_the_same_with_what_is_read_ahead(
 def test_what_a_jump_makes_useless_is_counted(snapshot_corpus: Path) -> None:
     with (
         dp.Corpus(snapshot_corpus, read_only=True) as corpus,
-        corpus.sampler(batch_size=16, prefetch=3) as sampler,
+        corpus.sampler(batch_size=16, options=dp.Options(prefetch=3)) as sampler,
     ):
         start = sampler.state_dict()
         next(sampler)
@@ -131,7 +133,7 @@ def test_a_snapshot_that_fails_meanwhile_is_told_at_the_batch_that_needs_it(
 ) -> None:
     with (
         dp.Corpus(snapshot_corpus, read_only=True) as corpus,
-        corpus.sampler(batch_size=16, prefetch=1) as sampler,
+        corpus.sampler(batch_size=16, options=dp.Options(prefetch=1)) as sampler,
     ):
         next(sampler)
         monkeypatch.setattr(os, "preadv", failing)
@@ -152,7 +154,7 @@ def test_closing_does_not_wait_for_what_is_being_read(
         return read(*args)
 
     with dp.Corpus(snapshot_corpus, read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=256, prefetch=3)
+        sampler = corpus.sampler(batch_size=256, options=dp.Options(prefetch=3))
         monkeypatch.setattr(os, "preadv", slow)
         next(sampler)
         assert reading.wait(20)
@@ -165,7 +167,7 @@ def test_records_and_rows_of_tokens_are_the_same(
     snapshot_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_shards(tmp_path / "shards", {"train": {"a": numbered(lengths_of(200, 1))}})
-    how: dict[str, Any] = {"seq_length": 24, "memory_mb": 1, "epochs": 2}
+    how: dict[str, Any] = {"seq_length": 24, "epochs": 2, "options": dp.Options(memory_mb=1)}
 
     def records() -> list[Any]:
         with dp.Corpus(snapshot_corpus, read_only=True) as corpus:

@@ -115,11 +115,11 @@ def test_a_large_corpus_gets_one_by_itself_wherever_it_is_wanted(
         assert not beside.exists()
         monkeypatch.setattr(snapshot, "LARGE", 100)
         for folder in (elsewhere, None):
-            with corpus.sampler(snapshot=folder) as sampler:
+            with corpus.sampler(options=dp.Options(snapshot=folder)) as sampler:
                 assert "was brought up to date" in " ".join(sampler.notes)
                 sampler.save()
             assert beside.exists() is (folder is None)
-            with corpus.sampler(snapshot=folder) as sampler:
+            with corpus.sampler(options=dp.Options(snapshot=folder)) as sampler:
                 assert "snapshot" not in " ".join(sampler.notes)
             assert served(corpus, snapshot=folder).equals(held)
         assert corpus.status()["snapshot"]["current"] is True

@@ -108,7 +108,7 @@ def batches(table, mapping, limits):
     found = []
     try:
         with closing(FileReader.within(limits)) as reader:
-            for item in dp.MemorySource(table, **mapping).open(reader).batches:
+            for item in dp.sources.MemorySource(table, **mapping).open(reader).batches:
                 found.append(item if isinstance(item, Mark) else (item.schema, item.to_pylist()))
                 if not isinstance(item, Mark):
                     item.validate(full=True)

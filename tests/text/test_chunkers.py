@@ -294,7 +294,7 @@ def test_what_is_served_is_the_span(tmp_path):
         corpus.ingest(dp.sources.MemorySource(rows, id="id", text="t"))
         corpus.split(train=1, validation=0, test=0)
         for _ in range(2):
-            with corpus.sampler("texts", batch_size=80, prefetch=0) as sampler:
+            with corpus.sampler("texts", batch_size=80, options=dp.Options(prefetch=0)) as sampler:
                 found = sorted(next(sampler)["text"])
             assert found == sorted(part for row in rows for part in (row["t"][:-2], row["t"][-3:]))
             corpus.prepare(progress=False)
@@ -324,5 +324,7 @@ def test_a_failure_changes_nothing(tmp_path):
             assert (chunks_of(corpus), corpus.status()) == before
             chunkers.REGISTRY.clear()
             register_chunker("mine", failing, version=2)
-        with corpus.sampler(batch_size=4, prefetch=0) as sampler:  # needs no function
+        with corpus.sampler(
+            batch_size=4, options=dp.Options(prefetch=0)
+        ) as sampler:  # needs no function
             assert len(next(sampler)) == 4

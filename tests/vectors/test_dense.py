@@ -113,11 +113,13 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypa
         assert again == reference
         drawn = corpus.sampler(recipes=[recipe()], mixture={"odd0": 1}, columns=["negative_by"])
         assert "dense" in next(drawn)["negative_by"]
-        policies = corpus.negatives(by="dense").to_pylist()
+        policies = corpus.negatives(negatives=dp.Negatives(by="dense")).to_pylist()
         assert policies[0]["relative_margin"] > 0, "a margin of .05, unless another is given"
         corpus.mine(recipe(), split="train")
         both = corpus.sampler(
-            recipes=[recipe()], by={"bm25": 0.5, "dense": 0.5}, columns=["negative_by"]
+            recipes=[recipe()],
+            columns=["negative_by"],
+            negatives=dp.Negatives(by={"bm25": 0.5, "dense": 0.5}),
         )
         assert {"bm25", "dense"} <= set(next(both)["negative_by"])
 

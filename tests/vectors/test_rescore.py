@@ -101,7 +101,7 @@ def test_what_is_done_stays_and_the_rest_follows(corpus, monkeypatch):
     report, calls = corpus.rescore(counting, "parts", limit=11, **options), 1
     assert report.pairs[0].resumed > 0
     with pytest.raises(dp.StateMismatchError, match="no recipe of this run has"):
-        corpus.sampler(recipes=[RECIPE], by="parts", batch_size=2)
+        corpus.sampler(recipes=[RECIPE], batch_size=2, negatives=dp.Negatives(by="parts"))
     while any("not done yet" in note for note in report.notes):
         report, calls = corpus.rescore(counting, "parts", limit=11, **options), calls + 1
     assert calls > 1
@@ -143,9 +143,11 @@ class Predicts:
 
 def test_models_draw_as_functions_do(corpus):
     corpus.rescore(Predicts(), "model", **MINED)
-    by = dp.mined("model", relative_margin=0.05, range_max=3)
+    by = dp.Negatives(by="model", relative_margin=0.05, range_max=3)
     columns = ["negative_by", "negative_score", "positive_score", "anchor", "negative", "positive"]
-    with corpus.sampler(recipes=[RECIPE], by=by, batch_size=8, columns=columns) as sampler:
+    with corpus.sampler(
+        recipes=[RECIPE], batch_size=8, columns=columns, negatives=dp.Negatives(by=by)
+    ) as sampler:
         batch = next(iter(sampler)).to_pylist()
     assert {row["negative_by"] for row in batch} <= {"model", "model_fallback"}
     drawn = [row for row in batch if row["negative_by"] == "model"]

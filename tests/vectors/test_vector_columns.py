@@ -25,8 +25,8 @@ RUNS = [
     {},
     {"negatives": 3},
     {"no_duplicates": "negatives", "batch_size": 4},
-    {"recipes": [LONG], "swap": True},
-    {"kind": "pairs", "negatives": 2},
+    {"recipes": [LONG], "options": dp.Options(swap=True)},
+    {"kind": "labelled_pairs", "negatives": 2},
     {"kind": "texts"},
 ]
 
@@ -89,7 +89,11 @@ def test_a_run_goes_on_while_texts_are_embedded(tmp_path, missing):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         texts = sorted(set(texts_of(corpus).values()))
         filled(corpus, texts=texts[::2])
-        arguments = {"columns": columns, "vectors": missing, "batch_size": 16}
+        arguments = {
+            "columns": columns,
+            "batch_size": 16,
+            "options": dp.Options(missing_vectors=missing),
+        }
         unbroken = corpus.sampler(**arguments)
         expected = [next(unbroken).to_pydict() for _ in range(6)]
         with corpus.sampler(**arguments) as sampler:
@@ -130,7 +134,9 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
         filled(corpus, texts=there)
         with pytest.raises(dp.errors.VectorError, match=r"\d+ texts of anchors .* duckplets embed"):
             corpus.sampler(columns=ALL)
-        with corpus.sampler(columns=ALL, vectors="null", batch_size=32, epochs=1) as sampler:
+        with corpus.sampler(
+            columns=ALL, batch_size=32, epochs=1, options=dp.Options(missing_vectors="null")
+        ) as sampler:
             assert "their vectors are null" in "".join(sampler.notes)
             for batch in sampler:
                 for slot in ("anchor", "positive", "negative"):
@@ -140,7 +146,9 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
                     assert np.isnan(rows).all(axis=1).tolist() == nulls
                     known = [vector(t) for t in batch[slot] if t not in lacking]
                     assert np.array_equal(rows[~np.array(nulls)], np.stack(known))
-        with corpus.sampler(columns=ALL, vectors="drop", batch_size=32, epochs=1) as sampler:
+        with corpus.sampler(
+            columns=ALL, batch_size=32, epochs=1, options=dp.Options(missing_vectors="drop")
+        ) as sampler:
             assert "those are left out" in "".join(sampler.notes)
             batches = list(sampler)
         served = {
@@ -166,4 +174,4 @@ def test_a_column_says_which_vectors(tmp_path):
             with pytest.raises(dp.SamplerError, match="columns"):
                 corpus.sampler(columns=[wrong])
         with pytest.raises(dp.SamplerError, match="did you mean 'null'"):
-            corpus.sampler(vectors="nul")
+            corpus.sampler(options=dp.Options(missing_vectors="nul"))
