@@ -118,13 +118,25 @@ def _place(row: Example) -> str:
 
 
 def remove(database: Database, name: str) -> int:
-    """Mark a source and its records as removed; return the number of records."""
+    """Mark a source and its records as removed, with documents of its own; return their number.
+
+    Raises:
+        SourceError: There is no such source, or it has the documents of another.
+    """
     source_id = source_id_of(database, name)
+    if named := [of for (of,) in database.run("ingest/records/named_by", {"source_id": source_id})]:
+        raise SourceError(
+            f"source {name!r} has the documents of {listed(named)}; remove {named[0]!r}, and "
+            f"documents that no other source names go with it"
+        )
     with database.transaction():
-        version = current_version(database) + 1
-        parameters = {"source_id": source_id, "version": version}
-        records = int(database.run("ingest/records/remove_records", parameters)[0][0])
-        database.run("ingest/records/remove_source", parameters)
+        version, records = current_version(database) + 1, 0
+        own = database.run("ingest/records/own_documents", {"source_id": source_id})
+        for each in (source_id, *(of for (of,) in own)):
+            parameters = {"source_id": each, "version": version}
+            records += int(database.run("ingest/records/remove_records", parameters)[0][0])
+            database.run("ingest/records/remove_source", parameters)
+            database.run("ingest/records/remove_labels", parameters)
         commit_version(database, version, "remove", name, {"removed": records})
     return records
 

@@ -110,9 +110,7 @@ def mine(
         if due and not database.read_only:
             with database.transaction():
                 splits.hash_texts(database, "stored_sections")
-        elif ranker is by_words and any(
-            index.stale(database, source=job.source, split=job.split) for job in due
-        ):
+        elif ranker is by_words and any(index.stale(database, **job.ground) for job in due):
             database.run("mining/mine/own_index")
             stack.callback(database.run, "mining/mine/drop_own_index")
         done = [(job, job.run(folder)) for job in due]

@@ -14,7 +14,7 @@ JOIN splits ON splits.record_key = records.record_key
 JOIN leading_sections ON leading_sections.record_key = records.record_key
 JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
 WHERE
-    splits.split = $split
+    in_split(splits.split, $split)
     AND is_live(records.added_version, records.removed_version, $version)
 GROUP BY records.record_key
 ORDER BY records.record_key
@@ -35,7 +35,7 @@ WITH found AS (
         JOIN splits ON splits.record_key = records.record_key
         JOIN sources ON sources.source_id = records.source_id
         WHERE
-            splits.split = $split
+            in_split(splits.split, $split)
             AND is_live(records.added_version, records.removed_version, $version)
     ) AS slot
 ),

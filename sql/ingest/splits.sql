@@ -3,7 +3,7 @@
 -- Rows: splits in their usual order.
 SELECT split, sum(records)::BIGINT AS records
 FROM split_counts
-WHERE split IS NOT NULL
+WHERE split <> 'every'
 GROUP BY split
 ORDER BY list_position(['train', 'validation', 'test'], split)
 
@@ -13,6 +13,7 @@ DELETE FROM settings
 WHERE name = 'splits';
 
 DELETE FROM splits
+WHERE split <> 'every'
 
 -- name: set
 -- Keep the settings of the splits.
@@ -102,7 +103,9 @@ members AS (
     LEFT JOIN families ON families.record_key = records.record_key
     LEFT JOIN texts ON texts.record_key = records.record_key
     LEFT JOIN splits ON splits.record_key = records.record_key
-    WHERE records.record_key >= $first_record_key
+    WHERE
+        records.record_key >= $first_record_key
+        AND records.source_id NOT IN (SELECT documents_id FROM sources WHERE documents_id IS NOT NULL)
 ),
 chosen AS (
     SELECT
@@ -129,6 +132,18 @@ JOIN chosen ON chosen.family = members.family
 WHERE members.split IS NULL
 ORDER BY members.record_key
 
+-- name: documents
+-- Let documents that have no split belong to every one.
+-- Parameters: $first_record_key (records from it on).
+INSERT INTO splits (record_key, split)
+SELECT record_key, 'every'
+FROM records
+WHERE
+    record_key >= $first_record_key
+    AND source_id IN (SELECT documents_id FROM sources)
+    AND record_key NOT IN (SELECT record_key FROM splits)
+ORDER BY record_key
+
 -- name: families
 -- How many families (Arrow families: record_key, family) have records in more than one split, how
 -- many of these records have a key from a first one on, and the records of the newest version that
@@ -138,7 +153,7 @@ WITH counts AS (
     SELECT
         count(*) FILTER (families.record_key >= $first_record_key) AS newcomers,
         count(live_records.record_key) AS records,
-        count(DISTINCT splits.split) > 1 AS spans
+        count(DISTINCT nullif(splits.split, 'every')) > 1 AS spans
     FROM families
     JOIN splits ON splits.record_key = families.record_key
     LEFT JOIN live_records ON live_records.record_key = families.record_key
