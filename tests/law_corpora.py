@@ -19,11 +19,12 @@ ANY = dp.any_section()
 
 FILL = """
 INSERT INTO sources (source_id, name, kind, trust, defaults, added_version)
-VALUES (1, 'a', 'csv', .5, 'roles', 1), (2, 'b', 'csv', .5, 'roles', 1);
+VALUES (1, 'a', 'csv', .5, 'roles', 1), (2, 'b', 'csv', .5, 'roles', 1),
+    (3, 'd', 'csv', .5, 'text', 1);
 INSERT INTO corpus_versions VALUES (1, now()::TIMESTAMP, 'ingest', 'a', NULL);
 INSERT INTO records BY NAME
 SELECT key AS record_key, source || '/' || lpad(key::VARCHAR, 9, '0') AS record_id,
-    1 + (source = 'b')::INTEGER AS source_id, 1 AS added_version,
+    list_position(['a', 'b', 'd'], source) AS source_id, 1 AS added_version,
     if(live, NULL, 1) AS removed_version,
     date, "group" AS group_key, if(category IS NULL, NULL, [category]) AS taxonomy,
     MAP {'topic': topic, 'lang': lang} AS meta, .5 AS trust, key AS content_hash,
@@ -47,7 +48,7 @@ SELECT
 FROM said;
 CREATE TEMP TABLE all_chunks AS
 SELECT found.*, asked.split
-FROM (SELECT DISTINCT split FROM splits) AS asked,
+FROM (SELECT DISTINCT split FROM splits WHERE split <> 'every') AS asked,
     LATERAL (FROM chunks_of(NULL, asked.split)) AS found
 """
 
@@ -59,7 +60,8 @@ def filled(path: Any, ready: Any, corpora: list[law.Corpus]) -> dp.Corpus:
     shutil.copy(ready, path)
     corpus = dp.Corpus(path)
     places = {id(c): f"r{n}" for n, of in enumerate(corpora) for c in of.chunks}
-    chunks = [c for of in corpora for c in of.chunks]
+    chunks = [*{id(c): c for of in corpora for c in of.chunks}.values()]
+    places |= {id(c): "every" for c in chunks if c.record.source == law.DOCUMENTS}
     keys: dict[tuple[int, int], int] = {}
     for c in chunks:
         keys.setdefault((c.record.key, c.position), len(keys) + 1)
@@ -101,13 +103,15 @@ def of_splits(text: str) -> str:
     for old, new in {
         "chunks_of($source, $split, $version)": f"{here} AND source = asked.source)",
         "chunks_of(NULL, $split, $version)": f"{here})",
+        "chunks_of($documents, $split, $version)": f"{here} AND source = 'd')",
         "$source": "asked.source",
         "$version": "1",
     }.items():
         text = text.replace(old, new)
     return (
         "SELECT asked.split, asked.source, found.* FROM (SELECT DISTINCT splits.split, sources.name"
-        f" AS source FROM splits, sources) AS asked, LATERAL ({text}) AS found"
+        " AS source FROM splits, sources WHERE splits.split <> 'every' AND sources.name <> 'd')"
+        f" AS asked, LATERAL ({text}) AS found"
     )
 
 
@@ -172,6 +176,7 @@ CONDITIONS = triplet(
 SAME = compared("topic", lambda a, n: a == n)
 LATER = compared("date", lambda a, n: n > a)
 FIRST = dp.position(0)
+OF_DOCUMENTS = {"relabelled": True, "documents": "d"}
 
 # Kind of recipe: the recipe, how it is compiled, and what plain Python is told of it.
 KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
@@ -192,6 +197,16 @@ KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
         CONDITIONS, {"relabelled": True},
         replace(ROLES, relabelled=True, where=WHERE, asks_label=True),
     ),
+    "documents": (PLAIN, OF_DOCUMENTS, replace(ROLES, relabelled=True, documents=True)),
+    "documents, conditions": (
+        CONDITIONS, OF_DOCUMENTS,
+        replace(ROLES, relabelled=True, documents=True, where=WHERE, asks_label=True),
+    ),
+    "documents, per chunk, equality": (
+        triplet(where=EQUAL, per="chunk"), OF_DOCUMENTS,
+        replace(ROLES, relabelled=True, documents=True, suits=SAME, per_chunk=True),
+    ),
+    "documents without labels": (PLAIN, {"documents": "d"}, replace(ROLES, documents=True)),
     "split-wide": (triplet(negatives_from="split"), {}, replace(ROLES, split_wide=True)),
     "relabelled, split-wide": (
         triplet(negatives_from="split"), {"relabelled": True},
@@ -283,5 +298,7 @@ KINDS: dict[str, tuple[dp.TripletRecipe, dict[str, Any], law.Recipe]] = {
 
 
 def drawn(corpora: int, first: int = 0) -> list[law.Corpus]:
-    """Return random corpora, whose keys do not meet."""
-    return [law.drawn(random.Random(n), 1 + 20 * n) for n in range(first, first + corpora)]
+    """Return random corpora, whose keys do not meet, with documents that all of them share."""
+    shelf = law.shelf(random.Random(first), 1 + 20 * (first + corpora))
+    numbers = range(first, first + corpora)
+    return [law.drawn(random.Random(n), 1 + 20 * n, shelf) for n in numbers]

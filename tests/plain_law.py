@@ -14,6 +14,7 @@ from typing import Any
 
 from plain_text import normalised
 
+DOCUMENTS = "d"
 NEVER = float("-inf")
 LATER = 2  # a version after the one that is looked at
 # marks make other words of kana and Hindi, and the same of others
@@ -78,6 +79,7 @@ class Recipe:
     per_chunk: bool = False
     relabelled: bool = False
     asks_label: bool = False  # a condition of the positive names the label
+    documents: bool = False  # its negatives, and positives by label, are of the source "d"
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,23 @@ class Corpus:
     labels: list[Label] = field(default_factory=list)
 
 
-def drawn(draw: random.Random, first: int) -> Corpus:
+def shelf(draw: random.Random, first: int) -> list[Chunk]:
+    """Return documents, which are of every split."""
+    chunks = []
+    for n in range(8):
+        record = Record(
+            first + n, DOCUMENTS, draw.choice((None, None, None, "g", "k")),
+            draw.choice((None, date(2024, 1, 2))), draw.choice((None, "x", "y")),
+            draw.choice(("en", "de")), None, draw.random() < 0.9,
+        )  # fmt: skip
+        windows = [draw.choice(WORDS) for _ in range(draw.choice((1, 1, 2)))]
+        for at, text in enumerate(windows):
+            section = "/".join(windows)
+            chunks.append(Chunk(16 * record.key + at, record, 0, "context", section, text))
+    return chunks
+
+
+def drawn(draw: random.Random, first: int, documents: Iterable[Chunk] = ()) -> Corpus:
     """Return the records of one split: two sources, few texts, so that everything collides."""
     words, chunks = draw.sample(WORDS, draw.randint(3, len(WORDS))), []
     groups = (None, None, "g", "h") if draw.random() < 0.7 else (None, "g")
@@ -120,13 +138,18 @@ def drawn(draw: random.Random, first: int) -> Corpus:
             for text in windows:
                 key = 16 * record.key + len(chunks) % 16
                 chunks.append(Chunk(key, record, position, role, "/".join(windows), text))
+    own, documents = [*chunks], [*documents]
+    chunks += documents
     said = [
         Label(
-            *(draw.choice((c.text, c.text, c.record.key)) for c in draw.choices(chunks, k=2)),
+            *(draw.choice((c.text, c.text, c.record.key)) for c in ends),
             draw.choice((1, 1, 0.5, 0, 0, -1, 2, None)),
             draw.choice((0, 1, 1, 1, LATER)),
         )
-        for _ in range(7)
+        for ends in [
+            *(draw.choices(own, k=2) for _ in range(7)),
+            *((draw.choice(own), draw.choice(documents)) for _ in range(5 if documents else 0)),
+        ]
     ]
     return Corpus(chunks, said)
 
@@ -137,7 +160,11 @@ class Law:
     def __init__(self, corpus: Corpus, recipe: Recipe, source: str) -> None:
         self.recipe, self.source = recipe, source
         self.chunks = [c for c in corpus.chunks if c.record.live]
-        self.reach = [c for c in self.chunks if recipe.split_wide or c.record.source == source]
+        asking = recipe.split_wide or recipe.documents
+        self.askers = [c for c in self.chunks if asking or c.record.source == source]
+        self.documents = [c for c in self.chunks if c.record.source == DOCUMENTS]
+        self.reach = self.documents if recipe.documents else self.askers
+        self.promotable = self.documents if recipe.documents else self.chunks
         self.labels = defaultdict[str | int, list[Label]](list)
         for label in corpus.labels if recipe.relabelled else ():
             if label.version < LATER:
@@ -168,7 +195,7 @@ class Law:
         said = self.said(anchor)
         found = [c for c in found if c.text not in said]
         return found + [
-            c for c in self.chunks
+            c for c in self.promotable
             if of.positive(c) and c.text in said and (of.asks_label or said[c.text] >= 1)
             and of.where[1](replace(c, record=replace(c.record, label=said[c.text])))
         ]  # fmt: skip
@@ -232,7 +259,7 @@ class Law:
         ]
         if of.near == "positive":
             drawn_for = [
-                c for c in self.reach if c.record.key == key and of.anchor(c) and of.where[0](c)
+                c for c in self.askers if c.record.key == key and of.anchor(c) and of.where[0](c)
             ]
             other = self.nearest(drawn_for[0].record) if drawn_for else None
             found += [
@@ -253,21 +280,24 @@ class Law:
         if self.recipe.same_selectors:  # records of one whole text are written alike anyway
             return []
         keys = {
-            c.record.key for c in self.reach if self.recipe.anchor(c) and c.question == question
+            c.record.key for c in self.askers if self.recipe.anchor(c) and c.question == question
         }
         asked = {k: [c for c in self.asks(k) if c.question == question] for k in keys}
         return [c for k in keys for c in self.answers(k, asked[k])]
 
     def stated(self, anchor: Chunk) -> set[str]:
         """Return texts that a label calls an answer, perhaps, of the question or the family."""
-        askers = [c for c in self.reach if self.recipe.anchor(c) and c.question == anchor.question]
+        askers = [c for c in self.askers if self.recipe.anchor(c) and c.question == anchor.question]
         askers += [
             c
             for c in self.chunks
             if self.recipe.anchor(c) and c.record.family == anchor.record.family
         ]
         texts = {t for a in askers for t, label in self.said(a).items() if label > 0}
-        return self.alike([c for c in self.chunks if c.text in texts])
+        groups = {c.record.group for c in self.documents if c.text in texts} - {None}
+        theirs = [c for c in self.documents if c.record.group in groups]
+        others = theirs if self.recipe.documents else []
+        return self.alike([c for c in self.chunks if c.text in texts] + others)
 
     def legal(self, anchor: Chunk) -> set[str]:
         """Return the texts that an anchor may draw."""
@@ -283,7 +313,7 @@ class Law:
 
     def swapped(self, question: str) -> set[str]:
         """Return the texts of anchors of all records that a positive's question answers."""
-        keys = {c.record.key for c in self.reach}
+        keys = {c.record.key for c in self.askers}
         asked = [k for k in keys if question in {c.question for c in self.answers(k, self.asks(k))}]
         return self.alike([c for k in asked for c in self.asks(k)])
 

@@ -76,7 +76,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         "uncounted": ["shared_anchors", "pools"] if can_count and not pools else [],
         "capacity": _capacity(database) if pools else [],
         "labels": labels.held(database, records.current_version(database)),
-        "mining": _mining(database, [row["name"] for row in sources]) if current else [],
+        "mining": _mining(database) if current else [],
         "snapshot": _snapshot(database),
         "vectors": _vectors(corpus.path),
         "state": str(state_path),
@@ -126,6 +126,8 @@ def _capacity(database: Database) -> list[dict[str, Any]]:
     for name, brought in recipe_store.sources_of(database, version).items():
         drawn = [r for r in stored if isinstance(r, TripletRecipe)] or brought.recipes()
         triplets = [r for r in drawn if isinstance(r, TripletRecipe)]
+        if brought.are_documents:
+            triplets = []
         if graded := kinds.get(name) == "graded":
             triplets = [r for r in triplets if set_apart_by(r, "graded") is None]
         texts = sum(isinstance(r, TextRecipe) for r in stored or brought.own)
@@ -198,7 +200,7 @@ def _pools(database: Database) -> list[dict[str, Any]]:
     return rows
 
 
-def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:
+def _mining(database: Database) -> list[dict[str, Any]]:
     """Describe minings: what was mined or added, what is stale, what recipes lack."""
     version = records.current_version(database)
     by_name = {
@@ -210,8 +212,8 @@ def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:
     found = minings.found()
     rows = [_mined(database, mining, by_name.get(mining.recipe), version) for mining in found]
     there = {(mining.recipe, mining.source, mining.split) for mining in found}
-    for source in sources:
-        for recipe in by_name.values():
+    for source, offers in recipe_store.sources_of(database, version).items():
+        for recipe in () if offers.are_documents else by_name.values():
             if recipe.mined and source in (recipe.sources or (source,)):
                 rows += [
                     {"recipe": recipe.name, "source": source, "split": split, "scorer": None}

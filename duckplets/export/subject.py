@@ -166,7 +166,8 @@ def _suited(
             raise RecipeError(f"recipe {recipe.name!r} is limited to {limits}, not {source!r}")
         return [source]
     every = recipe_store.sources_of(database, version)
-    return sorted(name for name in every if recipe.sources is None or name in recipe.sources)
+    suited = recipe.sources or [name for name, of in every.items() if not of.are_documents]
+    return sorted(name for name in every if name in suited)
 
 
 def _pool(

@@ -120,8 +120,9 @@ class Bm25Scorer(Scorer):
 
 def _index(job: Job) -> Index | None:
     """Return the up-to-date index of the source and split; None without records."""
-    index.refresh(job.database, source=job.source, split=job.split, work=Work(job.work.engine))
-    return next(iter(index.stored(job.database, source=job.source, split=job.split)), None)
+    ground: dict[str, Any] = job.ground
+    index.refresh(job.database, **ground, work=Work(job.work.engine))
+    return next(iter(index.stored(job.database, **ground)), None)
 
 
 @contextmanager
@@ -209,6 +210,7 @@ def _written(
         postings = _postings(database, of, low, high, place, weights)
         _shard(numbers[there], may[there], postings, len(weights[0])).save(folder, str(shard))
     homes = np.zeros(len(guards.sections.keys), np.int64)
+    homes[:] = guards.sections.words % max(1, len(edges) - 1)  # of queries, which are not in it
     homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
     return len(edges) - 1, homes
 

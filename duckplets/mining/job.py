@@ -17,14 +17,13 @@ from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError, RecipeError
-from duckplets.ingest.chunks import content_of
 from duckplets.mining import policy, store
 from duckplets.mining.blocks import TopDocuments
 from duckplets.mining.guards import Guards
 from duckplets.mining.report import PairReport
 from duckplets.mining.store import Mining, Minings, OpenMining
 from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.read import PoolReader, labels_of
+from duckplets.pools.read import Kinds, PoolReader, labels_of
 from duckplets.recipes.mined import BM25, Mined, policy_for
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -82,6 +81,19 @@ class Job:
         return policy_for(self.recipe.by, self.scorer.name)
 
     @property
+    def kinds(self) -> Kinds:
+        """Labels and documents of sources."""
+        return labels_of(self.database, self.version)
+
+    @property
+    def ground(self) -> dict[str, str]:
+        """Source and split of the documents that are searched."""
+        documents = self.kinds.documents.get(self.source)
+        if documents is None:
+            return {"source": self.source, "split": self.split}
+        return {"source": documents, "split": "every"}
+
+    @property
     def threads(self) -> int:
         """How many threads may be used."""
         return int(self.database.run("mining/mine/threads")[0][0])
@@ -121,14 +133,16 @@ class Job:
 
     def mined(self, folder: ArtifactFolder, guards: Guards, *, fresh: bool = False) -> PairReport:
         """Mine and report; with ``fresh`` an interrupted mining is not continued."""
+        documents = self.kinds.documents.get(self.source, "")
         target = Mining(
             recipe=self.recipe.name,
             source=self.source,
+            documents=documents,
             split=self.split,
             scorer=self.scorer.name,
             definition=store.definition_of(self.recipe),
             settings={"depth": self.depth, **self.scorer.settings(self)},
-            content=content_of(self.database, self.source, self.split, self.version),
+            content=store.content(self.database, self.source, documents, self.split, self.version),
             corpus_version=self.version,
             anchors=len(guards.anchors),
             searched=len(guards.documents),
@@ -174,7 +188,7 @@ class Job:
         )
 
     def _compiled(self) -> CompiledPool:
-        of = labels_of(self.database, self.version).of(self.source)
+        of = self.kinds.of(self.source)
         where: dict[str, Any] = {"source": self.source, "split": self.split}
         mined = replace(self.recipe, by=self.scorer.name)
         return compile_pool(mined, **where, version=self.version, **of)

@@ -116,7 +116,7 @@ def mine(
         if (
             database.read_only
             and ranker is by_words
-            and any(index.stale(database, source=job.source, split=job.split) for job in due)
+            and any(index.stale(database, **job.ground) for job in due)
         ):
             database.run("mining/mine/own_index")
             stack.callback(database.run, "mining/mine/drop_own_index")

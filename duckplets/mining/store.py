@@ -88,6 +88,7 @@ class Mining:
     key: int = 0  # its number, which counts up: its generation
     recipe: str
     source: str
+    documents: str = ""  # the source of documents that were searched; empty for its own records
     split: str
     scorer: str
     definition: dict[str, Any]  # what of the recipe it follows from
@@ -302,12 +303,19 @@ def mine_command(database: Database, recipe: str) -> str:
     return shlex.join(["duckplets", "mine", str(database.path), recipe])
 
 
+def content(database: Database, source: str, documents: str, split: str, version: int) -> str:
+    """Return a fingerprint of the records of anchors, and of their documents."""
+    own = content_of(database, source, split, version)
+    return f"{own}+{content_of(database, documents, 'every', version)}" if documents else own
+
+
 def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, version: int) -> str:
     """Return why a mining does not fit a version and a recipe any more, or an empty text.
 
     Without a recipe, which the corpus need not know, only the records are looked at.
     """
-    if mining.content != content_of(database, mining.source, mining.split, version):
+    where = mining.source, mining.documents, mining.split
+    if mining.content != content(database, *where, version):
         return (
             f"records have changed, or how they are cleaned, since corpus version "
             f"{mining.corpus_version}"

@@ -44,6 +44,7 @@ _STAGED = (
 _STAGED_OF_TRIPLETS = ("family", "question", "writings")
 _OF_NEAREST = ("date", "taxonomy", "record_id")
 _NO_TERM = "0::UBIGINT"
+_OF_ALL_ASKERS = {" AND source = $source GROUP": " GROUP", " AND source = $source\n": "\n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class CompiledPool:
     relabelled: bool = False  # whether labels of pairs of others affect it
     swaps: bool = False  # whether samples are swapped, whose positive asks for its anchors
     narrow: bool = False  # whether negatives of a split's recipe are of the anchors' source only
+    documents: bool = False  # whether positives by label, and negatives, are of a source of its own
     negatives: int = field(init=False)  # negatives a sample needs
     is_given: bool = field(init=False)  # its pairs come labelled, with nothing drawn
     own_positive: bool = field(init=False)  # the positive is the anchor window itself
@@ -106,11 +108,12 @@ class CompiledPool:
     @property
     def alike(self) -> tuple[Any, ...]:
         """What pools read by one statement have in common: all but the source."""
-        return *self._asked, self.negatives
+        return *self._asked, self.negatives, self.parameters.get("documents")
 
     @property
-    def _asked(self) -> tuple[Recipe, Labels | None, bool, bool, bool]:
-        return _meant(self.recipe), self.labels, self.relabelled, self.swaps, self.narrow
+    def _asked(self) -> tuple[Recipe, Labels | None, bool, bool, bool, bool]:
+        how = self.labels, self.relabelled, self.swaps, self.narrow, self.documents
+        return _meant(self.recipe), *how
 
     def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
         """Return the statement of a part, over the staged table or not, and its parameters."""
@@ -144,9 +147,11 @@ def compile_pool(
     labels: Labels | None = None,  # labels of the source; ``given`` for labelled pairs
     relabelled: bool = False,  # whether to heed labels of pairs of others
     swaps: bool = False,  # whether samples are swapped
+    documents: str | None = None,  # the source of its documents
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
+    parameters |= {} if documents is None else {"documents": documents}
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
     if labels == "given" and (recipe.own_positive or recipe.positive.kind == "near_date"):
@@ -157,7 +162,14 @@ def compile_pool(
         )
     drawn = labels != "given"  # these come as they were judged
     apart = set_apart_by(recipe, labels)
-    return CompiledPool(recipe, parameters, apart, relabelled and drawn, swaps and drawn)
+    is_split_wide = recipe.negatives_from == "split"
+    if documents is not None and drawn and is_split_wide:
+        raise RecipeError(
+            f"recipe {recipe.name!r}, source {source!r}: negatives_from='split': its negatives are "
+            f"all documents of {documents!r} already; leave it out"
+        )
+    how: dict[str, Any] = {"relabelled": relabelled and drawn, "swaps": swaps and drawn}
+    return CompiledPool(recipe, parameters, apart, **how, documents=documents is not None and drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +278,7 @@ def _asks_label(selector: Selector) -> bool:
 
 
 _LABELS: dict[Labels | None, tuple[str, str]] = {  # who is left out for its label, and the reason
-    None: ("FALSE", "NULL"),
+    None: ("is_paired IS NULL AND is_partial", "'grade without a condition'"),
     "given": ("label IS NULL", "'no label'"),
     "binary": ("is_paired IS NULL AND label = 0", "'labelled negative'"),
     "graded": ("is_paired IS NULL AND label IS NOT NULL", "'grade without a condition'"),
@@ -287,6 +299,8 @@ def _triplet_fills(
     near = next((x for x in recipe.selectors if x.kind == "near_date"), recipe.positive)
     order = "added_version, id_hash, record_key, chunk_key"
     label_condition, label_text = _LABELS[labels]
+    if labels is None and _asks_label(recipe.positive):
+        label_condition = "FALSE"
     class_name, bin_name = strategy.columns
     fills: dict[str, str | Sequence[str]] = {
         "anchor_condition": anchor,
@@ -409,6 +423,7 @@ def _statement(
     relabelled: bool,
     swaps: bool,
     narrow: bool,
+    documents: bool,
     *,
     staged: bool,
 ) -> tuple[str, frozenset[str]]:
@@ -426,6 +441,15 @@ def _statement(
     last = "pools/law/triplets" if part == "pool" else f"pools/lists/{part}"
     wide = recipe.negatives_from == "split"
     texts = _chunks(wide=wide, drawn=wide and not narrow, beyond=near, staged=staged)
+    if documents:
+        theirs = "chunks_of($documents, $split, $version)"
+        if staged:
+            theirs = "(FROM staged_chunks WHERE source = $documents AND drawn)"
+        others = ["promotable"]
+        if "own_negatives" not in strategy.parts:
+            others.append("drawn")
+        texts |= {f"chunks_of({name}, $split, $version)": theirs for name in others}
+        texts |= _OF_ALL_ASKERS
     if recipe.allow_same_anchor_positive:
         texts |= {"other_text\n    AND ": "", "other_text AND ": ""}
     if recipe.strategy == "same_record":  # its family may draw texts that only it has
@@ -443,6 +467,7 @@ def _statement(
         "near_positive": near,
         "own_positives": recipe.own_positive,
         "labels": relabelled,
+        "documents": documents and relabelled,
         "same_selectors": alike,
         **dict.fromkeys(strategy.parts, True),
         "swapped": swaps,
@@ -457,17 +482,14 @@ def _chunks(
 ) -> dict[str, str]:
     """Return what takes the place of tables of chunks, and of the sources of askers."""
     own, whole = (f"chunks_of({source}, $split, $version)" for source in ("$source", "NULL"))
-    reaches = {"reach": wide, "drawn": drawn, "candidates": beyond}
+    reaches = {"reach": wide, "drawn": drawn, "candidates": beyond, "promotable": True}
     texts = {own.replace("$source", name): whole if of else own for name, of in reaches.items()}
     if staged:
         of_source = "(FROM staged_chunks WHERE source = $source AND drawn)"
         drawable = {own: of_source, whole: "(FROM staged_chunks WHERE drawn)"}
         texts = {name: drawable[of] for name, of in texts.items()}
         texts |= {own: of_source, whole: "staged_chunks"}
-    if wide:
-        texts[" AND source = $source GROUP"] = " GROUP"
-        texts[" AND source = $source\n"] = "\n"
-    return texts
+    return texts | (_OF_ALL_ASKERS if wide else {})
 
 
 def stage(pools: Iterable[CompiledPool]) -> str:

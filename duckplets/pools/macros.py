@@ -19,7 +19,7 @@ from typing import Any
 from duckplets.base.sanitize import shown
 from duckplets.db import catalog
 from duckplets.db.database import Database
-from duckplets.db.queries import bound, identifier, query, with_parameters
+from duckplets.db.queries import bound, identifier, literal, query, with_parameters
 from duckplets.errors import DuckpletsError
 from duckplets.pools.compile import Labels, Part, compile_pool
 from duckplets.recipes import store as recipe_store
@@ -113,15 +113,18 @@ def _made(facts: Facts) -> Macros | None:
     for what, *row in facts:
         rows[what].append(tuple(row))
     pools = defaultdict[str, dict[Recipe, list[str]]](dict)
+    theirs = {documents for _, documents, _ in rows["documents"]}
     try:
-        sources = recipe_store.offered([(*row, None, False) for row in rows["source"]], None)
+        brought = [(*row, None, False, row[0] in theirs) for row in rows["source"]]
+        sources = recipe_store.offered(brought, None)
         for source, offers in sources.items():
             for recipe in offers.recipes():
                 pools[recipe.name].setdefault(recipe.of_pool(), []).append(source)
         for recipe in recipe_store.parsed([row[:2] for row in rows["recipe"]], None):
-            pools[recipe.name] = {recipe.of_pool(): list(recipe.sources or sources)}
+            pools[recipe.name] = {recipe.of_pool(): list(recipe.sources or {*sources} - theirs)}
     except DuckpletsError:
         return None
+    sources = {name: of for name, of in sources.items() if not of.are_documents}
     made: Macros = {}
     for name, recipes in pools.items():
         parts: tuple[Part, ...] = ("pool", "left_out")
@@ -142,18 +145,20 @@ def _statement(
 ) -> str:
     """Return the statement of a part of the recipes of one name, for their sources."""
     kinds = {name: kind for name, kind, _ in rows["labels"]}
-    texts = defaultdict[str, list[str]](list)
+    texts, documents = defaultdict[str, list[str]](list), {s: d for s, d, _ in rows["documents"]}
+    how: dict[str, Any] = {"source": "", "split": "", "version": 0}
+    how["relabelled"] = bool(rows["relabelled"])
     for recipe, names in recipes.items():
-        for labels, some in _by_labels(names, kinds).items():
-            pool = compile_pool(
-                recipe,
-                source="",
-                split="",
-                version=0,
-                labels=labels,
-                relabelled=bool(rows["relabelled"]),
-            )
-            texts[with_parameters(pool.sql(part), _VALUES)] += some
+        by_documents = defaultdict[str | None, list[str]](list)
+        for name in names:
+            by_documents[documents.get(name)].append(name)
+        for of, alike in by_documents.items():
+            if of is not None and getattr(recipe, "negatives_from", "") == "split":
+                continue  # refused where it is opened
+            for labels, some in _by_labels(alike, kinds).items():
+                pool = compile_pool(recipe, **how, labels=labels, documents=of)
+                values = _VALUES | ({} if of is None else {"documents": literal(of)})
+                texts[with_parameters(pool.sql(part), values)] += some
     statements = [
         text
         if {*some}.issuperset(sources)

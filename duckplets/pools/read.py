@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -57,10 +58,12 @@ class Kinds(dict[str, Literal["binary", "graded"]]):
     """By the name of each source with labels: ``graded`` where some are neither 0 nor 1."""
 
     relabelled = False  # whether pairs of others are labelled
+    documents: Mapping[str, str] = MappingProxyType({})  # by source, the source of its documents
 
     def of(self, source: str) -> dict[str, Any]:
         """Return what a pool of a source is compiled with."""
-        return {"labels": self.get(source), "relabelled": self.relabelled}
+        found: dict[str, Any] = {"labels": self.get(source), "relabelled": self.relabelled}
+        return found | {"documents": self.documents.get(source)}
 
 
 class NoAnchorError(EmptyPoolError):
@@ -72,6 +75,7 @@ def labels_of(database: Database, version: int) -> Kinds:
     found = database.run("pools/lists/labels", {"version": version})
     kinds = Kinds({of: "graded" if graded else "binary" for of, graded in found if of is not None})
     kinds.relabelled = len(kinds) < len(found)
+    kinds.documents = dict(database.run("pools/lists/documents", {"version": version}))
     return kinds
 
 
@@ -283,6 +287,12 @@ class PoolReader:
                 f'positive = {{ role = "context", where = "label >= 0.5" }}'
             )
         reason = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
+        if compiled.documents and not counts:
+            reason += "; if its queries came with other splits: split(reassign=True, given=False)"
+        if compiled.documents and reasons.keys() == {"no positive"}:
+            where = {name: compiled.parameters[name] for name in ("source",)}
+            if not self._database.run("pools/lists/is_labelled", where)[0][0]:
+                reason += ": no label names a query of it"
         asked = compiled.negatives
         if "one family" in reasons:
             reason += "; the column of group= has one value: ingest again with group=None"
@@ -307,7 +317,7 @@ def _portions(
     whole, size = sum(chunks.values()), 0
     portion: list[CompiledPool] = []
     for pool in pools:
-        own = chunks.get(pool.parameters["source"], 0)
+        own = sum(chunks.get(pool.parameters.get(of, ""), 0) for of in ("source", "documents"))
         # each draws from the whole split; a condition compares each pair of values at most
         own = whole if pool.of_split else own * own if pool.pairs_values else own
         most = _MOST_PAIRS if pool.of_split or pool.pairs_values else _TOGETHER
@@ -332,6 +342,7 @@ def _section_facts(
     beyond = any(
         pool.of_split
         or pool.relabelled
+        or pool.documents
         or any(s.kind == "near_date" for s in pool.recipe.selectors)
         for pool in alike
     )

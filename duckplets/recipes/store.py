@@ -56,10 +56,11 @@ class SourceDefaults:
     own: tuple[Recipe, ...] = ()  # recipes it brought, instead of defaults
     weight: float | None = None  # weight in the mixture that the corpus declares
     controlled: bool = False  # whether index controls were set for it
+    are_documents: bool = False  # whether its records are the documents of other sources
 
     def recipes(self, preset: Preset | None = None) -> tuple[Recipe, ...]:
         """Return its own recipes, else the defaults, without that of long sections."""
-        return self.own or default_recipes(self.defaults, preset)
+        return self.own or (() if self.are_documents else default_recipes(self.defaults, preset))
 
     def known(self, preset: Preset | None = None) -> list[Recipe]:
         """Return the recipes that may be named, including those only a preset draws."""
@@ -73,6 +74,8 @@ class SourceDefaults:
         texts = [r for r in recipes if isinstance(r, TextRecipe)]
         if kind != "texts":
             return tuple(triplets)
+        if not texts and self.are_documents:
+            triplets = triplets or list(default_recipes("text"))
         if not texts and triplets:
             texts = [derived_text_recipe(triplets, titles=self.defaults != "documents")]
         return tuple(texts)
@@ -86,13 +89,13 @@ def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
 def offered(rows: Iterable[tuple[Any, ...]], path: Path | None) -> dict[str, SourceDefaults]:
     """Return sources by name from rows of a corpus."""
     found = {}
-    for name, defaults, recipes, weight, controlled in rows:
+    for name, defaults, recipes, weight, controlled, are_documents in rows:
         way = "Read the source again, or put back an earlier copy of the file."
         place = StoredJson(path, "sources", f"source {name!r}", way)
         definitions = place.read("recipes", recipes or "[]", [dict])
         with place.making("recipes"):
             own = tuple(map(from_dict, definitions))
-            found[name] = SourceDefaults(defaults, own, weight, controlled)
+            found[name] = SourceDefaults(defaults, own, weight, controlled, are_documents)
     return found
 
 
@@ -120,7 +123,7 @@ def brought(database: Database, source: object, name: str) -> str | None:
         raise RecipeError(f"{where}: {error}") from None
     names = [*_stored_names(database), *default_names()]
     rows = database.run("recipes/store/of_others", {"name": name})
-    for other, has in offered(((*row, None, False) for row in rows), database.path).items():
+    for other, has in offered(((*row, None, False, False) for row in rows), database.path).items():
         names += [theirs.name for theirs in has.own]
         for recipe, theirs in product(recipes, has.own):
             if recipe.name == theirs.name and recipe.of_pool() != theirs.of_pool():
@@ -202,7 +205,10 @@ def resolve(
     also: Sequence[Recipe] = (),  # may be named though no longer stored
     sources: Mapping[str, SourceDefaults] | None = None,  # sources of the version, if known
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source of a version, by source."""
+    """Return the recipes of every source of a version, by source.
+
+    Documents of other sources make texts of ``train``, and triplets only where they are named.
+    """
     sources = sources_of(database, version) if sources is None else sources
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
@@ -214,10 +220,11 @@ def resolve(
         if looks and database.run("recipes/store/has_longer", most)[0][0]:
             where = {"split": split, "version": version} | most
             long_roles = dict(database.run("recipes/store/long_roles", where))
-        return [
+        every = (
             _offered(source, offers, kind, preset, long_roles.get(source))
             for source, offers in sources.items()
-        ]
+        )
+        return _without_documents(every, sources, kind, split)
     places: dict[str | None, list[int]] = defaultdict(list)
     for place, recipe in enumerate(chosen):
         for name in recipe.sources or (None,):
@@ -227,19 +234,33 @@ def resolve(
             places[name].append(place)
     resolved = []
     for source, offers in sources.items():
-        own = [chosen[place] for place in sorted(places[source] + places[None])]
+        of_all = [] if offers.are_documents and kind != "texts" else places[None]
+        own = [chosen[place] for place in sorted(places[source] + of_all)]
         resolved.append(SourceRecipes(source, offers.of_kind(own, kind)))
         check_names(resolved[-1].recipes)
     if not any(found.recipes for found in resolved):
         raise RecipeError(f"none of the given recipes makes {kind}; give a triplet recipe")
-    return resolved
+    return _without_documents(resolved, sources, kind, split)
+
+
+def _without_documents(
+    every: Iterable[SourceRecipes], sources: Mapping[str, SourceDefaults], kind: str, split: str
+) -> list[SourceRecipes]:
+    """Leave out documents of other sources that make no sample of a kind in a split."""
+    serves = kind != "texts" or split == "train"
+    return [
+        found
+        for found in every
+        if not sources[found.source].are_documents or (serves and found.recipes)
+    ]
 
 
 def _offered(
     source: str, offers: SourceDefaults, kind: str, preset: Preset | None, long: Role | None
 ) -> SourceRecipes:
     """Return what a source offers by default; ``long`` is the role of sections beyond a window."""
-    extra = [] if long is None or offers.own else [long_section_recipe(long)]
+    plain = long is None or offers.own or offers.are_documents
+    extra = [] if plain or long is None else [long_section_recipe(long)]
     recipes = offers.of_kind([*offers.recipes(preset), *extra], kind)
     check_names(recipes)
     return SourceRecipes(source, recipes, frozenset([LONG_SECTION] if extra else ()))
@@ -279,7 +300,8 @@ def find(
         return name
     _check_is_name(name)
     sources, of_corpus = sources_of(database, version), stored(database)
-    meant = sources.get(source or "") or next(iter(sources.values()), None)
+    first = next((of for of in sources.values() if not of.are_documents), None)
+    meant = sources.get(source or "") or first
     own = meant.known(preset) if meant else []
     by_name = {r.name: r for r in [*_defaults(sources, preset), *own, *of_corpus]}
     if name in by_name:
@@ -303,6 +325,7 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
             f"recipe {recipe.name!r} is limited to {listed(recipe.sources or ())}, and the "
             f"corpus has only {listed(sources)}"
         )
+    fitting = [s for s in fitting if not sources[s].are_documents] or fitting
     own = [s for s in fitting if recipe in [*sources[s].known(), *sources[s].recipes("crate")]]
     return (own or fitting)[0]
 

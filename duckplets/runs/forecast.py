@@ -269,6 +269,9 @@ def _negatives(stream: Stream) -> str:
         return ""
     if stream.is_given:
         return "grades as given" if stream.graded else "labels as given"
+    compiled, negatives = stream.pool.compiled, stream.pool.negatives
+    if compiled.documents and negatives is not None:
+        found += f" among {counted(len(negatives.starts) - 1, 'document')}"
     if not count:
         return f"negatives {found}"
     whence = "all sources" if found == "random" else "random ones"

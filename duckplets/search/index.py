@@ -190,7 +190,7 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
     Raises:
         RecipeError, SplitError: There is no such source or split, or no splits yet.
     """
-    if split is not None:
+    if split not in (None, "every"):
         checked_split(split)
     if source is not None:
         recipe_store.check_source(database, source, current_version(database))

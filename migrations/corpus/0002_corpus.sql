@@ -619,6 +619,12 @@ COMMENT ON MACRO normalised_hash IS
 CREATE MACRO only_one(x) AS CASE WHEN min(x) = max(x) THEN min(x) END;
 COMMENT ON MACRO only_one IS 'The value of a column in a group where it has one only, else NULL';
 
+CREATE MACRO _internal.in_split(split, asked) AS split = asked OR split = 'every';
+COMMENT ON MACRO _internal.in_split IS 'Whether records of a split belong to the split that is asked for';
+
+CREATE MACRO _internal.served_in(split) AS if(split = 'every', 'train', split);
+COMMENT ON MACRO _internal.served_in IS 'The split that serves records: train for documents, which belong to every one';
+
 CREATE MACRO _internal.version_at(at_version) AS
     coalesce(at_version, (SELECT max(version) FROM corpus_versions));
 COMMENT ON MACRO _internal.version_at IS 'A version; the newest for NULL';
@@ -812,9 +818,6 @@ COMMENT ON COLUMN _internal.label_ids.id IS 'The id of the record: source/key';
 
 CREATE MACRO _internal.text_side(text_hash) AS xor(text_hash, 8387229868953896823::UBIGINT);
 COMMENT ON MACRO _internal.text_side IS 'How labels name a text: its hash, told apart from the hash of an id';
-
-CREATE MACRO _internal.in_split(split, asked) AS split = asked OR split = 'every';
-COMMENT ON MACRO _internal.in_split IS 'Whether records of a split belong to the split that is asked for';
 
 CREATE MACRO _internal.newest_label(label, version) AS nullif(
     max({'version': version, 'label': coalesce(label, '-Infinity'::DOUBLE)}).label, '-Infinity'::DOUBLE
@@ -1041,7 +1044,7 @@ JOIN records ON records.record_key = chunks.record_key
 JOIN splits ON splits.record_key = chunks.record_key
 JOIN sources ON sources.source_id = records.source_id
 WHERE
-    splits.split = of_split AND (of_source IS NULL OR sources.name = of_source)
+    _internal.in_split(splits.split, of_split) AND (of_source IS NULL OR sources.name = of_source)
     AND _internal.is_live(
         records.added_version, records.removed_version, coalesce(at_version, 9223372036854775807)
     );
@@ -1141,7 +1144,7 @@ scope AS (
         ON sources.removed_version IS NULL AND sources.name = coalesce(given.of_source, sources.name)
     JOIN _internal.text_indexes
         ON text_indexes.source_id = sources.source_id
-        AND text_indexes.split = coalesce(given.of_split, text_indexes.split)
+        AND _internal.in_split(text_indexes.split, coalesce(given.of_split, text_indexes.split))
 ),
 asked AS (
     SELECT DISTINCT unnest(CASE WHEN in_pairs

@@ -122,7 +122,7 @@ FROM (
     FROM live_records
     WHERE
         source = coalesce($source, source)
-        AND ($split IS NULL OR split = $split)
+        AND ($split IS NULL OR in_split(split, $split))
     ORDER BY record_key
     LIMIT $limit
 ) AS shown

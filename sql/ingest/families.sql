@@ -13,7 +13,7 @@ FROM records
 JOIN splits ON splits.record_key = records.record_key
 JOIN leading_sections ON leading_sections.record_key = records.record_key
 WHERE
-    splits.split = $split
+    in_split(splits.split, $split)
     AND is_live(records.added_version, records.removed_version, $version)
 GROUP BY records.record_key
 ORDER BY records.record_key
@@ -34,7 +34,7 @@ WITH found AS (
         JOIN splits ON splits.record_key = records.record_key
         JOIN sources ON sources.source_id = records.source_id
         WHERE
-            splits.split = $split
+            in_split(splits.split, $split)
             AND is_live(records.added_version, records.removed_version, $version)
     ) AS slot
 ),

@@ -12,7 +12,7 @@ JOIN sources ON sources.source_id = records.source_id
 JOIN splits ON splits.record_key = records.record_key
 WHERE
     coalesce(sources.name = $source, TRUE)
-    AND coalesce(splits.split = $split, TRUE)
+    AND coalesce(in_split(splits.split, $split), TRUE)
     AND is_live(records.added_version, records.removed_version, $version)
 GROUP BY sources.name, splits.split
 

@@ -7,7 +7,7 @@ FROM records
 JOIN splits ON splits.record_key = records.record_key
 JOIN stored_sections AS sections ON sections.record_key = records.record_key
 WHERE
-    splits.split = $split
+    in_split(splits.split, $split)
     AND is_live(records.added_version, records.removed_version, $version)
 GROUP BY records.record_key
 ORDER BY records.record_key

@@ -373,17 +373,21 @@ own_texts AS (
     WHERE asks OR is_denied IS NULL
     UNION SELECT family, text_hash FROM labelled WHERE label > 0
 ),
--- Answers to a question that several families ask.
+-- Questions that several families ask, and answers to them.
+repeated AS (
+    SELECT question, list(DISTINCT record_key) AS record_keys FROM own
+    WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
+),
 known AS (
-    SELECT asked.question, written.text_hash FROM (
-        SELECT question, unnest(list(DISTINCT record_key)) AS record_key FROM own
-        WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
-    ) AS asked JOIN own USING (record_key) JOIN written USING (writing)
+    SELECT asked.question, written.text_hash
+    FROM (SELECT question, unnest(record_keys) AS record_key FROM repeated) AS asked
+    JOIN own USING (record_key) JOIN written USING (writing)
     LEFT JOIN (SELECT *, TRUE AS is_denied FROM denied) AS d
         ON d.record_key = asked.record_key AND d.question = asked.question
         AND d.text_hash = own.text_hash
     WHERE answers AND is_denied IS NULL
-    UNION SELECT question, text_hash FROM labelled WHERE label > 0 AND source = $source
+    UNION SELECT question, text_hash FROM labelled JOIN repeated USING (question)
+    WHERE label > 0 AND source = $source
 ),
 -- The texts that an anchor text has for positives, and a chunk of each.
 promoted AS (
@@ -391,7 +395,7 @@ promoted AS (
         SELECT said.record_key AS asked_key, anchor_hash,
             NOT list_contains(sides, slot.id_hash) AS is_by_text,
             slot.* REPLACE (said.label AS label)
-        FROM said JOIN chunks_of(NULL, $split, $version) AS slot USING (text_hash)
+        FROM said JOIN chunks_of(promotable, $split, $version) AS slot USING (text_hash)
     ) WHERE promoted_condition
 ),
 paired AS (
@@ -421,6 +425,24 @@ positive_texts AS (
     SELECT record_key, anchor_hash AS text_hash, only_one(paired.text_hash) AS single
     FROM paired GROUP BY record_key, anchor_hash
 )
+SELECT 1
+
+-- name: documents
+-- Steps of a pool whose negatives are the documents of its source: groups of labelled ones are out.
+-- Parameters: $split, $version.
+
+-- Labels of all texts that are written like labelled ones, or of a group with such a text.
+WITH labelled AS (
+    SELECT DISTINCT said.family, said.question, said.label, written.text_hash
+    FROM said JOIN (
+        SELECT text_hash, unnest(writings) AS writing FROM chunks_of(NULL, $split, $version)
+    ) USING (text_hash) JOIN written USING (writing)
+    UNION SELECT said.family, said.question, said.label, others.text_hash
+    FROM said JOIN chunks_of(promotable, $split, $version) AS one USING (text_hash)
+    JOIN negatives AS others ON others.family = one.family WHERE one.family < 0
+),
+-- Records with a label that makes neither a positive nor a negative.
+partial AS (SELECT record_key FROM said WHERE label > 0 AND label < 1)
 SELECT 1
 
 -- name: given
@@ -466,6 +488,7 @@ SELECT 1
 
 -- Anchors with the reason why they are left out, or NULL.
 WITH class_bins AS (SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin WHERE FALSE),
+partial AS (SELECT record_key FROM anchors WHERE FALSE),
 judged AS (
     SELECT anchors.*, CASE
         WHEN is_eligible THEN NULL
@@ -479,5 +502,6 @@ judged AS (
     FROM anchors LEFT JOIN (SELECT *, TRUE AS is_paired FROM positive_texts) USING (positive_keys)
     LEFT JOIN (SELECT chunk_key, TRUE AS is_eligible FROM eligible) USING (chunk_key)
     LEFT JOIN (SELECT DISTINCT record_key, TRUE AS has_own FROM negatives) USING (record_key)
+    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS is_partial FROM partial) USING (record_key)
 )
 SELECT 1

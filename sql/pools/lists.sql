@@ -24,7 +24,7 @@ FROM (
     JOIN splits ON splits.record_key = sections.record_key
     JOIN sources ON sources.source_id = records.source_id
     WHERE
-        splits.split = $split
+        in_split(splits.split, $split)
         AND is_live(records.added_version, records.removed_version, $version)
         AND list_contains(coalesce($sources::VARCHAR[], [sources.name]), sources.name)
         AND sections.section_key BETWEEN $low AND $high
@@ -215,3 +215,22 @@ UNION ALL
 SELECT NULL AS source, FALSE AS graded
 WHERE EXISTS (SELECT 1 FROM labels WHERE added_version <= $version)
 ORDER BY source
+
+-- name: documents
+-- The sources that have documents, each with the source of these.
+-- Parameters: $version.
+-- Rows: by source.
+SELECT sources.name AS source, documents.name AS documents
+FROM sources
+JOIN sources AS documents ON documents.source_id = sources.documents_id
+WHERE is_live(sources.added_version, sources.removed_version, $version)
+ORDER BY sources.name
+
+-- name: is_labelled
+-- Whether a label names a record of a source.
+-- Parameters: $source.
+SELECT count(*) > 0
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+SEMI JOIN labels ON labels.anchor = records.id_hash
+WHERE sources.name = $source

@@ -7,7 +7,7 @@ UNION ALL
 SELECT name, definition::VARCHAR
 FROM recipes
 UNION ALL
-SELECT name, concat_ws(' ', defaults, recipes::VARCHAR, added_version, removed_version)
+SELECT name, concat_ws(' ', defaults, recipes::VARCHAR, added_version, removed_version, documents_id)
 FROM sources
 ORDER BY ALL
 
@@ -28,6 +28,11 @@ WHERE
     records.label IS NOT NULL
     AND is_live(records.added_version, records.removed_version, _internal.version_at(NULL))
 GROUP BY sources.name
+UNION ALL
+SELECT 'documents', sources.name, documents.name, NULL
+FROM sources
+JOIN sources AS documents ON documents.source_id = sources.documents_id
+WHERE is_live(sources.added_version, sources.removed_version, _internal.version_at(NULL))
 UNION ALL
 SELECT 'relabelled', '', NULL, NULL
 WHERE EXISTS (SELECT 1 FROM labels)

@@ -13,14 +13,14 @@ SELECT
     records.record_key,
     sizes.size,
     records.source_id,
-    coalesce(list_position($splits::VARCHAR[], splits.split) - 1, 0)::INTEGER AS split
+    coalesce(list_position($splits::VARCHAR[], served_in(splits.split)) - 1, 0)::INTEGER AS split
 FROM records
 JOIN sources ON sources.source_id = records.source_id
 JOIN sizes ON sizes.record_key = records.record_key
 LEFT JOIN splits ON splits.record_key = records.record_key
 WHERE
     is_live(records.added_version, records.removed_version, $version)
-    AND ($splits IS NULL OR list_contains($splits::VARCHAR[], splits.split))
+    AND ($splits IS NULL OR list_contains($splits::VARCHAR[], served_in(splits.split)))
     AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
     AND ($without IS NULL OR sources.name <> $without)
 ORDER BY split, records.source_id, records.record_key

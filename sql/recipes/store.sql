@@ -8,13 +8,20 @@ WHERE is_live(added_version, removed_version, $version)
 ORDER BY name
 
 -- name: brought
--- The same with the recipes that each brought (JSON, or NULL), its declared weight (or NULL), and
--- whether something was said about its index.
+-- The same with the recipes that each brought (JSON, or NULL), its declared weight (or NULL), whether
+-- something was said about its index, and whether it has the documents of others.
 -- Parameters: $version.
 -- Rows: by name.
 SELECT
     name, defaults, recipes, weight,
-    source_id IN (SELECT source_id FROM index_controls) AS controlled
+    source_id IN (SELECT source_id FROM index_controls) AS controlled,
+    source_id IN (
+        SELECT documents_id
+        FROM sources
+        WHERE
+            documents_id IS NOT NULL
+            AND is_live(added_version, removed_version, $version)
+    ) AS are_documents
 FROM sources
 WHERE is_live(added_version, removed_version, $version)
 ORDER BY name
@@ -68,7 +75,7 @@ JOIN splits ON splits.record_key = sections.record_key
 WHERE
     sections.token_count > $max_tokens
     AND sections.role <> 'rejected'
-    AND splits.split = $split
+    AND in_split(splits.split, $split)
     AND is_live(records.added_version, records.removed_version, $version)
 GROUP BY sources.name
 ORDER BY sources.name

@@ -16,7 +16,7 @@ VALUES ($source_id, $size, $size_mode, $weight, $seed)
 SELECT
     sources.name,
     sources.source_id,
-    count(records.record_key) FILTER (WHERE $split IS NULL OR splits.split = $split) AS records,
+    count(records.record_key) FILTER (WHERE $split IS NULL OR served_in(splits.split) = $split) AS records,
     any_value(index_controls.size) AS size,
     any_value(index_controls.size_mode) AS size_mode,
     any_value(index_controls.weight) AS weight,

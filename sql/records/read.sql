@@ -11,7 +11,7 @@ LEFT JOIN splits ON splits.record_key = records.record_key
 WHERE
     is_live(records.added_version, records.removed_version, $version)
     AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
-    AND ($split IS NULL OR splits.split = $split)
+    AND ($split IS NULL OR served_in(splits.split) = $split)
 ORDER BY CASE WHEN $by_source THEN records.source_id END, records.record_key
 
 -- name: labels

@@ -42,7 +42,7 @@ JOIN splits ON splits.record_key = conversations.record_key
 JOIN sources ON sources.source_id = records.source_id
 WHERE
     sources.name = $source
-    AND splits.split = $split
+    AND in_split(splits.split, $split)
     AND is_live(records.added_version, records.removed_version, $version)
 ORDER BY records.added_version, records.id_hash, records.record_key
 

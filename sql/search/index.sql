@@ -118,7 +118,7 @@ JOIN splits ON splits.record_key = records.record_key
 WHERE
     records.removed_version IS NULL
     AND sources.name = coalesce($source, sources.name)
-    AND splits.split = coalesce($split, splits.split)
+    AND in_split(splits.split, coalesce($split, splits.split))
 ORDER BY sources.name, splits.split
 
 -- name: stored
@@ -132,7 +132,7 @@ FROM text_indexes
 JOIN sources ON sources.source_id = text_indexes.source_id
 WHERE
     sources.name = coalesce($source, sources.name)
-    AND text_indexes.split = coalesce($split, text_indexes.split)
+    AND in_split(text_indexes.split, coalesce($split, text_indexes.split))
 ORDER BY sources.name, text_indexes.split, text_indexes.index_key
 
 -- name: get_settings

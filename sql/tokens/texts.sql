@@ -7,7 +7,7 @@ JOIN sources ON sources.source_id = records.source_id
 JOIN splits ON splits.record_key = records.record_key
 WHERE
     is_live(records.added_version, records.removed_version, $version)
-    AND list_contains($splits::VARCHAR[], splits.split)
+    AND list_contains($splits::VARCHAR[], served_in(splits.split))
     AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
     AND records.record_key NOT IN (SELECT record_key FROM stored_sections WHERE role <> 'rejected')
 

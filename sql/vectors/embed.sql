@@ -13,7 +13,7 @@ WITH of_chunks AS (
     FROM chunks
     JOIN live_records AS records ON records.record_key = chunks.record_key
     JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
-    WHERE $split IS NULL OR records.split = $split
+    WHERE $split IS NULL OR in_split(records.split, $split)
 ),
 
 texts AS (

@@ -12,7 +12,8 @@ WITH hits AS (
     JOIN chunks ON chunks.text_hash = wanted.text_hash
     JOIN live_records AS records ON records.record_key = chunks.record_key
     WHERE
-        ($source IS NULL OR records.source = $source) AND ($split IS NULL OR records.split = $split)
+        ($source IS NULL OR records.source = $source)
+        AND ($split IS NULL OR in_split(records.split, $split))
     GROUP BY chunks.section_key
 ),
 

@@ -190,7 +190,16 @@ def test_anchors_that_are_left_out_have_their_reason(kind, corpus, corpora):
             expected = "no negative"
             if not texts and told.labels == "binary" and label == 0:
                 expected = "labelled negative"
-            elif not texts and told.labels == "graded" and label is not None:
+            elif (not texts and told.labels == "graded" and label is not None) or (
+                not texts
+                and told.documents
+                and not told.asks_label
+                and any(
+                    0 < label < 1
+                    for other in of.asks(a.record.key)
+                    for label in of.said(other).values()
+                )
+            ):
                 expected = "grade without a condition"
             elif not texts:
                 expected = "no positive"

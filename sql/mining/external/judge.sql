@@ -8,7 +8,7 @@ CREATE OR REPLACE TEMP TABLE external_entries AS
 WITH here AS (
     SELECT record_key
     FROM live_records
-    WHERE source = $source AND split = $split
+    WHERE source = $source AND in_split(split, $split)
 ),
 
 -- A positive is not looked for among the documents. (As a condition of that join it would keep

@@ -1,0 +1,214 @@
+"""Documents: a source of every split, among which queries of others have positives and negatives."""
+
+import random
+
+import pytest
+from collections_by_hand import collection
+from effort import often
+
+import duckplets as dp
+from duckplets.testing import assert_resumes_everywhere
+
+WORDS = ["red", "blue", "green", "grey", "teal", "pink"]
+COLUMNS = ["anchor_record_id", "positive", "positive_label", "negative", "negative_record_id"]
+
+
+def made(path, seed):
+    """Two sources of queries over one of documents, with repeated texts, groups and all labels."""
+    draw, corpus = random.Random(seed), dp.Corpus(path)
+    corpus.split(0.6, 0.2, 0.2, seed=seed)
+    documents = [
+        {
+            "id": f"d{n}",
+            "text": " ".join(draw.choices(WORDS, k=draw.choice([2, 3]))) + f" {draw.randrange(25)}",
+            "group": draw.choice([None, None, f"g{draw.randrange(5)}"]),
+        }
+        for n in range(60)
+    ]
+    labels = {}
+    for name in ("one", "two"):
+        queries = [
+            {"id": f"q{n}", "q": f"{draw.choice(WORDS)} {draw.randrange(16)}?"}
+            | ({"own": f"own answer {n}"} if name == "two" and n % 3 else {})
+            for n in range(30)
+        ]
+        labels[name] = {
+            (query["id"], draw.choice(documents)["id"]): draw.choice([1, 1, 2, 3, 0.5, 0, -1])
+            for query in queries
+            for _ in range(draw.choice([0, 1, 2, 5]))
+        }
+        rows = [(query, document, label) for (query, document), label in labels[name].items()]
+        of = documents if name == "one" else "one.documents"
+        columns = {"context": "own?"} if name == "two" else {}
+        collection(corpus, name, queries, of, rows, **columns)
+    return corpus
+
+
+def world_of(corpus):
+    """Return the label of each query and text, and texts by document, in plain Python."""
+    rows = corpus.sql(
+        "SELECT record_id, split, role, text, group_key FROM section_texts "
+        "JOIN records USING (record_id)"
+    ).to_pylist()
+    texts = {row["record_id"]: row["text"] for row in rows if row["split"] == "every"}
+    groups = {row["record_id"]: row["group_key"] for row in rows if row["split"] == "every"}
+    asked = {row["record_id"]: row["text"] for row in rows if row["role"] == "anchor"}
+    own = {
+        row["record_id"]: row["text"]
+        for row in rows
+        if row["role"] == "context" and row["split"] != "every"
+    }
+    splits = {row["record_id"]: row["split"] for row in rows}
+    return texts, groups, asked, own, splits
+
+
+def labels_of(corpus, texts):
+    ids = {row["h"]: row["i"] for row in corpus.sql(
+        "SELECT id_hash AS h, record_id AS i FROM records").to_pylist()}  # fmt: skip
+    found = {}
+    for row in corpus.sql("SELECT anchor, document, label FROM labels").to_pylist():
+        query, document = ids[row["anchor"]], ids[row["document"]]
+        key = query, texts[document]
+        found[key] = max(found.get(key, row["label"]), row["label"])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(often(20, less=2)))
+@pytest.mark.parametrize("by", [None, "bm25"])
+def test_no_negative_has_a_label_above_0_and_positives_rotate(tmp_path, seed, by):
+    with made(tmp_path / "c.duckdb", seed) as corpus:
+        if by:
+            corpus.mine(split="train", progress=False)
+        texts, groups, asked, own, splits = world_of(corpus)
+        labels = labels_of(corpus, texts)
+        positives = {query: set() for query in asked}
+        for (query, text), label in labels.items():
+            positives[query] |= {text} if label >= 1 else set()
+        for query, text in own.items():
+            positives[query] |= {text} if labels.get((query, text), 1) >= 1 else set()
+        out = {}
+        for query in asked:
+            alike = [q for q in asked if asked[q] == asked[query] and splits[q] == splits[query]]
+            above = {t for (q, t), label in labels.items() if q in alike and label > 0}
+            above |= {own[q] for q in alike if q in own}
+            theirs = {groups[d] for d, t in texts.items() if t in above} - {None}
+            out[query] = above | {t for d, t in texts.items() if groups[d] in theirs}
+        sampler = corpus.sampler(batch_size=8, columns=COLUMNS, seed=seed, empty="skip")
+        rows = [
+            row
+            for step in range(-(-4 * sampler.epoch_length // 8))
+            for row in sampler.batch_at(step).to_pylist()
+        ]
+        came = {}
+        for row in rows:
+            query = row["anchor_record_id"]
+            came.setdefault(query, set()).add(row["positive"])
+            assert row["positive"] in positives[query]
+            label = labels.get((query, row["positive"]))
+            assert row["positive_label"] == label
+            assert row["negative"] not in out[query]
+            assert row["negative_record_id"].startswith("one.documents/")
+        train = {query for query in asked if splits[query] == "train"}
+        assert came.keys() == {query for query in train if positives[query]}
+        assert any(len(of) > 1 for of in came.values())
+        if by:
+            assert "negatives mined among" in sampler.describe()
+            assert not any(row["stale"] for row in corpus.status()["mining"])
+        assert_resumes_everywhere(sampler, 2)
+
+
+def test_later_documents_and_labels_join_and_older_runs_stay(tmp_path):
+    with made(tmp_path / "c.duckdb", 5) as corpus:
+        corpus.mine(progress=False)
+        columns = [*COLUMNS, "anchor"]
+        sampler = corpus.sampler(batch_size=4, columns=columns, mixture={"one": 1})
+        before = [sampler.batch_at(step).to_pydict() for step in range(8)]
+        sampler.save()
+        query = sampler.batch_at(0).to_pylist()[0]["anchor_record_id"]
+        corpus.ingest(
+            dp.MemorySource([{"id": "new", "text": "fresh answer"}], id="id", text="text"),
+            name="one.documents", progress=False,
+        )  # fmt: skip
+        new = "one.documents/new"
+        assert corpus.sql(f"SELECT split FROM live_records WHERE record_id = '{new}'")[
+            "split"
+        ].to_pylist() == ["every"]
+        corpus.split(0.5, 0.3, 0.2, reassign=True)
+        counts = corpus.sql(
+            "SELECT split, records FROM split_counts WHERE source = 'one.documents'"
+        )
+        assert counts.to_pylist() == [{"split": "every", "records": 61}]
+        corpus.relabel([{"anchor_id": query, "document_id": new, "label": 1}])
+        with corpus.resume(allow_drift="splits") as old:
+            pass
+        corpus.split(0.6, 0.2, 0.2, seed=5, reassign=True)
+        with corpus.resume() as old:
+            assert [old.batch_at(step).to_pydict() for step in range(8)] == before
+        with pytest.raises(dp.StateMismatchError, match="records have changed"):
+            corpus.sampler(batch_size=4)
+        report = corpus.mine(progress=False)
+        assert {pair.source for pair in report.pairs} == {"one", "two"}
+        rows = corpus.sampler(batch_size=4, columns=columns, mixture={"one": 1})
+        every = [row for step in range(40) for row in rows.batch_at(step).to_pylist()]
+        assert {"fresh answer"} <= {r["positive"] for r in every if r["anchor_record_id"] == query}
+        assert "fresh answer" not in {
+            r["negative"] for r in every if r["anchor_record_id"] == query
+        }
+        corpus.compact()
+        with corpus.resume() as old:
+            assert [old.batch_at(step).to_pydict() for step in range(8)] == before
+
+
+def test_documents_serve_texts_of_train_and_are_never_without_a_recipe(tmp_path):
+    with made(tmp_path / "c.duckdb", 6) as corpus:
+        assert not corpus.sampler(batch_size=4).notes
+        texts = corpus.sampler("texts", batch_size=8, columns=["source", "text_record_id"])
+        assert "one.documents" in {
+            row for step in range(20) for row in texts.batch_at(step)["source"]
+        }
+        held_out = corpus.sampler("texts", split="test", batch_size=2, columns=["source"])
+        assert "one.documents" not in held_out.describe()
+        with pytest.raises(dp.RecipeError, match="all documents of 'one.documents' already"):
+            wide = dp.TripletRecipe(
+                "wide", dp.role("anchor"), dp.role("context"), dp.role("context"),
+                negatives_from="split",
+            )  # fmt: skip
+            corpus.sampler(recipes=[wide])
+
+
+def test_documents_go_with_the_last_source_that_names_them(tmp_path):
+    with made(tmp_path / "c.duckdb", 7) as corpus:
+        with pytest.raises(dp.SourceError, match="has the documents of one and two; remove 'one'"):
+            corpus.remove("one.documents")
+        assert corpus.remove("one") == 30
+        assert corpus.sampler(batch_size=4).notes == []
+        assert corpus.remove("two") == 90
+        assert corpus.status()["labels"] == []
+        assert corpus.sql("SELECT 1 FROM live_records").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([], "6 no positive: no label names a query of it"),
+        ([("q1", "d1", 0.2), ("q2", "d1", 0.7)], "2 pairs have grades; give the least grade"),
+    ],
+)
+def test_queries_without_a_positive_are_refused_with_the_reason(tmp_path, labels, said):
+    queries = [{"id": f"q{n}", "q": f"question {n}"} for n in range(6)]
+    documents = [{"id": f"d{n}", "text": f"answer {n}"} for n in range(6)]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.split(1, 0, 0)
+        collection(corpus, "c", queries, documents, labels)
+        with pytest.raises(dp.EmptyPoolError, match=said):
+            corpus.sampler(batch_size=2)
+        if labels:
+            above = dp.role("context", "label >= 0.5")
+            recipe = dp.TripletRecipe("r", dp.role("anchor"), above, dp.role("context"))
+            sampler = corpus.sampler(batch_size=1, recipes=[recipe], columns=["anchor", "positive"])
+            assert sampler.batch_at(0).to_pylist() == [
+                {"anchor": "question 2", "positive": "answer 1"}
+            ]
+        else:
+            with pytest.raises(dp.EmptyPoolError, match=r"split\(reassign=True, given=False\)"):
+                corpus.sampler(batch_size=2, split="test")
