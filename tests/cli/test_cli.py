@@ -436,6 +436,9 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
         "exam.csv": "question\nwhat is asked here has eight words or more\n",
         "pages.jsonl": "".join(json.dumps(page) + "\n" for page in pages),
         "strict.toml": "language = false\n",
+        "d.tsv": "1\ta passage\n",
+        "q.tsv": "7\ta query\n",
+        "dev.trec": "7 0 1 1\n",
     }.items():
         Path(name).write_text(text)
     every = examples()
@@ -449,7 +452,7 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
         shown = [line for verb, of in of_verb.items() for line in of[: most.get(verb, 2)]]
     fill = [line for line in every if any(word in line for word in FILL)]
     # Other kinds of sources, the chunking, forgetting and removing are last.
-    late = re.compile(r"hf://|chats|dump|chunk|reset|remove|recipe add")
+    late = re.compile(r"hf://|documents=|chats|dump|chunk|reset|remove|recipe add")
     early = re.compile(r"tokenizer train| embed | --save")
     by_bm25 = re.compile(
         r"search|--negatives|--why|vector:|--against|--run default|shard|verify|served"
