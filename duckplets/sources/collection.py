@@ -52,6 +52,7 @@ _HEADERS = {  # of files without one, by the number of their fields
     "queries": ("qid", "query"),
     "labels": ("qid", "iteration", "pid", "label"),
 }
+_TABLES = {".txt", ".trec", ".qrels", *(of for of, form in OF_SUFFIX.items() if form != TEXT)}
 _PLAIN = (".tsv", ".tab", ".txt", ".trec", ".qrels", "")
 _AUTOMODEL = re.compile(r'\s*\{\s*"(corpus|data)"\s*:')
 
@@ -131,6 +132,7 @@ LAYOUTS = (
     Grades("corpus_id", "score"),  # BEIR, MTEB
     Grades("doc_id", "relevance"),  # ir_datasets
     Grades("pid", "label"),  # TREC
+    Grades("passage_id", "label"),
     Grades("passage_id", "score", are_scores=True),  # sentence-transformers
     Lists("doc_ids", grades="labels"),
     Lists("positive_id", "negative_id"),
@@ -153,7 +155,10 @@ def plain_names(row: Row) -> dict[str, Any]:
 
 
 def _first(row: Row, names: tuple[str, ...]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
+    for name in names:
+        if (value := row.get(name)) is not None:
+            return value
+    return None
 
 
 def _items(value: Any) -> list[Any]:
@@ -321,6 +326,16 @@ def _source_of(given: Any, role: str) -> Any:
     return source_of(path, format="tsv")
 
 
+class _PartKeys(OwnKeys):
+    """The keys of a document or a query: the mapper looks for no others."""
+
+    __slots__ = ()
+
+    def part(self, part: str) -> tuple[str, ...]:
+        """Return the key of a part."""
+        return (part,) if part in ("id", "anchor", "text", "meta") else ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectionPart:
     """The documents or the queries of tables, as a source."""
@@ -346,13 +361,11 @@ class CollectionPart:
     @property
     def in_pieces(self) -> bool:
         """Return whether an interrupted ingest can continue: its tables can be read again."""
+        bars = ("is_stdin", "is_shuffled")
         sources = [table.source for table in self.tables]
         return all(
-            hasattr(s, "settings")
-            and getattr(s, "in_pieces", None) is not None
-            and not getattr(s, "is_stdin", False)
-            and not getattr(s, "is_shuffled", False)
-            for s in sources
+            hasattr(of, "settings") and not any(getattr(of, bar, False) for bar in bars)
+            for of in sources
         )
 
     def default_name(self) -> str:
@@ -369,7 +382,7 @@ class CollectionPart:
         found = [table.blocks(reader, each) for table, each in zip(self.tables, of, strict=True)]
         rows = opened(
             reader,
-            OwnKeys(on_error=self.on_error),
+            _PartKeys(on_error=self.on_error),
             self._blocks(found),
             self.uri or self.default_name(),
             cursor=cursor,
@@ -544,7 +557,7 @@ def _files_of(folder: Path) -> dict[str, Path]:
     return {
         file.name.split(".")[0]: file
         for file in sorted(folder.iterdir())
-        if file.is_file() and paths.inner_suffix(file) in OF_SUFFIX
+        if file.is_file() and paths.inner_suffix(file) in _TABLES
     }
 
 
@@ -552,7 +565,8 @@ def _of_path(path: Path) -> dict[str, Any] | None:
     """Return the parts of a BEIR folder, or of a training file of Automodel."""
     if path.is_dir():
         found, qrels = _files_of(path), path / "qrels"
-        if (corpus := found.get("corpus")) is None or OF_SUFFIX[paths.inner_suffix(corpus)] == TEXT:
+        corpus = found.get("corpus")
+        if corpus is None or paths.inner_suffix(corpus) not in OF_SUFFIX or corpus.suffix == ".txt":
             return None
         if "queries" not in found:
             raise SourceError(

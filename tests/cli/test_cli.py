@@ -441,6 +441,9 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
         "strict.toml": "language = false\n",
         "sources.toml": "[[source]]\npath = 'pages.jsonl'\ncolumns = { text = 'text' }\n",
         "tokenizer.json": word_level(Path("tokenizer.json")).read_text(),
+        "d.tsv": "1\ta passage\n",
+        "q.tsv": "7\ta query\n",
+        "dev.trec": "7 0 1 1\n",
     }.items():
         Path(name).write_text(text)
     every = examples()
@@ -454,7 +457,7 @@ def test_examples_of_the_help_texts_run(part, tmp_path, monkeypatch):
         shown = [line for verb, of in of_verb.items() for line in of[: most.get(verb, 2)]]
     fill = [line for line in every if any(word in line for word in FILL)]
     # Other kinds of sources, the chunking, forgetting and removing are last.
-    late = re.compile(r"hf://|chats|dump|reset|remove|--recipes recipes.toml")
+    late = re.compile(r"hf://|documents=|chats|dump|reset|remove|--recipes recipes.toml")
     early = re.compile(r" embed | --save|--recipes >")
     by_bm25 = re.compile(
         r"search|--negatives|--why|vector:|--against|--run default|--verify|--status| runs "

@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from commands import cli, error, lines, ok
+from commands import cli, error, lines, ok, usage
 
 import duckplets as dp
 
@@ -125,3 +125,29 @@ def test_a_full_disk_leaves_nothing_of_a_new_corpus(tmp_path):
     assert not list(tmp_path.glob("c.duckdb*"))
     corpus.with_name("c.duckdb.wal").touch()  # as other programs leave it
     ok("ingest", corpus, rows, "--text", "t")
+
+
+def test_a_collection_by_its_parts():
+    Path("d.tsv").write_text('1\ta "passage\n2\tanother\n')
+    Path("q.tsv").write_text("7\ta query\n8\tone more\n")
+    Path("train.trec").write_text("7 0 1 1\n")
+    Path("dev.trec").write_text("8 0 2 3\n8 0 1 0\n")
+    parts = "documents=d.tsv", "queries=q.tsv", "qrels=train:train.trec", "qrels=dev:dev.trec"
+    shown = ok("ingest", "c.duckdb", *parts, "--name", "marco", "--preview", "1")
+    assert 'context (text): a "passage' in shown
+    assert not Path("c.duckdb").exists()
+    found = lines(ok("ingest", "c.duckdb", *parts, "--name", "marco", "--json"))
+    counts = {one["source"]: (one["read"], one["added"]) for one in found}
+    assert counts == {"marco.documents": (2, 2), "marco": (2, 2), "marco labels": (3, 3)}
+    ok("ingest", "c.duckdb", "documents=marco.documents", *parts[1:3], "--name", "again")
+    for wrong, said in (
+        ((*parts, "x.csv"), "x.csv: documents=, queries=, qrels= are all of a collection"),
+        ((*parts, parts[0]), "documents=d.tsv: documents= is given twice"),
+        ((*parts, "--text", "t"), "text: the columns of a collection tell its layout"),
+    ):
+        assert said in " ".join(usage("ingest", "c.duckdb", *wrong).replace("│", " ").split())
+    for wrong, said in (
+        (("documents=d.tsv",), "give rows, or queries="),
+        ((*parts[:2], "qrels=eval:dev.trec"), "'eval' is no split; say which it is: splits="),
+    ):
+        assert said in error("ingest", "c.duckdb", *wrong)

@@ -9,13 +9,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import often, some
+import test_kills
+from effort import often, some, thorough
 from hub_data import jsonl, parquet, point_to
 from hub_server import Hub
+from killed_intakes import assert_kills_change_nothing, dying, nursery
 
 import duckplets as dp
 from duckplets.ingest import ingest
 from duckplets.ingest.collection import _Publishing
+from duckplets.sources import row_batches
 
 Pairs = dict[tuple[str, str], float]
 
@@ -574,6 +577,35 @@ def stored(corpus):
     return {name: corpus.database.rows(statement) for name, statement in asked.items()}
 
 
+def killed(path, *death):
+    """Read a collection in small pieces, and be killed after some of them."""
+    row_batches.MAX_ROWS, ingest._ROWS_A_COMMIT, ingest._TIMES_A_COMMIT = 2, 1, 0
+    test_kills.tell("ready")
+    dying(*death)
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(path.with_name("c"), progress=False)
+
+
+test_kills.JOBS["collection"] = killed
+
+
+@thorough
+@pytest.mark.timeout(3600)
+def test_killed_and_run_again_it_leaves_what_the_unbroken_ingest_leaves(tmp_path):
+    path = tmp_path / "c.duckdb"
+    folder_of(tmp_path / "c")
+
+    def fresh():
+        path.unlink(missing_ok=True)
+        dp.Corpus(path).close()
+
+    def what():
+        with dp.Corpus(path) as corpus:
+            return stored(corpus)
+
+    assert_kills_change_nothing(__file__, "collection", path, fresh, what)
+
+
 @pytest.mark.parametrize("at", [*some(range(6), less=2), "publishing"])
 def test_an_interrupted_collection_goes_on_and_ends_the_same(tmp_path, monkeypatch, at):
     folder = folder_of(tmp_path / "c")
@@ -581,7 +613,7 @@ def test_an_interrupted_collection_goes_on_and_ends_the_same(tmp_path, monkeypat
         corpus.ingest(folder)
         whole = stored(corpus)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
-    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 2)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 2)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
     plain_save, saves = ingest.Storing.save, itertools.count()
 
@@ -602,3 +634,7 @@ def test_an_interrupted_collection_goes_on_and_ends_the_same(tmp_path, monkeypat
         assert (stored(corpus)["records"], stored(corpus)["labels"], corpus.version) == ([], [], 0)
         corpus.ingest(folder)
         assert stored(corpus) == whole
+
+
+if __name__ == "__main__":
+    nursery()
