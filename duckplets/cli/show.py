@@ -58,12 +58,15 @@ def show(
         duckplets show faq.duckdb --negatives
         duckplets show faq.duckdb --why "question 7"
     """
+    from duckplets.recipes.mined import Negatives
+    from duckplets.runs.request import Options
+
     if negatives or why is not None:
         if samples is not None or run is not None or limit is not None:
             raise typer.BadParameter("--negatives, --why: leave --samples, --run and --limit out")
-        where = {"recipe": recipe, "source": source, "split": split, "by": by}
+        asked, where = Negatives(by=by), {"recipe": recipe, "source": source, "split": split}
         with corpus_at(corpus, read_only=True) as opened:
-            rows = opened.negatives(why, **where).to_pylist()
+            rows = opened.negatives(why, negatives=asked, **where).to_pylist()
         output.show_rows(rows, json=json)
         return
     if recipe is not None or by is not None:
@@ -77,9 +80,6 @@ def show(
         raise typer.BadParameter("--split: a saved run has its own")
     if state is not None and run is None:
         raise typer.BadParameter("--state is about a saved run: give --run with it")
-    from duckplets.recipes.mined import Negatives
-    from duckplets.runs.request import Options
-
     with corpus_at(corpus, read_only=True) as opened:
         if not drawn:
             most = 10 if limit is None else limit
