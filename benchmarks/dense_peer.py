@@ -134,7 +134,7 @@ def ours(folder: Path, records: int, dimension: int) -> dict[str, Any]:
         found = [clock.read() | {"what": "mining"}]
         for margin in (0.05, 0.03):
             by = dp.Negatives(by="dense", range_max=KEPT, relative_margin=margin)
-            sampler = corpus.sampler(batch_size=256, negatives=dp.Negatives(by=by))
+            sampler = corpus.sampler(batch_size=256, negatives=by)
             anchors = (
                 len(sampler._planner.streams[0]) - sampler._planner.streams[0].fallback_anchors
             )

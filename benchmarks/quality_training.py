@@ -183,7 +183,7 @@ def train(
         recipes=[recipe],
         batch_size=plan.batch,
         seed=seed,
-        no_duplicates=loss == "in_batch",
+        no_duplicates=loss == "in_batch",  # it takes all texts of the others as negatives
         columns=TEXTS,
         steps=plan.steps,
         options=dp.Options(swap=False),

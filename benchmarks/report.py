@@ -147,9 +147,9 @@ BATCHES_TEXT = """
 ## What may share a batch
 
 `benchmarks/batches.py`: triplets of {records:,} records in batches of {batch}, with their texts as
-lists, by one thread; the median of {rounds} rounds in turns. For `apart=` each anchor has four
+lists, by one thread; the median of {rounds} rounds in turns. For `in_batch_margin` each anchor has four
 texts, by chance, that may not stand beside it. The aims were .9 of plain sampling for
-`no_duplicates="group"`, and half for `apart=`.
+`no_duplicates="group"`, and half for `in_batch_margin`.
 
 | option | triplets a processor second | of plain | opening (s) |
 |---|---|---|---|

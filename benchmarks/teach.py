@@ -28,7 +28,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,9 @@ ARMS = {
         title='in-batch, `no_duplicates="group"`', **IN_BATCH, options={"no_duplicates": "group"}
     ),
     "apart": Arm(
-        title='in-batch, `apart=("bm25", .95)`', **IN_BATCH, options={"apart": ("bm25", 0.95)}
+        title='in-batch, `apart=("bm25", .95)`',
+        **IN_BATCH,
+        options={"negatives": dp.Negatives(by="random", in_batch_margin=("bm25", 0.05))},
     ),
     "dense_1": Arm(title="1 dense", by=dp.Negatives(by="dense"), vectors="pairs"),
     "dense_4": Arm(
@@ -520,19 +522,20 @@ class Laboratory:
         arm, model = ARMS[name], fresh(self.texts, seed, self.kind)
         several = [f"negative_{i}" for i in range(1, 1 + arm.negatives)]
         columns = ["anchor", "positive", *(["negative"] if arm.negatives == 1 else several)]
-        options = {"no_duplicates": True, "by": arm.by, "negatives": max(1, arm.negatives)}
+        negatives = arm.by if isinstance(arm.by, dp.Negatives) else dp.Negatives(by=arm.by)
         corpus, scorer = self._relabelled(arm.verdict), f"{name}_{seed}"
         if arm.again:  # a scorer of its own, so that other arms keep theirs
             self._mine(dp.Dense(arm.vectors, name=scorer))
-            options["by"] = dp.Negatives(by=scorer, relative_margin=0.05)
+            negatives = dp.Negatives(by=scorer, relative_margin=0.05)
+        negatives = replace(negatives, num=max(1, arm.negatives))
+        given = {"no_duplicates": True, "negatives": negatives}
         sampler = corpus.sampler(
             recipes=[RECIPE],
             batch_size=arm.batch,
             steps=self.kind.steps,
             seed=seed,
             columns=columns,
-            **options | arm.options,
-            options=dp.Options(swap=False),
+            **given | arm.options,
         )
 
         def mine(step: int) -> None:

@@ -70,9 +70,7 @@ def train(path: Path, killed_after: int | None = None) -> dict[int, list[str]]:
             sampler = corpus.resume(tag=saved["tag"])
         else:
             mine_again(corpus, model, "step-0")
-            sampler = corpus.sampler(
-                batch_size=BATCH, steps=STEPS, seed=7, negatives=dp.Negatives(by=HARD)
-            )
+            sampler = corpus.sampler(batch_size=BATCH, steps=STEPS, seed=7, negatives=HARD)
         while sampler.step < STEPS:
             if sampler.step and sampler.step % MINED_EVERY == 0:
                 mine_again(corpus, model, f"step-{sampler.step}")

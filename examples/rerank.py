@@ -70,7 +70,7 @@ def main() -> None:
         compare(before, after)
 
         policy = dp.Negatives(by="model", relative_margin=MARGIN, range_max=TOP)
-        (left,) = corpus.negatives(split="train", negatives=dp.Negatives(by=policy)).to_pylist()
+        (left,) = corpus.negatives(split="train", negatives=policy).to_pylist()
         print(
             f"a relative margin of {MARGIN} removes {left['relative_margin']} of them, and leaves "
             f"{left['short'] + left['none']} signatures with fewer than {TOP}"

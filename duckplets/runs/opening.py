@@ -31,10 +31,11 @@ from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, passes, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
-from duckplets.runs.request import RunRequest, options_of, renewed
+from duckplets.runs.request import RunRequest, renewed
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
     RunSettings,
+    changed_options,
     check_overrides,
     overridden,
     saved_settings,
@@ -147,6 +148,7 @@ def resume_run(
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
+    options = changed_options(overrides)
     saved = state.load(state_path, run, tag)
     before, position = saved_settings(saved), saved.position
     joining = versions.checked_version(database, before, version, position)
@@ -158,9 +160,7 @@ def resume_run(
     came = {} if joining is None else recipe_store.sources_of(database, joining)
     names = [*dict.fromkeys([*last.sources, *came])]
     settings = overridden(before, _given_anew(database, before, overrides, names))
-    current, missing = splits.splits_in_use(database), None
-    if "options" in overrides:
-        missing = options_of(overrides["options"]).given.get("missing_vectors")
+    current, missing = splits.splits_in_use(database), options.get("missing_vectors")
     now = replace(
         versions.as_found(database, settings, missing),
         splits=current.to_dict() if current else {},

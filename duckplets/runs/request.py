@@ -172,10 +172,11 @@ class RunRequest:
 
 
 def renewed(saved: Negatives, given: Any) -> Negatives:
-    """Return the negatives of a resumed run: a number alone leaves the other fields as saved."""
+    """Return the negatives of a resumed run; a number or a table changes only these fields."""
+    if not isinstance(given, Negatives):
+        table = given if isinstance(given, Mapping) else {"num": negatives_of(given).num}
+        given = {**saved.to_dict(), **table}
     made = negatives_of(given)
-    if not isinstance(given, Negatives | Mapping):
-        return replace(saved, num=made.num)
     if made.in_batch_margin not in (None, saved.in_batch_margin):
         raise SamplerError(
             f"resume: a saved run keeps its in_batch_margin={saved.in_batch_margin}; leave it out, "

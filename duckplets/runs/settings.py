@@ -268,11 +268,18 @@ def check_overrides(given: Iterable[str], known: Sequence[str] | None = None) ->
             raise SamplerError(f"resume: no argument {name!r}{where or nearest(name, known)}")
 
 
+def changed_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a resumed run changes: those that are not the default."""
+    options = options_of(given.get("options")).given
+    check_overrides(name for name in options if name in _KEEPS)
+    return options
+
+
 def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with changed arguments."""
     request, changed = saved.request, {name: given[name] for name in given if name != "columns"}
-    options = options_of(changed.pop("options", None)).given
-    check_overrides(of for of in options if of in _KEEPS)
+    options = changed_options(changed)
+    changed.pop("options", None)
     mixture, recipes = changed.pop("mixture", saved.mixture), changed.pop("recipes", saved.recipes)
     if "negatives" in changed:
         num = renewed(saved.versions[-1].negatives, changed["negatives"]).num

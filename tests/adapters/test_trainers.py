@@ -79,7 +79,7 @@ def scored(corpus, negatives=1, **given):
     columns = ["anchor", "positive", *names, *(f"{n}_score" for n in ("positive", *names))]
     by = dp.Negatives(by="bm25", when_short="drop")
     return corpus.sampler(
-        batch_size=BATCH, columns=columns, seed=7, **given, negatives=dp.Negatives(negatives, by=by)
+        batch_size=BATCH, columns=columns, seed=7, **given, negatives=replace(by, num=negatives)
     )
 
 

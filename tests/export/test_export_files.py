@@ -125,7 +125,7 @@ WRONG = [
         {"format": ST, "shape": "n-tuple", "negatives": {"when_short": "keep"}},
         "give drop or random",
     ),
-    ({"format": ST, "negatives": {"when_short": "random"}, "scores": True}, "has no score"),
+    ({"format": ST, "negatives": {"when_short": "random"}, "scores": True}, "have no score"),
     ({"format": "jsonl", "scores": True}, "scores=: format='jsonl' writes all records"),
     ({"negatives": {"num": 0, "range_max": 3}}, "with 0 negatives there are plain pairs"),
     ({"negatives": {"by": "random"}}, "an export takes the candidates of one scorer"),

@@ -277,7 +277,7 @@ def test_commands_write_to_the_hub(hub, tmp_path, caplog):
     with odd_text_corpus(path, 30, ("one",)) as corpus:
         mine_by_hand(corpus)
         corpus.add_recipe(RECIPE)
-    form = ("--format", "sentence-transformers", "--recipe", "title_body")
+    form = ("--format", "sentence-transformers")
     assert "hf://me/exported" in ok("export", path, "hf://me/exported", *form)
     assert table_of(hub, "me/exported").column_names == ["anchor", "positive", "negative"]
     out = ("--batch-size", "4", "--steps", "2", "--save", "--out")

@@ -29,7 +29,9 @@ def test_two_recipes_that_divide_the_anchors_draw_what_another_one_mined(corpus)
     assert {("even", "bm25"), ("odd", "bm25")} <= ways
     assert "negatives mined" in sampler.describe()
     assert not [note for note in sampler.notes if "not mined" in note]
-    named = dp.TripletRecipe("other", ANCHOR, CONTEXT, CONTEXT, by=dp.Negatives(by="bm25", range_max=3))
+    named = dp.TripletRecipe(
+        "other", ANCHOR, CONTEXT, CONTEXT, by=dp.Negatives(by="bm25", range_max=3)
+    )
     assert ("other", "bm25") in drawn(corpus, [named])[1]
     other = dp.TripletRecipe("anchors", ANCHOR, CONTEXT, ANCHOR, by="bm25")  # another ground
     with pytest.raises(dp.StateMismatchError, match="no negatives have been mined"):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
@@ -31,11 +32,13 @@ def opened(tmp_path_factory):
 
 def run_of(name):
     """Return the corpus of a kind of run, and its arguments."""
-    run = {**RUNS[name], "batch_size": TOTAL, "options": dp.Options(prefetch=0)}
+    run = {**RUNS[name], "batch_size": TOTAL}
     for other in ("rank", "world_size", "position", "told"):
         run.pop(other, None)
     if run.get("of") == "tokens":
         run["seq_length"] = 24
+        return run.pop("of"), run
+    run["options"] = replace(run.get("options", dp.Options()), prefetch=0)
     if vectors := run.pop("more", None):
         run["columns"] = ["anchor", "source", "recipe", *vectors]
     return run.pop("of", "toy"), run
@@ -51,10 +54,13 @@ def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(name, 
     of, state = opened(corpus), tmp_path / "s.duckdb"
 
     def sampler(ranks=1, rank=0, **how):
-        size = {"batch_size": TOTAL // ranks, "world_size": ranks, "rank": rank, "state": state}
-        return of.sampler(**{**run, **size, **how})
+        size = {"batch_size": TOTAL // ranks, "world_size": ranks, "rank": rank}
+        if corpus == "tokens":
+            return of.sampler(**{**run, **size, "state": state, **how})
+        options = replace(run["options"], state=state, **how)
+        return of.sampler(**{**run, **size, "options": options})
 
-    whole = sampler(options=dp.Options(prefetch=2))
+    whole = sampler(prefetch=2)
     batches = tables(whole, STEPS)
     assert len({str(table.to_pydict()) for table in batches}) == STEPS
     assert_resumes_everywhere(sampler(), 3)

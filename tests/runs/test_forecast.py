@@ -79,7 +79,7 @@ def test_a_billion_samples_are_counted_not_drawn(corpus, monkeypatch):
 def test_shares_and_visits_are_those_of_the_samples(corpus):
     for kind in KINDS:
         sampler = corpus.sampler(mixture=RAMP, **kind)
-        per_draw = 1 + kind["negatives"] if kind.get("kind") == "pairs" else 1
+        per_draw = 1 + kind["negatives"] if kind.get("kind") == "labelled_pairs" else 1
         rows = sampler.forecast(60).table.to_pylist()
         for start, stop in ((0, 5), (5, 29), (29, 60)):
             of_stretch = [row for row in rows if row["start_step"] == start]
@@ -149,7 +149,7 @@ def test_anchors_that_fall_back_and_mined_negatives_left_alone_are_told(
             if rules.is_anchor(p) and own.get(p.section, 0) < negatives
         }
         by = dp.Negatives(by="bm25", range_max=rotation)
-        sampler = corpus.sampler(**how, run="mined", negatives=dp.Negatives(negatives, by=by))
+        sampler = corpus.sampler(**how, run="mined", negatives=replace(by, num=negatives))
         found = sampler.forecast().table.to_pylist()[0]
         drawn = {*sampler.served(0, 4 * sampler.epoch_length)["anchor_record_id"].to_pylist()}
         expected = len(short & drawn)

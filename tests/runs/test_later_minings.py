@@ -18,9 +18,7 @@ RUNS = {
     "several": {"negatives": 3, "options": dp.Options(swap=True)},
     "pairs": {"kind": "labelled_pairs", "negatives": 2},
     "shares": {"negatives": dp.Negatives(by={"judge": 0.5, "random": 0.5})},
-    "weighted": {
-        "negatives": dp.Negatives(by=dp.Negatives(by="judge", range_max=3, sampling="score"))
-    },
+    "weighted": {"negatives": dp.Negatives(by="judge", range_max=3, sampling="score")},
     "mixture": {"mixture": dp.Mixture(FOUR, phases=[dp.Phase(12, {"a": 1.0})])},
     "no duplicates": {"no_duplicates": True, "batch_size": 4},
     "negatives": {"no_duplicates": "negatives", "negatives": 2},
@@ -174,8 +172,7 @@ def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path):
             recipes=["r"], batch_size=16, negatives=dp.Negatives(by="judge", when_short="drop")
         )
         plain, random_ = (
-            corpus.sampler(recipes=["r"], batch_size=16, negatives=dp.Negatives(by=by))
-            for by in (None, "random")
+            corpus.sampler(recipes=["r"], batch_size=16, negatives=by) for by in (None, "random")
         )
         mine(corpus, 5, share=0.2)
         with pytest.raises(dp.SamplerError, match="when_short='drop'"):

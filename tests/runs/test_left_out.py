@@ -47,14 +47,16 @@ def sources_of(sampler):
 
 def test_what_nobody_named_is_left_out_with_a_note(corpus, tmp_path):
     own = dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT)
-    for how in (
-        {},
-        {"options": dp.Options(preset="crate")},
-        {"recipes": ["anchor_context"]},
-        {"recipes": [own]},
+    for how, preset in (
+        ({}, dp.Options()),
+        ({}, dp.Options(preset="crate")),
+        ({"recipes": ["anchor_context"]}, dp.Options()),
+        ({"recipes": [own]}, dp.Options()),
     ):
         sampler = corpus.sampler(
-            **how, run=str([*how.values()])[:9], options=dp.Options(state=tmp_path / "s.duckdb")
+            **how,
+            run=str([*how.values()])[:9],
+            options=replace(preset, state=tmp_path / "s.duckdb"),
         )
         (note,) = (n for n in sampler.notes if "left out" in n)
         assert f"in source 'pairs', split 'train': {GRADES}" in note
@@ -91,7 +93,7 @@ def test_what_was_named_is_an_error_at_once(corpus):
     for how, message in NAMED:
         with pytest.raises(dp.EmptyPoolError, match=message):
             corpus.sampler(**how)
-        if "empty" not in how:
+        if "options" not in how:
             assert sources_of(corpus.sampler(**how, options=dp.Options(empty="skip"))) <= {
                 "docs",
                 "faq",

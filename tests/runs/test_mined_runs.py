@@ -190,7 +190,7 @@ def test_stale_ones_are_refused_with_three_ways_out(corpus):
     sample = ("sample", corpus.path, "--mixture", "s0=1,s1=0")
     assert "by='random'" in (shown := error(*sample))
     assert "allow_stale=True" in shown
-    for way in (["--allow-stale"], ["--by", "random"]):
+    for way in (["--set", "allow_stale=true"], ["--by", "random"]):
         assert lines(ok(*sample, *way))
 
 
@@ -219,13 +219,13 @@ def test_another_policy_is_an_edit_of_the_future(mined, tmp_path):
     run.save()
     straight = tables(run, 9)
     policy = dp.Negatives(by="bm25", range_max=1, when_short="drop")
-    edited = mined.resume(state=state, negatives=dp.Negatives(by=policy))
+    edited = mined.resume(state=state, negatives=policy)
     assert "from step 4 on" in edited.notes[0]
     after = tables(edited, 30)
     edited.save()
     found = [row for table in after for row in table.to_pylist()]
     assert {(row["negative_by"], row["negative_rank"]) for row in found} == {("bm25", 1)}
-    again = mined.resume(state=state, negatives=dp.Negatives(by=policy))
+    again = mined.resume(state=state, negatives=policy)
     assert again.step == 34
     again.move(0)
     assert tables(again, 34) == before + after, "what was served stays"

@@ -294,13 +294,13 @@ def test_records_that_were_removed_come_no_more(path):
 def test_the_command_line_lets_text_join(path):
     sample = ("sample", path, "--run", "triplets", "--resume", "--steps", 3, "--save")
     ok(*sample)
-    ok(*sample, "--version", "newest")
+    ok(*sample, "--newest")
     with dp.resume(path, "triplets") as sampler:
         assert [join["step"] for join in sampler.settings.joins] == [3]
         assert "from step 3 on corpus version 7" in sampler.describe()
     assert "3, 7 from step 3" in ok("status", path)
     assert "3, 7 from step 3" in ok("cursor", "list", path)
-    assert "--resume" in cli("sample", path, "--version", "newest").stderr
+    assert "--resume" in cli("sample", path, "--newest").stderr
 
 
 # ---- what stands beside texts

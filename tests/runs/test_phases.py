@@ -133,7 +133,7 @@ def test_the_state_file_has_the_shares_of_every_step(corpus, tmp_path, name):
 
     state = tmp_path / "s.duckdb"
     sampler = corpus.sampler(
-        mixture=MIXTURES[name], run=name, **TEXTS, options=dp.Options(state=state)
+        mixture=MIXTURES[name], run=name, **TEXTS | {"options": dp.Options(state=state)}
     )
     sampler.save(tag="first")
     for steps, weights in [(3, {"a": 0.2, "c": 1}), (4, {"b": 7}), (0, {"b": 1}), (30, {"a": 2})]:
@@ -150,7 +150,7 @@ def test_the_state_file_has_the_shares_of_every_step(corpus, tmp_path, name):
     early.save()
     (tmp_path / "copy.duckdb").replace(state)  # another process went on
     check()
-    other = corpus.sampler(run="other", **TEXTS, options=dp.Options(state=state)).save()
+    other = corpus.sampler(run="other", **TEXTS | {"options": dp.Options(state=state)}).save()
     assert state_store.reset(other, name)
     assert shares_in(other, name) == ({}, [])
     assert shares_in(other, "other")[0]
@@ -182,7 +182,9 @@ def test_a_transition_is_told_once_across_a_resume(corpus, tmp_path, caplog, sto
     caplog.set_level(logging.INFO, "duckplets")
     told = "Phase transition at step 5: phase=1, lr_scale=0.5"
     state = tmp_path / "s.duckdb"
-    sampler = corpus.sampler(mixture=MIXTURES["phases"], **TEXTS, options=dp.Options(state=state))
+    sampler = corpus.sampler(
+        mixture=MIXTURES["phases"], **TEXTS | {"options": dp.Options(state=state)}
+    )
     taken(sampler, stop)
     sampler.save()
     assert lines(caplog) == ([told] if stop > 5 else [])

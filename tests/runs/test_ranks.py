@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -27,11 +28,8 @@ corpus = reading(titled, {"a": 141, "b": 166})
 
 
 def opened(corpus, world_size, *, total=TOTAL, **more):
-    arguments = {
-        "world_size": world_size,
-        "batch_size": total // world_size,
-        "options": dp.Options(prefetch=0),
-    } | more
+    arguments = {"world_size": world_size, "batch_size": total // world_size} | more
+    arguments["options"] = replace(more.get("options", dp.Options()), prefetch=0)
     return [corpus.sampler(**arguments, rank=rank) for rank in range(world_size)]
 
 
@@ -97,7 +95,7 @@ def test_remainders(tmp_path, rows, world_size, size, epochs):
         total, batch = epochs * sum(counts.values()), size * world_size
         for remainder in ("keep", "drop", "pad", "distinct"):
             arguments["no_duplicates"] = distinct = remainder == "distinct"
-            arguments["remainder"] = "keep" if distinct else remainder
+            arguments["options"] = dp.Options(remainder="keep" if distinct else remainder)
             if distinct and batch > len(every):  # it would be refused
                 continue
             ranks = opened(corpus, world_size, total=batch, **arguments)
@@ -121,8 +119,8 @@ def test_remainders(tmp_path, rows, world_size, size, epochs):
 def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_path):
     """Its last batch was short: the next one begins where that ended."""
     state = tmp_path / "state.duckdb"
-    how = {"recipes": [PAIR], "columns": ["anchor_record_id"], "options": dp.Options(swap=False)}
-    ranks = opened(corpus, 2, epochs=1, state=state, mixture={"a": 1}, **how)
+    how = {"recipes": [PAIR], "columns": ["anchor_record_id"]}
+    ranks = opened(corpus, 2, epochs=1, options=dp.Options(state=state), mixture={"a": 1}, **how)
     ids = [i for rank in ranks for batch in rank for i in batch["anchor_record_id"]]
     assert {rank.position for rank in ranks} == {141}
     ranks[0].save()

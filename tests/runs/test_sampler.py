@@ -195,7 +195,7 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         # Other runs, other settings and the ranks that do not save have nothing to go back behind.
         for how in ({"run": "other"}, {"seed": 2}, {"rank": 1, "world_size": 2, "batch_size": 2}):
             assert corpus.sampler(**{"batch_size": 4, **how}).notes == []
-        other = partial(corpus.sampler, batch_size=4, run="b c", state=state)
+        other = partial(corpus.sampler, batch_size=4, run="b c", options=dp.Options(state=state))
         saved(other(), 5)
         (note,) = other().notes
         assert "run 'b c' was saved at step 5" in note

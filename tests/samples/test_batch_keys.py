@@ -77,7 +77,7 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
         )
     ]
     recipes = recipes[: 2 if by in ("source", "recipe") else 1]  # the keys are of anchors' texts
-    per_draw = given.get("negatives", 0) + 1 if given.get("kind") == "pairs" else 1
+    per_draw = given.get("negatives", 0) + 1 if given.get("kind") == "labelled_pairs" else 1
     run = {"batch_size": SIZE * per_draw, "recipes": recipes, **given}
     run |= {"batch_by": by}
     sampler = corpus.sampler(**run)
@@ -213,7 +213,6 @@ def _buckets(corpus):
         ({"batch_by": "1) OR (1"}, "batch_by"),
         ({"batch_by": 3}, "batch_by=3: give 'source'"),
         ({"batch_by": "length", "kind": "labelled_pairs", "negatives": 2}, "a multiple of 3"),
-        ({"batch_by": "length", "kind": "texts", "tokenizer": "t.json"}, "batch_by='length'"),
         ({"batch_by": "length", "no_duplicates": "group", "batch_size": 96}, "at most"),
     ],
 )

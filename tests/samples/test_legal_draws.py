@@ -193,7 +193,7 @@ def asked(text: str) -> int:
 def test_no_answer_of_its_question_is_a_negative(tmp_path: Any, name: str) -> None:
     group, how = ARMS[name]
     with questions(tmp_path / "c.duckdb", group) as corpus:
-        arm = {"seed": 1, "batch_size": 3 if how.get("kind") == "pairs" else 4} | how
+        arm = {"seed": 1, "batch_size": 3 if how.get("kind") == "labelled_pairs" else 4} | how
         with corpus.sampler(arm.pop("kind", "triplets"), **arm) as sampler:
             rows = [row for step in range(40) for row in sampler.batch_at(step).to_pylist()]
             if name == "default":
@@ -210,10 +210,10 @@ def test_no_answer_of_its_question_is_exported(tmp_path: Any) -> None:
     with questions(tmp_path / "c.duckdb") as corpus:
         for short in (None, "random"):
             path = tmp_path / f"{short}.parquet"
-            how: dict[str, Any] = {"format": "sentence-transformers", "negatives": 8}
+            how: dict[str, Any] = {"format": "sentence-transformers"}
             corpus.export(
                 path,
-                negatives=dp.Negatives(None, when_short=short),
+                negatives=dp.Negatives(8, when_short=short),
                 recipe="mined",
                 shape="n-tuple",
                 **how,

@@ -275,7 +275,7 @@ def repeating(tmp_path_factory):
 def negatives_of(batch, negatives, kind):
     """Return the negatives of a batch, and its other texts."""
     rows = batch.to_pylist()
-    if kind == "pairs":
+    if kind == "labelled_pairs":
         others = [row["anchor"] for row in rows] + [r["other"] for r in rows if r["label"]]
         return [row["other"] for row in rows if not row["label"]], others
     names = negative_slots(negatives)

@@ -68,7 +68,7 @@ DRAWS = {
     "mined": ("triplets", {"negatives": dp.Negatives(by="bm25")}, {}),
     "weighed": (
         "triplets",
-        {"negatives": dp.Negatives(by=dp.Negatives(by="bm25", sampling="score"))},
+        {"negatives": dp.Negatives(by="bm25", sampling="score")},
         {"negatives": 2},
     ),
     "mixed": (

@@ -65,7 +65,11 @@ def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path):
             weights = (rng.choice((0.1, 1 / 3, 0.5, 1.0, 2.75)) for _ in range(2))
             recipes += [recipe(f"{name}{i}", w, sources=(name,)) for i, w in enumerate(weights)]
         with titled(tmp_path / f"{seed}.duckdb", dict(zip("abcd", sizes, strict=True))) as corpus:
-            for kind, more in (("triplets", {}), ("pairs", {"negatives": 2}), ("texts", {})):
+            for kind, more in (
+                ("triplets", {}),
+                ("labelled_pairs", {"negatives": 2}),
+                ("texts", {}),
+            ):
                 given = {"recipes": recipes} if kind != "texts" else {}
                 sampler = opened(corpus, kind, seed=seed, run=kind, **given, **more)
                 assert_passes(sampler, 3)

@@ -34,7 +34,7 @@ RUNS = [
 def slots_of(run):
     if run.get("kind") == "texts":
         return ["text"]
-    if run.get("kind") == "pairs":
+    if run.get("kind") == "labelled_pairs":
         return ["anchor", "other"]
     several = [f"negative_{i + 1}" for i in range(run.get("negatives", 1))]
     return ["anchor", "positive", *(several if len(several) > 1 else ["negative"])]
