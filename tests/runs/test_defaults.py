@@ -163,8 +163,7 @@ def test_an_unknown_preset_is_refused_everywhere(corpus):
         wrong,
         (
             corpus.sampler,
-            corpus.brought_recipes,
-            partial(corpus.recipe_sql, "anchor_context"),
+            partial(corpus.pool, "anchor_context"),
             partial(corpus.export_negatives, "x.jsonl", format="flagembedding"),
         ),
     ):
