@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from corpora import WORDS, odd_corpus
+from described import ingested
 from prebuilt import kept, prebuilt
 
 import duckplets as dp
@@ -32,7 +33,7 @@ def words(draw: random.Random, most: int) -> str:
 def filled(path: Path, sources: dict[str, Any], **how: Any) -> dp.Corpus:
     corpus = dp.Corpus(path)
     for name, source in sources.items():
-        corpus.ingest(source, name=name, progress=False, **how)
+        ingested(corpus, source, name=name, progress=False, **how)
     corpus.split(seed=1)
     return corpus
 

@@ -14,6 +14,7 @@ from programs import said
 
 import duckplets as dp
 from duckplets.base.prefetch import Lookahead
+from duckplets.search.index import index as build_index
 
 # Python 3.12 warns of what is tried here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -101,7 +102,7 @@ JOBS = {
     "records": (lambda c, s, r: list(r), REFUSED, REFUSED),
     "ingest": (lambda c, s, r: c.ingest(ROWS), REFUSED, REFUSED),
     "split": (lambda c, s, r: c.split(reassign=True), REFUSED, REFUSED),
-    "index": (lambda c, s, r: c.index(), REFUSED, REFUSED),
+    "index": (lambda c, s, r: build_index(c), REFUSED, REFUSED),
     "close": (lambda c, s, r: (s.close(), r.close(), c.close()) == (None,) * 3, RIGHT, RIGHT),
 }
 

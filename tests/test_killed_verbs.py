@@ -87,7 +87,7 @@ VERBS = {
     "chunk": [lambda c, name: c.chunk(chunking(name))],
     "prefix": [lambda c, name: c.set_prefix("toy", "source" if len(name) % 2 else None)],
     "mine": [
-        lambda c, name: c.index(dp.Terms(stemmer="none")),
+        lambda c, name: build_index(c, dp.Terms(stemmer="none")),
         lambda c, name: c.mine(MINED, source="toy", progress=False),
     ],
     "save": [saved],

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ _HELP = (
     "    duckplets sample faq.duckdb --steps 10 --save"
 )
 
+# DuckDB and Arrow import pandas at the first value they convert, which takes 0.4 s. These commands
+# run no code of others that may need it.
+_WITHOUT_PANDAS = {
+    *("deduplicate", "doctor", "forecast", "prepare", "quality", "remove", "runs", "show"),
+    *("split", "sql", "status"),
+}
 _COMPLETE = "_DUCKPLETS_COMPLETE"  # set by the shell for completion
 
 
@@ -87,11 +94,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if arguments is None:  # the process is ours
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start unused threads
         called = [each for each in global_first(given) if each != "--debug"]
+        if arguments is None and _WITHOUT_PANDAS.intersection(called):
+            sys.meta_path.insert(0, _Missing())
         run(_application(None if _COMPLETE in os.environ else called), given)
     except KeyboardInterrupt:  # while modules load; later the boundary handles it
         if sys.stderr is not None:
             print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+class _Missing(MetaPathFinder):
+    """Let pandas be missing in this process."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("this command does without pandas", name=name)
 
 
 def _application(called: Sequence[str] | None = None) -> typer.Typer:

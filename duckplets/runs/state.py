@@ -33,10 +33,10 @@ from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, n
 from duckplets.order.mixture import Event, Mixture, differences
 from duckplets.order.ranks import world_sizes
 from duckplets.order.schedule import Events, RunSchedule
-from duckplets.runs.metrics import KNOWN, Losses
 
 if TYPE_CHECKING:
     from duckplets.db.writes import CorpusFile
+    from duckplets.runs.metrics import Losses
 
 log = logging.getLogger("duckplets")
 
@@ -276,6 +276,8 @@ def _refuse_clash(
 
 def load(path: Path, run: str, tag: str | None = None) -> Save:
     """Return a run as it was saved last, at one of its saves."""
+    from duckplets.runs.metrics import KNOWN
+
     if not path.exists():
         raise StateMismatchError(f"no run is saved: {path} does not exist; call save() first")
     with _reading(path) as database:

@@ -1,4 +1,4 @@
-"""`duckplets mcp` as an assistant has it: a process, spoken to by the SDK's own client."""
+"""`python -m duckplets.mcp` as an assistant has it: a process, and the SDK's own client."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ def answers(tmp_path_factory):
     before = path.read_bytes()
 
     async def talk() -> dict[str, Any]:
-        command = ["-m", "duckplets.cli", "mcp", str(path)]
+        command = ["-m", "duckplets.mcp", str(path)]
         server = StdioServerParameters(command=sys.executable, args=command, env={**os.environ})
         async with stdio_client(server) as streams, ClientSession(*streams) as session:
             told = await session.initialize()

@@ -219,13 +219,10 @@ def test_no_package_is_needed_but_for_functions_of_a_script(processes, monkeypat
 
 GONE = dp.sources.CsvSource("a.csv", text="gone")
 NOTHING_TO_DO = {
-    "index": ("no splits yet", (), {}),
     "mine": ("no splits yet", (), {}),
     "shard": ("tokenizer='t'", ("o",), {"tokenizer": "t"}),
     "deduplicate": ("near=7", (7,), {}),
-    "judge": ("none such", ("none such",), {}),
-    "ingest": ("gone", (GONE,), {}),
-    "acquire": ("gone", ({"x": GONE},), {}),
+    "quality": ("none such", (), {"apply": "none such"}),
 }
 
 
@@ -241,6 +238,9 @@ def test_what_is_refused_starts_no_process(tmp_path, monkeypatch):
         for verb, (wanted, arguments, options) in NOTHING_TO_DO.items():
             with pytest.raises(dp.DuckpletsError, match=wanted):
                 getattr(corpus, verb)(*arguments, **options, engine="local:2")
+        for source in (GONE, {"x": GONE}):
+            with pytest.raises(dp.DuckpletsError, match="gone"):
+                corpus.ingest(source, options=dp.IngestOptions(engine="local:2"))
 
 
 SCRIPT = """
@@ -445,8 +445,9 @@ def test_a_driver_that_was_killed_goes_on(tmp_path):
         assert told(corpus) == wanted
 
 
-def test_the_command_line_takes_an_engine(tmp_path):
+def test_commands_take_the_engine_of_the_environment(tmp_path, monkeypatch):
     corpus_of(tmp_path / "c.duckdb", 40, 1).close()
     path = str(tmp_path / "c.duckdb")
     for command in (["mine", path], ["quality", path, "--apply", "c4"], ["deduplicate", path]):
-        assert re.search("engine[ =]'ray://x': give", error(*command, "--engine", "ray://x"))
+        monkeypatch.setenv("DUCKPLETS_ENGINE", "ray://x")
+        assert re.search("engine[ =]'ray://x': give", error(*command))

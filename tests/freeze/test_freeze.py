@@ -20,6 +20,7 @@ from hub_server import Hub
 from prebuilt import copied
 
 import duckplets as dp
+from duckplets.corpus.recipes import compiled_pool
 
 MARKS = (2_000, 10_000, 100_000)
 LAST = MARKS[-1] if THOROUGH else MARKS[0]
@@ -233,7 +234,8 @@ def test_pools_stay(name, tmp_path, frozen):
             if not isinstance(recipe, str):
                 corpus.add_recipe(recipe)
             of = recipe if isinstance(recipe, str) else recipe.name
-            statement, values = corpus.pool(of, source=source, sql=True)
+            compiled = compiled_pool(corpus, of, source, "train")
+            statement, values = compiled.statement("pool", staged=False)
             pool = corpus.pool(of, source=source)
             found = {"statement": digest(statement), "values": values, "anchors": pool.num_rows}
             frozen("pools", f"{name} {of}", found | {"pool": digest(pool.to_pylist())})

@@ -337,7 +337,7 @@ def failing():
 
 
 REFUSED_RECORDS = [
-    (lambda: {"q": 1}, "1 is no source"),
+    (lambda: {"q": 1}, "int has no batches()"),
     (lambda: ["a.csv"], "a.csv does not exist"),
     (
         lambda: dp.sources.MemorySource(RECORDS, text="q"),

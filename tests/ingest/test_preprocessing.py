@@ -56,10 +56,13 @@ def test_settings_name_their_preprocessors_in_order():
 
 
 GIVEN = [
-    (Denoiser(), r"preprocessors=Denoiser\(.*expected several, such as \(dp\.Denoiser\(\),"),
+    (
+        Denoiser(),
+        r"preprocessors=Denoiser\(.*expected several, such as \(dp\.plugins\.Denoiser\(\),",
+    ),
     ("denoiser", "preprocessors='denoiser': expected several"),
-    (["denoiser"], r"'denoiser' is no preprocessor; expected dp\.Denoiser\(\), dp\.Norm"),
-    ([Denoiser], r"Denoiser is a class; write dp\.Denoiser\(\)"),
+    (["denoiser"], r"'denoiser' is no preprocessor; expected dp\.plugins\.Denoiser\(\), dp\.Norm"),
+    ([Denoiser], r"Denoiser is a class; write dp\.plugins\.Denoiser\(\)"),
     ([str.upper], r"function upper has no name .* dp\.register_preprocessor\('upper', upper"),
     ([None], "None is no preprocessor"),
 ]
@@ -73,7 +76,7 @@ STORED = [
     ({"name": "mine", "version": 1}, "preprocessor: version=1: give"),
 ]
 REGISTERED = [
-    (("denoiser", shout), r"'denoiser' is taken: that is dp\.Denoiser"),
+    (("denoiser", shout), r"'denoiser' is taken: that is dp\.plugins\.Denoiser"),
     (("x", 3), "preprocessor 'x' is 3: expected a function"),
     (("a\nb", shout), r"preprocessor: name='a\\nb'"),
     (("x", shout, ""), "preprocessor: version=''"),

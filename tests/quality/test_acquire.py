@@ -145,7 +145,7 @@ WRONG = [
     ({"retries": -1}, "retries=-1: give a whole number from 0"),
     ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
     ({"size_mb": -1}, "size_mb=-1"),
-    ({"source": [5]}, "5 is no source"),
+    ({"source": [5]}, "int has no batches()"),
     ({"source": ["x.jsonl"]}, "x.jsonl does not exist"),
     ({"name": "x"}, "name= and trust= are of one source"),
     ({"source": [Pages("p", []), Pages("p", [])]}, "two sources would be 'p': give them by"),

@@ -1,5 +1,6 @@
 """Sources and recipes without an anchor: left out with a note, or refused where they were named."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -115,7 +116,10 @@ def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_pa
     assert GRADES in told
     assert 'positive = { role = "context", where = "label >= 0.5" }' in told
     file = tmp_path / "graded.toml"
-    shown = ok("recipe", "show", path, "anchor_context")
+    shown = (
+        "[[triplet]]\nname = "
+        + re.search(r'"anchor_context"\n(?:.+\n)+', ok("show", path, "--recipes"))[0]
+    )
     positive = 'positive = { role = "context" }'
     assert positive in shown
     edited = positive.replace(" }", ', where = "label >= 0.5" }')

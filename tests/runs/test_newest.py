@@ -299,7 +299,7 @@ def test_the_command_line_lets_text_join(path):
         assert [join["step"] for join in sampler.settings.joins] == [3]
         assert "from step 3 on corpus version 7" in sampler.describe()
     assert "3, 7 from step 3" in ok("status", path)
-    assert "3, 7 from step 3" in ok("cursor", "list", path)
+    assert "3, 7 from step 3" in ok("runs", path)
     assert "--resume" in cli("sample", path, "--newest").stderr
 
 

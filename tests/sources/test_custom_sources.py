@@ -250,7 +250,7 @@ class NoName:
 NO_SOURCES = [
     (
         "faq.csv",
-        "'faq.csv' is a path, not a source: say how to read it, for example dp.sources.CsvSource(",
+        "'faq.csv' is a path, not a source: say how to read it, for example dp.Source(",
     ),
     (Path("faq.csv"), "dp.sources.CsvSource('faq.csv', anchor=…"),
     ([{"text": "x"}], "a list is not a source: give dp.sources.MemorySource(records"),

@@ -100,7 +100,7 @@ def test_a_literal_quote_hides_no_rows(tmp_path, case):
     assert plain.added == 24
     assert "25 lines: 1 of headers, 9 of rows, 15 further of 1 row with line breaks" in report.notes
     assert word in str(report)
-    assert "--no-quote" in str(report)
+    assert "quote=None" in str(report)
     seen = dp.preview(dp.sources.CsvSource(tmp_path / "f.csv", anchor="q", positive="a"))
     assert any("swallowed" in flag for flag in seen.flags) == ("swallowed" in word)
     if report.failed:

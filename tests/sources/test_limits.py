@@ -109,7 +109,7 @@ def test_the_memory_of_the_reader_is_a_setting(tmp_path):
     (tmp_path / "f.jsonl").write_text("".join(f"{line}\n" for _ in range(often(40, less=8))))
     source = dp.sources.JsonSource(tmp_path / "f.jsonl", text="t")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        with pytest.raises(SourceError, match=r"--reader-memory 2GB"):
+        with pytest.raises(SourceError, match=r"Limits\(memory='2GB'\)"):
             corpus.ingest(source, options=dp.IngestOptions(limits=dp.sources.Limits(memory="1MB")))
         assert corpus.ingest(source).added == 1
 

@@ -396,7 +396,7 @@ def test_the_preview_counts_such_words_and_says_the_option(tmp_path):
     (flag,) = preview(dp.sources.CsvSource(path, **MAPPING)).flags
     assert flag == (
         "3 of 12 texts look like no value: N/A (1), NULL (1), nan (1); null_values=['N/A', "
-        "'NULL', 'nan'] (--null-values N/A,NULL,nan) takes them for none"
+        "'NULL', 'nan'] takes them for none"
     )
     flags = preview(dp.sources.CsvSource(path, **MAPPING, null_values=WORDS)).flags
     assert flags == ["4 of the first 6 rows cannot become records"]

@@ -165,7 +165,7 @@ def test_what_is_wrong_in_a_store_is_found_and_made_again(proxy, made, tmp_path)
     client().put_object(Bucket=BUCKET, Key=stray, Body=b"x")
     assert sharded(made).made == 1
     assert of_store() == digests(made / "shards")
-    assert "as written" in ok("verify", OUT)
+    assert "as written" in ok("shard", OUT, "--verify")
     with pytest.raises(
         dp.errors.ShardError, match=r"s3://tokens/some/shards has shards of another run"
     ):
