@@ -1,6 +1,8 @@
-"""Map plain columns of Arrow data to the columns of records, without making their rows.
+"""Map the columns of a block of rows to the columns of records.
 
-batch ─texts, cells→ columns of records, and the numbers of odd rows ─RowMapper→ records or reasons
+block ─texts, cells→ columns of records, and the numbers of odd rows ─RowMapper→ records or reasons
+
+Columns are those of Arrow data, whose rows are not made, or the values that dictionaries have.
 
 A row is odd if it may be no record: it lacks a text, or a value has no meaning. The law of values
 is that of ``RowMapper``: texts are told from blanks by their first bytes, or by ``is_filled``, and
@@ -9,6 +11,7 @@ other values are read once for each different one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from duckplets.sources.names import follow
 from duckplets.sources.rows import EXTRA_COLUMNS, HASHED, ROW_SCHEMA
 from duckplets.sources.typed import BLOCK_BYTES, ArrowRows, class_name, values_of
-from duckplets.sources.values import is_filled
+from duckplets.sources.values import is_filled, is_utf8
 
 if TYPE_CHECKING:
     from duckplets.sources.row_mapper import Name, RowMapper
@@ -60,42 +64,105 @@ class _Unsure(Exception):  # noqa: N818 - it is no error
     """A batch has to go by rows."""
 
 
+class _OfArrow:
+    """The columns of Arrow data."""
+
+    def __init__(self, rows: ArrowRows) -> None:
+        self.odd = np.zeros(len(rows), np.bool_)
+        self._named = {n: rows.batch.column(at) for at, n in enumerate(rows.batch.schema.names)}
+        for name in rows.classes.keys() & self._named.keys():
+            self._named[name] = self._classed(self._named[name], rows.classes[name])
+
+    def column(self, name: Name, *, is_text: bool) -> Any:
+        """Return a column."""
+        _, key, steps, _ = name
+        if steps or key not in self._named:
+            raise _Unsure
+        return self._named[key]
+
+    def _classed(self, column: pa.Array, names: tuple[str, ...]) -> pa.Array:
+        """Return the names of classes."""
+        values, places = _different(column)
+        found, wrong = [], list[bool]()
+        for value in values:
+            invalid: list[Any] = []
+            found.append(class_name(value, names, invalid))
+            wrong.append(bool(invalid))
+        self.odd |= np.array(wrong, np.bool_)[places]
+        return pa.array(found, _TEXT).take(pa.array(places))
+
+
+class _OfRows:
+    """The values that dictionaries have; a row that is none is odd."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = [row if isinstance(row, dict) else {} for row in rows]
+        self.odd = np.array([not isinstance(row, dict) for row in rows], np.bool_)
+
+    def column(self, name: Name, *, is_text: bool) -> Any:
+        """Return values as texts or lists of texts; if they need not be texts, also as they are."""
+        _, key, steps, _ = name
+        values = [row.get(key) for row in self._rows]
+        values = [follow(value, steps) for value in values] if steps else values
+        kinds = {*map(type, values)} - {type(None)}
+        if is_text and kinds == {list}:
+            items = [item for value in values if value for item in value]
+            if {*map(type, items)} <= {str, type(None)}:
+                return self._array(values, items, pa.list_(_TEXT))
+        if not is_text and not kinds <= {str}:
+            return values
+        if not kinds <= {str}:
+            self.odd |= np.array([type(v) is not str and v is not None for v in values])
+            values = [value if type(value) is str else None for value in values]
+        return self._array(values, values, _TEXT)
+
+    def _array(self, values: list[Any], texts: list[Any], kind: pa.DataType) -> pa.Array:
+        if sum(map(len, filter(None, texts))) > 2 * BLOCK_BYTES:  # rows fill batches by themselves
+            raise _Unsure
+        try:
+            return pa.array(values, kind)
+        except UnicodeEncodeError as error:
+            if kind != _TEXT:
+                raise _Unsure from error
+        faulty = np.array([value is not None and not is_utf8(value) for value in values])
+        self.odd |= faulty
+        each = zip(faulty, values, strict=True)
+        return pa.array([None if is_faulty else value for is_faulty, value in each], kind)
+
+
 class ColumnMapper:
-    """Split columns into texts and further values."""
+    """Split the columns of a block into texts and further values."""
 
     def __init__(self, rows: RowMapper) -> None:
         self._mapper = rows
 
-    def mapped(self, rows: ArrowRows) -> Columns | None:
-        """Return the records of a batch; None if it has to go by rows."""
+    def mapped(self, rows: Sequence[Any]) -> Columns | None:
+        """Return the records of a block; None if it has to go by rows."""
         try:
-            return _Batch(self._mapper, rows).columns()
+            of = _OfArrow(rows) if isinstance(rows, ArrowRows) else _OfRows(rows)
+            return _Block(self._mapper, of).columns()
         except _Unsure:
             return None
 
 
-class _Batch:
-    """A batch that is mapped."""
+class _Block:
+    """A block that is mapped."""
 
-    def __init__(self, mapper: RowMapper, rows: ArrowRows) -> None:
-        self._mapper, self._batch, self._count = mapper, rows.batch, len(rows)
-        self._odd = np.zeros(self._count, np.bool_)
-        self._named = {n: rows.batch.column(at) for at, n in enumerate(rows.batch.schema.names)}
-        for name in rows.classes.keys() & self._named.keys():
-            self._named[name] = self._classed(self._named[name], rows.classes[name])
+    def __init__(self, mapper: RowMapper, of: _OfArrow | _OfRows) -> None:
+        self._mapper, self._of, self._odd, self._count = mapper, of, of.odd, len(of.odd)
 
     def columns(self) -> Columns:
         mapper, made = self._mapper, dict[str, Any]()
         for part, name in mapper.cell_names:
             column = {"group": "group_key"}.get(part, part)
-            made[column] = self._cell(part, self._column(name))
+            made[column] = self._cell(part, name)
             if part in ("id", "label"):
                 self._odd |= ~_valid(made[column])
         sections = self._sections()
         topics = [self._listed(name) for name in mapper.topic_names]
         metas = []
         for name in mapper.meta_names:
-            values = self._cell("meta", self._column(name))
+            values = self._cell("meta", name)
             there = _valid(values)
             texts = values.drop_null() if values.null_count else values
             metas.append(_Texts(texts, np.flatnonzero(there), "", name[0]))
@@ -114,12 +181,6 @@ class _Batch:
         made |= {"taxonomy": self._merged(topics, "taxonomy"), "meta": self._merged(metas, "meta")}
         made["row"] = pa.array(np.flatnonzero(kept))
         return Columns(_whole(made, int(kept.sum())), sizes, np.flatnonzero(self._odd))
-
-    def _column(self, name: Name) -> pa.Array:
-        _, key, steps, _ = name
-        if steps or key not in self._named:
-            raise _Unsure
-        return self._named[key]
 
     # -- texts ------------------------------------------------------------------------------------
 
@@ -148,7 +209,7 @@ class _Batch:
 
     def _listed(self, name: Name, role: str = "") -> _Texts:
         """Return the texts of a column of texts, or of lists of them."""
-        column, rows = self._column(name), np.arange(self._count)
+        column, rows = self._of.column(name, is_text=True), np.arange(self._count)
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
             rows, column = np.repeat(rows, lengths), column.flatten()
@@ -187,17 +248,17 @@ class _Batch:
 
     # -- other values -----------------------------------------------------------------------------
 
-    def _cell(self, part: str, column: pa.Array) -> pa.Array:
+    def _cell(self, part: str, name: Name) -> pa.Array:
         """Return the values of a part."""
-        kind, types = column.type, pa.types
-        if part not in _TYPED:
-            if types.is_integer(kind):
+        column, types = self._of.column(name, is_text=False), pa.types
+        if isinstance(column, pa.Array) and part not in _TYPED:
+            if types.is_integer(column.type):
                 return column.cast(_TEXT)
-            if not types.is_list(kind) and _is_text(kind):
+            if _is_text(column.type):
                 texts = _strings(column)
                 filled = _filled(texts)
                 return texts if filled.all() else pc.if_else(pa.array(filled), texts, None)
-        values, places = self._different(column)
+        values, places = _different(column)
         given = self._mapper.cells_of(part, values)
         found = self._mapper.meanings(part, given) if part in _TYPED else given
         wrong = [g is not None and f is None for g, f in zip(given, found, strict=True)]
@@ -209,35 +270,27 @@ class _Batch:
         except (UnicodeEncodeError, pa.ArrowException) as error:
             raise _Unsure from error
 
-    def _classed(self, column: pa.Array, names: tuple[str, ...]) -> pa.Array:
-        """Return the names of classes."""
-        values, places = self._different(column)
-        found, wrong = [], list[bool]()
-        for value in values:
-            invalid: list[Any] = []
-            found.append(class_name(value, names, invalid))
-            wrong.append(bool(invalid))
-        self._odd |= np.array(wrong, np.bool_)[places]
-        return pa.array(found, _TEXT).take(pa.array(places))
 
-    def _different(self, column: pa.Array) -> tuple[list[Any], NDArray[np.int64]]:
-        """Return the different values of a column, as rows have them, and the place of each."""
-        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            raise _Unsure
-        if pa.types.is_null(column.type):
-            return [None], np.zeros(self._count, np.int64)
-        if pa.types.is_dictionary(column.type):
-            encoded = column.indices.dictionary_encode(null_encoding="encode")
-            values = column.dictionary.take(encoded.dictionary)
-        else:
-            encoded = column.dictionary_encode(null_encoding="encode")
-            values = encoded.dictionary
-        return values_of(values), encoded.indices.to_numpy().astype(np.int64)
+def _different(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the different values of a column, as rows have them, and the place of each."""
+    if isinstance(column, list):
+        return column, np.arange(len(column))
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        raise _Unsure
+    if pa.types.is_null(column.type):
+        return [None], np.zeros(len(column), np.int64)
+    if pa.types.is_dictionary(column.type):
+        encoded = column.indices.dictionary_encode(null_encoding="encode")
+        values = column.dictionary.take(encoded.dictionary)
+    else:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        values = encoded.dictionary
+    return values_of(values), encoded.indices.to_numpy().astype(np.int64)
 
 
 def _whole(made: dict[str, pa.Array], count: int) -> pa.Table:
-    """Return a table with all columns that ``RowMapper`` makes, but for the file."""
-    more = {"id": _TEXT, "identity": _TEXT}
+    """Return a table with all columns that ``RowMapper`` makes."""
+    more = {"id": _TEXT, "identity": _TEXT, "file": _TEXT}
     made["has_key"] = pa.array(np.ones(count, np.bool_))
     for name, kind in (KINDS | more).items():
         if name not in made and name not in HASHED:

@@ -23,7 +23,6 @@ from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import PARTS, ROLES, Mapped, label_number, label_rules, null_words
 from duckplets.sources.names import Names, follow, known_fields, left_out_of
 from duckplets.sources.rows import DROPPED, HASHED, RowBlock
-from duckplets.sources.typed import ArrowRows
 from duckplets.sources.values import (
     Fault,
     Odd,
@@ -179,28 +178,31 @@ class RowMapper:
 
     def take(self, block: RowBlock, number: int) -> int:
         """Take rows of a block; return their number."""
-        if self._columns is not None and isinstance(block.rows, ArrowRows):
-            found = self._columns.mapped(block.rows)
-            if found is not None and len(found.odd) <= max(1, _MOST_ODD * len(block.rows)):
-                return self._take_columns(block, number, found)
-        return self._take_rows(block, number)
+        found = self._columns.mapped(block.rows) if self._columns is not None else None
+        if found is None or len(found.odd) > max(1, _MOST_ODD * len(block.rows)):
+            return self._take_rows(block, number)
+        return self._take_columns(block, number, found)
 
     def _take_columns(self, block: RowBlock, number: int, found: Columns) -> int:
         """Take rows that were mapped by columns, and the odd ones among them."""
-        rows: Any = block.rows
-        before, count = self._size, len(self.rows) + self._count
-        if len(found.odd):
-            for at, row in zip(found.odd.tolist(), rows.at(found.odd), strict=True):
-                size = self._size
-                self._take_rows(block._replace(rows=[row]), number + at)
-                found.sizes[at] = self._size - size
+        before, count, table = self._size, len(self.rows) + self._count, found.table
+        records = np.ones(len(block.rows), np.int64)
+        for at, odd in zip(found.odd.tolist(), block.single(found.odd), strict=True):
+            size, rows = self._size, len(self.rows)
+            self._take_rows(odd, number + at)
+            found.sizes[at], records[at] = self._size - size, len(self.rows) - rows
         sizes = before + np.cumsum(found.sizes)
-        full = int(np.searchsorted(sizes, self._most_size)) + 1
-        taken = min(len(rows), full, self._most_rows - count)
-        table = found.table.append_column("file", pa.repeat(_named(block), found.table.num_rows))
-        at = pc.add(table["row"], number)
-        self._tables.append(table.set_column(table.schema.get_field_index("row"), "row", at))
-        if taken < len(rows):
+        full = int(np.searchsorted(sizes, self._most_size))
+        full = min(full, int(np.searchsorted(count + np.cumsum(records), self._most_rows)))
+        taken = min(len(records), full + 1)
+        rows = table["row"].to_numpy()
+        made = {"row": pa.array(rows + number), "file": pa.repeat(_named(block), len(rows))}
+        if block.lines:
+            made["line"] = pa.array(np.asarray(block.lines)[rows])
+        for name, column in made.items():
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        self._tables.append(table)
+        if taken < len(records):
             self.cut(number + taken - 1)
         self._size = int(sizes[taken - 1])
         self._count = sum(each.num_rows for each in self._tables)

@@ -1,4 +1,4 @@
-"""Columns of Arrow data become the batches that their rows become, to the last byte."""
+"""Columns, of Arrow data or of dictionaries, become the batches that their rows become."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, content_hashes, row_batches, row_mapper, typed
+from duckplets.sources import Mark, content_hashes, memory, row_batches, row_mapper, typed
 from duckplets.sources.column_mapper import ColumnMapper
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.row_mapper import RowMapper
@@ -103,12 +103,32 @@ def tables(draw):
     return pa.table(columns), mapping
 
 
-def batches(table, mapping, limits):
-    """Everything that a source over a table opens into, and what ended it."""
+VALUES = TEXTS | st.none() | st.integers(-2, 3) | st.sampled_from([0.5, True, "\ud800", b"x", [1]])
+VALUES |= st.lists(TEXTS | st.none(), max_size=2) | st.fixed_dictionaries({"b": TEXTS}) | DAYS
+
+
+@st.composite
+def objects(draw):
+    """Dictionaries, mostly of texts, the mapping of a source over them, and other rows."""
+    mapping = {part: part[0] for part in ("anchor", "positive")}
+    for part in draw(st.lists(st.sampled_from([*PARTS][1:]), unique=True, max_size=4)):
+        mapping[part] = draw(st.sampled_from([part, f"{part}.b", f"{part}[0]"]))
+    mapping["on_error"] = draw(st.sampled_from(["skip", "quarantine", "raise"]))
+    usual = TEXTS if draw(st.booleans()) else st.just("text")
+    rows = []
+    for _ in range(draw(st.integers(1, 12))):
+        value = VALUES if draw(st.integers(0, 3)) == 0 else usual
+        rows.append({key: draw(value) for key in ("a", "p", *mapping) if draw(st.integers(0, 9))})
+    rows += draw(st.lists(st.sampled_from([None, "no object", {}]), max_size=2))
+    return draw(st.permutations(rows)), mapping
+
+
+def batches(records, mapping, limits):
+    """Everything that a source over records opens into, and what ended it."""
     found = []
     try:
         with closing(FileReader.within(limits)) as reader:
-            for item in dp.sources.MemorySource(table, **mapping).open(reader).batches:
+            for item in dp.sources.MemorySource(records, **mapping).open(reader).batches:
                 found.append(item if isinstance(item, Mark) else (item.schema, item.to_pylist()))
                 if not isinstance(item, Mark):
                     item.validate(full=True)
@@ -122,21 +142,22 @@ def small():
     """Small blocks and batches, of which any part may be odd."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typed, "BLOCK_ROWS", 5)
+        patch.setattr(memory, "_MEMORY_ROWS", 5)
         patch.setattr(row_batches, "MAX_ROWS", 4)
         patch.setattr(row_batches, "MAX_BYTES", 400)
         patch.setattr(row_mapper, "_MOST_ODD", 0.7)
         yield
 
 
-@settings(max_examples=often(2_000, less=60), deadline=None)
-@given(made=tables(), field=st.sampled_from(["64MB", 170]))
+@settings(max_examples=often(800, less=60), deadline=None)
+@given(made=tables() | objects(), field=st.sampled_from(["64MB", 170]))
 def test_columns_become_what_their_rows_become(small, made, field):
-    table, mapping = made
+    records, mapping = made
     limits = Limits(field=field)
-    found = batches(table, mapping, limits)
+    found = batches(records, mapping, limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ColumnMapper, "mapped", lambda self, rows: None)
-        assert found == batches(table, mapping, limits)
+        assert found == batches(records, mapping, limits)
 
 
 def hashes(table, mapping, monkeypatch, longest):
