@@ -92,7 +92,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         dp.Corpus(Path(folder) / "batches.duckdb", threads=1) as corpus,
     ):
-        source = dp.MemorySource(
+        source = dp.sources.MemorySource(
             rows(asked.records), id="id", anchor="title", positive="body", meta=["topic"]
         )
         corpus.ingest(source, name="made", progress=False)

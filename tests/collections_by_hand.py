@@ -29,10 +29,10 @@ def collection(
     """Read a collection, and split its queries as the corpus is."""
     theirs = documents if isinstance(documents, str) else f"{name}.documents"
     if not isinstance(documents, str):
-        source = dp.MemorySource([*documents], id="id", text="text", **_group(documents))
+        source = dp.sources.MemorySource([*documents], id="id", text="text", **_group(documents))
         corpus.ingest(source, name=theirs, progress=False)
     corpus.ingest(
-        dp.MemorySource([*queries], id="id", anchor="q", **columns), name=name, progress=False
+        dp.sources.MemorySource([*queries], id="id", anchor="q", **columns), name=name, progress=False
     )
     with corpus.database.transaction():
         for statement in JOIN.split(";"):

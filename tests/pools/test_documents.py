@@ -126,7 +126,7 @@ def test_later_documents_and_labels_join_and_older_runs_stay(tmp_path):
         sampler.save()
         query = sampler.batch_at(0).to_pylist()[0]["anchor_record_id"]
         corpus.ingest(
-            dp.MemorySource([{"id": "new", "text": "fresh answer"}], id="id", text="text"),
+            dp.sources.MemorySource([{"id": "new", "text": "fresh answer"}], id="id", text="text"),
             name="one.documents", progress=False,
         )  # fmt: skip
         new = "one.documents/new"
