@@ -21,7 +21,7 @@ from duckplets.base.arrays import IntegerLists, Integers, Words, merged, places,
 from duckplets.db.database import Database
 from duckplets.mining.blocks import Excluded
 from duckplets.pools.arrays import pair_hashes
-from duckplets.pools.compile import CompiledPool
+from duckplets.pools.compile import CompiledPool, Part
 from duckplets.pools.read import PoolReader
 
 BLOCK_ANCHORS = 2048
@@ -117,6 +117,7 @@ class Guards:
         parts = [
             self._of_record.take(self.sections.records[anchors]),
             self._of_family.take(self._families[block]),
+            self._whole(self._labelled.take(self._families[block]).then(self._of_text)),
             self._whole(merged(texts)[0].then(self._of_text)),
         ]
         classes = self._classes.take(np.arange(block.start, block.stop))
@@ -140,14 +141,19 @@ class Guards:
         of = places(families, _integers(windows, "family"))
         self._of_family = IntegerLists.of(of[of >= 0], number[of >= 0], len(families))
         questions, question = np.unique(anchors["question"].to_numpy(), return_inverse=True)
-        self._illegal = []
-        rows = reader.list(compiled, "excluded"), reader.list(compiled, "known")
-        asking = (families, self._families), (questions, question)
-        for table, (known, owners) in zip(rows, asking, strict=True):
-            who, what = (column.to_numpy() for column in table.columns)
+
+        def listed(part: Part, known: Integers) -> IntegerLists:
+            who, what = (column.to_numpy() for column in reader.list(compiled, part).columns)
             at, of = places(known, who), places(texts, what)
             there = (at >= 0) & (of >= 0)
-            self._illegal.append((IntegerLists.of(at[there], of[there], len(known)), owners))
+            return IntegerLists.of(at[there], of[there], len(known))
+
+        excluded, known = listed("excluded", families), listed("known", questions)
+        self._illegal = [(excluded, self._families), (known, question)]
+        nobody = np.zeros(0, np.int64)
+        self._labelled = IntegerLists.of(nobody, nobody, len(families))
+        if compiled.relabelled:
+            self._labelled = listed("labelled", families)
 
     def _whole(self, found: IntegerLists) -> IntegerLists:
         """Keep the documents that come once for each of their texts."""
