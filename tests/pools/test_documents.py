@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from collections_by_hand import collection
 from effort import often
@@ -214,3 +215,32 @@ def test_queries_without_a_positive_are_refused_with_the_reason(tmp_path, labels
         else:
             with pytest.raises(dp.EmptyPoolError, match=r"split\(reassign=True, given=False\)"):
                 corpus.sampler(batch_size=2, split="test")
+
+
+def test_every_scorer_searches_the_documents(tmp_path):
+    with made(tmp_path / "c.duckdb", 8) as corpus:
+        (query, *_) = corpus.pool("anchor_context", source="one")["record_id"].to_pylist()
+        rows = [
+            {"anchor_id": query, "negative_id": f"one.documents/d{n}", "score": n}
+            for n in range(60)
+        ]
+        report = corpus.add_negatives(rows, name="anchor_context")
+        assert report.counts["kept"]
+        assert not report.counts.get("other source or split")
+        corpus.embed(lambda texts: np.array([[len(t), 1.0] for t in texts], np.float32), name="v")
+        corpus.mine(scorer=dp.dense("v"), source="two", split="train", progress=False)
+        corpus.mine(source="two", split="train", scope="shard", shard_documents=7, progress=False)
+        overlap = corpus.rescore(
+            lambda pairs: [len({*a} & {*b}) for a, b in pairs],
+            "letters",
+            source="two",
+            split="train",
+        )
+        assert overlap.candidates
+        for by in ("bm25", "dense", "letters"):
+            policy = dp.mined(by, relative_margin=-9.0)
+            given = {"mixture": {"two": 1}, "columns": ["negative_by"]}
+            sampler = corpus.sampler(batch_size=4, by=policy, **given)
+            assert by in sampler.batch_at(0)["negative_by"]
+        found = corpus.search("red", k=3, split="train", source="one.documents")
+        assert {row["split"] for row in found.to_pylist()} == {"every"}
