@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Floats, IntegerLists, Integers, turns
 
-REASONS = ("same record", "same group", "same text", "strategy")  # of guards
+REASONS = ("same record", "same group", "labelled", "same text", "strategy")  # of guards
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,8 @@ class _Given(Scorer):
     def judge(self, job: Job, guards: Guards) -> bool:
         """Look up what the rows of a source and split are; return whether any is a candidate."""
         with job.database.registered(**_numbers(guards)):
-            asked = {"source": job.source, "split": job.split}
+            documents = job.ground["source"]
+            asked = {"source": job.source, "split": job.split, "documents": documents}
             job.database.run("mining/external/judge", asked)
         self.fates = Counter(dict(job.database.run("mining/external/fates")))
         return bool(self.fates["candidate"])

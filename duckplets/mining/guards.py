@@ -117,6 +117,7 @@ class Guards:
         parts = [
             self._of_record.take(self.sections.records[anchors]),
             self._of_family.take(self._families[block]),
+            self._whole(self._labelled.take(self._families[block]).then(self._of_text)),
             self._whole(merged(texts)[0].then(self._of_text)),
         ]
         classes = self._classes.take(np.arange(block.start, block.stop))
@@ -140,12 +141,22 @@ class Guards:
         of = places(families, _integers(windows, "family"))
         self._of_family = IntegerLists.of(of[of >= 0], number[of >= 0], len(families))
         questions, question = np.unique(anchors["question"].to_numpy(), return_inverse=True)
-        self._illegal = []
-        asking = (families, self._families), (questions, question)
-        for (who, what), (known, owners) in zip(reader.illegal(compiled), asking, strict=True):
+
+        def indexed(who: Any, what: Any, known: Integers) -> IntegerLists:
             at, of = places(known, who), places(texts, what)
             there = (at >= 0) & (of >= 0)
-            self._illegal.append((IntegerLists.of(at[there], of[there], len(known)), owners))
+            return IntegerLists.of(at[there], of[there], len(known))
+
+        excluded, answers = reader.illegal(compiled)
+        self._illegal = [
+            (indexed(*excluded, families), self._families),
+            (indexed(*answers, questions), question),
+        ]
+        nobody = np.zeros(0, np.int64)
+        self._labelled = IntegerLists.of(nobody, nobody, len(families))
+        if compiled.relabelled:
+            rows = reader.list(compiled, "labelled")
+            self._labelled = indexed(*(column.to_numpy() for column in rows.columns), families)
 
     def _whole(self, found: IntegerLists) -> IntegerLists:
         """Keep the documents that come once for each of their texts."""

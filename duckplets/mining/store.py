@@ -475,7 +475,10 @@ def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
     counts, kept = found.guarded.tolist(), len(found.documents)
     left = {"beyond depth": int(found.matched) - sum(counts) - kept, "candidates": kept}
-    return dict(zip(REASONS, counts, strict=True)) | found.others | left
+    guarded = dict(zip(REASONS, counts, strict=True))
+    if not guarded["labelled"]:  # of most corpora nothing is
+        del guarded["labelled"]
+    return guarded | found.others | left
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:

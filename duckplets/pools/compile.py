@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Labels = Literal["binary", "graded", "given"]
 Part = (
     Literal["pool", "counts", "left_out", "anchors", "positives", "negatives", "pairs", "sizes"]
-    | Literal["illegal", "known_swapped", "unpaired"]
+    | Literal["illegal", "known_swapped", "unpaired", "labelled"]
     | Literal["mined_anchors", "mined_documents", "mined_positives"]
 )
 

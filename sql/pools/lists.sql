@@ -147,6 +147,13 @@ JOIN positives ON positives.record_key = said.record_key AND positives.text_hash
 EXCEPT SELECT record_key, anchor_hash, text_hash
 FROM paired
 
+-- name: labelled
+-- Texts that labels call an answer of a family, perhaps, and what is written alike.
+-- Rows: in any order.
+SELECT DISTINCT family, text_hash
+FROM labelled
+WHERE label > 0
+
 -- name: left_out
 -- The anchors that are left out, and why.
 -- Rows: in the order of their records' versions and hashes of ids.

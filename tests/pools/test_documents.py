@@ -1,15 +1,18 @@
-"""Documents: a source of every split, among which queries of others have positives and negatives."""
+"""Documents: a source of every split, with the positives and negatives of queries of others."""
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from collections_by_hand import collection
 from effort import often
 
 import duckplets as dp
+from duckplets.recipes.recipes import default_recipes
 from duckplets.testing import assert_resumes_everywhere
 
-WORDS = ["red", "blue", "green", "grey", "teal", "pink"]
+WORDS = ("red", "blue", "green", "grey", "teal", "pink")
 COLUMNS = ["anchor_record_id", "positive", "positive_label", "negative", "negative_record_id"]
 
 
@@ -78,7 +81,7 @@ def labels_of(corpus, texts):
 def test_no_negative_has_a_label_above_0_and_positives_rotate(tmp_path, seed, by):
     with made(tmp_path / "c.duckdb", seed) as corpus:
         if by:
-            corpus.mine(split="train", progress=False)
+            assert corpus.mine(split="train", progress=False).counts["labelled"] > 0
         texts, groups, asked, own, splits = world_of(corpus)
         labels = labels_of(corpus, texts)
         positives = {query: set() for query in asked}
@@ -126,7 +129,10 @@ def test_later_documents_and_labels_join_and_older_runs_stay(tmp_path):
         sampler.save()
         query = sampler.batch_at(0).to_pylist()[0]["anchor_record_id"]
         corpus.ingest(
-            dp.sources.MemorySource([{"id": "new", "text": "fresh answer"}], id="id", text="text"),
+            dp.sources.MemorySource(
+                [{"id": "new", "text": "fresh answer", "group": None}],
+                id="id", text="text", group="group",
+            ),
             name="one.documents", progress=False,
         )  # fmt: skip
         new = "one.documents/new"
@@ -139,8 +145,6 @@ def test_later_documents_and_labels_join_and_older_runs_stay(tmp_path):
         )
         assert counts.to_pylist() == [{"split": "every", "records": 61}]
         corpus.relabel([{"anchor_id": query, "document_id": new, "label": 1}])
-        with corpus.resume(allow_drift="splits") as old:
-            pass
         corpus.split(0.6, 0.2, 0.2, seed=5, reassign=True)
         with corpus.resume() as old:
             assert [old.batch_at(step).to_pydict() for step in range(8)] == before
@@ -154,6 +158,8 @@ def test_later_documents_and_labels_join_and_older_runs_stay(tmp_path):
         assert "fresh answer" not in {
             r["negative"] for r in every if r["anchor_record_id"] == query
         }
+        sampler.close()
+        rows.close()
         corpus.compact()
         with corpus.resume() as old:
             assert [old.batch_at(step).to_pydict() for step in range(8)] == before
@@ -168,17 +174,14 @@ def test_documents_serve_texts_of_train_and_are_never_without_a_recipe(tmp_path)
         }
         held_out = corpus.sampler("texts", split="test", batch_size=2, columns=["source"])
         assert "one.documents" not in held_out.describe()
-        with pytest.raises(dp.RecipeError, match="all documents of 'one.documents' already"):
-            wide = dp.TripletRecipe(
-                "wide", dp.role("anchor"), dp.role("context"), dp.role("context"),
-                negatives_from="split",
-            )  # fmt: skip
+        wide = replace(default_recipes("roles")[0], name="wide", negatives_from="split")
+        with pytest.raises(dp.RecipeError, match=r"all documents of 'one\.documents' already"):
             corpus.sampler(recipes=[wide])
 
 
 def test_documents_go_with_the_last_source_that_names_them(tmp_path):
     with made(tmp_path / "c.duckdb", 7) as corpus:
-        with pytest.raises(dp.SourceError, match="has the documents of one and two; remove 'one'"):
+        with pytest.raises(dp.SourceError, match=r"has the documents of one, two; remove 'one'"):
             corpus.remove("one.documents")
         assert corpus.remove("one") == 30
         assert corpus.sampler(batch_size=4).notes == []
@@ -212,3 +215,32 @@ def test_queries_without_a_positive_are_refused_with_the_reason(tmp_path, labels
         else:
             with pytest.raises(dp.EmptyPoolError, match=r"split\(reassign=True, given=False\)"):
                 corpus.sampler(batch_size=2, split="test")
+
+
+def test_every_scorer_searches_the_documents(tmp_path):
+    with made(tmp_path / "c.duckdb", 8) as corpus:
+        (query, *_) = corpus.pool("anchor_context", source="one")["record_id"].to_pylist()
+        rows = [
+            {"anchor_id": query, "negative_id": f"one.documents/d{n}", "score": n}
+            for n in range(60)
+        ]
+        report = corpus.add_negatives(rows, name="anchor_context")
+        assert report.counts["kept"]
+        assert not report.counts.get("other source or split")
+        corpus.embed(lambda texts: np.array([[len(t), 1.0] for t in texts], np.float32), name="v")
+        corpus.mine(scorer=dp.dense("v"), source="two", split="train", progress=False)
+        corpus.mine(source="two", split="train", scope="shard", shard_documents=7, progress=False)
+        overlap = corpus.rescore(
+            lambda pairs: [len({*a} & {*b}) for a, b in pairs],
+            "letters",
+            source="two",
+            split="train",
+        )
+        assert overlap.candidates
+        for by in ("bm25", "dense", "letters"):
+            policy = dp.mined(by, relative_margin=-9.0)
+            given = {"mixture": {"two": 1}, "columns": ["negative_by"]}
+            sampler = corpus.sampler(batch_size=4, by=policy, **given)
+            assert by in sampler.batch_at(0)["negative_by"]
+        found = corpus.search("red", k=3, split="train", source="one.documents")
+        assert {row["split"] for row in found.to_pylist()} == {"every"}

@@ -3,12 +3,18 @@
 -- and the highest score. They lie by anchor, so that a block of anchors is one stretch. Arrow:
 -- external_anchors (record_key, anchor), external_documents (record_key, document),
 -- external_positives (record_key, positive).
--- Parameters: $source, $split.
+-- Parameters: $source, $split, $documents (the source of negatives).
 CREATE OR REPLACE TEMP TABLE external_entries AS
 WITH here AS (
     SELECT record_key
     FROM live_records
     WHERE source = $source AND in_split(split, $split)
+),
+
+of_negatives AS (
+    SELECT record_key
+    FROM live_records
+    WHERE source = $documents AND in_split(split, $split)
 ),
 
 -- A positive is not looked for among the documents. (As a condition of that join it would keep
@@ -44,7 +50,7 @@ SELECT
     count(*) AS times
 FROM scores
 LEFT JOIN external_anchors AS anchors ON anchors.record_key = scores.anchor
-LEFT JOIN here AS theirs ON theirs.record_key = scores.negative
+LEFT JOIN of_negatives AS theirs ON theirs.record_key = scores.negative
 LEFT JOIN external_documents AS documents ON documents.record_key = scores.no_positive
 GROUP BY anchors.anchor, documents.document, fate
 ORDER BY anchors.anchor
