@@ -249,36 +249,28 @@ ORDER BY list_position(['train', 'validation', 'test'], live_records.split) NULL
 
 -- name: about
 -- Of the records and labels of a collection: documents with a label and all, queries without a
--- label, and queries whose labels are of several splits.
+-- label, queries whose labels are of several splits, and queries of validation and test whose
+-- normalised text a query of train has as well.
 -- Parameters: $source, $documents (names).
-SELECT
-    (SELECT count(DISTINCT document) FROM found_labels WHERE has_document) AS labelled,
-    (SELECT count(*) FROM live_records WHERE source = $documents) AS documents,
-    (
-        SELECT count(*)
-        FROM live_records
-        ANTI JOIN found_labels ON found_labels.anchor_hash = live_records.id_hash
-        WHERE source = $source
-    ) AS unlabelled,
-    (
-        SELECT count(*)
-        FROM (SELECT query FROM given_labels GROUP BY query HAVING count(DISTINCT split) > 1)
-    ) AS several
-
--- name: leaks
--- Queries of validation and test whose normalised text a query of train has as well.
--- Parameters: $source.
 WITH asked AS (
-    SELECT live_records.split, normalised_hash(sections.text) AS text_hash
+    SELECT live_records.id_hash, live_records.split, normalised_hash(sections.text) AS text_hash
     FROM sections
     JOIN live_records ON live_records.record_key = sections.record_key
     WHERE live_records.source = $source AND sections.role = 'anchor'
 )
-SELECT count(*)
+SELECT
+    (SELECT count(DISTINCT document) FROM found_labels WHERE has_document) AS labelled,
+    (SELECT count(*) FROM live_records WHERE source = $documents) AS documents,
+    count(*) FILTER (id_hash NOT IN (SELECT anchor_hash FROM found_labels)) AS unlabelled,
+    (
+        SELECT count(*)
+        FROM (SELECT query FROM given_labels GROUP BY query HAVING count(DISTINCT split) > 1)
+    ) AS several,
+    count(*) FILTER (
+        split IN ('validation', 'test')
+        AND text_hash IN (SELECT text_hash FROM asked WHERE split = 'train')
+    ) AS leaks
 FROM asked
-WHERE
-    split IN ('validation', 'test')
-    AND text_hash IN (SELECT text_hash FROM asked WHERE split = 'train')
 
 -- name: candidates
 -- The candidates of a collection by the ids of their records.
