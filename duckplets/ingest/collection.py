@@ -274,7 +274,7 @@ class _Publishing:
         # Before anything is published, which gives a split to all that have none.
         database.run("ingest/collection/give_splits", of | {"unpublished": UNPUBLISHED})
         if held is None:
-            database.run("ingest/splits/every", {"first_record_key": 0})
+            database.run("ingest/splits/documents", {"first_record_key": 0})
         else:
             self._of_documents = held.finish(self._began)
         report = storing.finish(started)

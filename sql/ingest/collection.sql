@@ -15,9 +15,7 @@ CREATE OR REPLACE TEMP TABLE given_candidates (
     query VARCHAR NOT NULL,
     document VARCHAR NOT NULL,
     score DOUBLE NOT NULL
-);
-
-CREATE OR REPLACE TEMP TABLE found_labels (anchor_hash UBIGINT, document_hash UBIGINT)
+)
 
 -- name: drop
 -- Forget labels and candidates.
@@ -59,15 +57,6 @@ FROM split_counts
 WHERE source = $source AND split <> 'every'
 ORDER BY list_position(['train', 'validation', 'test'], split)
 
--- name: pairs
--- Live sources, each with the source of its documents.
--- Rows: ids and names of both, by the first.
-SELECT sources.source_id, sources.name, documents.source_id, documents.name
-FROM sources
-JOIN sources AS documents ON documents.source_id = sources.documents_id
-WHERE sources.removed_version IS NULL AND documents.removed_version IS NULL
-ORDER BY sources.source_id
-
 -- name: set_documents
 -- Note which source has the documents of another.
 -- Parameters: $source_id, $documents_id.
@@ -95,7 +84,8 @@ WHERE
 GROUP BY records.record_key
 
 -- name: find
--- Whose records are there, of every pair that was given, and the label that an ingest gave before.
+-- Whose records are there, of every pair that was given, and the label that an ingest gave before;
+-- a removal of the source took it back.
 -- Parameters: $source, $documents (names), $first (whether the first label of a pair counts), blank
 -- (Arrow: id), of documents without text.
 CREATE OR REPLACE TEMP TABLE found_labels AS
@@ -117,7 +107,9 @@ before AS (
     SELECT labels.anchor, labels.document, labels.label
     FROM labels
     JOIN named ON named.anchor_hash = labels.anchor AND named.document_hash = labels.document
-    WHERE labels.annotator = 'qrels'
+    WHERE
+        labels.annotator = 'qrels'
+        OR labels.added_version IN (SELECT version FROM corpus_versions WHERE what = 'remove')
     QUALIFY labels.added_version
         = max(labels.added_version) OVER (PARTITION BY labels.anchor, labels.document)
 )
