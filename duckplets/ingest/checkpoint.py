@@ -112,8 +112,7 @@ def unfinished(corpus: CorpusFile, /) -> list[dict[str, Any]]:
 def remove(corpus: CorpusFile, /, name: str) -> int:
     """Remove a source from the newest version; returns how many records it had.
 
-    Runs pinned to earlier versions keep drawing from it. The labels of a collection go with its
-    queries, and its documents where no other source names them. What an unfinished ingest of that
+    Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
     name has stored is discarded and counted too.
     """
     sweep(corpus.database)

@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,30 +26,21 @@ from duckplets.errors import DuckpletsError, SourceError
 from duckplets.ingest import checkpoint
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.ingest import ingest_all
-from duckplets.ingest.outcome_counts import EXAMPLES
+from duckplets.ingest.outcome_counts import EXAMPLES, Counts
 from duckplets.ingest.prepare import prepare
-from duckplets.ingest.records import Example, IngestReport
+from duckplets.ingest.records import IngestReport
 from duckplets.ingest.store import Storing
-from duckplets.sources.collection import (
-    Collection,
-    CollectionPart,
-    Parts,
-    RawTable,
-    Said,
-    plain_names,
-)
+from duckplets.sources.collection import Collection, CollectionPart, Parts, RawTable
+from duckplets.sources.layouts import Grades, Lists, Said, plain_names
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import Fault
 
-if TYPE_CHECKING:
-    from duckplets.sources.collection import Grades, Lists
-
 _BLOCK = 65_536  # labels stored together
-_TEXTS = {"query": pa.string(), "document": pa.string()}
-_LABELS = {**_TEXTS, "label": pa.float64(), "split": pa.string(), "file": pa.string()}
-_LABELS |= {"line": pa.int64(), "row": pa.int64(), "place": pa.int64()}
-_CANDIDATES = {**_TEXTS, "score": pa.float64()}
+_PAIR = [("query", pa.string()), ("document", pa.string())]
+_CANDIDATES = pa.schema([*_PAIR, ("score", pa.float64())])
+_PLACE = [("file", pa.string()), *((name, pa.int64()) for name in ("line", "row", "place"))]
+_LABELS = pa.schema([*_PAIR, ("label", pa.float64()), ("split", pa.string()), *_PLACE])
 REPEATED, SAME = "repeated", "same label"
 
 
@@ -180,11 +171,8 @@ class _Publishing:
         self.names = {"source": name, "documents": self._documents}
         self._held: Storing | None = None  # the documents, unpublished
         self._of_documents: IngestReport | None = None
-        self._labels = IngestReport(read=0, added=0, skipped=0, failed=0, seconds=0.0)
+        self._counts, self._place = Counts(), 0
         self._told: dict[str, Any] = {}
-        self._reasons = Counter[str]()
-        self._examples: dict[str, list[Example]] = {}
-        self._failed = 0
 
     # -- before the records ------------------------------------------------------------------------
 
@@ -217,17 +205,17 @@ class _Publishing:
         try:
             for block in blocks:
                 for at, said in _said(block, layout):
-                    place = {"file": block.file or table.where, "row": row + at + 1}
-                    place["line"] = block.lines[at] if block.lines else None
-                    number = None if isinstance(said, Fault) else _number(said)
-                    if isinstance(said, Fault) or number is None or not said.document:
+                    line = block.lines[at] if block.lines else None
+                    place = block.file or table.where, line, row + at + 1
+                    number = _number(said)
+                    if number is None or isinstance(said, Fault):
                         self._fail(said, place, on_error)
                     elif said.label is None:
                         waiting[1].append((said.query, said.document, number))
                     else:
                         self._place += 1
                         pair = said.query, said.document, number, table.split
-                        waiting[0].append((*pair, *_of(place, "file", "line", "row"), self._place))
+                        waiting[0].append((*pair, *place, self._place))
                 row += len(block.rows)
                 self._add(waiting, _BLOCK)
         finally:
@@ -239,36 +227,30 @@ class _Publishing:
             ("ingest/collection/add_labels", _LABELS),
             ("ingest/collection/add_candidates", _CANDIDATES),
         )
-        for rows, (statement, names) in zip(waiting, kinds, strict=True):
+        for rows, (statement, schema) in zip(waiting, kinds, strict=True):
             if len(rows) >= least:
-                columns = zip(*rows, strict=True)
-                table = {
-                    n: pa.array(of, k) for (n, k), of in zip(names.items(), columns, strict=True)
-                }
-                with self._database.registered(incoming=pa.table(table)):
+                columns = map(pa.array, zip(*rows, strict=True), schema.types)
+                with self._database.registered(incoming=pa.table([*columns], schema)):
                     self._database.run(statement)
                 rows.clear()
 
-    def _fail(self, said: Said | Fault, place: dict[str, Any], on_error: str | None) -> None:
+    def _fail(self, said: Said | Fault, place: tuple[str, Any, int], on_error: str | None) -> None:
         """Count a row of which nothing can be stored."""
+        file, line, row = place
+        reason, value = ("invalid row: no id", None)
         if isinstance(said, Fault):
             reason, value = said.reason, said.value
-        elif not said.query or not said.document:
-            reason, value = f"label without {'document' if said.query else 'query'}", None
-        else:
-            what = "score" if said.label is None else "label"
-            reason = f"unreadable {what}"
-            value = shown(repr(said.score if said.label is None else said.label), 60)
+        elif said.query and said.document:
+            reason = "unreadable label" if said.score is None else "invalid score"
+            value = shown(repr(said.label if said.score is None else said.score), 60)
         if on_error == "raise":
             told = f": {value}" if value else ""
-            raise SourceError(
-                f"{_at(place['file'], place['line'] or place['row'])}: {reason}{told}"
-            )
-        self._failed += 1
-        self._reasons[reason] += 1
-        kept = self._examples.setdefault(reason, [])
+            raise SourceError(f"{_at(file, row if line is None else line)}: {reason}{told}")
+        self._counts.read += 1
+        self._counts.reasons[reason] += 1
+        kept = self._counts.examples[reason]
         if len(kept) < EXAMPLES:
-            kept.append({**place, "value": value})
+            kept.append({"row": row, "file": file, "line": line, "value": value})
 
     # -- the transactions --------------------------------------------------------------------------
 
@@ -280,7 +262,7 @@ class _Publishing:
                 raise storing.refusal
             storing.save()
             self._held, self._began = storing, started
-            return self._labels
+            return IngestReport(read=0, added=0, skipped=0, failed=0, seconds=0.0)  # of no use
         return self._publish(storing, started)
 
     def _publish(self, storing: Storing, started: float) -> IngestReport:
@@ -292,7 +274,7 @@ class _Publishing:
         # Before anything is published, which gives a split to all that have none.
         database.run("ingest/collection/give_splits", of | {"unpublished": UNPUBLISHED})
         if held is None:
-            database.run("ingest/splits/every", {"first_record_key": 0})
+            database.run("ingest/splits/documents", {"first_record_key": 0})
         else:
             self._of_documents = held.finish(self._began)
         report = storing.finish(started)
@@ -301,64 +283,50 @@ class _Publishing:
 
     def _store_labels(self, of: dict[str, Any]) -> None:
         database, documents = self._database, self._parts.documents
-        names = self.names
         blank = sorted(documents.blank) if isinstance(documents, CollectionPart) else []
         with database.registered(blank=pa.table({"id": pa.array(blank, pa.string())})):
             first = self._on_conflict == "skip"
-            database.run("ingest/collection/find", names | {"first": first})
+            database.run("ingest/collection/find", self.names | {"first": first})
         read, same, added, *known = database.run("ingest/collection/fates")[0]
-        for what, name, there in zip(names, names.values(), known, strict=True):
+        lacks = database.run("ingest/collection/lacks")
+        for what, there in zip(("query", "document"), known, strict=True):
             if read and not there:
-                self._refuse("query" if what == "source" else "document", name)
-        moved = removed = 0
+                self._refuse(what, lacks)
+        moved = withdrawn = 0
         if self._parts.labels:
             by_source = {name: of[name] for name in ("source", "source_id")}
             moved = int(database.run("ingest/collection/move_queries", by_source)[0][0])
-            removed = int(database.run("ingest/collection/withdraw", of)[0][0])
+            withdrawn = int(database.run("ingest/collection/withdraw", of)[0][0])
             database.run("ingest/collection/append", {"version": of["version"]})
         if moved:
             database.run("ingest/records/rearranged")
-        self._report_labels(int(read), int(same), int(added), of["version"])
-        self._report(names, moved, removed)
+        counts = self._counts
+        counts.read += read
+        counts.added = added
+        counts.reasons += Counter({SAME: same, REPEATED: read - same - added})
+        for lack, times, row, file, line, value in lacks:
+            counts.incomplete[lack] = times
+            place = {"row": row, "file": file, "line": line, "value": value}
+            counts.examples[lack].append(place)
+        self._report(moved, withdrawn)
 
-    def _refuse(self, what: str, source: str) -> None:
+    def _refuse(self, what: str, lacks: list[Any]) -> None:
         """Refuse labels none of which names a record."""
-        lacks = self._database.run("ingest/collection/lacks")
-        of_what = {"query": "unknown query", "document": "unknown document"}[what]
-        _, _, _, file, _, value = next((r for r in lacks if r[0] == of_what), lacks[0])
+        of_what = [each for each in lacks if each[0] == f"unknown {what}"] or lacks
+        source = self.names["source" if what == "query" else "documents"]
         example = self._database.run("ingest/collection/example", {"source": source})
-        like = f", ids like {shown(repr(example[0][0]), 40)}" if example else ""
+        like = f", ids in the corpus look like {shown(repr(example[0][0]), 40)}" if example else ""
         raise SourceError(
-            f"no row of {shown(file, 80)} names a {what}; its first is {shown(repr(value), 40)}, "
-            f"{'queries' if what == 'query' else 'documents'} have{like.removeprefix(',')}"
+            f"no row of {shown(of_what[0][3], 80)} names a {what}; its first is "
+            f"{shown(repr(of_what[0][5]), 40)}{like}"
         )
 
     # -- the report --------------------------------------------------------------------------------
 
-    def _report_labels(self, read: int, same: int, added: int, version: int) -> None:
-        self._reasons += Counter({SAME: same, REPEATED: read - same - added})
-        incomplete = dict[str, int]()
-        for lack, times, row, file, line, value in self._database.run("ingest/collection/lacks"):
-            incomplete[lack] = times
-            place = {"row": row, "file": file, "line": line, "value": value}
-            self._examples.setdefault(lack, []).append(place)
-        self._labels = replace(
-            self._labels,
-            read=read + self._failed,
-            added=added,
-            skipped=read - added,
-            failed=self._failed,
-            reasons=dict(+self._reasons),
-            examples=self._examples,
-            incomplete=incomplete,
-            version=version,
-            seconds=round(time.monotonic() - self._started, 3),
-        )
-
-    def _report(self, names: dict[str, Any], moved: int, withdrawn: int) -> None:
+    def _report(self, moved: int, withdrawn: int) -> None:
         database, source = self._database, {"source": self._name}
-        labelled, documents, unlabelled, several = database.run("ingest/collection/about", names)[0]
-        leaks = database.run("ingest/collection/leaks", source)[0][0]
+        about = database.run("ingest/collection/about", self.names)[0]
+        labelled, documents, unlabelled, several, leaks = about
         told = {
             "without a label: {}": unlabelled,
             "with labels in several splits, of the most held out now: {}": several,
@@ -376,19 +344,30 @@ class _Publishing:
 
     def report(self, queries: IngestReport) -> CollectionReport:
         """Return the report, after the commit."""
-        each = [part for part in (self._of_documents, queries, self._labels) if part is not None]
+        counts, seconds = self._counts, round(time.monotonic() - self._started, 3)
+        failed = counts.failed()
+        labels = IngestReport(
+            read=counts.read,
+            added=counts.added,
+            skipped=counts.read - counts.added - failed,
+            failed=failed,
+            seconds=seconds,
+            version=queries.version,
+            **counts.told(),
+        )
+        each = [part for part in (self._of_documents, queries, labels) if part is not None]
         sums = {
             name: sum(getattr(part, name) for part in each)
             for name in ("read", "added", "skipped", "failed", "replaced", "removed")
         }
         return CollectionReport(
             **sums,
-            seconds=round(time.monotonic() - self._started, 3),
+            seconds=seconds,
             version=queries.version,
             source=self._name,
             documents=self._of_documents,
             queries=queries,
-            labels=self._labels,
+            labels=labels,
             **self._told,
         )
 
@@ -403,20 +382,15 @@ def _said(block: RowBlock, layout: Grades | Lists) -> Iterator[tuple[int, Said |
             yield at, row
 
 
-def _number(said: Said) -> float | None:
-    """Return the label or the score of a pair, if it is a finite number."""
-    value = said.score if said.label is None else said.label
-    if not said.query or isinstance(value, bool) or value is None:
-        return float(value) if isinstance(value, bool) and said.query else None
+def _number(said: Said | Fault) -> float | None:
+    """Return the label or the score of a pair, if it has both ids and a finite number."""
+    if isinstance(said, Fault) or not (said.query and said.document):
+        return None
     try:
-        found = float(value)
+        found = float(said.score if said.label is None else said.label)
     except (TypeError, ValueError):
         return None
     return found if math.isfinite(found) else None
-
-
-def _of(values: dict[str, Any], *names: str) -> tuple[Any, ...]:
-    return tuple(values[name] for name in names)
 
 
 def _at(file: str | None, line: Any) -> str:

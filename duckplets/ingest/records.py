@@ -118,31 +118,25 @@ def _place(row: Example) -> str:
 
 
 def remove(database: Database, name: str) -> int:
-    """Mark a source and its records as removed; return the number of records.
+    """Mark a source and its records as removed, with documents of its own; return their number.
 
-    Of a collection the labels go too, and documents that no other source names.
+    Raises:
+        SourceError: There is no such source, or it has the documents of another.
     """
-    removed, records = [source_id_of(database, name)], 0
-    pairs = database.run("ingest/collection/pairs")
-    if askers := [asker for _, asker, _, documents in pairs if documents == name]:
+    source_id = source_id_of(database, name)
+    if named := [of for (of,) in database.run("ingest/records/named_by", {"source_id": source_id})]:
         raise SourceError(
-            f"{shown(name, 60)} has the documents of {shown(listed(askers, 3), 100)}: remove "
-            f"{'that' if len(askers) == 1 else 'these'}, and the documents go as well"
+            f"source {name!r} has the documents of {listed(named)}; remove {named[0]!r}, and "
+            f"documents that no other source names go with it"
         )
-    own = next((documents for _, asker, *documents in pairs if asker == name), None)
-    if own is not None and sum(documents == own for _, _, *documents in pairs) == 1:
-        removed.append(own[0])
     with database.transaction():
-        version = current_version(database) + 1
-        if own is not None:
-            of_source = {"source": name, "source_id": removed[0], "version": version}
-            database.run("ingest/collection/create")
-            database.run("ingest/collection/withdraw", of_source)
-            database.run("ingest/collection/drop")
-        for source_id in removed:
-            parameters = {"source_id": source_id, "version": version}
+        version, records = current_version(database) + 1, 0
+        own = database.run("ingest/records/own_documents", {"source_id": source_id})
+        for each in (source_id, *(of for (of,) in own)):
+            parameters = {"source_id": each, "version": version}
             records += int(database.run("ingest/records/remove_records", parameters)[0][0])
             database.run("ingest/records/remove_source", parameters)
+            database.run("ingest/records/remove_labels", parameters)
         commit_version(database, version, "remove", name, {"removed": records})
     return records
 

@@ -253,8 +253,8 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
     Returns how many families span several splits, how many of their records have a key from that
     one on, and the size of the largest family. All 0 for groups, which never span splits.
     """
-    settings = current_splits(database)
-    database.run("ingest/splits/every", {"first_record_key": first_record_key})
+    settings, first = current_splits(database), {"first_record_key": first_record_key}
+    database.run("ingest/splits/documents", first)
     if settings is None:
         return 0, 0, 0
     values: dict[str, Any] = {
@@ -263,7 +263,6 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
         "validation": settings.train + settings.validation,
         "test": settings.test,
     }
-    first = {"first_record_key": first_record_key}
     by_text = settings.keep_together == "text"
     values |= {"by_text": by_text, "first_record_key": 0 if by_text else first_record_key}
     with database.registered(families=_families(database) if by_text else _NONE):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -155,8 +156,8 @@ class Guards:
         nobody = np.zeros(0, np.int64)
         self._labelled = IntegerLists.of(nobody, nobody, len(families))
         if compiled.relabelled:
-            rows = reader.list(compiled, "labelled")
-            self._labelled = indexed(*(column.to_numpy() for column in rows.columns), families)
+            who, what = (of.to_numpy() for of in reader.list(compiled, "labelled").columns)
+            self._labelled = indexed(who, what, families)
 
     def _whole(self, found: IntegerLists) -> IntegerLists:
         """Keep the documents that come once for each of their texts."""

@@ -15,9 +15,7 @@ CREATE OR REPLACE TEMP TABLE given_candidates (
     query VARCHAR NOT NULL,
     document VARCHAR NOT NULL,
     score DOUBLE NOT NULL
-);
-
-CREATE OR REPLACE TEMP TABLE found_labels (anchor_hash UBIGINT, document_hash UBIGINT)
+)
 
 -- name: drop
 -- Forget labels and candidates.
@@ -59,15 +57,6 @@ FROM split_counts
 WHERE source = $source AND split <> 'every'
 ORDER BY list_position(['train', 'validation', 'test'], split)
 
--- name: pairs
--- Live sources, each with the source of its documents.
--- Rows: ids and names of both, by the first.
-SELECT sources.source_id, sources.name, documents.source_id, documents.name
-FROM sources
-JOIN sources AS documents ON documents.source_id = sources.documents_id
-WHERE sources.removed_version IS NULL AND documents.removed_version IS NULL
-ORDER BY sources.source_id
-
 -- name: set_documents
 -- Note which source has the documents of another.
 -- Parameters: $source_id, $documents_id.
@@ -95,7 +84,8 @@ WHERE
 GROUP BY records.record_key
 
 -- name: find
--- Whose records are there, of every pair that was given, and the label that an ingest gave before.
+-- Whose records are there, of every pair that was given, and the label that an ingest gave before;
+-- a removal of the source took it back.
 -- Parameters: $source, $documents (names), $first (whether the first label of a pair counts), blank
 -- (Arrow: id), of documents without text.
 CREATE OR REPLACE TEMP TABLE found_labels AS
@@ -117,7 +107,9 @@ before AS (
     SELECT labels.anchor, labels.document, labels.label
     FROM labels
     JOIN named ON named.anchor_hash = labels.anchor AND named.document_hash = labels.document
-    WHERE labels.annotator = 'qrels'
+    WHERE
+        labels.annotator = 'qrels'
+        OR labels.added_version IN (SELECT version FROM corpus_versions WHERE what = 'remove')
     QUALIFY labels.added_version
         = max(labels.added_version) OVER (PARTITION BY labels.anchor, labels.document)
 )
@@ -249,36 +241,28 @@ ORDER BY list_position(['train', 'validation', 'test'], live_records.split) NULL
 
 -- name: about
 -- Of the records and labels of a collection: documents with a label and all, queries without a
--- label, and queries whose labels are of several splits.
+-- label, queries whose labels are of several splits, and queries of validation and test whose
+-- normalised text a query of train has as well.
 -- Parameters: $source, $documents (names).
-SELECT
-    (SELECT count(DISTINCT document) FROM found_labels WHERE has_document) AS labelled,
-    (SELECT count(*) FROM live_records WHERE source = $documents) AS documents,
-    (
-        SELECT count(*)
-        FROM live_records
-        ANTI JOIN found_labels ON found_labels.anchor_hash = live_records.id_hash
-        WHERE source = $source
-    ) AS unlabelled,
-    (
-        SELECT count(*)
-        FROM (SELECT query FROM given_labels GROUP BY query HAVING count(DISTINCT split) > 1)
-    ) AS several
-
--- name: leaks
--- Queries of validation and test whose normalised text a query of train has as well.
--- Parameters: $source.
 WITH asked AS (
-    SELECT live_records.split, normalised_hash(sections.text) AS text_hash
+    SELECT live_records.id_hash, live_records.split, normalised_hash(sections.text) AS text_hash
     FROM sections
     JOIN live_records ON live_records.record_key = sections.record_key
     WHERE live_records.source = $source AND sections.role = 'anchor'
 )
-SELECT count(*)
+SELECT
+    (SELECT count(DISTINCT document) FROM found_labels WHERE has_document) AS labelled,
+    (SELECT count(*) FROM live_records WHERE source = $documents) AS documents,
+    count(*) FILTER (id_hash NOT IN (SELECT anchor_hash FROM found_labels)) AS unlabelled,
+    (
+        SELECT count(*)
+        FROM (SELECT query FROM given_labels GROUP BY query HAVING count(DISTINCT split) > 1)
+    ) AS several,
+    count(*) FILTER (
+        split IN ('validation', 'test')
+        AND text_hash IN (SELECT text_hash FROM asked WHERE split = 'train')
+    ) AS leaks
 FROM asked
-WHERE
-    split IN ('validation', 'test')
-    AND text_hash IN (SELECT text_hash FROM asked WHERE split = 'train')
 
 -- name: candidates
 -- The candidates of a collection by the ids of their records.

@@ -38,6 +38,44 @@ UPDATE sources
 SET removed_version = $version
 WHERE source_id = $source_id
 
+-- name: named_by
+-- The live sources that have a source for their documents.
+-- Parameters: $source_id.
+-- Rows: by name.
+SELECT name
+FROM sources
+WHERE documents_id = $source_id AND removed_version IS NULL
+ORDER BY name
+
+-- name: own_documents
+-- The documents of a source that no other live source has.
+-- Parameters: $source_id.
+SELECT documents.source_id
+FROM sources
+JOIN sources AS documents ON documents.source_id = sources.documents_id
+WHERE
+    sources.source_id = $source_id
+    AND documents.removed_version IS NULL
+    AND documents.source_id NOT IN (
+        SELECT documents_id
+        FROM sources
+        WHERE source_id <> $source_id AND removed_version IS NULL AND documents_id IS NOT NULL
+    )
+
+-- name: remove_labels
+-- Take back the labels of anchors that a version removed with their source.
+-- Parameters: $source_id, $version.
+INSERT INTO labels
+SELECT anchor, document, NULL AS label, NULL AS annotator, $version AS added_version
+FROM labels
+WHERE
+    anchor IN (
+        SELECT id_hash FROM records WHERE source_id = $source_id AND removed_version = $version
+    )
+GROUP BY anchor, document
+HAVING newest_label(label, added_version) IS NOT NULL
+ORDER BY anchor, document
+
 -- name: live_sources
 -- Sources of the newest version.
 -- Rows: by source_id.

@@ -16,23 +16,6 @@ WHERE name = 'splits';
 DELETE FROM splits
 WHERE split <> 'every' AND ($given OR NOT given)
 
--- name: every
--- Give documents of other sources, from a record on, every split.
--- Parameters: $first_record_key.
-INSERT INTO splits (record_key, split)
-SELECT record_key, 'every' AS split
-FROM records
-WHERE
-    record_key >= $first_record_key
-    AND source_id IN (SELECT documents_id FROM sources)
-    AND record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
-
--- name: all_given
--- Whether splits came with labels, and no record lacks one.
-SELECT
-    EXISTS (FROM splits WHERE given)
-    AND NOT EXISTS (FROM live_records WHERE split IS NULL)
-
 -- name: set
 -- Keep the settings of the splits.
 -- Parameters: $value (JSON).
@@ -59,7 +42,6 @@ WITH all_ties AS (
 
 SELECT record_key, tie
 FROM all_ties
-ANTI JOIN (SELECT record_key FROM splits WHERE split = 'every') AS documents USING (record_key)
 WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max(record_key))
 
 -- name: assign
@@ -85,7 +67,8 @@ members AS (
     LEFT JOIN texts ON texts.record_key = records.record_key
     LEFT JOIN splits ON splits.record_key = records.record_key
     WHERE
-        records.record_key >= $first_record_key AND splits.split IS DISTINCT FROM 'every'
+        records.record_key >= $first_record_key
+        AND records.source_id NOT IN (SELECT documents_id FROM sources WHERE documents_id IS NOT NULL)
 ),
 chosen AS (
     SELECT
@@ -111,6 +94,18 @@ FROM members
 JOIN chosen ON chosen.family = members.family
 WHERE members.split IS NULL
 ORDER BY members.record_key
+
+-- name: documents
+-- Let documents that have no split belong to every one.
+-- Parameters: $first_record_key (records from it on).
+INSERT INTO splits (record_key, split)
+SELECT record_key, 'every'
+FROM records
+WHERE
+    record_key >= $first_record_key
+    AND source_id IN (SELECT documents_id FROM sources)
+    AND record_key NOT IN (SELECT record_key FROM splits)
+ORDER BY record_key
 
 -- name: families
 -- How many families (Arrow families: record_key, family) have records in more than one split, how
@@ -162,3 +157,9 @@ FROM texts
 WHERE split IN ('validation', 'test')
 GROUP BY split
 ORDER BY split DESC
+
+-- name: all_given
+-- Whether splits came with labels, and no record lacks one.
+SELECT
+    EXISTS (FROM splits WHERE given)
+    AND NOT EXISTS (FROM live_records WHERE split IS NULL)

@@ -545,17 +545,12 @@ def test_reading_again_updates_labels_and_leaves_what_others_said(corpus, tmp_pa
     assert ("q2", "3") not in labels(corpus, "c")
 
 
-def test_several_sources_share_documents_which_go_with_the_last(corpus, tmp_path):
+def test_several_sources_share_documents_that_have_no_splits(corpus, tmp_path):
     corpus.ingest(folder_of(tmp_path / "c"))
     rows = [{"query": "made up", "query_id": "g", "positive_id": "5"}]
     generated = dp.Collection(queries=rows, documents="c.documents")
     assert corpus.ingest(generated, name="g").documents is None
     assert labels(corpus, "g") == {("g", "5"): 1}
-    with pytest.raises(dp.SourceError, match="has the documents of c, g: remove these"):
-        corpus.remove("c.documents")
-    assert corpus.remove("c") == 4
-    assert labels(corpus, "c") == {}
-    assert corpus.remove("g") == 7
     corpus.ingest([{"t": "x"}, {"t": "y"}], text="t", name="wiki")
     corpus.split(train=0.5)
     with pytest.raises(dp.SourceError, match=r"wiki has records of .*; documents belong to every"):
