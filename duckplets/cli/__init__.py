@@ -42,7 +42,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Recipes and negatives": {
         "recipe": ("", "Keep recipes in a corpus: add, list, show, remove."),
         "mine": ("mining", "Mine hard negatives, where they are missing."),
-        "export": ("mining", "Write mined negatives or an evaluation set for a trainer."),
+        "export": ("mining", "Write mined negatives, an evaluation set or all records to a file."),
         "embed": ("tokens", "Give a vector to every text that has none yet."),
     },
     "Train": {

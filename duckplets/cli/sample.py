@@ -130,7 +130,7 @@ def served(
     """
     how = opening(**given)
     output.check(out)
-    is_new = bool(how.arguments) and not how.resume
+    is_new = how.is_new
     if upcoming is None and is_new:
         raise typer.BadParameter("a new run has served nothing: give --next with its options")
     steps = None if step is None else _steps(step)
@@ -159,9 +159,9 @@ def served(
                     stop = min(stop, position)
             last = max(start, position if stop is None else stop)
             if last > position:
-                next_one = command_line(
-                    "served", corpus, "--next", "1", run=how.run, tag=how.tag, state=how.state
-                )
+                state = None if how.state is None else f"state={how.state}"
+                asked = ("served", corpus, "--next", "1")
+                next_one = command_line(*asked, run=how.run, tag=how.tag, set=state)
                 what = f"step {steps[1] - 1}" if steps else f"position {last}"
                 raise SamplerError(
                     f"{what}: run {how.run!r} is saved at position {position} and has served "

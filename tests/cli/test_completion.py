@@ -59,7 +59,6 @@ OFFERED = {
     "search C dog --source f|": "fables",
     "sql C |": "hard anchor_context anchor_anchor",
     "mine C hard anchor_c|": "anchor_context",
-    "export C out --recipe h|": "hard",
     "served C --recipes hard,anchor_a|": "hard,anchor_anchor",
     "forecast C --recipes hard,h|": "",
     "sample C --split v|": "validation",
@@ -68,7 +67,6 @@ OFFERED = {
     "cursor reset C --run |": "default first",
     "sample C --run first --resume --tag |": "t1 t2",
     "served C --tag |": "d1",
-    "served C --state S --run f|": "first",
     "sho|": "show",
 }
 

@@ -114,10 +114,8 @@ def test_labels_and_words_for_no_value_on_the_command_line(tmp_path):
     options += ["--null-values", "N/A,nan", "--null-values", "NULL"]
     assert "2 no positive" in ok("ingest", path, tmp_path / "r.csv", *options)
     ok("split", path, "--train", "1")
-    run = ["sample", path, "--kind", "pairs", "--batch-size", "2", "--steps", "1"]
+    run = ["sample", path, "--kind", "labelled_pairs", "--batch-size", "2", "--steps", "1"]
     assert sorted(row["label"] for row in lines(ok(*run))) == [0, 1]
-    told = ok(*run[:-1], "2", "--pairs", "drawn")
-    assert {row["reason"] for row in lines(told)} == {None, "other_record"}
 
 
 REFUSED = {
