@@ -135,9 +135,7 @@ def ours(folder: Path, records: int, dimension: int) -> dict[str, Any]:
         for margin in (0.05, 0.03):
             by = dp.Negatives(by="dense", range_max=KEPT, relative_margin=margin)
             sampler = corpus.sampler(batch_size=256, negatives=by)
-            anchors = (
-                len(sampler._planner.streams[0]) - sampler._planner.streams[0].fallback_anchors
-            )
+            anchors = len(sampler.planner.streams[0]) - sampler.planner.streams[0].fallback_anchors
             sampler.close()
             found.append(clock.read() | {"what": "policy", "margin": margin, "anchors": anchors})
     return {"version": dp.__version__, "vectors": len(kept), "mined": found}

@@ -32,7 +32,9 @@ def collection(
         source = dp.sources.MemorySource([*documents], id="id", text="text", **_group(documents))
         corpus.ingest(source, name=theirs, progress=False)
     corpus.ingest(
-        dp.sources.MemorySource([*queries], id="id", anchor="q", **columns), name=name, progress=False
+        dp.sources.MemorySource([*queries], id="id", anchor="q", **columns),
+        name=name,
+        progress=False,
     )
     with corpus.database.transaction():
         for statement in JOIN.split(";"):

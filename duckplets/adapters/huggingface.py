@@ -93,12 +93,12 @@ def to_hf(
         columns[_NAME] = pa.string()
     if start_step is not None:
         sampler.move(integer("start_step", start_step, 0) * sampler.settings.global_batch)
-    if sampler.position == sampler._reader.end:
+    if sampler.position == sampler.reader.end:
         raise _at_end(sampler)
     features = datasets.Features.from_arrow_schema(pa.schema(list(columns.items())))
     rows = _Rows(sampler, columns, label)
     made = datasets.IterableDataset.from_generator(rows, features=features)
-    made.set_epoch, made._is_endless = rows.set_epoch, sampler._reader.end is None
+    made.set_epoch, made._is_endless = rows.set_epoch, sampler.reader.end is None
     _BEGINNINGS[sampler] = sampler.position
     if dataset_name:  # the trainer refuses the column in data sets that it has not made itself
         made._sentence_transformers_preprocessed = True
@@ -107,7 +107,7 @@ def to_hf(
 
 def _refuse_mixed(sampler: Sampler) -> None:
     settings = sampler.settings
-    drawn = {stream.source for stream in sampler._planner.streams}
+    drawn = {stream.source for stream in sampler.planner.streams}
     if "source" not in settings.columns:
         raise SamplerError("dataset_name=True is the column source, which columns= leaves out")
     if not settings.batch_by and len(drawn) > 1:
@@ -116,7 +116,7 @@ def _refuse_mixed(sampler: Sampler) -> None:
             f"all of it, and batches of this run are of {listed(map(repr, sorted(drawn)))}; open "
             f"the sampler with batch_by='source'"
         )
-    schedule = sampler._planner.schedule
+    schedule = sampler.planner.schedule
     if any(schedule.at(step).mixed(step)[0] for step in schedule.changes):
         raise SamplerError(
             "dataset_name=True: batch_by='source' in proportion to anchors has some batches of "

@@ -40,7 +40,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Negatives": {
         "embed": ("tokens", "Give a vector to every text that has none yet."),
         "mine": ("mining", "Mine hard negatives, where they are missing."),
-        "export": ("mining", "Write mined negatives or an evaluation set for a trainer."),
+        "export": ("mining", "Write mined negatives, an evaluation set or all records to a file."),
     },
     "Train": {
         "forecast": ("forecast", "Print what a run will draw, or what a mixture alters."),

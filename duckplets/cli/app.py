@@ -42,7 +42,7 @@ _HEADINGS = {
     "What batches have": ("batch_by", "vectors"),
     "Negatives, pairs and duplicates": (
         *("negatives", "by", "pairs", "swap", "allow_stale"),
-        *("no_duplicates", "no_duplicates_of", "apart"),
+        "no_duplicates",
     ),
     "Ranks and machine": ("rank", "world_size", "remainder", "memory_mb", "snapshot"),
 }

@@ -95,10 +95,10 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     from duckplets.base.checks import MAX_POSITION
     from duckplets.runs.settings import schedule_of
 
-    before, settings = sampler._planner.schedule, sampler.settings
+    before, settings = sampler.planner.schedule, sampler.settings
     mixture.check(settings.sources)
     if isinstance(mixture.weights, str):
-        length_of = sampler._planner.newest.length_of
+        length_of = sampler.planner.newest.length_of
         lengths = {name: length_of(name) for name in settings.sources}
         mixture = replace(mixture, lengths=lengths)
     after = schedule_of(replace(settings, mixture=mixture), before.events)

@@ -39,6 +39,13 @@ class RunOptions:
         options = self.arguments.get("options")
         return None if options is None else options.state
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it says more than which saved run it is."""
+        options = self.arguments.get("options")
+        more = options is not None and bool(options.given.keys() - {"state"})
+        return not self.resume and (more or bool(self.arguments.keys() - {"options"}))
+
     def open(self, corpus: Corpus, *, save: bool = False) -> Sampler:
         """Return the run's sampler; notes about saving are dropped unless it will be saved."""
         from duckplets.runs.state import not_of_saving

@@ -59,7 +59,7 @@ class Anchors:
 
     chunks: Keys  # of every chunk, by version, id hash and chunk
     hashes: Words  # text hash of every chunk
-    classes: Integers  # row of ``Negatives.firsts`` of every chunk
+    classes: Integers  # row of ``PoolNegatives.firsts`` of every chunk
     records: Keys  # of the record of every anchor
     ids: Words  # id hash of the record of every anchor, on which draws depend
     starts: Integers  # first chunk of every anchor, and the end of the last
@@ -110,7 +110,7 @@ class NegativeRequests(ArrayRecord):
     """Samples of a stream that need negatives: shape (samples,) each."""
 
     index: Integers  # number of the sample in its stream
-    classes: Integers  # class of the anchor: row of ``Negatives.firsts``
+    classes: Integers  # class of the anchor: row of ``PoolNegatives.firsts``
     ids: Words | None  # id hash of the anchor's record, where its own negatives are drawn
     families: Keys  # family of the anchor
     questions: Words | None  # its question, if some are asked by several families
@@ -128,7 +128,7 @@ class NegativeRequests(ArrayRecord):
 
 
 @dataclass(frozen=True)
-class Negatives:
+class PoolNegatives:
     """The chunks of negatives, by unit (the chunks of a record in a bin) and class."""
 
     chunks: Keys  # of every chunk, by bin, version, id hash and chunk
@@ -206,18 +206,18 @@ class Pool:
     compiled: CompiledPool
     anchors: Anchors
     positives: Positives | None  # None for texts
-    negatives: Negatives | None  # None for texts, and for pairs that come labelled
+    negatives: PoolNegatives | None  # None for texts, and for pairs that come labelled
     guarded: Guarded | None = None  # only for mined recipes
     # Fallback negatives of anchors with too few: those of all sources of the split, or
     # (``same_record``) of other records. None if no anchor needs them.
-    beyond: Negatives | None = None
+    beyond: PoolNegatives | None = None
     short: Flags | None = None  # which anchor chunks draw from all sources of the split
     shared: int = 0  # anchors whose question other families have, with answers among negatives
     labels: Floats | None = None  # label of every anchor, if pairs come labelled
 
 
 def pair_hashes(owners: Keys | Words, hashes: Words) -> Words:
-    """Return one word per (owner, text), as in ``Negatives.excluded``."""
+    """Return one word per (owner, text), as in ``PoolNegatives.excluded``."""
     return mix(hashes ^ mix(owners.astype(np.uint64)))
 
 
@@ -305,7 +305,7 @@ def negatives_of(
     forbids: bool,
     illegal: tuple[Words, Words, Words],  # ``excluded``, ``known`` and ``known_swapped``
     own: bool = False,
-) -> Negatives:
+) -> PoolNegatives:
     """Index a list of chunks as negatives."""
     records = listed["record_key"]
     bins = listed.get("bin", np.zeros(len(records), np.uint64))
@@ -313,7 +313,7 @@ def negatives_of(
     bounds = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
     chunks, hashes, families = listed["chunk_key"], listed["text_hash"], listed["family"]
     units = chunks, hashes, families[starts[:-1]], starts
-    return Negatives(*units, *bounds, *illegal, own=own)
+    return PoolNegatives(*units, *bounds, *illegal, own=own)
 
 
 def _ranges(

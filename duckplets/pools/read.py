@@ -24,7 +24,7 @@ from duckplets.conditions.costs import SHORT
 from duckplets.db.database import Database
 from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
 from duckplets.pools import arrays
-from duckplets.pools.arrays import Guarded, Negatives, Pool, Rows, rows_of, some_rows
+from duckplets.pools.arrays import Guarded, Pool, PoolNegatives, Rows, rows_of, some_rows
 from duckplets.pools.compile import (
     CompiledPool,
     Part,
@@ -87,7 +87,7 @@ class PoolReader:
     ) -> None:
         self._database = database.cursor()
         self._lists: dict[tuple[str, tuple[Any, ...]], Rows] = {}  # by statement and parameters
-        self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
+        self._of_all: dict[tuple[int, str], PoolNegatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
         facts = _section_facts(self._database, pools, where)
         with self._database.registered(**({} if facts is None else {"section_facts": facts})):
@@ -222,7 +222,7 @@ class PoolReader:
 
     def _negatives(
         self, compiled: CompiledPool, classes: Words, *, of_others: bool = False
-    ) -> Negatives:
+    ) -> PoolNegatives:
         """Return the negatives of a pool, or those that fill up records with too few of theirs."""
         listed, pairs = self._rows(compiled, "negatives"), self._rows(compiled, "pairs")
         if (many := len(pairs["class"])) > _MOST_PAIRS:
@@ -258,7 +258,7 @@ class PoolReader:
             (rows["question"][answers], texts[answers]),
         )
 
-    def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
+    def _kept_once(self, compiled: CompiledPool, beyond: PoolNegatives) -> PoolNegatives:
         """Return negatives of the split, shared by the pools of many small sources."""
         which = id(self._rows(compiled, "negatives")), compiled.recipe.per
         first = self._of_all.setdefault(which, beyond)

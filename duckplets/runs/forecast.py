@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, log2
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import RunSchedule
     from duckplets.report.plots import Plot
-    from duckplets.runs.reader import FetchesSamples
-    from duckplets.runs.sampler import Sampler
+    from duckplets.runs.reader import BatchReader, FetchesSamples
+    from duckplets.runs.settings import RunSettings
     from duckplets.samples.plan import PartPlanner, Planner
     from duckplets.samples.stream import Stream
+
+Unused: TypeAlias = tuple[str, str, int]  # source, recipe, anchors of a mining
 
 NAME = 40  # characters of a printed name
 NAMES = 10  # names listed in a sentence
@@ -128,28 +130,30 @@ class Forecast:
         return html_lines(str(self))
 
 
-def forecast(sampler: Sampler, steps: int | None) -> Forecast:
+def forecast(
+    settings: RunSettings, reader: BatchReader, unused: Iterable[Unused], steps: int | None
+) -> Forecast:
     """Return what a run draws in its first steps; see ``Sampler.forecast``."""
-    planner, settings, batch = sampler._planner, sampler.settings, sampler.settings.global_batch
+    planner, batch = reader.planner, settings.global_batch
     changes = planner.schedule.changes
-    end = MAX_POSITION if sampler._reader.end is None else sampler._reader.end
+    end = MAX_POSITION if reader.end is None else reader.end
     if steps is not None:
         end = min(steps * batch, end)
-    elif sampler._reader.end is None:
+    elif reader.end is None:
         end = min(max(changes) * batch + planner.epoch_length, end)
     tables = []
     for part in planner.parts:
         stop = min(part.stop, end)
         if own := [step for step in part.schedule.changes if step * batch < stop]:
-            tables.append(_table(planner, part, sampler._reader.fetcher, own, stop))
+            tables.append(_table(planner, part, reader.fetcher, own, stop))
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s").replace("_", " ")
     return Forecast(
         table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),
         warnings=[
-            *warnings(sampler),
-            *_used_up(sampler, end),
-            *_not_reached(sampler, end),
+            *warnings(settings, planner, unused),
+            *_used_up(settings, planner, end),
+            *_not_reached(settings, planner, end),
             *(_displaced(planner, end) if planner.newest.displaces else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
@@ -198,9 +202,8 @@ def _table(
     return table
 
 
-def described(sampler: Sampler) -> Iterator[str]:
-    """Yield lines on what a run draws from its position on."""
-    planner, settings, step = sampler._planner, sampler.settings, sampler.step
+def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[str]:
+    """Yield lines on what a run draws from a step on."""
     schedule = planner.schedule
     yield (
         f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
@@ -278,18 +281,18 @@ def _negatives(stream: Stream) -> str:
     return f"negatives {found}, for {counted(count, 'anchor')} {whence}"
 
 
-def warnings(sampler: Sampler) -> Iterator[str]:
+def warnings(settings: RunSettings, planner: Planner, unused: Iterable[Unused]) -> Iterator[str]:
     """Yield what is odd about a run, however long it is."""
-    planner, schedule = sampler._planner, sampler._planner.schedule
+    schedule = planner.schedule
     yield from oddities(planner.newest)
     drawn = schedule.drawn
-    undrawn = [name for name in sampler.settings.sources if name not in drawn]
+    undrawn = [name for name in settings.sources if name not in drawn]
     yield from omitted(schedule.mixture, undrawn)
-    yield from left_alone(sampler.unused)
+    yield from left_alone(unused)
     yield from unreached(planner)
-    if sampler.settings.batch_by:
-        yield from _too_small(planner.newest, sampler.settings.batch_by)
-    for stream in planner.newest.streams if sampler.settings.batch_by else ():
+    if settings.batch_by:
+        yield from _too_small(planner.newest, settings.batch_by)
+    for stream in planner.newest.streams if settings.batch_by else ():
         if stream.keyed is not None and stream.keyed.mixed > _MIXED * len(stream):
             yield (
                 f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
@@ -324,11 +327,11 @@ def _too_small(part: PartPlanner, by: str) -> Iterator[str]:
         return
 
 
-def _not_reached(sampler: Sampler, end: int) -> Iterator[str]:
+def _not_reached(settings: RunSettings, planner: Planner, end: int) -> Iterator[str]:
     """Yield what whole batches leave out of the epochs of a run in proportion."""
-    planner, schedule = sampler._planner, sampler._planner.schedule
+    schedule = planner.schedule
     epochs, rest = divmod(end, planner.epoch_length)
-    by = sampler.settings.batch_by
+    by = settings.batch_by
     if by in (None, "source") or rest or len(planner.parts) > 1 or len(schedule.changes) > 1:
         return
     if schedule.mixture.weights != "proportional" or schedule.mixture.temperature != 1:
@@ -403,7 +406,7 @@ def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
         )
 
 
-def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
+def left_alone(minings: Iterable[Unused]) -> Iterator[str]:
     """Yield mined negatives that a run does not draw: source, recipe and anchors."""
     for source, recipe, anchors in minings:
         yield (
@@ -413,10 +416,10 @@ def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
         )
 
 
-def _used_up(sampler: Sampler, end: int) -> Iterator[str]:
+def _used_up(settings: RunSettings, planner: Planner, end: int) -> Iterator[str]:
     """Yield sources that start over before the end more often than asked for."""
-    planner, schedule = sampler._planner, sampler._planner.schedule
-    asked = float(sampler.settings.epochs or 1)
+    schedule = planner.schedule
+    asked = float(settings.epochs or 1)
     if schedule.mixture.weights == "proportional":  # all start over, and evenly
         asked = max(asked, end / planner.epoch_length)
     # how far shares may be off: so much since each change; minings that came change no shares
@@ -428,7 +431,7 @@ def _used_up(sampler: Sampler, end: int) -> Iterator[str]:
         if times * length > asked * length + slack:
             found.append(f"{name!r} ({figure(times)} times)")
     if found:
-        step = -(-end // sampler.settings.global_batch)
+        step = -(-end // settings.global_batch)
         yield f"used up before step {step:,}, and begun again: {listed(found, NAMES)}"
 
 

@@ -316,7 +316,7 @@ def metrics(sampler: Sampler, step: int | None = None) -> dict[str, float]:
         step: Of the next batch, if that is an earlier one than the sampler's: a trainer takes
             batches before it uses them.
     """
-    planner, reader = sampler._planner, sampler._reader
+    planner, reader = sampler.planner, sampler.reader
     position = sampler._used_up_to(step)
     counts = reader.counter.at(position)
     samples, epochs = planner.schedule.samples(position), planner.epochs(position)
@@ -344,8 +344,8 @@ def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, flo
     """
     if "source" in batch:
         return mean_by_source(batch["source"], losses)
-    names = sampler._planner.schedule.sources
-    numbers = sampler._planner.sources[_plan_of(sampler, batch).streams]
+    names = sampler.planner.schedule.sources
+    numbers = sampler.planner.sources[_plan_of(sampler, batch).streams]
     return mean_by_source([names[number] for number in numbers], losses)
 
 
@@ -358,7 +358,7 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
     section, else None.
     """
     need_texts(sampler, "diagnostics")
-    fetcher: Any = sampler._reader.fetcher
+    fetcher: Any = sampler.reader.fetcher
     first, slots = fetcher.slots[0], sampler.text_columns
     if first not in slots:
         raise SamplerError(
@@ -384,10 +384,10 @@ def worst(sampler: Sampler, count: int = 32) -> pa.Table:
     """
     count = integer("count", count, 0)
     found = sampler._losses.samples(0, sampler._steps_taken).slice(0, count)
-    sampler._reader.check_open()
-    fetcher, plan = sampler._reader.fetcher, [sampler._planner.plan(0, 0)]
+    sampler.reader.check_open()
+    fetcher, plan = sampler.reader.fetcher, [sampler.planner.plan(0, 0)]
     with fetcher.sound():
-        plan += [sampler._planner.plan(at, at + 1) for at in found["position"].to_pylist()]
+        plan += [sampler.planner.plan(at, at + 1) for at in found["position"].to_pylist()]
         table = fetcher.identities(joined(plan), sampler._batch)
     return table.append_column("loss", found["loss"])
 
@@ -402,4 +402,4 @@ def need_texts(sampler: Sampler, what: str) -> None:
 
 
 def _plan_of(sampler: Sampler, batch: Batch) -> Plan:
-    return sampler._planner.plan(batch.position, batch.position + len(batch))
+    return sampler.planner.plan(batch.position, batch.position + len(batch))

@@ -192,7 +192,7 @@ def resume_run(
             step = joins[-1]["step"]
             saved = replace(saved, minings=tuple(of for of in saved.minings if of[0] < step))
         take_up(sampler, saved, edited, partial(schedule_of, was))
-        sampler.unused = sources.unused_minings(database, now, sampler._planner.streams)
+        sampler.unused = sources.unused_minings(database, now, sampler.planner.streams)
         if not now.rank:
             sampler.notes += left_alone(sampler.unused)
         if joining is not None:
@@ -263,7 +263,7 @@ def take_up(
                 f"is at step {step}; use set_weights or a Phase from step {step}. What "
                 f"differs: {edited}"
             )
-    settings, end = sampler.settings, sampler._reader.end
+    settings, end = sampler.settings, sampler.reader.end
     bounds = saved.settings["steps"], saved.settings["epochs"]
     if end is not None and saved.position > end and bounds == (settings.steps, settings.epochs):
         passes.begin(sampler, passes.at(sampler, saved.position))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def bounds(sampler: Sampler, number: int) -> tuple[int, int | None]:
     """Return the first position of a pass, and its end or None."""
-    settings, planner = sampler.settings, sampler._planner
+    settings, planner = sampler.settings, sampler.planner
     steps = None if settings.steps is None else settings.steps * settings.global_batch
     if settings.epochs is None and steps is not None:
         return number * steps, (number + 1) * steps
@@ -44,9 +44,9 @@ def at(sampler: Sampler, position: int) -> int:
     if settings.epochs is None and settings.steps is not None:
         found = position // max(1, settings.steps * settings.global_batch)
     elif settings.epochs is None:
-        return sampler._planner.epoch_at(position)
+        return sampler.planner.epoch_at(position)
     else:
-        found = sampler._planner.epoch_at(position) // max(1, settings.epochs)
+        found = sampler.planner.epoch_at(position) // max(1, settings.epochs)
     while found and position <= (bounds(sampler, found - 1)[1] or 0):
         found -= 1
     return found
@@ -55,9 +55,9 @@ def at(sampler: Sampler, position: int) -> int:
 def begin(sampler: Sampler, number: int) -> None:
     """Put a sampler at the beginning of a pass, and let it end where the pass does."""
     start, end = bounds(sampler, number)
-    if end != sampler._reader.end or sampler._reader.part.within(start):
-        of, planner = _of_pass(sampler.settings, number), sampler._planner
+    if end != sampler.reader.end or sampler.reader.part.within(start):
+        of, planner = _of_pass(sampler.settings, number), sampler.planner
         planner.end_at(replace(of, steps=None).end)
-        sampler._reader.bound(start, end, of.padded_from(planner.epoch_start))
+        sampler.reader.bound(start, end, of.padded_from(planner.epoch_start))
     if start != sampler.position:
         sampler.move(start)

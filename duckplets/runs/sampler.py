@@ -76,8 +76,8 @@ class Sampler:
         # reads what a run goes on with from a step on; a run of tokens has none
         read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None,
     ) -> None:
-        self.settings, self._planner = settings, planner
-        self._reader = BatchReader(
+        self.settings, self.planner = settings, planner
+        self.reader = BatchReader(
             planner,
             fetcher,
             RankPart(settings.batch_size, settings.rank, settings.world_size),
@@ -109,14 +109,14 @@ class Sampler:
     def __next__(self) -> Batch:
         with self.alone:
             start = self._position
-            if self._reader.stop_of(start) <= start:
+            if self.reader.stop_of(start) <= start:
                 raise StopIteration
             while self.notes:
                 log.warning("%s", self.notes.pop(0))
-            batch = self._reader.take(start)
-            self._position = self._reader.bounded(self._reader.part.after(start))
+            batch = self.reader.take(start)
+            self._position = self.reader.bounded(self.reader.part.after(start))
             self._taken = batch.step
-            phase = self._planner.schedule.mixture.phase(batch.step)
+            phase = self.planner.schedule.mixture.phase(batch.step)
             if phase != self._phase:
                 self._phase = phase
                 self._log_phase("Phase transition at", batch.step, batch.step)
@@ -125,14 +125,14 @@ class Sampler:
     def _log_phase(self, what: str, step: int, of: int) -> None:
         """Log the phase and the shares of a step."""
         if not self._is_quiet:
-            schedule = self._planner.schedule
+            schedule = self.planner.schedule
             log.info("%s step %d: %s", what, step, forecasts.phase_words(schedule, of))
 
     def __len__(self) -> int:
         """Return the number of batches of a bounded run, the same for all ranks."""
-        if self._reader.end is None:
+        if self.reader.end is None:
             raise TypeError("an endless sampler has no length; bound it with steps= or epochs=")
-        return -(-self._reader.end // self._batch)
+        return -(-self.reader.end // self._batch)
 
     def __bool__(self) -> bool:
         return True  # truth is not about length: endless runs have none
@@ -148,22 +148,22 @@ class Sampler:
 
         In proportion to anchors, weights are the shares.
         """
-        return self._planner.schedule.at(self.step).in_force(self.step)
+        return self.planner.schedule.at(self.step).in_force(self.step)
 
     @property
     def epoch_length(self) -> int:
         """Samples of a nominal epoch: the anchors of all active streams, in the newest version."""
-        return self._planner.epoch_length
+        return self.planner.epoch_length
 
     @property
     def text_columns(self) -> list[str]:
         """The text columns of a batch, in order; of messages theirs."""
-        slots = self._reader.fetcher.slots
+        slots = self.reader.fetcher.slots
         return [column for column in self.settings.columns if column in slots]
 
     @property
     def _batch(self) -> int:
-        return self._reader.part.batch
+        return self.reader.part.batch
 
     @property
     def _steps_taken(self) -> int:
@@ -173,12 +173,12 @@ class Sampler:
     @property
     def graded(self) -> bool:
         """Whether labels of pairs are floats: a source has others than 0 and 1."""
-        return self._planner.newest.is_graded
+        return self.planner.newest.is_graded
 
     @property
     def message_shape(self) -> Sequence[Any]:
         """Shape of messages for DuckDB's ``from_json``; empty for other kinds."""
-        parse = getattr(self._reader.fetcher, "parse", None)
+        parse = getattr(self.reader.fetcher, "parse", None)
         return () if parse is None else parse.shape
 
     @property
@@ -194,51 +194,51 @@ class Sampler:
     @property
     def epoch(self) -> int:
         """Nominal epoch of the position."""
-        return self._planner.epoch_at(self._position)
+        return self.planner.epoch_at(self._position)
 
     @property
     def lr_scale(self) -> float:
         """Learning rate factor of the last batch taken, or of the next one before any."""
-        mixture = self._planner.schedule.mixture
+        mixture = self.planner.schedule.mixture
         return mixture.lr_scale(self.step if self._taken is None else self._taken)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the first batch that begins in a nominal epoch, or after it if none does."""
-        epoch = integer("epoch", epoch, 0, self._planner.epoch_at(MAX_POSITION))
-        position = self._planner.epoch_start(epoch)
+        epoch = integer("epoch", epoch, 0, self.planner.epoch_at(MAX_POSITION))
+        position = self.planner.epoch_start(epoch)
         begin = -(-position // self._batch) * self._batch
-        self.move(max(position, self._reader.bounded(begin)))
+        self.move(max(position, self.reader.bounded(begin)))
 
     def batch_at(self, step: int) -> Batch:
         """Return the batch of any step, past or future; the position stays."""
         step = integer("step", step, 0, MAX_POSITION // self._batch)
         start = step * self._batch
-        if self._reader.stop_of(start) <= start:
-            steps = -(-self._reader.bounded(MAX_POSITION) // self._batch)
+        if self.reader.stop_of(start) <= start:
+            steps = -(-self.reader.bounded(MAX_POSITION) // self._batch)
             there = f"steps 0 to {steps - 1}" if steps else "no step"
             raise SamplerError(f"step {step}: this run has {there}")
-        return next(self._reader.between(start, self._reader.stop_of(start)))
+        return next(self.reader.between(start, self.reader.stop_of(start)))
 
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
         steps = integer("steps", steps, 0, MAX_POSITION)
-        part = self._reader.part
+        part = self.reader.part
         stop = part.after(self._position) + (steps - 1) * part.stride
-        return self._reader.between(self._position, stop)
+        return self.reader.between(self._position, stop)
 
     @alone
     def move(self, position: int) -> None:
         """Go to a position up to the end of the run; inside a batch, its rest is the next one."""
         position = integer("position", position, 0, MAX_POSITION)
-        if position > self._reader.bounded(position):
+        if position > self.reader.bounded(position):
             raise SamplerError(
-                f"position {position} lies beyond the end of this run ({self._reader.end}); "
+                f"position {position} lies beyond the end of this run ({self.reader.end}); "
                 f"give it more steps= or epochs="
             )
         self._position = position
         self._taken = None
         self._losses.begin(self._steps_taken)
-        self._reader.forget()
+        self.reader.forget()
 
     @alone
     def skip(self, steps: int) -> int:
@@ -248,7 +248,7 @@ class Sampler:
         """
         steps = integer("steps", steps, 0, MAX_POSITION // self._batch)
         first = self.step
-        self.move(min(self._position + steps * self._batch, self._reader.bounded(MAX_POSITION)))
+        self.move(min(self._position + steps * self._batch, self.reader.bounded(MAX_POSITION)))
         if passed := self._steps_taken - first:
             self._skipped = (*self._skipped, (first, passed))
         return self.step
@@ -258,14 +258,14 @@ class Sampler:
         """Take every ``workers``-th batch from now on, beginning with the ``worker``-th."""
         if not 0 <= worker < workers:
             raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
-        self._reader.share(workers)
+        self.reader.share(workers)
         self._is_quiet |= worker > 0
-        within = self._reader.part.within(self._position) if worker else 0
-        self._position = self._reader.bounded(self._position - within + worker * self._batch)
+        within = self.reader.part.within(self._position) if worker else 0
+        self._position = self.reader.bounded(self._position - within + worker * self._batch)
 
     def first_change(self, before: RunSchedule) -> int:
         """Return the first position whose sample a schedule changes, or one past all."""
-        changed = self._planner.first_change(before, replace(self.settings, steps=None).end)
+        changed = self.planner.first_change(before, replace(self.settings, steps=None).end)
         return MAX_POSITION + 1 if changed is None else changed
 
     def served(self, start: int, stop: int) -> pa.Table:
@@ -278,21 +278,21 @@ class Sampler:
         ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of messages
         ``record_id``; ``skipped``, where the run has skipped some.
         """
-        last = self._reader.bounded(MAX_POSITION)
+        last = self.reader.bounded(MAX_POSITION)
         start = integer("start", start, -MAX_POSITION, MAX_POSITION)
         stop = integer("stop", stop, -MAX_POSITION, MAX_POSITION)
         if not 0 <= start <= stop <= last:
-            end = "any" if self._reader.end is None else self._reader.end
+            end = "any" if self.reader.end is None else self.reader.end
             raise SamplerError(f"positions {start} to {stop}: give two in order, from 0 to {end}")
         if stop - start > _MOST_ROWS:
             raise SamplerError(
                 f"positions {start} to {stop}: ask for {_MOST_ROWS:,} of them at most at once"
             )
-        self._reader.check_open()
-        found, fetcher = [], self._reader.fetcher
+        self.reader.check_open()
+        found, fetcher = [], self.reader.fetcher
         for low in range(start, max(stop, start + 1), _ROWS):
             with fetcher.sound():
-                plan = self._planner.plan(low, min(low + _ROWS, stop))
+                plan = self.planner.plan(low, min(low + _ROWS, stop))
                 found.append(fetcher.identities(plan, self._batch))
         table = pa.concat_tables(found).combine_chunks()
         if not self._skipped:
@@ -304,10 +304,8 @@ class Sampler:
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
-        steps = integer("steps", steps, 0, MAX_POSITION)
-        return self.served(
-            self._position, self._reader.bounded(self._position + steps * self._batch)
-        )
+        wanted = integer("steps", steps, 0, MAX_POSITION) * self._batch
+        return self.served(self._position, self.reader.bounded(self._position + wanted))
 
     def forecast(self, steps: int | None = None) -> Forecast:
         """Return what the run draws from step 0 on: shares, samples, tokens, visits, warnings.
@@ -320,12 +318,14 @@ class Sampler:
         """
         if steps is not None:
             steps = integer("steps", steps, 0, MAX_POSITION // self._batch)
-        return forecasts.forecast(self, steps)
+        return forecasts.forecast(self.settings, self.reader, self.unused, steps)
 
     def describe(self) -> str:
         """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
-        notes = dict.fromkeys([*self.notes, *forecasts.warnings(self)])
-        return "\n".join([*forecasts.described(self), *(f"note: {note}" for note in notes)])
+        of = self.settings, self.planner
+        notes = dict.fromkeys([*self.notes, *forecasts.warnings(*of, self.unused)])
+        lines = forecasts.described(*of, self.step)
+        return "\n".join([*lines, *(f"note: {note}" for note in notes)])
 
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source
@@ -363,10 +363,10 @@ class Sampler:
             raise SamplerError("report_loss: no batch was taken yet; take one, or give its step=")
         step = integer("step", step, 0, self._steps_taken - 1)
         if losses:
-            self._losses.report(step, checked_losses(losses, self._planner.schedule.numbers))
+            self._losses.report(step, checked_losses(losses, self.planner.schedule.numbers))
         if per_sample is not None:
             start = step * self._batch
-            low, high = self._reader.part.slice(start, self._reader.stop_of(start))
+            low, high = self.reader.part.slice(start, self.reader.stop_of(start))
             self._losses.report_samples(step, low, checked_samples(per_sample, high - low))
 
     @alone
@@ -427,12 +427,12 @@ class Sampler:
             MixtureError: A name is no source, a weight or the temperature is wrong, or all are 0.
             RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
         """
-        step = self._planner.next_change(self._position)
-        schedule = self._planner.schedule.with_event(step, Event(weights, temperature))
+        step = self.planner.next_change(self._position)
+        schedule = self.planner.schedule.with_event(step, Event(weights, temperature))
         self._open_sources(schedule)
-        self._planner.check(schedule, [step], self._reader.end)
+        self.planner.check(schedule, [step], self.reader.end)
         self.check_checkpoints(step)
-        self._reader.go_on_with(schedule, step * self._batch)
+        self.reader.go_on_with(schedule, step * self._batch)
         return step
 
     take_minings = versions.take_minings
@@ -447,7 +447,7 @@ class Sampler:
 
     def _open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that were not drawn from so far."""
-        known = {stream.source for stream in self._planner.streams}
+        known = {stream.source for stream in self.planner.streams}
         for name in sorted(schedule.drawn - known):
             self._open_source(name)
 
@@ -462,8 +462,8 @@ class Sampler:
         return {
             "position": position,
             "fingerprint": self.settings.fingerprint(),
-            "events": self._planner.schedule.events,
-            "counts": self._reader.counter.known(position),
+            "events": self.planner.schedule.events,
+            "counts": self.reader.counter.known(position),
             "minings": self.minings,
             "skipped": self._skipped,
         }
@@ -491,11 +491,11 @@ class Sampler:
         if self.minings != at.minings:
             versions.take_up(self, at.minings)
         self._skipped = at.skipped
-        schedule = self._planner.schedule.with_events(at.events)
+        schedule = self.planner.schedule.with_events(at.events)
         self._open_sources(schedule)
         self.move(at.position)
-        self._planner.deal_by(schedule)
-        self._reader.counter.load(at.counts)
+        self.planner.deal_by(schedule)
+        self.reader.counter.load(at.counts)
         if at.losses is not None:
             self._losses = Losses(at.losses, self._steps_taken, at.sample_losses)
         self._phase = 0
@@ -524,7 +524,7 @@ class Sampler:
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
         saved = self._as_saved(tag, step)
-        schedule = self._planner.schedule
+        schedule = self.planner.schedule
         state.save(target, saved, self._losses, schedule, self._before)
         self._saves = None
         if path is None:
@@ -551,8 +551,8 @@ class Sampler:
             settings=replace(settings, rank=0).plain(),
             joins=[[join["step"], join["corpus_version"]] for join in settings.joins],
             step=position // self._batch,
-            epoch=self._planner.epoch_at(position),
-            samples=self._planner.schedule.samples(position),
+            epoch=self.planner.epoch_at(position),
+            samples=self.planner.schedule.samples(position),
             drifted_from=self._drifted_from,
             changed_from=self.changed_from,
             **at,
@@ -567,7 +567,7 @@ class Sampler:
 
     def close(self) -> None:
         """Stop preparing and close what was opened for this run."""
-        self._reader.close()
+        self.reader.close()
         owned, self.owned = self.owned, None
         if owned is not None:
             owned.close()

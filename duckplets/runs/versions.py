@@ -315,9 +315,9 @@ def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> Non
         sampler.notes.append(
             f"from step {join['step']:,} on run {settings.run!r} draws from corpus version "
             f"{join['corpus_version']}, and every recipe of a source begins a new epoch there"
-            + "".join(f"; {said}" for said in unreached(sampler._planner))
+            + "".join(f"; {said}" for said in unreached(sampler.planner))
         )
-        sampler.notes += _left_out(newest, sampler._planner)
+        sampler.notes += _left_out(newest, sampler.planner)
         if join["sources"]:
             weights = newest.mixture.declared(newest.sources)
             weighed = listed(
@@ -361,8 +361,8 @@ def take_minings(sampler: Sampler) -> int | None:
         StateMismatchError: The minings are stale or of other anchors, or a checkpoint lies
             beyond.
     """
-    step = sampler._planner.next_change(sampler._position)
-    mined = (stream.generation for stream in sampler._planner.newest.streams)
+    step = sampler.planner.next_change(sampler._position)
+    mined = (stream.generation for stream in sampler.planner.newest.streams)
     if sampler.read_minings is None or not any(mined):
         raise SamplerError(
             "take_minings: this run was opened without mined negatives; mine, and open another"
@@ -372,22 +372,22 @@ def take_minings(sampler: Sampler) -> int | None:
         return None
     sampler.check_checkpoints(step)
     part, minings = found
-    sampler._planner.go_on_by(part)
+    sampler.planner.go_on_by(part)
     earlier = (of for of in sampler.minings if of[0] < step)
     sampler.minings = (*earlier, (step, minings))
-    sampler._reader.go_on_with(sampler._planner.schedule, step * sampler._batch)
+    sampler.reader.go_on_with(sampler.planner.schedule, step * sampler._batch)
     return step
 
 
 def take_up(sampler: Sampler, minings: Sequence[tuple[int, Candidates]]) -> None:
     """Go on with the minings that a saved run took, instead of its own."""
-    sampler._planner.without_later()
+    sampler.planner.without_later()
     sampler.minings = ()
     for step, of in minings:
         if sampler.read_minings is None:
             raise StateMismatchError("this state took minings, and a run of tokens has none")
         part, _ = sampler.read_minings(sampler, step, of)
-        sampler._planner.go_on_by(part)
+        sampler.planner.go_on_by(part)
         sampler.minings = (*sampler.minings, (step, of))
 
 
@@ -398,7 +398,7 @@ def read_minings(
 
     None where the newest are those in force.
     """
-    settings, before = sampler.settings, sampler._planner.at(step * sampler.settings.global_batch)
+    settings, before = sampler.settings, sampler.planner.at(step * sampler.settings.global_batch)
     begun = [join for join in settings.joins if join["step"] <= step]
     version = settings.versions[len(begun)]
     earlier = [minings for at, minings in sampler.minings if at <= step]

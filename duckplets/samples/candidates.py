@@ -17,7 +17,7 @@ from duckplets.base.arrays import Floats, Integers, Integers32, Keys, Words, pla
 from duckplets.db.database import Database
 from duckplets.mining import policy as policies
 from duckplets.mining.store import Mining, definition_of, folder_of
-from duckplets.pools.arrays import Negatives, Pool
+from duckplets.pools.arrays import Pool, PoolNegatives
 from duckplets.recipes.mined import Mined
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -41,7 +41,7 @@ class Candidates:
     """The candidates of a stream."""
 
     scorer: str  # the scorer
-    sampling: str  # order of drawing: see ``Negatives``
+    sampling: str  # order of drawing: see ``recipes.mined``
     rows: Integers32  # row of every anchor chunk
     sections: Integers  # section key of every row, ascending
     words: Words  # hash of record id and position of every row
@@ -169,7 +169,7 @@ class KeyLookup:
         return found
 
 
-def _documents(negatives: Negatives, sections: Integers) -> Documents:
+def _documents(negatives: PoolNegatives, sections: Integers) -> Documents:
     """Group the chunks of negatives by section."""
     chunks = None
     if np.any(sections[1:] < sections[:-1]):

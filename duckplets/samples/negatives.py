@@ -26,7 +26,7 @@ import numpy as np
 from duckplets.base.arrays import ArrayRecord, Flags, Integers, Words, ranges
 from duckplets.errors import EmptyPoolError
 from duckplets.order.permute import below, hashed
-from duckplets.pools.arrays import NegativeRequests, Negatives
+from duckplets.pools.arrays import NegativeRequests, PoolNegatives
 from duckplets.samples.candidates import Candidates
 
 # origin of a negative, in place of a candidate's number
@@ -52,7 +52,7 @@ class FoundNegatives(ArrayRecord):
     origins: Integers
 
     @classmethod
-    def at(cls, pool: Negatives, at: Integers, origins: Integers | int) -> FoundNegatives:
+    def at(cls, pool: PoolNegatives, at: Integers, origins: Integers | int) -> FoundNegatives:
         """Return negatives by their index in a pool."""
         where_from = np.broadcast_to(origins, at.shape).astype(np.int64)
         return cls(pool.chunks[at].astype(np.int64, copy=False), pool.hashes[at], where_from)
@@ -76,7 +76,7 @@ class RandomNegatives:
     """Draw at random."""
 
     slots: int  # negatives per sample
-    pool: Negatives
+    pool: PoolNegatives
     unit_key: int  # hash key of units: the chunks of one record in one bin
     within_key: int  # hash key of chunks within a unit
     what: str  # recipe and source, for messages
@@ -230,7 +230,7 @@ class InTurn(ABC):
     """Draw listed negatives of an anchor in turn, and at random for want of more."""
 
     slots: int  # negatives per sample
-    pool: Negatives  # the listed negatives
+    pool: PoolNegatives  # the listed negatives
     others: RandomNegatives | None  # None if there are always enough
     start_key: int  # hash key of where a rotation begins
 

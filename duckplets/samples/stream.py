@@ -22,7 +22,7 @@ from duckplets.mining.near import NearTexts
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import KeyedOrder
 from duckplets.order.permute import below, hashed, key, ranks_at
-from duckplets.pools.arrays import Anchors, NegativeRequests, Negatives, Pool, Positives
+from duckplets.pools.arrays import Anchors, NegativeRequests, Pool, PoolNegatives, Positives
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import (
@@ -264,7 +264,7 @@ class Stream:
             ways[candidates.scorer] = MinedNegatives(*listed, candidates, within_key=within)
         return [ways[way] for way in self.shares or [list(ways)[-1]]]
 
-    def _random(self, pool: Negatives, origin: int) -> RandomNegatives:
+    def _random(self, pool: PoolNegatives, origin: int) -> RandomNegatives:
         return RandomNegatives(
             self.negatives,
             pool,

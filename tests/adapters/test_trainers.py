@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain, islice
 
 import pytest

@@ -23,11 +23,11 @@ def phase(step, weights, scale=1):
     return f"[[mixture.phases]]\nstart_step = {step}\nweights = {weights}\nlr_scale = {scale}\n"
 
 
-OPTIONS = ["--batch-size", "8", "--mixture", "a=3,b=1", "--no-swap", "--seed", "7"]
+OPTIONS = ["--batch-size", "8", "--mixture", "a=3,b=1", "--seed", "7"]
 
 
 def test_a_forecast_is_that_of_the_sampler(toy):
-    given = dict(batch_size=8, mixture={"a": 3, "b": 1}, swap=False, seed=7)
+    given = dict(batch_size=8, mixture={"a": 3, "b": 1}, seed=7)
     with dp.Corpus(toy, read_only=True) as corpus:
         expected = corpus.sampler(**given).forecast(20)
     result = cli("forecast", toy, *OPTIONS, "--steps", "20")
@@ -100,7 +100,7 @@ def test_an_end_that_may_move_is_said(toy, apart, bounds):
         for new, moves in ((more, True), (alike, False), *some([(less, True)], less=0)):
             found = json.loads(ok(*how, new, "--json"))
             resumed = corpus.resume("r", mixture=new)
-            ends = resumed._reader.end != sampler._reader.end
+            ends = resumed.reader.end != sampler.reader.end
             assert found["end_may_move"] == (moves and "epochs" in bounds) == ends
             assert ("its end may move" in ok(*how, new)) == ends
             if not ends:

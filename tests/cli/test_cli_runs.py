@@ -59,7 +59,7 @@ def test_samples_are_those_of_python(toy):
         ("pairs", pairs, "--split test --batch-size 3 --seed 5 --steps 2 --mixture a=3,b=1"),
         (
             *("triplets", {**triplets, "recipes": ["anchor_context"], "batch_size": 20}),
-            f"--negatives 2 --no-swap --no-duplicates --recipes anchor_context --columns {columns} "
+            f"--negatives 2 --no-duplicates true --recipes anchor_context --columns {columns} "
             "--batch-size 20",
         ),
     ):
@@ -168,7 +168,7 @@ def test_a_run_is_resumed_by_ranks_of_which_the_first_saves(toy):
 
 def test_a_state_file_elsewhere(toy):
     Path("d").mkdir()
-    elsewhere = ["--state", "d/s.duckdb"]
+    elsewhere = ["--set", "state=d/s.duckdb"]
     unbroken = samples(toy, "--batch-size", "4", "--steps", "2")
     said = talk(cli("sample", toy, "--batch-size", "4", "--save", *elsewhere).stderr)
     assert said == f"saved run default at step 1 in {Path('d/s.duckdb').absolute()}\n"
@@ -195,10 +195,10 @@ def test_an_old_state_file_is_migrated_by_the_command_its_error_names(toy, monke
 
 def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy):
     ok("sample", toy, "--batch-size", "4", "--save")
-    drifting = [toy, "--resume", "--seed", "7", "--allow-drift", "seed", "--save"]
+    drifting = [toy, "--resume", "--seed", "7", "--set", "allow_drift=seed", "--save"]
     ok("sample", *drifting, "--out", "x.jsonl")  # only the latest save is of the old order
     ok("sample", toy, "--seed", "7", "--batch-size", "4", "--save", "--tag", "one")
-    result = cli("sample", toy, "--resume", "--seed", "8", "--allow-drift", "seed", "--save")
+    result = cli("sample", toy, "--resume", "--seed", "8", "--set", "allow_drift=seed", "--save")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "has another run 'default': the saved run does not fit: seed" in result.stderr
 
@@ -207,8 +207,17 @@ def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy)
 
 
 def test_a_plan_is_what_is_sampled_then(toy, monkeypatch):
-    options = ["--batch-size", "6", "--seed", "3", "--mixture", "a=2,b=1", "--no-duplicates"]
-    options += ["--no-swap", "--split", "validation", "--recipes", "anchor_context"]
+    options = [
+        "--batch-size",
+        "6",
+        "--seed",
+        "3",
+        "--mixture",
+        "a=2,b=1",
+        "--no-duplicates",
+        "true",
+    ]
+    options += ["--set", "swap=false", "--split", "validation", "--recipes", "anchor_context"]
     first = samples(toy, *options, "--steps", "1", "--save")
     assert ids(toy, batch=6) == first
     monkeypatch.setattr(runs_command, "_PIECE", 5)

@@ -69,7 +69,6 @@ OFFERED = {
     "runs C |": "default first",
     "sample C --run first --resume --tag |": "t1 t2",
     "sample C --tag |": "d1",
-    "sample C --state S --run f|": "first",
     "sho|": "show",
 }
 

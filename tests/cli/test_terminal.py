@@ -177,10 +177,7 @@ REFUSED = [
     *(f"sample hostile.duckdb {how} NAME".split() for how in ("--columns", "--recipes")),
     ["sample", "hostile.duckdb", "--mixture", "NAME=1"],
     ["sample", "hostile.duckdb", "--out", "NAME/x.jsonl"],
-    *(
-        f"sample hostile.duckdb --resume {how} NAME".split()
-        for how in ("--run", "--tag", "--allow-drift")
-    ),
+    *(f"sample hostile.duckdb --resume {how} NAME".split() for how in ("--run", "--tag", "--set")),
     *(["runs", "hostile.duckdb", "NAME", *how] for how in ([], ["--reset"])),
     ["ingest", "hostile.duckdb", FILE, "--text", "b", "--tokenizer", "NAME"],
     ["status", "hostile.duckdb", "--NAME"],

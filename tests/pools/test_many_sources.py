@@ -158,7 +158,7 @@ def test_statements_do_not_grow_with_sources(kind, tmp_path, statements):
             )
             next(sampler)
             ran.append(len(statements))
-            assert len({s.source for s in sampler._reader.planner.streams}) > sources // 2
+            assert len({s.source for s in sampler.reader.planner.streams}) > sources // 2
             statements.clear()
             corpus.status()
             ran[-1] += len(statements)

@@ -266,7 +266,7 @@ def test_a_declared_mixture_holds_where_none_is_given(corpus):
 def test_setting_weights_waits_for_no_block(corpus):
     sampler = corpus.sampler(batch_size=8, columns=["source"], options=dp.Options(prefetch=2))
     begun, go = threading.Event(), threading.Event()
-    fetch = sampler._reader.fetcher.fetch
+    fetch = sampler.reader.fetcher.fetch
 
     def slow(plan, *, start, stop, **how):
         if threading.current_thread().name == "duckplets-prefetch" and start:
@@ -274,7 +274,7 @@ def test_setting_weights_waits_for_no_block(corpus):
             assert go.wait(60)
         return fetch(plan, start=start, stop=stop, **how)
 
-    sampler._reader.fetcher.fetch = slow
+    sampler.reader.fetcher.fetch = slow
     next(sampler)
     assert begun.wait(60)
     for step in range(1, 4):  # while the thread is still at the block after the first

@@ -71,7 +71,7 @@ def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(tmp
         run = {"recipes": ["r"], "batch_size": 16, "seed": 3, **RUNS[name]}
         sampler = corpus.sampler(**run)
         steps = 24
-        if sampler._reader.end is not None:
+        if sampler.reader.end is not None:
             steps = min(steps, len(sampler))
         first = tables(sampler, steps)
         for _ in range(at := min(at, steps - 1)):
@@ -113,7 +113,7 @@ def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(tmp
             assert tables(resumed, steps) == [*first[:step], *expected]
         with corpus.resume(batch_size=run["batch_size"] // 2, world_size=2, rank=1) as half:
             own = [of.slice(len(of) - len(of) // 2) for of in [*first[:step], *expected]]
-            if run["batch_size"] * steps <= (sampler._reader.end or 1 << 60):
+            if run["batch_size"] * steps <= (sampler.reader.end or 1 << 60):
                 assert tables(half, steps) == own
         sampler.close()
         fresh.close()

@@ -124,7 +124,7 @@ def shares_in(path, run):
 def test_the_state_file_has_the_shares_of_every_step(corpus, tmp_path, name):
     def check():
         found, recipes = shares_in(sampler.save(), name)
-        schedule = sampler._planner.schedule
+        schedule = sampler.planner.schedule
         assert recipes == [(source, "title") for source in sorted(ROWS)]
         assert {at for at, _ in found} == {*range(99)}
         for step in range(99):

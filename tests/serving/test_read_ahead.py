@@ -42,7 +42,7 @@ def test_what_lies_ready_is_bounded(snapshot_corpus: Path, prefetch: int) -> Non
         largest = 0
         for _ in range(400):
             next(sampler)
-            blocks = [sampler._reader._block, *sampler._reader._blocks.waiting]
+            blocks = [sampler.reader._block, *sampler.reader._blocks.waiting]
             largest = max(largest, sum(block.read_bytes for block in blocks if block))
         assert (1 << 20) // 8 < largest <= 1 << 20
 

@@ -117,10 +117,8 @@ def test_labels_and_words_for_no_value_of_a_file_of_sources(tmp_path):
     sets = sources_file(tmp_path / "sources.yaml", described)
     assert "2 no positive" in ok("ingest", path, sets)
     ok("split", path, "--train", "1")
-    run = ["sample", path, "--kind", "pairs", "--batch-size", "2", "--steps", "1"]
+    run = ["sample", path, "--kind", "labelled_pairs", "--batch-size", "2", "--steps", "1"]
     assert sorted(row["label"] for row in lines(ok(*run))) == [0, 1]
-    told = ok(*run[:-1], "2", "--pairs", "drawn")
-    assert {row["reason"] for row in lines(told)} == {None, "other_record"}
 
 
 REFUSED = {

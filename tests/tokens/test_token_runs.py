@@ -55,7 +55,7 @@ def all_of(batches):
 def test_an_epoch_of_packed_rows_has_every_token_once(shards):
     how = {"pack": True, "seq_length": 24, "batch_size": 7}
     with shards.sampler(**how, epochs=1) as sampler:
-        weights = {stream.source: len(stream) for stream in sampler._planner.streams}
+        weights = {stream.source: len(stream) for stream in sampler.planner.streams}
     rows = {}
     visits = Counter[tuple[str, int]]()
     for batch in shards.sampler(mixture=weights, **how, epochs=3):

@@ -254,7 +254,7 @@ class Passes:
 def standing(sampler: Sampler, worker: int, workers: int, number: int) -> State:
     """Return the state of a worker's sampler, without counters: each counts only its own."""
     found = {name: value for name, value in sampler.state_dict().items() if name != "counts"}
-    if (number or workers > 1) and sampler._reader.end is not None:
+    if (number or workers > 1) and sampler.reader.end is not None:
         found["pass"] = number  # whose end is where the next one begins
     return found if workers == 1 else found | {"worker": [worker, workers]}
 
