@@ -25,6 +25,7 @@ test: $(READY)
 # The slow tests in full.
 test-all: $(READY)
 	DUCKPLETS_THOROUGH=1 $(SUITE) --timeout=1800
+	DUCKPLETS_BY_ROWS=1 $(SUITE) tests/sources tests/ingest tests/freeze
 
 # The newest DuckDB, which pip brings unless an extra asks for the wheel of an extension: a part of
 # the suite, from its own package beside the environment. What needs the extension is skipped.

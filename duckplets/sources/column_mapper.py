@@ -11,7 +11,8 @@ other values are read once for each different one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +65,15 @@ class _Unsure(Exception):  # noqa: N818 - it is no error
     """A batch has to go by rows."""
 
 
+@contextmanager
+def _by_rows_on_error() -> Iterator[None]:
+    """Let a block go by rows if an object of a user fails, so that its row is named."""
+    try:
+        yield
+    except Exception as error:
+        raise _Unsure from error
+
+
 class _OfArrow:
     """The columns of Arrow data."""
 
@@ -96,14 +106,16 @@ class _OfRows:
     """The values that dictionaries have; a row that is none is odd."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
-        self._rows = [row if isinstance(row, dict) else {} for row in rows]
-        self.odd = np.array([not isinstance(row, dict) for row in rows], np.bool_)
+        self.odd = np.array([type(row) is not dict for row in rows], np.bool_)
+        self._rows = [row if type(row) is dict else {} for row in rows]
 
     def column(self, name: Name, *, is_text: bool) -> Any:
         """Return values as texts or lists of texts; if they need not be texts, also as they are."""
         _, key, steps, _ = name
         values = [row.get(key) for row in self._rows]
-        values = [follow(value, steps) for value in values] if steps else values
+        if steps:
+            with _by_rows_on_error():
+                values = [follow(value, steps) for value in values]
         kinds = {*map(type, values)} - {type(None)}
         if is_text and kinds == {list}:
             items = [item for value in values if value for item in value]
@@ -140,12 +152,12 @@ class ColumnMapper:
         """Return the records of a block; None if it has to go by rows."""
         try:
             of = _OfArrow(rows) if isinstance(rows, ArrowRows) else _OfRows(rows)
-            return _Block(self._mapper, of).columns()
+            return _MappedBlock(self._mapper, of).columns()
         except _Unsure:
             return None
 
 
-class _Block:
+class _MappedBlock:
     """A block that is mapped."""
 
     def __init__(self, mapper: RowMapper, of: _OfArrow | _OfRows) -> None:
@@ -259,7 +271,8 @@ class _Block:
                 filled = _filled(texts)
                 return texts if filled.all() else pc.if_else(pa.array(filled), texts, None)
         values, places = _different(column)
-        given = self._mapper.cells_of(part, values)
+        with _by_rows_on_error():
+            given = self._mapper.cells_of(part, values)
         found = self._mapper.meanings(part, given) if part in _TYPED else given
         wrong = [g is not None and f is None for g, f in zip(given, found, strict=True)]
         if any(wrong):

@@ -319,7 +319,7 @@ class RowMapper:
     ) -> tuple[list[str], str | None, tuple[str, str] | None]:
         """Return the texts of the first candidate with some, and an invalid value before."""
         for heading, key, steps, _ in candidates:
-            texts = self._texts(row.get(key) if not steps else _value(row, key, steps))
+            texts = self._texts(_value(row, key, steps))
             if isinstance(texts, Odd):
                 return [], None, _wrong(texts, heading)
             if texts:
@@ -327,28 +327,20 @@ class RowMapper:
         return [], None, None
 
     def _texts(self, value: Any) -> list[str] | Odd:
-        if type(value) is str:
-            found: list[str] | Odd = [value] if value and not value.isspace() else []
-        elif value is None:
-            return []
-        else:
-            found = texts_of(value, as_json=self._as_json)
+        found = texts_of(value, as_json=self._as_json)
         if self._nulls and not isinstance(found, Odd):
             return [text for text in found if text.strip(" ") not in self._nulls]
         return found
 
     def _section(self, role: str, heading: str | None, text: str) -> None:
-        roles, headings, texts = self._sections.columns  # for speed not by ``add``
-        roles.append(role)
-        headings.append(heading)
-        texts.append(text)
+        self._sections.add(role, heading, text)
         self._size += len(text)
 
     def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the values of a row besides texts, by part."""
         cells: dict[str, Any] = {}
         for part, (_, key, steps, _) in self.cell_names:
-            text = self._cell(part, row.get(key) if not steps else _value(row, key, steps))
+            text = self._cell(part, _value(row, key, steps))
             if text is not None:
                 cells[part] = text
         return cells
@@ -368,10 +360,7 @@ class RowMapper:
         return [self._cell(part, value) for value in values]
 
     def _text_of(self, value: Any) -> str | None:
-        if type(value) is str:
-            text = value if value and not value.isspace() else None
-        else:
-            text = None if value is None else cell_text(value)
+        text = cell_text(value)
         if self._nulls and text is not None and text.strip(" ") in self._nulls:
             return None
         return text

@@ -189,3 +189,15 @@ def test_only_odd_rows_are_made(monkeypatch):
     assert [row["q"] for row in seen] == [row["q"] for row in rows[::50]]
     numbers = [row["row"] for _, batch in found for row in batch if row["skip"] is not None]
     assert numbers == [1, 51, 101, 151]
+
+
+class Refusing:
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def test_an_object_without_a_text_is_named_by_its_row():
+    rows = [{"q": "a", "id": str(i)} for i in range(30)]
+    rows[7]["id"] = Refusing()
+    found = batches(rows, {"anchor": "q", "id": "id"}, Limits())
+    assert "row 8: ValueError: no text" in found[-1]
