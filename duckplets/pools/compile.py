@@ -434,7 +434,12 @@ def _statement(
         if len(conditions) > 1:
             conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
         fills = {"anchor_condition": conditions[0], **_unit(recipe)}
-        return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
+        texts = _chunks(staged=staged)
+        if part == "pool":  # one step needs no name
+            own = "FROM chunks_of($source, $split, $version) WHERE anchor_condition"
+            texts = {"FROM eligible": own, **texts}
+            return assembled([], last, fills, texts)
+        return assembled(["pools/law/texts"], last, fills, texts)
     strategy = strategy_of(recipe, staged=staged)
     fills = _triplet_fills(recipe, labels, strategy, staged=staged)
     near = recipe.positive.kind == "near_date"

@@ -280,30 +280,29 @@ def _attached(kind: Bytes, space: Flags, front: Flags) -> Flags:
 
 def _weigh_runs(flags: Bytes, front: Flags, weight: Bytes, begin: Flags) -> None:
     """Set weights and beginnings of runs of characters that have no weight of their own."""
-    plain = np.zeros(len(flags) + 2, np.bool_)  # one before the first
-    np.logical_and(flags & SPACE == 0, ~begin, out=plain[1:-1])
-    edge = plain[1:] != plain[:-1]
-    edge |= front & plain[1:]
-    edges = np.flatnonzero(edge)
-    runs = np.flatnonzero(plain[edges[:-1] + 1])
-    if not len(runs):
-        return
-    first, end = edges[runs], edges[runs + 1]
-    after = np.append(begin, False)[end] & ~front[end]
-    before = begin[first - 1] & ~front[first]
-    weight[first], begin[first] = TOKEN, True
+    plain = (flags & SPACE == 0) & ~begin
+    starts, ends = plain.copy(), plain
+    starts[1:] &= ~plain[:-1] | front[1:-1]
+    ends[:-1] &= ~plain[1:] | front[1:-1]
+    first, end = np.flatnonzero(starts), np.flatnonzero(ends) + 1
+    before = after = np.zeros(len(first), np.bool_)
+    if begin.any():  # a letter with a weight stands before, or after
+        before, after = begin[first - 1] & ~front[first], np.append(begin, False)[end] & ~front[end]
+    weight += starts.view(np.uint8) * np.uint8(TOKEN)
+    begin |= starts
     looked = np.flatnonzero(before | after | (end - first > LONGEST))
     if not len(looked):
         return
+    first, end, before, after = first[looked], end[looked], before[looked], after[looked]
     letter = flags & _ALNUM != 0
     count = Sums(letter)
-    letters = count.before(end[looked]) - count.before(first[looked])
-    hollow = looked[(letters == 0) & (before | after)[looked]]
+    letters = count.before(end) - count.before(first)
+    hollow = (letters == 0) & (before | after)
     weight[first[hollow]] = 0
-    begin[first[hollow[before[hollow]]]] = False
+    begin[first[hollow & before]] = False
     # punctuation that opens a piece stays with the cluster after it
-    begin[end[hollow[~before[hollow]]]] = False
-    long = looked[letters > LONGEST]
+    begin[end[hollow & ~before]] = False
+    long = np.flatnonzero(letters > LONGEST)
     if len(long):
         ends = np.stack([first[long], end[long]], axis=1).ravel()
         odd = np.arange(len(ends) + 1) & 1 > 0
