@@ -20,8 +20,8 @@ with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duck
         corpus.add_recipe(recipe)
 
     # A recipe compiles to one statement, and the rows of that are its pool.
-    statement, parameters = corpus.pool("same_topic", sql=True)
-    print(f"same_topic compiles to a statement over {parameters}; in it:")
+    statement = corpus.pool("same_topic", sql=True)
+    print("same_topic compiles to a statement; in it:")
     print("\n".join(line for line in statement.split("\n") if "2022" in line))
     for recipe in corpus.recipes():
         print(f"pool of {recipe.name}: {corpus.pool(recipe.name).num_rows} anchors")
