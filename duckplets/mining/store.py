@@ -257,7 +257,7 @@ class Minings:
             first, *_ = names = sorted(every)
             raise StateMismatchError(
                 f"{what}: candidates are there by {listed(names)}; say which to draw: "
-                f"by={first!r}, or by={ {name: round(1 / len(names), 3) for name in names} }"
+                f"negatives=dp.Negatives(by={first!r}), or by={ {name: round(1 / len(names), 3) for name in names} }"
             )
         mining = next(iter(every.values()), None) if scorer is None else every.get(scorer)
         if mining is None:

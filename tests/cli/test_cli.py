@@ -155,7 +155,6 @@ WRONG_USAGE = [
     ("runs toy.duckdb default --out x.csv", "FILE.parquet"),
     ("runs toy.duckdb --reset", "--reset is about one run"),
     ("runs toy.duckdb default --reset --next 1", "leave --next out"),
-    ("forecast toy.duckdb --run x", "--run is about a saved run"),
     ("sql toy.duckdb anchor_context --limit -1", "--limit"),
     ("ingest toy.duckdb s.toml --name x", "says names and columns"),
     ("shard shards --status --verify", "not both"),

@@ -185,7 +185,7 @@ def test_an_old_state_file_is_migrated_by_the_command_its_error_names(toy, monke
     for module in ("migrate", "catalog"):
         known = f"duckplets.db.{module}.migrations"
         monkeypatch.setattr(known, lambda kind: [*migrations(kind), later])
-    said = error("sample", toy, "--resume", "--state", "s.duckdb")
+    said = error("sample", toy, "--resume", "--set", "state=s.duckdb")
     assert "duckplets doctor --migrate" in said
     assert ok("doctor", "s.duckdb", "--migrate").startswith("s.duckdb: applied 9001_")
 

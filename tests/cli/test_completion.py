@@ -60,7 +60,6 @@ OFFERED = {
     "search C dog --source f|": "fables",
     "mine C |": "hard anchor_context anchor_anchor",
     "mine C hard anchor_c|": "anchor_context",
-    "export C out --recipe h|": "hard",
     "sample C --recipes hard,anchor_a|": "hard,anchor_anchor",
     "forecast C --recipes hard,h|": "",
     "sample C --split v|": "validation",

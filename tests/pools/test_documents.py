@@ -96,7 +96,7 @@ def test_no_negative_has_a_label_above_0_and_positives_rotate(tmp_path, seed, by
             above |= {own[q] for q in alike if q in own}
             theirs = {groups[d] for d, t in texts.items() if t in above} - {None}
             out[query] = above | {t for d, t in texts.items() if groups[d] in theirs}
-        sampler = corpus.sampler(batch_size=8, columns=COLUMNS, seed=seed, empty="skip")
+        sampler = corpus.sampler(batch_size=8, columns=COLUMNS, seed=seed, options=dp.Options(empty="skip"))
         rows = [
             row
             for step in range(-(-4 * sampler.epoch_length // 8))
@@ -228,7 +228,7 @@ def test_every_scorer_searches_the_documents(tmp_path):
         assert report.counts["kept"]
         assert not report.counts.get("other source or split")
         corpus.embed(lambda texts: np.array([[len(t), 1.0] for t in texts], np.float32), name="v")
-        corpus.mine(scorer=dp.dense("v"), source="two", split="train", progress=False)
+        corpus.mine(by=dp.Dense("v"), source="two", split="train", progress=False)
         corpus.mine(source="two", split="train", scope="shard", shard_documents=7, progress=False)
         overlap = corpus.rescore(
             lambda pairs: [len({*a} & {*b}) for a, b in pairs],
