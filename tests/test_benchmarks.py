@@ -127,6 +127,14 @@ def test_every_measurement_of_text_coming_in_runs(tmp_path, monkeypatch):
 
 
 @thorough
+def test_every_measurement_of_an_ingest_runs(tmp_path):
+    intake = load("intake")
+    intake.make(tmp_path, 300)
+    for name in set(intake.NAMES) - {"datasets", "lancedb"}:
+        assert intake.one(name, tmp_path)["ingest"] > 0
+
+
+@thorough
 def test_every_measurement_of_serving_runs(tmp_path, monkeypatch):
     serving = load("serving")
     monkeypatch.setattr(serving, "SECONDS", 0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from contextlib import closing
 
 import pyarrow as pa
@@ -149,7 +150,7 @@ def small():
         yield
 
 
-@settings(max_examples=often(800, less=60), deadline=None)
+@settings(max_examples=often(800, less=50), deadline=None)
 @given(made=tables() | objects(), field=st.sampled_from(["64MB", 170]))
 def test_columns_become_what_their_rows_become(small, made, field):
     records, mapping = made
@@ -165,7 +166,7 @@ def hashes(table, mapping, monkeypatch, longest):
     return batches(table, mapping, Limits())
 
 
-@settings(max_examples=often(500, less=40), deadline=None)
+@settings(max_examples=often(300, less=25), deadline=None)
 @given(made=tables())
 def test_both_ways_of_hashing_agree(made):
     table, mapping = made
@@ -174,6 +175,7 @@ def test_both_ways_of_hashing_agree(made):
     assert found[0] == found[1]
 
 
+@pytest.mark.skipif(os.environ.get("DUCKPLETS_BY_ROWS") == "1", reason="all rows are made")
 def test_only_odd_rows_are_made(monkeypatch):
     seen = []
     taken = RowMapper._take_rows
