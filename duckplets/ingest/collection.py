@@ -245,7 +245,8 @@ class _Publishing:
             value = shown(repr(said.label if said.score is None else said.score), 60)
         if on_error == "raise":
             told = f": {value}" if value else ""
-            raise SourceError(f"{_at(file, row if line is None else line)}: {reason}{told}")
+            at = f"{_at(file, line)}{f', row {row}' if line is None else ''}"
+            raise SourceError(f"{at}: {reason}{told}")
         self._counts.read += 1
         self._counts.reasons[reason] += 1
         kept = self._counts.examples[reason]

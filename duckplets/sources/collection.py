@@ -434,6 +434,8 @@ def _of_hub(line: str) -> dict[str, Any] | None:
     from duckplets.sources.remote.grammar import parse_uri
     from duckplets.sources.remote.hub import configurations
 
+    if len(line.split()) > 1:  # with keys it is one source
+        return None
     uri = parse_uri(line.strip())
     if uri.split is not None or uri.config != "default":
         return None

@@ -342,6 +342,7 @@ def test_a_data_set_of_mteb_is_read_at_one_revision(corpus, tmp_path, monkeypatc
         point_to(hub, monkeypatch, tmp_path)
         hub.add("mteb/few", files)
         report = corpus.ingest("hf://mteb/few")
+        corpus.ingest("hf://mteb/few/queries text=text id=_id", name="alone")  # one source
     check(corpus, "mteb--few", plain)
     assert [*report.by_split] == ["validation", "test"]
 
