@@ -181,11 +181,11 @@ VERBS = {
 COMMANDS = {
     "corpus": (
         *("show", "status", "sample --steps 1", "sql x", "mine", "search x", "doctor", "split"),
-        *("forecast", "compact", "prepare", "capacity", "remove toy --yes", "recipe list"),
-        *("cursor list", "chunk", "quality", "deduplicate", "export x", "migrate", "embed"),
+        *("forecast", "prepare --compact", "prepare", "remove toy --yes", "show --recipes"),
+        *("quality", "deduplicate", "export x", "doctor --migrate", "embed"),
     ),
-    "state": ("cursor list", "served", "sample --resume --steps 1", "forecast --resume"),
-    "vectors": ("mine --vectors lengths", "doctor"),
+    "state": ("runs", "runs default", "sample --resume --steps 1", "forecast --resume"),
+    "vectors": ("mine --by lengths", "doctor"),
 }
 
 

@@ -344,7 +344,7 @@ def test_a_damaged_definition_can_be_removed(whole, tmp_path):
     )
     with dp.Corpus(path, read_only=True) as corpus:
         for macro in ("pools.titles", "POOLS.anchor_context", "left_out.x"):
-            with pytest.raises(dp.errors.DamagedFileError, match="recipe remove"):
+            with pytest.raises(dp.errors.DamagedFileError, match="remove_recipe"):
                 corpus.sql(f"FROM {macro}('faq')")
         assert corpus.sql("FROM records").num_rows == 8
     with dp.Corpus(path) as corpus:

@@ -107,16 +107,17 @@ def test_interrupted_it_has_what_was_accepted_and_the_same_call_completes_it(
     corpus, tmp_path, error
 ):
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(40)]
-    path, given = tmp_path / "out.jsonl", {"quality": QUALITY, "progress": False, "retries": 0}
+    path, given = tmp_path / "out.jsonl", {"quality": QUALITY, "progress": False}
+    options = dp.IngestOptions(jsonl=path, retries=0)
     named = {"a": Pages("a", rows[:8]), "b": Pages("b", rows[8:], page=10, fails=(22,))}
     named["b"].error = error
     with pytest.raises((dp.SourceError, KeyboardInterrupt)):
-        corpus.ingest(named, **given, options=dp.IngestOptions(jsonl=path))
+        corpus.ingest(named, **given, options=options)
     agrees(corpus, path)
     found = len(lines_of(path))  # Ctrl-C does not wait for rows that were read
     assert 8 <= found <= 28 if isinstance(error, KeyboardInterrupt) else found == 28
     path.unlink()
-    corpus.ingest(named, **given, options=dp.IngestOptions(jsonl=path))
+    corpus.ingest(named, **given, options=options)
     agrees(corpus, path)
     assert len(lines_of(path)) == 40
 

@@ -185,7 +185,7 @@ MISTAKES = [
     (RecipeError, r"no source 'odd9'.*did you mean 'odd0'", {"source": "odd9"}),
     (SplitError, "split='trian'", {"split": "trian"}),
     (RecipeError, r"depth=4096: give an integer from 1 to 2048", {"depth": 4096}),
-    (RecipeError, r"scorer='dens': give 'bm25'", {"scorer": "dens"}),
+    (RecipeError, r"by='dens': give 'bm25'", {"by": "dens"}),
 ]
 
 

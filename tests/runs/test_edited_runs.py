@@ -156,7 +156,7 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(corpus, path, tmp_
     new = dp.Mixture(phases=[dp.Phase(3, {"b": 0})])
     edited = corpus.resume(tag="one", mixture=new)
     expected = rows(edited, 3)
-    with pytest.raises(dp.StateMismatchError, match=r"step 3,.*'two', 'three'.*--after 3$"):
+    with pytest.raises(dp.StateMismatchError, match=r"step 3,.*'two', 'three'.*--to 3 --reset$"):
         edited.save()
     other = tmp_path / "other.duckdb"
     apart = corpus.resume(tag="one", mixture=new, save_to=other)
@@ -164,8 +164,8 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(corpus, path, tmp_
     assert apart.save() == other
     assert dp.resume(path, state=other).step == 5
     assert dp.resume(path).step == 6
-    forget = ("cursor", "reset", path, "--run", "default", "--after", "3")
-    assert "forgot 3 cursors" in cli(*forget).stderr
+    forget = ("runs", path, "default", "--to", "3", "--reset")
+    assert "forgot 3 checkpoints" in cli(*forget).stderr
     edited.save()
     assert [row["tag"] for row in state.cursors(state.state_path(path))] == [None, "one"]
     assert rows(corpus.resume(tag="one"), 3) == expected

@@ -88,7 +88,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
 def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
     with odd_corpus(tmp_path / "c.duckdb", often(80, less=50), 9, threads=2) as corpus:
         corpus.embed(embedded, name="v", progress=False)
-        how = {"scorer": dp.Dense("v"), "depth": 9, "split": "train"}
+        how = {"by": dp.Dense("v"), "depth": 9, "split": "train"}
         corpus.mine(recipe(), **how)
         reference = mined(corpus)
         assert corpus.mine(recipe(), **how).pairs == ()
@@ -135,5 +135,5 @@ def test_what_is_wrong_is_named(tmp_path):
             corpus.mine(recipe(), by=dp.Dense("v"))
         with pytest.raises(dp.RecipeError, match="query='title'"):
             dp.Dense("v", query="title")
-        with pytest.raises(dp.RecipeError, match=r"give 'bm25', or dp.dense"):
+        with pytest.raises(dp.RecipeError, match=r"give 'bm25', or dp.Dense"):
             corpus.mine(recipe(), by="dense")

@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import test_kills
-from commands import cli, error, ok, usage
+from commands import cli, ok, usage
 from corpora import ODD_MAPPING, odd_corpus, odd_records
 from effort import kills
 from hashed import DIMENSION, Embedder, check_whole, hashed, kept, reasons, texts_of
@@ -317,7 +317,6 @@ def test_the_command(toy, monkeypatch):
     assert "MODEL" not in said
     assert "hashed.py) has no 'hashes'" in said
     assert "give ROLE=TEXT" in usage("embed", path, "hashed:hashed", "--prompt", "anchor")
-    assert "max_failures=7.0" in error("embed", path, "hashed:hashed", "--max-failures", "7")
     options = ("--prompt", "anchor=q, ", "--name", "teacher", "--json")
     report = ok("embed", path, "hashed:hashed", *options)
     assert '"embedded": 120' in report
