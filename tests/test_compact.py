@@ -57,7 +57,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
         build_index(corpus, dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
         for n in (1, 2, 3):
             corpus.mine(source="toy", split="train", progress=False)
-            state = {"state": elsewhere} if n == 1 else {}
+            state = {"options": dp.Options(state=elsewhere)} if n == 1 else {}
             if n != 2:  # whose records and minings nobody needs
                 with corpus.sampler(batch_size=4, run=f"r{n}", columns=COLUMNS, **state) as run:
                     next(run)

@@ -97,7 +97,7 @@ def prepare(
         reason = error.strerror or str(error)
         raise ReadOnlyError(
             f"no snapshot can be written to {folder}: {reason}; make room or let this user write "
-            f"there, or open samplers with snapshot=FOLDER"
+            f"there, or open samplers with dp.Options(snapshot=FOLDER)"
         ) from error
     return PrepareReport(
         folder=folder,

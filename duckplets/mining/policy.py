@@ -181,7 +181,7 @@ def negatives(
         raise RecipeError(
             f"no candidates {of}were mined for "
             f"{'recipe ' + repr(recipe) if recipe else 'any recipe'}"
-            f"{' by ' + ', '.join(asked.ways) if asked.ways else ''}; mine them: "
+            f"{' by ' + ', '.join(map(repr, asked.ways)) if asked.ways else ''}; mine them: "
             f"duckplets mine {database.path}"
         )
     return pa.concat_tables(found, promote_options="default")

@@ -61,13 +61,13 @@ def pinned(
         SamplerError: ``missing`` is something else, or no column has vectors and it was given.
         StateMismatchError: A set has another history than the run was pinned to.
     """
-    missing = checked("vectors", missing, Missing | None, SamplerError)
+    missing = checked("missing_vectors", missing, Missing | None, SamplerError)
     which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
     fresh = [name for name in columns if vector_slots([name]) and name not in which]
     if not which and not fresh:
         if missing != "error":
             raise SamplerError(
-                f"vectors={missing!r}: no column has vectors; ask for some, as in "
+                f"missing_vectors={missing!r}: no column has vectors; ask for some, as in "
                 f"columns=['anchor', 'anchor_vector', …], or leave it out"
             )
         return {}
@@ -213,8 +213,8 @@ class RunVectors:
         one = next(iter(self._sets))
         raise VectorError(
             f"vectors {names}: {'; '.join(missing)}. Embed them, with duckplets embed {self._path} "
-            f"--name {one} or corpus.embed(…, name={one!r}); or give vectors='drop' to leave out "
-            f"texts without a vector, or vectors='null' to serve null for it"
+            f"--name {one} or corpus.embed(…, name={one!r}); or give dp.Options(missing_vectors="
+            f"'drop') to leave out texts without a vector, or 'null' to serve null"
         )
 
     def _left_out(

@@ -65,7 +65,9 @@ def test_candidates_of_several_scorers_are_drawn_as_said(corpus):
     first, second, *_ = pairs.to_pylist()
     rows = [{"anchor_id": first, "negative_id": second, "score": 1.0}]
     corpus.add_negatives(rows, name=WHOLE, scorer="judge")
-    with pytest.raises(dp.StateMismatchError, match=r"by bm25, judge; .*Negatives\(by='bm25'\), or by={'bm25'"):
+    with pytest.raises(
+        dp.StateMismatchError, match=r"by bm25, judge; .*Negatives\(by='bm25'\), or by={'bm25'"
+    ):
         drawn(corpus, HALVES)
     mixed = dp.Negatives(by={"bm25": 0.5, "judge": 0.5})
     assert ("even", "bm25") in drawn(corpus, HALVES, negatives=dp.Negatives(by="bm25"))[1]

@@ -191,14 +191,14 @@ WRONG = [
     ({"range_max": 0}, "range_max=0: give an integer from 1"),
     ({"min_score": 2.0, "max_score": 1.0}, "min_score=2.0 is above max_score=1.0"),
     ({"relative_margin": float("nan")}, "relative_margin=nan: give a finite number"),
-    ({"weight": "scores"}, "weight='scores': give 'score'"),
-    ({"when_short": "backfill"}, "when_short='backfill': give 'drop' or 'random'"),
-    ({"scorer": "random"}, "draw at random with by='random'"),
-    ({"scorer": "a/b"}, "scorer='a/b': give up to 64 printable characters without '/'"),
+    ({"sampling": "scores"}, "sampling='scores': give 'turn' or 'score'"),
+    ({"when_short": "backfill"}, "when_short='backfill': give 'keep', 'drop' or 'random'"),
+    ({"by": "random", "max_score": 1.0}, "max_score: by='random' has no candidates to cut"),
+    ({"by": "a/b"}, "by='a/b': give up to 64 printable characters without '/'"),
 ]
 
 
 def test_wrong_policies_are_refused():
     for settings, message in WRONG:
-        with pytest.raises(dp.RecipeError, match=message):
-            dp.Negatives(by="bm25", **settings)
+        with pytest.raises(dp.SamplerError, match=message):
+            dp.Negatives(**{"by": "bm25"} | settings)

@@ -113,7 +113,7 @@ def test_plain_pairs_need_no_mining(corpus, tmp_path):
     assert {tuple(row["neg"]) for row in rows()} == {()}
     for wrong in ({"scores": True}, {"negatives": dp.Negatives(0, when_short="drop")}):
         with pytest.raises(dp.SamplerError, match=f"{next(iter(wrong))}.*plain pairs"):
-            corpus.export(out, "flagembedding", **how, **wrong)
+            corpus.export(out, "flagembedding", **how | wrong)
 
 
 def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):

@@ -96,7 +96,9 @@ def test_no_negative_has_a_label_above_0_and_positives_rotate(tmp_path, seed, by
             above |= {own[q] for q in alike if q in own}
             theirs = {groups[d] for d, t in texts.items() if t in above} - {None}
             out[query] = above | {t for d, t in texts.items() if groups[d] in theirs}
-        sampler = corpus.sampler(batch_size=8, columns=COLUMNS, seed=seed, options=dp.Options(empty="skip"))
+        sampler = corpus.sampler(
+            batch_size=8, columns=COLUMNS, seed=seed, options=dp.Options(empty="skip")
+        )
         rows = [
             row
             for step in range(-(-4 * sampler.epoch_length // 8))

@@ -171,7 +171,7 @@ TRIPLET = {
     "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON,
     "share": st.sampled_from([None, "anchors"]),
 }  # fmt: skip
-MINED = Mined("dense", range_max=3, min_score=0.25, weight="score", when_short="drop")
+MINED = Mined("dense", range_max=3, min_score=0.25, sampling="score", when_short="drop")
 BY = st.sampled_from(["bm25", Mined(), MINED])
 FROM = {
     "by": st.sampled_from([None, "random"]),

@@ -167,7 +167,7 @@ def test_records_and_rows_of_tokens_are_the_same(
     snapshot_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_shards(tmp_path / "shards", {"train": {"a": numbered(lengths_of(200, 1))}})
-    how: dict[str, Any] = {"seq_length": 24, "epochs": 2, "options": dp.Options(memory_mb=1)}
+    how: dict[str, Any] = {"seq_length": 24, "epochs": 2, "memory_mb": 1}
 
     def records() -> list[Any]:
         with dp.Corpus(snapshot_corpus, read_only=True) as corpus:

@@ -121,7 +121,7 @@ def test_a_large_corpus_gets_one_by_itself_wherever_it_is_wanted(
             assert beside.exists() is (folder is None)
             with corpus.sampler(options=dp.Options(snapshot=folder)) as sampler:
                 assert "snapshot" not in " ".join(sampler.notes)
-            assert served(corpus, snapshot=folder).equals(held)
+            assert served(corpus, options=dp.Options(snapshot=folder)).equals(held)
         assert corpus.status()["snapshot"]["current"] is True
         shutil.rmtree(beside)
         with corpus.resume(snapshot=elsewhere) as sampler:
@@ -145,8 +145,8 @@ def test_a_damaged_snapshot_is_made_anew_and_one_that_cannot_be_written_is_named
         folder.write_text("in its place")
         with pytest.raises(dp.errors.ReadOnlyError, match=r"cannot be written to .* MB.*snapshot="):
             corpus.sampler()
-        assert served(corpus, snapshot=tmp_path / "other").equals(held)
-        with pytest.raises(dp.errors.ReadOnlyError, match="snapshot=FOLDER"):
+        assert served(corpus, options=dp.Options(snapshot=tmp_path / "other")).equals(held)
+        with pytest.raises(dp.errors.ReadOnlyError, match=r"Options\(snapshot=FOLDER\)"):
             corpus.prepare()
 
 

@@ -145,9 +145,7 @@ def test_models_draw_as_functions_do(corpus):
     corpus.rescore(Predicts(), "model", **MINED)
     by = dp.Negatives(by="model", relative_margin=0.05, range_max=3)
     columns = ["negative_by", "negative_score", "positive_score", "anchor", "negative", "positive"]
-    with corpus.sampler(
-        recipes=[RECIPE], batch_size=8, columns=columns, negatives=dp.Negatives(by=by)
-    ) as sampler:
+    with corpus.sampler(recipes=[RECIPE], batch_size=8, columns=columns, negatives=by) as sampler:
         batch = next(iter(sampler)).to_pylist()
     assert {row["negative_by"] for row in batch} <= {"model", "model_fallback"}
     drawn = [row for row in batch if row["negative_by"] == "model"]
