@@ -255,9 +255,10 @@ class Minings:
         way = f"call corpus.mine({recipe.name!r}), or run: {command}"
         if scorer is None and len(every) > 1:
             first, *_ = names = sorted(every)
+            even = {name: round(1 / len(names), 3) for name in names}
             raise StateMismatchError(
                 f"{what}: candidates are there by {listed(names)}; say which to draw: "
-                f"negatives=dp.Negatives(by={first!r}), or by={ {name: round(1 / len(names), 3) for name in names} }"
+                f"negatives=dp.Negatives(by={first!r}), or by={even}"
             )
         mining = next(iter(every.values()), None) if scorer is None else every.get(scorer)
         if mining is None:

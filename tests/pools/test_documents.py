@@ -240,9 +240,9 @@ def test_every_scorer_searches_the_documents(tmp_path):
         )
         assert overlap.candidates
         for by in ("bm25", "dense", "letters"):
-            policy = dp.mined(by, relative_margin=-9.0)
+            policy = dp.Negatives(by=by, relative_margin=-9.0)
             given = {"mixture": {"two": 1}, "columns": ["negative_by"]}
-            sampler = corpus.sampler(batch_size=4, by=policy, **given)
+            sampler = corpus.sampler(batch_size=4, negatives=policy, **given)
             assert by in sampler.batch_at(0)["negative_by"]
         found = corpus.search("red", k=3, split="train", source="one.documents")
         assert {row["split"] for row in found.to_pylist()} == {"every"}
