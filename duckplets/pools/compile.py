@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from duckplets.base.sanitize import shown
 from duckplets.db.queries import literal, with_parameters
 from duckplets.errors import RecipeError
-from duckplets.pools.cte_steps import assembled, of_sources
+from duckplets.pools.cte_steps import assembled, of_sources, steps_of
 from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
@@ -436,8 +436,8 @@ def _statement(
         fills = {"anchor_condition": conditions[0], **_unit(recipe)}
         texts = _chunks(staged=staged)
         if part == "pool":  # one step needs no name
-            own = "FROM chunks_of($source, $split, $version) WHERE anchor_condition"
-            texts = {"FROM eligible": own, **texts}
+            step = steps_of("pools/law/texts")[0]["eligible"].text
+            texts = {" eligible": f" {step.partition(' AS ')[2]}", **texts}
             return assembled([], last, fills, texts)
         return assembled(["pools/law/texts"], last, fills, texts)
     strategy = strategy_of(recipe, staged=staged)
