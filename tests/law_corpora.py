@@ -65,7 +65,13 @@ def filled(path: Any, ready: Any, corpora: list[law.Corpus]) -> dp.Corpus:
     keys: dict[tuple[int, int], int] = {}
     for c in chunks:
         keys.setdefault((c.record.key, c.position), len(keys) + 1)
-    labels = [label for of in corpora for label in of.labels]
+    # labels of texts are of all, and of too many nothing is left to draw
+    labels = [
+        label
+        for number, of in enumerate(corpora)
+        for label in of.labels
+        if number < 20 or isinstance(label.anchor, int)
+    ]
     for of in corpora:
         of.labels = labels
     sides = {c.record.key: f"{c.record.source}/{c.record.key:09}" for c in chunks}

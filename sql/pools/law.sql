@@ -436,10 +436,11 @@ WITH labelled AS (
     SELECT DISTINCT said.family, said.question, said.label, written.text_hash
     FROM said JOIN (
         SELECT text_hash, unnest(writings) AS writing FROM chunks_of(NULL, $split, $version)
+        UNION ALL SELECT one.text_hash, unnest(others.writings) AS writing FROM (
+            SELECT DISTINCT text_hash, family FROM chunks_of(promotable, $split, $version)
+            JOIN (SELECT DISTINCT text_hash FROM said) USING (text_hash) WHERE family < 0
+        ) AS one JOIN chunks_of(promotable, $split, $version) AS others USING (family)
     ) USING (text_hash) JOIN written USING (writing)
-    UNION SELECT said.family, said.question, said.label, others.text_hash
-    FROM said JOIN chunks_of(promotable, $split, $version) AS one USING (text_hash)
-    JOIN negatives AS others ON others.family = one.family WHERE one.family < 0
 ),
 -- Records with a label that makes neither a positive nor a negative.
 partial AS (SELECT record_key FROM said WHERE label > 0 AND label < 1)
