@@ -64,8 +64,7 @@ def status(
 def _is_page(path: Path) -> bool:
     """Return whether a file is a page that ``status --html`` wrote."""
     try:
-        with path.open("rb") as file:
-            return b"duckplets" in file.read(4096)
+        return b"<footer><p>Made by duckplets " in path.read_bytes()
     except OSError:
         return False
 
