@@ -411,18 +411,13 @@ def _statement(
     staged: bool,
 ) -> tuple[str, frozenset[str]]:
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/counts"}
+        ends = {"pool": "pools/law/text_pool", "counts": "pools/lists/counts"}
         last = ends.get(part, "pools/lists/text_anchors")
         conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
         if len(conditions) > 1:
             conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
         fills = {"anchor_condition": conditions[0], **_unit(recipe)}
-        texts = _chunks(staged=staged)
-        if part == "pool":  # one step needs no name
-            own = "FROM chunks_of($source, $split, $version) WHERE anchor_condition"
-            texts = {"FROM eligible": own, **texts}
-            return assembled([], last, fills, texts)
-        return assembled(["pools/law/texts"], last, fills, texts)
+        return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
     strategy = strategy_of(recipe, staged=staged)
     fills = _triplet_fills(recipe, labels, strategy, staged=staged)
     near = recipe.positive.kind == "near_date"
