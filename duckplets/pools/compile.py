@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from duckplets.base.sanitize import shown
 from duckplets.db.queries import literal, with_parameters
 from duckplets.errors import RecipeError
-from duckplets.pools.cte_steps import assembled, of_sources, steps_of
+from duckplets.pools.cte_steps import assembled, of_sources
 from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
@@ -428,18 +428,13 @@ def _statement(
     staged: bool,
 ) -> tuple[str, frozenset[str]]:
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/law/triplets", "counts": "pools/lists/counts"}
+        ends = {"pool": "pools/law/text_pool", "counts": "pools/lists/counts"}
         last = ends.get(part, "pools/lists/text_anchors")
         conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
         if len(conditions) > 1:
             conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
         fills = {"anchor_condition": conditions[0], **_unit(recipe)}
-        texts = _chunks(staged=staged)
-        if part == "pool":  # one step needs no name
-            step = steps_of("pools/law/texts")[0]["eligible"].text
-            texts = {" eligible": f" {step.partition(' AS ')[2]}", **texts}
-            return assembled([], last, fills, texts)
-        return assembled(["pools/law/texts"], last, fills, texts)
+        return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
     strategy = strategy_of(recipe, staged=staged)
     fills = _triplet_fills(recipe, labels, strategy, staged=staged)
     near = recipe.positive.kind == "near_date"

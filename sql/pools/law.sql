@@ -59,6 +59,15 @@ anchors AS (FROM eligible),
 judged AS (SELECT *, NULL::VARCHAR AS reason FROM eligible)
 SELECT 1
 
+-- name: text_pool
+-- The pool of a text recipe in one part.
+-- Parameters: $split, $version, $source.
+-- Rows: one an anchor, in the order of their versions and the hashes of their ids.
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
+    arg_min(text, chunk_key) AS anchor
+FROM chunks_of($source, $split, $version) WHERE anchor_condition
+GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
+
 -- name: same_selectors
 -- Steps of a pool whose positive is taken as its anchor is: records of one whole text are written
 -- alike already, and a section that all records share makes no pool empty.
