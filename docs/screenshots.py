@@ -158,8 +158,13 @@ def browser() -> Iterator[Browser]:
 def run_page(folder: Path) -> Path:
     """Make the page of a corpus that is mixed, gated and mined, and of a run half-way."""
     path = folder / "library.duckdb"
+    hardest = dp.Negatives(by="bm25", range_max=4)
     hard = dp.TripletRecipe(
-        "hard", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.Negatives(by="bm25", range_max=4)
+        "hard",
+        dp.role("anchor"),
+        dp.role("context"),
+        dp.role("context"),
+        by=dp.Negatives(by="bm25", range_max=4),
     )
     easy = dp.TripletRecipe("easy", dp.role("anchor"), dp.role("context"), dp.role("context"))
     mixture = dp.Mixture(
