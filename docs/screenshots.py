@@ -164,7 +164,7 @@ def run_page(folder: Path) -> Path:
         dp.role("anchor"),
         dp.role("context"),
         dp.role("context"),
-        by=dp.Negatives(by="bm25", range_max=4),
+        by=hardest,
     )
     easy = dp.TripletRecipe("easy", dp.role("anchor"), dp.role("context"), dp.role("context"))
     mixture = dp.Mixture(
