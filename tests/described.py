@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,4 +30,5 @@ def sources_file(path: Path | str, tables: Mapping[str, Mapping[str, Any]]) -> P
 def ingested(corpus: dp.Corpus, source: Any, **given: Any) -> Any:
     """Ingest with rare settings among the arguments."""
     rare = {name: given.pop(name) for name in _RARE if name in given}
-    return corpus.ingest(source, **given, options=dp.IngestOptions(**rare))
+    options = given.pop("options", dp.IngestOptions())
+    return corpus.ingest(source, **given, options=replace(options, **rare))

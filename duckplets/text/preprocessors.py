@@ -43,7 +43,7 @@ class Preprocessor:
         for made, built_in in NAMES.items():
             if self.name == built_in:
                 raise ChunkingError(
-                    f"preprocessor name {built_in!r} is taken: that is dp.{made.__name__}()"
+                    f"preprocessor name {built_in!r} is taken: that is dp.plugins.{made.__name__}()"
                 )
         check(self, ChunkingError, "preprocessor")
 
@@ -137,7 +137,7 @@ def _checked(given: Any) -> AnyPreprocessor:
         return given
     if given in (Denoiser, Normaliser):
         name = given.__name__
-        raise ChunkingError(f"preprocessors: {name} is a class; write dp.{name}()")
+        raise ChunkingError(f"preprocessors: {name} is a class; write dp.plugins.{name}()")
     if not callable(given):
         raise ChunkingError(
             f"preprocessors: {given!r} is no preprocessor; expected dp.plugins.Denoiser(), "

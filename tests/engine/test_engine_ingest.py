@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import WORDS
+from described import ingested as taken_in
 from effort import THOROUGH, often, some, thorough
 from gated_rows import QUALITY, check, contents, lines_of
 from gated_sources import Pages, assert_nothing_is_left
@@ -194,7 +195,7 @@ def ingested(path, source, engine, *, clean=False, **asked):
         if clean:
             cleaned(corpus)
         try:
-            report = ingested(
+            report = taken_in(
                 corpus,
                 source,
                 name="s",
@@ -304,7 +305,7 @@ def test_what_stopped_goes_on_where_it_was(form, tmp_path):
                 stops = sorted(draw.choices(range(60, 110), k=2)) if engine else []
                 for stop in stops:
                     with pytest.raises(Stopped):
-                        ingested(
+                        taken_in(
                             corpus,
                             source,
                             progress=_stop_at(stop),
@@ -313,7 +314,7 @@ def test_what_stopped_goes_on_where_it_was(form, tmp_path):
                         )
                 if engine:
                     engine.labels.clear()
-                ingested(
+                taken_in(
                     corpus, source, progress=False, **given, options=dp.IngestOptions(engine=engine)
                 )
                 if form == "parquet" and stops and stops[-1] > 60:
@@ -322,7 +323,7 @@ def test_what_stopped_goes_on_where_it_was(form, tmp_path):
                     assert 0 < len(read) < len(every)
                 files_of(tmp_path / "more", form, 32, count=20, several=1, first=1000)
                 (tmp_path / "more" / f"00.{form}").replace(tmp_path / "in" / f"99.{form}")
-                ingested(
+                taken_in(
                     corpus, source, progress=False, **given, options=dp.IngestOptions(engine=engine)
                 )
                 check(corpus)
@@ -362,7 +363,7 @@ def test_several_sources_are_as_by_one_process(tmp_path):
             how = {"quality": QUALITY, "jsonl": path.with_suffix(".jsonl"), "keep_going": True}
             with dp.Corpus(path) as corpus:
                 with pytest.raises(dp.SourceError, match=refused):
-                    ingested(
+                    taken_in(
                         corpus,
                         wanted,
                         progress=False,
@@ -393,7 +394,7 @@ def test_what_an_engine_did_not_do_is_said(tmp_path, monkeypatch):
     ]
     for number, (source, engine, said) in enumerate(cases):
         with dp.Corpus(tmp_path / "n.duckdb") as corpus:
-            notes = ingested(
+            notes = taken_in(
                 corpus,
                 source,
                 name=f"{number}",
@@ -406,7 +407,7 @@ def test_what_an_engine_did_not_do_is_said(tmp_path, monkeypatch):
     alone = ingested(tmp_path / "a.duckdb", csv, None, **GATED)
     engine = Shuffled()
     with dp.Corpus(tmp_path / "l.duckdb") as corpus:
-        report = ingested(
+        report = taken_in(
             corpus, csv, name="s", progress=False, **GATED, options=dp.IngestOptions(engine=engine)
         )
         assert told(corpus, report) == alone
@@ -426,11 +427,12 @@ ingest._ROWS_A_COMMIT = 0
 ingest._TIMES_A_COMMIT = 0
 row_batches.MAX_ROWS = 30
 with dp.Corpus({corpus!r}) as corpus:
-    source = sources.JsonSource({files!r}, id="id", anchor="title", positive="body")
+    source = dp.sources.JsonSource({files!r}, id="id", anchor="title", positive="body")
     engine = "local:2" if {workers!r} else Shuffled()
     def progress(done, total):
         print(done, flush=True)
-    taken_in(corpus, source, name="s", quality=QUALITY, engine=engine, progress=progress)
+    options = dp.IngestOptions(engine=engine)
+    corpus.ingest(source, name="s", quality=QUALITY, options=options, progress=progress)
 """
 
 

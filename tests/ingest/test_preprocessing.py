@@ -61,9 +61,15 @@ GIVEN = [
         r"preprocessors=Denoiser\(.*expected several, such as \(dp\.plugins\.Denoiser\(\),",
     ),
     ("denoiser", "preprocessors='denoiser': expected several"),
-    (["denoiser"], r"'denoiser' is no preprocessor; expected dp\.plugins\.Denoiser\(\), dp\.Norm"),
+    (
+        ["denoiser"],
+        r"'denoiser' is no preprocessor; expected dp\.plugins\.Denoiser\(\), dp\.plugins\.Norm",
+    ),
     ([Denoiser], r"Denoiser is a class; write dp\.plugins\.Denoiser\(\)"),
-    ([str.upper], r"function upper has no name .* dp\.register_preprocessor\('upper', upper"),
+    (
+        [str.upper],
+        r"function upper has no name .* dp\.plugins\.register_preprocessor\('upper', upper",
+    ),
     ([None], "None is no preprocessor"),
 ]
 STORED = [
@@ -267,9 +273,7 @@ def test_a_function_that_is_not_registered_is_asked_for(tmp_path):
     preprocessors.REGISTRY.clear()
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         before = dump(corpus)
-        told = (
-            r"'shout' is not registered.*dp\.register_preprocessor\('shout', function, version='2'"
-        )
+        told = r"'shout' is not registered.*dp\.plugins\.register_preprocessor\('shout', function, version='2'"
         with pytest.raises(ChunkingError, match=told):
             corpus.ingest(source_of(rows_of(5, 8)), name="t", progress=False)
         other = Chunking(preprocessors=[Denoiser(), Preprocessor(name="shaut")])

@@ -106,7 +106,7 @@ def test_a_literal_quote_hides_no_rows(tmp_path, case):
     if report.failed:
         assert report.examples[word][0]["line"] == 5
         assert report.examples[word][0]["value"].startswith("16 lines: ")
-        with pytest.raises(dp.SourceError, match="--no-quote"):
+        with pytest.raises(dp.SourceError, match="quote=None"):
             dp.Corpus(tmp_path / "r.duckdb").ingest(
                 tmp_path / "f.csv", anchor="q", positive="a", on_error="raise", progress=False
             )
