@@ -121,6 +121,7 @@ def test_kinds_are_mixed_by_exact_share(mined, shares):
 
 def test_what_cannot_be_drawn_is_refused(mined):
     command = r"corpus.mine\('other'\), or run: duckplets mine .* other"
+    other = replace(OTHER, negative=dp.role("anchor"))  # another ground
     topic = dp.TripletRecipe("open", **CASES["topic"]["recipe"], by="bm25")
     for recipe, how, why in [
         (OPEN, {"by": "bm52"}, "did you mean 'bm25'"),
@@ -130,13 +131,13 @@ def test_what_cannot_be_drawn_is_refused(mined):
         (OPEN, {"by": {"bm52": 1, "random": 1}}, "scorer 'bm52' .did you mean 'bm25'"),
         (OPEN, {"by": {"bm25": -1}}, r"by\['bm25'\]=-1: give a finite number from 0"),
         (OPEN, {"by": {"bm25": True}}, r"by\['bm25'\]=True"),
-        (OTHER, {"by": "bm25"}, command),
-        (OTHER, {"by": HALF}, command),
+        (other, {"by": "bm25"}, command),
+        (other, {"by": HALF}, command),
         (replace(RANDOM, name="r"), {"by": "bm25"}, "none leaves open how they are chosen"),
-        (replace(MINED, name="hard"), {}, "'hard', source 's0', split 'train'.*mine"),
+        (replace(other, name="hard", by="bm25"), {}, "'hard', source 's0', split 'train'.*mine"),
         (MINED, {"split": "test"}, "mine"),
         (MINED, {"mixture": {"s1": 1}}, "mine"),
-        (topic, {}, "recipe has changed: anchor"),
+        (topic, {}, "recipe has changed: .*strategy"),
         (MINED, {"by": "dens"}, "of scorer 'dens'.*are: bm25"),
         (replace(OPEN, by="dens"), {}, "of scorer 'dens'.*are: bm25"),
     ]:
