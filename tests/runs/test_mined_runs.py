@@ -233,7 +233,7 @@ def test_fallbacks_are_counted_over_saves(mined, tmp_path):
             assert sampler.state_dict()["counts"]["sources"]["s0"][1] == expected
             sampler = mined.resume(state=state)
     assert 0 < sampler.metrics()["data/s0/fallbacks"] == expected < 12 * 16
-    assert "data/s0/fallbacks" not in mined.sampler().metrics()
+    assert "data/s0/fallbacks" not in mined.sampler(by="random").metrics()
 
 
 @thorough
