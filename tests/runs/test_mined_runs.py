@@ -132,6 +132,7 @@ def test_kinds_are_mixed_by_exact_share(mined, shares):
 
 def test_what_cannot_be_drawn_is_refused(mined):
     command = r"corpus.mine\('other'\), or run: duckplets mine .* other"
+    other = replace(OTHER, negative=dp.role("anchor"))  # another ground
     topic = dp.TripletRecipe("open", **CASES["topic"]["recipe"], by="bm25")
     for recipe, how, why in [
         (OPEN, {"negatives": {"by": "bm52"}}, "did you mean 'bm25'"),
@@ -153,17 +154,17 @@ def test_what_cannot_be_drawn_is_refused(mined):
             r"by\['bm25'\]=-1: give a finite number from 0",
         ),
         (OPEN, {"negatives": {"by": {"bm25": True}}}, r"by\['bm25'\]=True"),
-        (OTHER, {"negatives": {"by": "bm25"}}, command),
-        (OTHER, {"negatives": {"by": HALF}}, command),
+        (other, {"negatives": {"by": "bm25"}}, command),
+        (other, {"negatives": {"by": HALF}}, command),
         (
             replace(RANDOM, name="r"),
             {"negatives": {"by": "bm25"}},
             "none leaves open how they are chosen",
         ),
-        (replace(MINED, name="hard"), {}, "'hard', source 's0', split 'train'.*mine"),
+        (replace(other, name="hard", by="bm25"), {}, "'hard', source 's0', split 'train'.*mine"),
         (MINED, {"split": "test"}, "mine"),
         (MINED, {"mixture": {"s1": 1}}, "mine"),
-        (topic, {}, "recipe has changed: anchor"),
+        (topic, {}, "recipe has changed: .*strategy"),
         (MINED, {"negatives": {"by": "dens"}}, "of scorer 'dens'.*are: bm25"),
         (replace(OPEN, by="dens"), {}, "of scorer 'dens'.*are: bm25"),
     ]:
@@ -274,7 +275,7 @@ def test_fallbacks_are_counted_over_saves(mined, tmp_path):
             assert sampler.state_dict()["counts"]["sources"]["s0"][1] == expected
             sampler = mined.resume(state=state)
     assert 0 < sampler.metrics()["data/s0/fallbacks"] == expected < 12 * 16
-    assert "data/s0/fallbacks" not in mined.sampler().metrics()
+    assert "data/s0/fallbacks" not in mined.sampler(by="random").metrics()
 
 
 @thorough
