@@ -87,5 +87,5 @@ class Registry(Generic[Function]):
         there = f"there are {', '.join(self.names())}; " if self._functions else ""
         return self.error(
             f"{self.kind} {name!r} is not registered{nearest(name, self.names())}; {there}before "
-            f"it is asked for call: dp.register_{self.kind}({name!r}, function{version})"
+            f"it is asked for call: dp.plugins.register_{self.kind}({name!r}, function{version})"
         )
