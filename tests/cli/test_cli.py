@@ -138,7 +138,6 @@ WRONG_USAGE = [
     ("served toy.duckdb --step 3:2", "such as 7:12"),
     ("served toy.duckdb --step -1", "such as 7:12"),
     ("served toy.duckdb --step 1 --next 1", "leave out --from"),
-    ("forecast toy.duckdb --run x", "--run is about a saved run"),
     ("sql toy.duckdb anchor_context --rows --limit -1", "--limit"),
     ("sql toy.duckdb anchor_context --rows --explain", "not both"),
     ("show toy.duckdb --samples 0", "--samples"),
