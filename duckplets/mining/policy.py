@@ -156,7 +156,7 @@ def negatives(
     """
     if not isinstance(anchor, str | None):
         raise RecipeError(
-            f"anchor={value_shown(anchor)}: give the record id or the text of an anchor, or recipe=…"
+            f"anchor={value_shown(anchor)}: give the record id or the text of an anchor"
         )
     database, asked = corpus.database, Negatives() if negatives is None else negatives_of(negatives)
     version = records.current_version(database)
