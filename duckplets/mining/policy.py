@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Floats, Integers, Words, turns
+from duckplets.base.settings import value_shown
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -154,7 +155,9 @@ def negatives(
         RecipeError: There are no candidates of it.
     """
     if not isinstance(anchor, str | None):
-        raise RecipeError(f"anchor={anchor!r}: give the record id or the text of one, or recipe=…")
+        raise RecipeError(
+            f"anchor={value_shown(anchor)}: give the record id or the text of an anchor"
+        )
     database, asked = corpus.database, Negatives() if negatives is None else negatives_of(negatives)
     version = records.current_version(database)
     known = recipe_store.names(database, version)

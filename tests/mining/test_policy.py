@@ -192,7 +192,7 @@ WRONG = [
     ({"min_score": 2.0, "max_score": 1.0}, "min_score=2.0 is above max_score=1.0"),
     ({"relative_margin": float("nan")}, "relative_margin=nan: give a finite number"),
     ({"sampling": "scores"}, "sampling='scores': give 'turn' or 'score'"),
-    ({"when_short": "backfill"}, "when_short='backfill': give 'keep', 'drop' or 'random'"),
+    ({"when_short": "backfill"}, "when_short='backfill': give 'keep', 'drop', 'random'"),
     ({"by": "random", "max_score": 1.0}, "max_score: by='random' has no candidates to cut"),
     ({"by": "a/b"}, "by='a/b': give up to 64 printable characters without '/'"),
 ]
