@@ -240,7 +240,7 @@ def test_what_is_damaged_can_be_put_right_as_the_error_says(full):
     run = full.database.rows
     run("UPDATE recipes SET definition = '['")
     with pytest.raises(
-        dp.errors.DamagedFileError, match=r"table recipes, recipe 't': .* remove_recipe"
+        dp.errors.DamagedFileError, match=r"table recipes, recipe 't': .*remove_recipe"
     ):
         full.recipes()
     full.remove_recipe("t")

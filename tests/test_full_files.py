@@ -17,7 +17,7 @@ WRITERS = {
     "t": "corpus.export('t', 'tevatron', **quiet)",
     "p.parquet": "corpus.export('p.parquet', 'sentence-transformers', **quiet)",
     "b": "corpus.export('b', 'beir', **quiet)",
-    "l.jsonl": "corpus.export_jsonl('l.jsonl')",
+    "l.jsonl": "corpus.export('l.jsonl', 'jsonl')",
     "r.html": "corpus.report('r.html')",
     ".new.duckdb: ": "corpus.mine(query_tokens=5, **quiet)",
     ".candidates/part-": "corpus.rescore(lambda pairs: [1.0] * len(pairs), 'ours', **quiet)",
@@ -81,7 +81,7 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path):
 def test_stdout_that_cannot_be_written_is_named(tmp_path):
     copied(tmp_path / "c.duckdb", mined, 60)
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9, 9))"
-    command = f"{limited}; from duckplets.cli import main; main(['recipe', 'list', 'c.duckdb'])"
+    command = f"{limited}; from duckplets.cli import main; main(['show', 'c.duckdb', '--recipes'])"
     with (tmp_path / "out").open("w") as out:
         run = ran(sys.executable, "-c", command, stdout=out, cwd=tmp_path)
     assert (run.returncode, run.stderr) == (1, "error: stdout: File too large\n")

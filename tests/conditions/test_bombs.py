@@ -114,11 +114,11 @@ def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 corpus = dp.Corpus(path, read_only=True, memory_limit="300MB", threads=2, statement_timeout=timeout)
 recipe = dp.TextRecipe("t", dp.any_section())
-corpus.sampler("texts", recipes=[recipe], prefetch=0).close()
+corpus.sampler("texts", recipes=[recipe], options=dp.Options(prefetch=0)).close()
 before, started = peak(), time.monotonic()
 try:
     recipe = dp.TextRecipe("t", dp.any_section(where=condition))
-    corpus.sampler("texts", recipes=[recipe], prefetch=0).close()
+    corpus.sampler("texts", recipes=[recipe], options=dp.Options(prefetch=0)).close()
     outcome = "ran"
 except dp.DuckpletsError as error:
     outcome = type(error).__name__

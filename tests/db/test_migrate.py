@@ -87,7 +87,7 @@ def test_an_older_file_gets_what_it_lacks(kind, path, there, add):
     with pytest.raises(MigrationError) as refusal:
         checked(path, kind)
     assert "9001_more, 9002_again" in str(refusal.value)
-    assert f"duckplets migrate {path}" in str(refusal.value)
+    assert f"duckplets doctor --migrate {path}" in str(refusal.value)
     add(MORE[:1])
     assert migrated(path, kind) == ["9001_more"]
     add(MORE)

@@ -273,7 +273,7 @@ def test_a_function_that_is_not_registered_is_asked_for(tmp_path):
     preprocessors.REGISTRY.clear()
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         before = dump(corpus)
-        told = r"'shout' is not registered.*dp\.plugins\.register_preprocessor\('shout', function, version='2'"
+        told = r"'shout' is not registered.*register_preprocessor\('shout', function, version='2'"
         with pytest.raises(ChunkingError, match=told):
             corpus.ingest(source_of(rows_of(5, 8)), name="t", progress=False)
         other = Chunking(preprocessors=[Denoiser(), Preprocessor(name="shaut")])

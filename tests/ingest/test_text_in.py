@@ -116,7 +116,7 @@ def test_the_commands_ingest_what_the_verbs_do():
     texts = ("--kind", "texts", "--batch-size", "64")
     shown = told("sample", "c.duckdb", *texts)
     assert any(row["text"].startswith("meta: source=faq\n") for row in shown)
-    bare = told("sample", "c.duckdb", *texts, "--no-prefixes")
+    bare = told("sample", "c.duckdb", *texts, "--set", "prefixes=false")
     assert not any(row["text"].startswith("meta:") for row in bare)
 
 

@@ -118,7 +118,7 @@ def test_tokens_of_texts_are_exact_over_whole_epochs_and_those_of_triplets_near(
         assert tokens(sampler) == tokens_taken(sampler) > 0
     roles = (dp.role("anchor"), dp.role("context"), dp.role("context"))
     for strategy, kind in some(
-        product(["other_record", "other_date"], ["triplets", "pairs"]), less=2
+        product(["other_record", "other_date"], ["triplets", "labelled_pairs"]), less=2
     ):
         recipe = dp.TripletRecipe("r", *roles, strategy=strategy)
         sampler = odd.sampler(kind, recipes=[recipe], negatives=2, epochs=60, batch_size=99)

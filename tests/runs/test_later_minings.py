@@ -83,13 +83,13 @@ def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(tmp
         assert sampler.take_minings() is None
         fresh = corpus.sampler(**run)
         # what is near stays what it was
-        expected = tables(sampler if "apart" in run else fresh, steps)[step:]
+        expected = tables(sampler if name == "apart" else fresh, steps)[step:]
         assert tables(sampler, steps) == [*first[:step], *expected]
         assert step >= at
-        assert step == at or run.get("no_duplicates") is True or "apart" in run
+        assert step == at or run.get("no_duplicates") is True or name == "apart"
         # epochs go on: anchors are the same whatever negatives are
         asked = sampler.served(0, steps * run["batch_size"])
-        if not run.get("no_duplicates") and "apart" not in run:
+        if not run.get("no_duplicates") and name != "apart":
             plain = fresh.served(0, steps * run["batch_size"])
             assert asked["anchor_record_id"] == plain["anchor_record_id"]
         keys = asked["generation"].to_pylist()
@@ -172,7 +172,8 @@ def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path):
             recipes=["r"], batch_size=16, negatives=dp.Negatives(by="judge", when_short="drop")
         )
         plain, random_ = (
-            corpus.sampler(recipes=["r"], batch_size=16, negatives=by) for by in (None, "random")
+            corpus.sampler(recipes=["r"], batch_size=16, negatives=dp.Negatives(by=by))
+            for by in (None, "random")
         )
         mine(corpus, 5, share=0.2)
         with pytest.raises(dp.SamplerError, match="when_short='drop'"):

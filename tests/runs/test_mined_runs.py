@@ -247,7 +247,7 @@ def test_another_policy_is_an_edit_of_the_future(mined, tmp_path):
     run.save()
     for more in (
         {"negatives": dp.Negatives(by=HALF)},
-        {"negatives": dp.Negatives(by=None)},
+        {"negatives": 1},
         {"recipes": [OPEN, OTHER]},
     ):
         assert rows_of(mined.resume("half", state=state, **more), 9) == expected
@@ -275,7 +275,7 @@ def test_fallbacks_are_counted_over_saves(mined, tmp_path):
             assert sampler.state_dict()["counts"]["sources"]["s0"][1] == expected
             sampler = mined.resume(state=state)
     assert 0 < sampler.metrics()["data/s0/fallbacks"] == expected < 12 * 16
-    assert "data/s0/fallbacks" not in mined.sampler(by="random").metrics()
+    assert "data/s0/fallbacks" not in mined.sampler(negatives=dp.Negatives(by="random")).metrics()
 
 
 @thorough

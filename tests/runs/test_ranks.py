@@ -159,7 +159,9 @@ def test_a_rank_plans_its_own_positions_only(corpus, monkeypatch, more):
 
 def test_ranks_stay_one_run_wherever_they_go(corpus):
     draw = random.Random(5)
-    (alone,), ranks = (opened(corpus, size, recipes=[PAIR], swap=True) for size in (1, 3))
+    (alone,), ranks = (
+        opened(corpus, size, recipes=[PAIR], options=dp.Options(swap=True)) for size in (1, 3)
+    )
     for _ in range(90):
         what = draw.random()
         epoch, weights = draw.randrange(3), {"a": draw.random(), "b": draw.random()}

@@ -48,7 +48,9 @@ def filled(path, order, ending):
     corpus = dp.Corpus(path)
     names = {"anchor": "title", "positive": ["body", "more"], "negative": "wrong", "date": "day"}
     corpus.chunk(dp.Chunking(max_tokens=40, overlap=(8,)))
-    source = getattr(dp, {"csv": "CsvSource", "jsonl": "JsonSource"}.get(ending, "ParquetSource"))
+    source = getattr(
+        dp.sources, {"csv": "CsvSource", "jsonl": "JsonSource"}.get(ending, "ParquetSource")
+    )
     corpus.ingest(source(file, meta=["topic"], **names), name="films", progress=False)
     corpus.split(0.8, 0.1, 0.1)
     corpus.add_recipe(dp.TripletRecipe("mined", *ROLES, by="bm25"))

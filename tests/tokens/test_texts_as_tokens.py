@@ -27,7 +27,7 @@ def tokenizer(tmp_path_factory):
 def test_rows_are_those_of_the_folder_it_makes(corpus, tokenizer):
     how = {"seq_length": 20, "pack": True, "batch_size": 5, "seed": 3}
     with pytest.raises(dp.SamplerError, match="eos"):  # this tokenizer has no end of text
-        corpus.sampler("texts", tokenizer=tokenizer, **how)
+        corpus.token_sampler(tokenizer, **how)
     run = corpus.token_sampler(tokenizer, **how, eos=None)
     found = [batch["input_ids"].tolist() for batch in islice(run, 9)]
     (folder,) = corpus.path.parent.glob("toy.shards-v*-train-????????")
@@ -37,17 +37,11 @@ def test_rows_are_those_of_the_folder_it_makes(corpus, tokenizer):
         assert [batch["input_ids"].tolist() for batch in islice(other, 9)] == found
     run.save()
     assert dp.resume(folder).step == 9
-    rows = corpus.sampler("texts", tokenizer=tokenizer, seq_length=20)
-    assert next(rows)["input_ids"].shape == (128, 20)
+    rows = corpus.token_sampler(tokenizer, seq_length=20)
+    assert next(rows)["input_ids"].shape == (8, 20)
     assert (folder / "manifest.json").stat().st_mtime_ns == before
 
 
-def test_what_is_of_texts_only_is_refused(corpus, tokenizer):
-    with pytest.raises(dp.SamplerError, match="tokenizer="):
-        corpus.sampler("texts", pack=True)
-    with pytest.raises(dp.SamplerError, match="kind='triplets'"):
-        corpus.sampler(tokenizer=tokenizer)
-    with pytest.raises(dp.SamplerError, match="no_duplicates=True"):
-        corpus.sampler("texts", tokenizer=tokenizer, no_duplicates=True)
+def test_a_tokenizer_that_is_not_there_is_refused(corpus):
     with pytest.raises(dp.errors.ChunkingError, match="No such file"):
-        corpus.sampler("texts", tokenizer="nowhere.json")
+        corpus.token_sampler("nowhere.json")
