@@ -154,8 +154,8 @@ def test_ranks_are_those_of_torch_distributed(corpus_path, alone, monkeypatch):
 def test_arguments_are_checked_where_they_are_given(corpus_path):
     with pytest.raises(dp.SamplerError, match=r"'bach_size' \(did you mean 'batch_size'\?"):
         SamplerDataset(corpus_path, bach_size=4)
-    with pytest.raises(dp.SamplerError, match=r"'prefech' \(did you mean 'prefetch'\?"):
-        SamplerDataset.resume(corpus_path, prefech=4)
+    with pytest.raises(dp.SamplerError, match=r"'optons' \(did you mean 'options'\?"):
+        SamplerDataset.resume(corpus_path, optons=dp.Options(prefetch=4))
 
 
 @pytest.mark.parametrize(

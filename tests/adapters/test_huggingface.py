@@ -45,8 +45,9 @@ def kinds(dataset):
         ("triplets", {}, ["anchor", "positive", "negative"]),
         ("triplets", {"negatives": 2}, ["anchor", "positive", "negative_1", "negative_2"]),
         ("triplets", {"columns": ["weight", "positive", "anchor"]}, ["anchor", "positive"]),
-        ("pairs", {}, ["anchor", "other", "label"]),
-        ("pairs", {"columns": ["other", "anchor"]}, ["anchor", "other"]),
+        ("pairs", {}, ["anchor", "positive"]),
+        ("labelled_pairs", {}, ["anchor", "other", "label"]),
+        ("labelled_pairs", {"columns": ["other", "anchor"]}, ["anchor", "other"]),
         ("texts", {}, ["text"]),
     ],
 )

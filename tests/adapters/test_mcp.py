@@ -105,6 +105,6 @@ def test_what_is_refused_is_an_error_whose_message_is_data(answers):
     for (name, given), text in zip(CALLS[-REFUSED:], answers["texts"][-REFUSED:], strict=True):
         found = json.loads(text)
         assert set(found) == {"error", "data"}, (name, given, found)
-        assert issubclass(getattr(dp, found["error"]), dp.DuckpletsError)
+        assert issubclass(getattr(dp.errors, found["error"]), dp.DuckpletsError)
         assert "\n" not in found["data"]
     assert any("what a text says" in text for text in answers["texts"][-REFUSED:])

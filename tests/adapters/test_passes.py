@@ -142,7 +142,7 @@ def test_a_state_goes_on_within_its_pass(corpus_path, epochs, workers, whole):
 
 
 def test_states_without_workers_and_metrics_count_over_passes(corpus_path, tmp_path):
-    dataset = fresh(corpus_path, state=tmp_path / "s.duckdb")
+    dataset = fresh(corpus_path, options=dp.Options(state=tmp_path / "s.duckdb"))
     list(dataset)
     batches = iter(dataset)
     for batch in islice(batches, 4):

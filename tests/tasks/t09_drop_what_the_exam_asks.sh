@@ -1,0 +1,1 @@
+duckplets decontaminate mixed.duckdb exam.csv --text question --ngram 3 --action remove
