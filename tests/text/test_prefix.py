@@ -194,7 +194,7 @@ def test_wrong_settings_and_uses_are_refused():
         dp.plugins.Normaliser(code=1)
     with pytest.raises(ChunkingError, match="a text to normalise is bytes"):
         dp.plugins.Normaliser()(b"a")
-    with pytest.raises(ChunkingError, match=r"Normaliser is a class; write dp\.plugins\.Normaliser\(\)"):
+    with pytest.raises(ChunkingError, match=r"is a class; write dp\.plugins\.Normaliser\(\)"):
         dp.Chunking(preprocessors=(dp.plugins.Normaliser,))
     with pytest.raises(ChunkingError, match=r"'normaliser': unknown key 'cod' \(did you mean"):
         from_json({"name": "normaliser", "cod": True})
