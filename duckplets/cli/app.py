@@ -265,10 +265,20 @@ def _harmless_usage() -> Iterator[None]:
         interrupted()
     except _USAGE_ERROR as error:
         old = getattr(error, "option_name", None)
-        error.message = (old and sentence(old)) or error.message
+        error.message = (old and (sentence(old) or _of_key(old, error.ctx))) or error.message
         if type(error).__name__ != "NoArgsIsHelpError":  # its message is the help
             error.message = shown(error.message, MESSAGE)
         raise
+
+
+def _of_key(option: str, context: Any) -> str | None:
+    """Return how to give an option that is a key of a run, in a command with --set."""
+    if not any("--set" in of.opts for of in context.command.params):
+        return None
+    from duckplets.corpus.run_file import keys
+
+    name = option.lstrip("-").replace("-", "_")
+    return f"{option} is a key of a run: --set {name}=VALUE" if name in keys() else None
 
 
 def _reserve_streams() -> None:

@@ -53,7 +53,8 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         pools: Count pools and shared anchors; by default of a corpus of at most 500,000 records.
     """
     database, state_path = corpus.database, corpus.state_path()
-    current = splits.current_splits(database)
+    stored, current = splits.current_splits(database), splits.splits_in_use(database)
+    in_use = {"given": "with labels"} if current else None
     in_place = _in_place(database)
     can_count = current is not None and not in_place["changed"]  # without them pools cannot be read
     sources = database.table("corpus/status/sources").to_pylist()
@@ -62,7 +63,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
     found = {
         "path": str(database.path),
         "version": records.current_version(database),
-        "splits": current.to_dict() if current else None,
+        "splits": stored.to_dict() if stored else in_use,
         "chunking": chunking_of(database),
         "cleaned": cleaned(database),
         "bytes": _bytes(database),

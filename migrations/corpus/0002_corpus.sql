@@ -845,6 +845,39 @@ GROUP BY ALL;
 COMMENT ON MACRO TABLE _internal.labelled_pairs IS
     'The windows of anchors and documents that labels name at a version, with the label that holds';
 
+CREATE VIEW qrels AS
+WITH held AS (
+    SELECT
+        anchor, document, _internal.newest_label(label, added_version) AS label,
+        arg_max(annotator, added_version) AS annotator
+    FROM labels
+    GROUP BY anchor, document
+),
+
+-- Ids as they came, without the name of the source.
+ids AS (
+    SELECT id_hash, substring(record_id, length(source) + 2) AS id, source, split
+    FROM live_records
+    UNION ALL
+    SELECT hash, substring(id, instr(id, '/') + 1), NULL, NULL
+    FROM _internal.label_ids
+    WHERE hash NOT IN (SELECT id_hash FROM live_records)
+)
+SELECT
+    queries.id AS query_id, documents.id AS document_id, held.label, held.annotator,
+    queries.source, queries.split
+FROM held
+JOIN ids AS queries ON queries.id_hash = held.anchor
+JOIN ids AS documents ON documents.id_hash = held.document
+WHERE held.label IS NOT NULL;
+COMMENT ON VIEW qrels IS 'The labels that hold between records, by their ids as they came; labels of texts are in labels alone';
+COMMENT ON COLUMN qrels.query_id IS 'Id of the query, without the name of its source';
+COMMENT ON COLUMN qrels.document_id IS 'Id of the document, without the name of its source';
+COMMENT ON COLUMN qrels.label IS 'How well the document answers the query: 1 or more is a positive';
+COMMENT ON COLUMN qrels.annotator IS 'Who said so; qrels for labels of an ingest';
+COMMENT ON COLUMN qrels.source IS 'Source of the query; NULL for a query that is not there';
+COMMENT ON COLUMN qrels.split IS 'Split of the query, or NULL';
+
 CREATE MACRO _internal.cut_by(
     score, positive_score, absolute_margin, relative_margin, min_score, max_score
 ) AS CASE

@@ -541,6 +541,8 @@ def test_reading_again_updates_labels_and_leaves_what_others_said(corpus, tmp_pa
         ("q1", "1"): 0.5,
         ("q2", "3"): 1,
     }
+    shown = corpus.sql("SELECT query_id, document_id, label FROM qrels").to_pylist()
+    assert {(of["query_id"], of["document_id"]): of["label"] for of in shown} == labels(corpus, "c")
     folder_of(folder, qrels__train=train, qrels__test=None)
     assert corpus.ingest(folder).withdrawn == 1
     assert ("q2", "3") not in labels(corpus, "c")
