@@ -622,7 +622,8 @@ COMMENT ON MACRO only_one IS 'The value of a column in a group where it has one 
 CREATE MACRO _internal.in_split(split, asked) AS split = asked OR split = 'every';
 COMMENT ON MACRO _internal.in_split IS 'Whether records of a split belong to the split that is asked for';
 
-CREATE MACRO _internal.served_in(split) AS if(split = 'every', 'train', split);
+CREATE MACRO _internal.served_in(split) AS
+    CASE WHEN split = 'every' THEN 'train' ELSE split END;
 COMMENT ON MACRO _internal.served_in IS 'The split that serves records: train for documents, which belong to every one';
 
 CREATE MACRO _internal.version_at(at_version) AS
