@@ -48,6 +48,7 @@ from typing import Any
 import duckdb
 
 import duckplets as dp
+from duckplets.pools import macros
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
 
@@ -91,11 +92,13 @@ def made(path: Path, records: int, shape: str = "even", sources: int = 1) -> Non
     if shape == "two families":
         steps += ["two families share", "two families in one split"]
     given = {"records": records, "sources": sources}
-    with duckdb.connect(str(path), config={"threads": 2}) as db:
+    with dp.Corpus(path, threads=2) as corpus:
         for step in (*steps, "hashes", "chunks"):
             text = run[step]
-            db.execute(text, {name: value for name, value in given.items() if f"${name}" in text})
-        db.execute("CHECKPOINT")
+            asked = {name: value for name, value in given.items() if f"${name}" in text}
+            corpus.database.rows(text, asked)
+        with corpus.database.transaction():
+            macros.write(corpus.database)  # as verbs do; opening compares them
 
 
 def one(path: str, kind: str, what: str) -> None:

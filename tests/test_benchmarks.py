@@ -152,11 +152,10 @@ def test_every_measurement_of_serving_runs(tmp_path, monkeypatch):
 def test_statements_of_pools_are_measured(tmp_path, capsys):
     pools = load("pools")
     pools.made(path := tmp_path / "c.duckdb", 300, "one family")
-    rows = []
-    for what in ("pool", "lists"):
-        pools.one(str(path), "plain", what)
-        rows.append(json.loads(capsys.readouterr().out)["rows"])
-    assert rows[0] == rows[1] > 0
+    pools.one(str(path), "plain", "pool")
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    # in a process of its own, which looks at the whole file before it opens it
+    assert pools.timed(path, "plain", "lists", 1, 60)["rows"] == rows > 0
 
 
 def test_the_page_of_the_laboratory_is_written_from_its_results():

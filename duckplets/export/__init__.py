@@ -8,6 +8,7 @@ source, anchor and rank, so equal minings give equal files.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,8 @@ from duckplets.export.formats import FORMS, ExportFormat
 from duckplets.export.subject import mined, pooled
 from duckplets.recipes.mined import Negatives, negatives_of
 from duckplets.recipes.recipes import TripletRecipe
+
+log = logging.getLogger("duckplets")
 
 __all__ = ["Documents", "ExportReport", "Format", "Shape", "export"]
 
@@ -100,7 +103,8 @@ def export(
             text as gates saw it and ``meta`` (source, id, file, row, digest), need no mining.
         negatives: Negatives of each anchor at most, the hardest first, or ``Negatives`` with their
             scorer and cut. Default: all. Every row of an ``n-tuple`` has exactly this many. 0
-            writes plain pairs of anchor and positive, which need no mining. Negatives drawn at
+            writes plain pairs of anchor and positive, which need no mining. ``sampling`` and
+            ``in_batch_margin`` are about batches of a run: a note says so. Negatives drawn at
             random (``when_short``) keep the same guards and are marked where the format can.
         recipe: A recipe or the name of one. Default: the one with the most mined anchors; of plain
             pairs and ``beir`` otherwise the first that a sampler draws.
@@ -128,6 +132,8 @@ def export(
             raise SamplerError(f"{wrong[0]}=: format='jsonl' writes all records; leave it out")
         rows = record_lines.written(database, path, overwrite=overwrite)
         return ExportReport(path=Path(path), format=format, rows=rows, anchors=0, negatives=0)
+    if of_runs := [n for n in ("sampling", "in_batch_margin") if n in asked.to_dict()]:
+        log.warning("export: %s is about batches of a run; files do not heed it", of_runs[0])
     form = FORMS[format]
     wanted = _wanted(format, form, asked, shape=shape, scores=scores)
     checked("documents", documents, Documents | None, SamplerError)

@@ -309,6 +309,17 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(tmp_path, monkeypa
             assert everything(corpus, tmp_path / f"{threads}") == first
 
 
+def test_what_only_a_run_heeds_is_said(corpus, tmp_path, caplog):
+    for name, value in {"sampling": "score", "in_batch_margin": ("bm25", 0.05)}.items():
+        asked = dp.Negatives(4, **{name: value})
+        caplog.clear()
+        written(corpus, tmp_path / f"{name}.jsonl", format="flagembedding", negatives=asked)
+        assert f"export: {name} is about batches of a run" in caplog.text
+    caplog.clear()
+    written(corpus, tmp_path / "plain.jsonl", format="flagembedding", negatives=4)
+    assert "export:" not in caplog.text
+
+
 def test_short_anchors_are_filled_up_at_random_and_marked(corpus, tmp_path):
     out = tmp_path / "out"
     how = {"format": "tevatron", "negatives": dp.Negatives(7, when_short="random")}
