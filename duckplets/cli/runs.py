@@ -85,8 +85,10 @@ def runs(
             tables = _planned(sampler, upcoming)
         else:
             tables = _served(sampler, corpus, start or 0, stop)
-        samples = output.put(tables, out)
-    if out is not None and samples:
+        samples, step = output.put(tables, out), sampler.step
+    if not samples:
+        say(f"no sample to print: run {run} is saved at step {step:,}")
+    elif out is not None:
         say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
 
 

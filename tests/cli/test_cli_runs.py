@@ -235,7 +235,9 @@ def test_what_was_served_is_what_was_sampled(toy):
         yielded += samples(toy, "--resume", *tag, "--steps", "2", "--save")
     assert ids(toy, batch=5) == yielded
     assert ids(toy, "--from", "1", "--to", "4", batch=5) == yielded[5:20]
-    assert ok("runs", toy, "default", "--from", "4", "--to", "4") == ""
+    nothing = cli("runs", toy, "default", "--from", "4", "--to", "4")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert talk(nothing.stderr) == "no sample to print: run default is saved at step 7\n"
     result = cli("runs", toy, "default", "--to", "2", "--out", "x.parquet")
     assert (result.exit_code, result.stdout) == (0, "")
     assert talk(result.stderr) == "wrote the ids of 10 samples to x.parquet\n"
