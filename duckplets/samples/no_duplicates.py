@@ -409,12 +409,20 @@ class _Block:
         """Put a sample where it fits, in the place of one that can fill a hole."""
         blocked, batches = self._blocked(sample), [*self._batches(sample // self._size)]
         fitting = [batch for batch in batches if not blocked >> batch & 1]
-        for batch in filter(self._holes.__contains__, batches if fitting else ()):
-            for place in (place for of in fitting for place in self._of_batch(of)):
+        if not fitting:
+            return
+        places = (np.array(fitting)[:, None] * self._size + np.arange(self._size)).reshape(-1)
+        places = places[places < len(self._order)]
+        taken = np.isin(self._labels[places], [self._keys[sample], self._groups[sample], _ANY])
+        places = places[taken & (self._order[places] >= 0)]
+        others = self._order[places]
+        for batch in filter(self._holes.__contains__, batches):
+            labels = self._labels[self._holes[batch]]
+            may_fill = np.isin(self._keys[others], labels) | np.isin(self._groups[others], labels)
+            for place in places[may_fill | (_ANY in labels)].tolist():
                 other = int(self._order[place])
-                if other < 0 or not self._may_take(sample, place):
-                    continue
-                if (hole := self._hole(other, batch)) is not None and self._fits(other, batch):
+                hole = self._hole(other, batch)
+                if hole is not None and self._fits(other, batch):
                     self._leave(place)
                     self._put(other, hole)
                     self._put(sample, place)
