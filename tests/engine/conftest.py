@@ -17,7 +17,7 @@ def processes() -> Iterator[LocalEngine]:
         yield engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # an idle cluster takes a tenth of a core
 def cluster() -> Iterator[Any]:
     """A client of a Dask cluster of two workers."""
     from distributed import Client, LocalCluster
