@@ -255,9 +255,12 @@ def write_mining(
     """
     database, scores = corpus.database, positives or {}
     found = {name: list[Any]() for name in store.SCHEMA.names}
+    ranks = dict[int, tuple[float, int]]()
     for anchor, of in sorted(rows.items()):
         best = scores.get(anchor)
         rank = None if best is None else 1 + sum(score > best for _, score in of)
+        if best is not None and rank is not None:
+            ranks[anchor] = best, rank
         for place, (negative, score) in enumerate(of or [(0, 0.0)], 1 if of else 0):
             values = (anchor, place, negative, score, best, rank)
             for name, value in zip(found, values, strict=True):
@@ -279,7 +282,11 @@ def write_mining(
         opened = store.OpenMining(folder, target, fresh=True)
         for start in range(0, table.num_rows, block):
             part = table.slice(start, block)
-            opened.append(part, len(part["anchor_section_key"].unique()), {})
+            anchors = part["anchor_section_key"].unique().to_pylist()
+            ranked = [(a, 0, *ranks[a]) for a in anchors if a in ranks]
+            known = zip(*ranked, strict=True) if ranked else [[]] * len(store.POSITIVES)
+            positives = pa.table([*map(list, known)], schema=store.POSITIVES)
+            opened.append(part, positives, len(anchors), {})
             opened.keep()
         key = opened.finish().key
     store.show(database)

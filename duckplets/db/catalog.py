@@ -65,7 +65,7 @@ _OF_A_SET = re.compile(r"\b((?:packed_)?vectors)_\d+\b")  # tables and views of 
 
 # Views that follow from data: where texts are, what was mined, which vectors there are. They may
 # read these tables, and call these functions.
-_FOLLOWING = re.compile(r"sections|minings|candidates|vectors_0")
+_FOLLOWING = re.compile(r"sections|minings|candidates|mined_positives|vectors_0")
 _FUNCTIONS = {
     *("||", "+", "-", "beside_corpus", "floats_of_float16", "floats_of_float32", "from_json"),
     *("list_apply", "list_extract", "list_filter", "list_transform", "list_value"),

@@ -36,14 +36,39 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
+class RankedPositives:
+    """Every positive of a block of anchors, with its score and its rank among legal negatives."""
+
+    owners: Integers  # the anchor of each, ascending
+    documents: Integers  # their numbers
+    scores: Floats  # NaN: it has none
+    ranks: Integers  # 1 + how many legal negatives score higher; 0: it is not ranked
+
+    def lowest(self, count: int) -> tuple[Floats, Integers]:
+        """Return score and rank of the lowest-scoring positive of each of ``count`` anchors.
+
+        NaN and 0 where no positive has a score.
+        """
+        scores, ranks = np.full(count, np.nan), np.zeros(count, np.int64)
+        scored = np.flatnonzero(~np.isnan(self.scores))
+        order = scored[np.lexsort((self.scores[scored], self.owners[scored]))]
+        owners = self.owners[order]
+        first = order[np.diff(owners, prepend=-1) > 0]
+        scores[self.owners[first]], ranks[self.owners[first]] = (
+            self.scores[first],
+            self.ranks[first],
+        )
+        return scores, ranks
+
+
+@dataclass(frozen=True, slots=True)
 class TopDocuments:
     """The best documents of n anchors, and counts of the others."""
 
     owners: Integers  # the anchor of each document, ascending
     documents: Integers  # their numbers; of an anchor the best first
     scores: Floats
-    positive_scores: Floats  # of the lowest-scoring positive; NaN if none is known. [n]
-    positive_ranks: Integers  # 1 + how many of the rest score higher; 0 if it is not ranked. [n]
+    positives: RankedPositives
     matched: int  # documents that may be negatives and share a term, of all anchors
     guarded: Integers  # of those, how many each guard excluded: int64[guards], as in ``REASONS``
     # what else became of documents, such as those that could not be scored
@@ -52,7 +77,7 @@ class TopDocuments:
 
 def top_of(
     pairs: tuple[Integers, Integers, Floats],  # owner, document and score of each
-    positives: Floats,
+    positives: tuple[IntegerLists, Floats],  # of each anchor, and the score of each; NaN for none
     depth: int,
     *,
     matched: int,
@@ -60,9 +85,15 @@ def top_of(
     others: dict[str, int],
 ) -> TopDocuments:
     """Return the best documents of anchors, from all pairs by owner and falling score."""
-    owners, documents, scores = pairs
-    higher = np.bincount(owners[scores > positives[owners]], minlength=len(positives))
-    ranks = np.where(np.isnan(positives), 0, higher + 1)
+    (owners, documents, scores), (lists, known) = pairs, positives
+    asking = lists.owners()
+    starts = np.searchsorted(owners, np.arange(len(lists) + 1))
+    theirs = IntegerLists(starts, np.arange(len(owners))).take(asking)
+    of = theirs.owners()
+    above = of[scores[theirs.values] > known[of]]
+    higher = np.bincount(above, minlength=len(known))
+    ranks = np.where(np.isnan(known), 0, higher + 1)
     kept = turns(owners) < depth
     best = owners[kept], documents[kept], scores[kept]
-    return TopDocuments(*best, positives, ranks, matched, guarded, others)
+    ranked = RankedPositives(asking, lists.values, known, ranks)
+    return TopDocuments(*best, ranked, matched, guarded, others)

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import Floats, IntegerLists, Integers, places
-from duckplets.mining.blocks import REASONS, Excluded, TopDocuments
+from duckplets.base.arrays import IntegerLists, Integers, places
+from duckplets.mining.blocks import REASONS, Excluded, RankedPositives, TopDocuments
 
 SCALE = 1 << 20  # impact of a score of 1
 _RUN = 64  # documents per run of which the largest score is taken
@@ -68,11 +68,10 @@ class Queries:
 
 def search(shards: Iterable[DocumentShard], queries: Queries, depth: int) -> TopDocuments:
     """Return the best documents of every query, from all document shards; they are read twice."""
-    positives = positive_scores(shards, queries)
-    wanted = np.rint(np.nan_to_num(positives) * SCALE).astype(np.int64)
-    ranks, matched = (wanted > 0).astype(np.int64), 0
+    wanted, known = positive_impacts(shards, queries)
+    ranks, matched, starts = (wanted > 0).astype(np.int64), 0, queries.positives.starts
     guarded = np.zeros(len(REASONS), np.int64)
-    best = [np.zeros(0, np.int64)] * len(positives)  # score and document in one word, ascending
+    best = [np.zeros(0, np.int64)] * len(queries.terms)  # score and document in one word, ascending
     own = queries.shards
     for number, shard in enumerate(shards):
         mine = np.arange(len(best)) if own is None else np.flatnonzero(own == number)
@@ -81,8 +80,9 @@ def search(shards: Iterable[DocumentShard], queries: Queries, depth: int) -> Top
             _score(shard, queries.terms[query], scores)
             matched += int(np.count_nonzero(scores))
             guarded += _guard(scores, excluded, query)
-            if wanted[query]:
-                ranks[query] += np.count_nonzero(scores > wanted[query])
+            part = slice(starts[query], starts[query + 1])
+            if (own_wanted := wanted[part]).any():
+                ranks[part] += np.where(own_wanted > 0, _higher(scores, own_wanted), 0)
             at = _top(scores, depth)
             words = (scores[at].astype(np.int64) << 32) | (_LAST - shard.numbers[at])
             words = np.concatenate([best[query], words])
@@ -93,8 +93,12 @@ def search(shards: Iterable[DocumentShard], queries: Queries, depth: int) -> Top
         owners=np.repeat(np.arange(len(best)), list(map(len, best))),
         documents=_LAST - (found & _LAST),
         scores=(found >> 32) / SCALE,
-        positive_scores=positives,
-        positive_ranks=ranks,
+        positives=RankedPositives(
+            queries.positives.owners(),
+            queries.positives.values,
+            np.where(known, wanted / SCALE, np.nan),
+            ranks,
+        ),
         matched=matched,
         guarded=guarded,
     )
@@ -135,6 +139,14 @@ def _guard(scores: Impacts, excluded: Excluded, query: int) -> Integers:
     return counts
 
 
+def _higher(scores: Impacts, wanted: Integers) -> Integers:
+    """Return how many scores are higher than each wanted one above 0."""
+    if len(wanted) == 1:  # most anchors have one positive, and a sort takes long
+        return np.array([np.count_nonzero(scores > wanted[0])])
+    above = np.sort(scores[scores > wanted[wanted > 0].min()])
+    return len(above) - np.searchsorted(above, wanted, side="right")
+
+
 def _top(scores: Impacts, depth: int) -> Integers:
     """Return the indices of the ``depth`` best scores in any order, ties included."""
     runs = len(scores) // _RUN
@@ -160,19 +172,21 @@ def _local(shard: DocumentShard, lists: IntegerLists) -> tuple[IntegerLists, npt
     return IntegerLists(counts[lists.starts], local[kept]), kept
 
 
-def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> Floats:
-    """Return the score of every query's lowest-scoring positive; NaN if none is known.
+def positive_impacts(
+    shards: Iterable[DocumentShard], queries: Queries
+) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """Return the impact of every positive of queries, and which are in a document shard.
 
-    A positive that shares no term with its anchor scores 0.
+    A positive that shares no term with its anchor has the impact 0, and no rank.
     """
-    lowest = np.full(len(queries.terms), np.inf)
     owners = queries.positives.owners()
+    impacts, known = np.zeros(len(owners), np.int64), np.zeros(len(owners), bool)
     for shard in shards:
         local = places(shard.numbers, queries.positives.values)
         here = local >= 0
-        scores = _pair_scores(shard, queries.terms.take(owners[here]), local[here])
-        np.minimum.at(lowest, owners[here], scores / SCALE)
-    return np.where(np.isinf(lowest), np.nan, lowest)
+        impacts[here] = _pair_scores(shard, queries.terms.take(owners[here]), local[here])
+        known |= here
+    return impacts, known
 
 
 def _pair_scores(shard: DocumentShard, terms: IntegerLists, local: Integers) -> Integers:

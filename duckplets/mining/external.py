@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import IntegerLists
 from duckplets.base.progress import Progress
 from duckplets.base.settings import Bounds, checked
 from duckplets.base.stages import stage
@@ -183,8 +184,11 @@ class _Given(Scorer):
     def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the candidates of every block of anchors."""
         database, count = job.database, len(guards.anchors)
-        positives, known = np.full(count, np.nan), database.table("mining/external/positives")
-        positives[known["anchor"].to_numpy()] = known["score"].to_numpy()
+        known = database.table("mining/external/positives")
+        anchors, theirs, given = (column.to_numpy() for column in known.columns)
+        scored = IntegerLists.of(anchors, theirs, count)
+        given = np.append(given, np.nan)  # of a positive that no row names
+        records = guards.sections.record_keys[guards.sections.records]
         others = dict(self.fates)
         most = max(1, min(_BLOCK_ROWS * count // others.pop("candidate"), BLOCK_ANCHORS))
         for block in guards.blocks(start, most=most):
@@ -193,12 +197,13 @@ class _Given(Scorer):
             owners, documents, scores, times = (column.to_numpy() for column in rows.columns)
             owners = owners - block.start
             reasons = guards.exclude(block).reasons_of(owners, documents)
-            legal = reasons < 0
+            legal, positives = reasons < 0, guards.positives_of(block)
+            at = scored.find(block.start + positives.owners(), records[positives.values])
             yield (
                 block,
                 top_of(
                     (owners[legal], documents[legal], scores[legal]),
-                    positives[block],
+                    (positives, given[at]),
                     job.depth,
                     matched=len(owners),
                     guarded=np.bincount(reasons[~legal], minlength=len(REASONS)),

@@ -154,8 +154,10 @@ class Job:
             searched = self.scorer.search(self, guards, resumed)
             try:
                 for block, found in searched:
-                    rows = store.rows_of(guards.sections.keys, guards.keys_of(block), found)
-                    opened.append(rows, block.stop - block.start, store.counts_of(found))
+                    keys, anchors = guards.sections.keys, guards.keys_of(block)
+                    rows = store.rows_of(keys, anchors, found)
+                    positives = store.positives_of(keys, anchors, found.positives)
+                    opened.append(rows, positives, len(anchors), store.counts_of(found))
                     self.work.tell(block.stop, target.anchors)
             finally:
                 searched.close()
@@ -181,6 +183,7 @@ class Job:
             outcomes={name: count for name, count in outcomes.items() if count},
             counts=counts | left,
             quantiles=quantiles,
+            found=policy.found(self.database, mining),
             unranked=unranked,
             searched=mining.searched,
             resumed=resumed,

@@ -103,6 +103,15 @@ def quantiles(database: Database, mining: Mining) -> tuple[dict[str, dict[str, f
     return found, unranked
 
 
+def found(database: Database, mining: Mining) -> dict[str, float]:
+    """Return recall and reciprocal rank of the positives; empty where none is ranked."""
+    files = mining.files(folder_of(database), "positives")
+    if not files:
+        return {}
+    (row,) = database.table("mining/store/found", {"files": files}).to_pylist()
+    return {name: value for name, value in row.items() if value is not None}
+
+
 def explained(database: Database, mining: Mining, policy: Mined, anchor: str) -> pa.Table:
     """Return the candidates of an anchor, by record id or text: what is ``cut`` and by what."""
     settings = _of(database, mining, policy) | {"anchor": anchor}

@@ -10,7 +10,7 @@ from duckplets.base.sanitize import Reported, tallied, text_table
 
 _COLUMNS = (
     *("recipe", "source", "split", "scorer", "anchors", "candidates", "short"),
-    "median rank of positive",
+    *("recall@10", "recall@100", "mrr@10"),
 )
 _WANTED = ("kept", "beyond depth", "range")
 _SHORT = ("short", "none")
@@ -36,6 +36,9 @@ class PairReport(Reported):
             ``failed``; and candidates, by the policy of the recipe: cut by a margin or a score, out
             of the ``range``, ``kept``.
         quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
+        found: ``recall@10`` and ``recall@100``, the mean share of an anchor's positives within
+            these ranks, and ``mrr@10``, the mean of 1 / best rank, 0 beyond 10. Only legal
+            negatives rank before a positive. Empty where no positive is ranked.
         unranked: Anchors whose positive has no rank, so that margins do not act: by BM25 one that
             shares no term.
         searched: Documents that could be negatives.
@@ -54,6 +57,7 @@ class PairReport(Reported):
     outcomes: dict[str, int]
     counts: dict[str, int]
     quantiles: dict[str, dict[str, float]]
+    found: dict[str, float]
     unranked: int
     searched: int
     resumed: int
@@ -63,11 +67,6 @@ class PairReport(Reported):
     def short(self) -> int:
         """Anchors with fewer candidates than the range of the recipe takes."""
         return sum(self.outcomes.get(outcome, 0) for outcome in _SHORT)
-
-    @property
-    def positive_rank(self) -> float | None:
-        """Median rank of the positive among the candidates; None if none has one."""
-        return self.quantiles.get("positive_rank", {}).get("50 %")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +87,14 @@ class MiningReport(Reported):
         if not self.pairs:
             return Reported.__str__(self)
         rows = [
-            (*(p.recipe, p.source, p.split, p.scorer), p.anchors, p.candidates, p.short, rank)
-            for p, rank in ((pair, pair.positive_rank) for pair in self.pairs)
+            (
+                *(p.recipe, p.source, p.split, p.scorer, p.anchors, p.candidates, p.short),
+                *(
+                    None if (of := p.found.get(name)) is None else f"{of:.3f}"
+                    for name in _COLUMNS[7:]
+                ),
+            )
+            for p in self.pairs
         ]
         removed = {n: count for n, count in self.counts.items() if count and n not in _WANTED}
         rate = f"{self.queries_per_second:,.0f} anchors a second"

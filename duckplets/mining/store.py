@@ -1,6 +1,7 @@
 """Keep mined candidates uncut, in files of their own beside the corpus, and find them again.
 
     blocks of anchors ─256k rows at a time→ NAME.candidates/part-….parquet ─named in→ mining-….json
+                         every positive →  NAME.candidates/positives-….parquet ─┘
     manifests ─newest of each recipe, source, split, scorer→ Minings ─of a ground→ samplers, exports
 
 A mining is one (recipe, source, split, scorer); its key is its generation. It follows from the
@@ -32,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ from duckplets.db.queries import literal, query
 from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
-from duckplets.mining.blocks import REASONS, TopDocuments
+from duckplets.mining.blocks import REASONS, RankedPositives, TopDocuments
 from duckplets.order.permute import mix
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes import store as recipe_store
@@ -71,7 +72,17 @@ _ENCODED = {
     "score": "BYTE_STREAM_SPLIT",
 }
 _REPEATED = SCHEMA.names[4:]  # equal for all rows of an anchor
-_FORMAT = 1
+POSITIVES = pa.schema(
+    {
+        "anchor_section_key": pa.int64(),
+        "positive_section_key": pa.int64(),
+        "score": pa.float64(),
+        "rank": pa.int32(),
+    }
+)
+_FORMAT = 2
+_Of = Literal["file", "positives"]
+_FILES: tuple[_Of, _Of] = ("file", "positives")
 _OF_CANDIDATES = "All that was mined, before any cut, best first"
 _NAME = "mining-{:06}.json"
 _PART_ROWS, _PART_SECONDS = 1 << 18, 20.0  # rows of a part, about: the loss of a kill
@@ -123,15 +134,15 @@ class Mining:
         total = sum(part["sum"] for part in self.parts) % (1 << 64)
         return f"{self.anchors:x}:{self.candidates:x}:{total:016x}"
 
-    def files(self, folder: ArtifactFolder) -> list[str]:
-        """Return the paths of its parts.
+    def files(self, folder: ArtifactFolder, of: _Of = "file") -> list[str]:
+        """Return the paths of its parts: candidates, or ``positives`` with score and rank.
 
         Raises:
             DamagedFileError: One is not there, or has another size.
         """
         found = []
         for part in self.parts:
-            entry = FileEntry(**part["file"])
+            entry = FileEntry(**part[of])
             path = inside(folder.path, entry.name, DamagedFileError)
             size = path.stat().st_size if path.is_file() else 0
             if size != entry.size:
@@ -387,6 +398,7 @@ class OpenMining:
 
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
         self._folder, self._rows = folder, list[pa.Table]()  # that are not written yet
+        self._positives = list[pa.Table]()
         self._anchors, self._since = 0, time.monotonic()  # of these; the last part
         last = max((int(name[7:-5]) for name in folder.manifests()), default=0)
         self.mining = replace(target, key=last + 1)
@@ -401,12 +413,15 @@ class OpenMining:
             self._tell()
         self._counts = Counter(self.mining.counts)
 
-    def append(self, rows: pa.Table, anchors: int, counts: Mapping[str, int]) -> None:
-        """Add the rows of the next anchors, by anchor and rank, and what became of documents.
+    def append(
+        self, rows: pa.Table, positives: pa.Table, anchors: int, counts: Mapping[str, int]
+    ) -> None:
+        """Add the rows of the next anchors, and what became of documents.
 
         They are kept with the part that they fill.
         """
         self._rows.append(rows)
+        self._positives.append(positives)
         self._anchors += anchors
         self._counts.update(counts)
         late = time.monotonic() - self._since > _PART_SECONDS
@@ -417,18 +432,13 @@ class OpenMining:
         """Write what is waiting, so that a later call goes on after it."""
         if not self._rows:
             return
-        import pyarrow.parquet as pq  # not loaded by samplers
-
         rows, anchors = pa.concat_tables(self._rows).cast(SCHEMA).combine_chunks(), self._anchors
-        self._rows, self._anchors = [], 0  # what fails now is not written by a second call
-        path = new_path(self._folder.path, "part", ".parquet")
-        with naming(path), path.open("wb") as file:
-            options: dict[str, Any] = {"use_dictionary": _REPEATED, "column_encoding": _ENCODED}
-            pq.write_table(rows, file, compression="zstd", row_group_size=_PART_ROWS, **options)
-            file.flush()
-            os.fsync(file.fileno())
+        positives = pa.concat_tables(self._positives)
+        # what fails now is not written by a second call
+        self._rows, self._positives, self._anchors = [], [], 0
         part = {
-            "file": asdict(FileEntry.of(path)),
+            "file": self._written("part", rows, use_dictionary=_REPEATED, column_encoding=_ENCODED),
+            "positives": self._written("positives", positives),
             "anchors": anchors,
             "candidates": int(np.count_nonzero(rows["rank"].to_numpy())),
             "sum": _sum(rows),
@@ -436,6 +446,17 @@ class OpenMining:
         parts = [*self.mining.parts, part]
         self.mining = replace(self.mining, parts=parts, counts=dict(self._counts))
         self._tell()
+
+    def _written(self, kind: str, rows: pa.Table, **options: Any) -> dict[str, Any]:
+        """Write rows to a new file, and return its entry."""
+        import pyarrow.parquet as pq  # not loaded by samplers
+
+        path = new_path(self._folder.path, kind, ".parquet")
+        with naming(path), path.open("wb") as file:
+            pq.write_table(rows, file, compression="zstd", row_group_size=_PART_ROWS, **options)
+            file.flush()
+            os.fsync(file.fileno())
+        return asdict(FileEntry.of(path))
 
     def finish(self) -> Mining:
         """Keep what is left; from now on new runs draw from it."""
@@ -452,24 +473,32 @@ class OpenMining:
 
 
 def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
-    """Return the rows of some anchors, given by section key, from what was found for them.
-
-    ``keys`` is the section key of every document, by its number.
-    """
+    """Return the candidates of anchors, given by section key; ``keys``: of documents by number."""
     counts = np.bincount(found.owners, minlength=len(anchors))
     none = np.flatnonzero(counts == 0)  # one row says that there are none
     at = np.searchsorted(found.owners, none)
     owners = np.insert(found.owners, at, none)
-    ranks = found.positive_ranks[owners]
+    lowest, ranks = (of[owners] for of in found.positives.lowest(len(anchors)))
     columns = {
         "anchor_section_key": anchors[owners],
         "rank": np.insert(turns(found.owners) + 1, at, 0).astype(np.int32),
         "negative_section_key": np.insert(keys[found.documents], at, 0),
         "score": np.insert(found.scores, at, 0.0),
-        "positive_score": pa.array(found.positive_scores[owners], mask=ranks == 0),
+        "positive_score": pa.array(lowest, mask=ranks == 0),
         "positive_rank": pa.array(ranks.astype(np.int32), mask=ranks == 0),
     }
     return pa.table(columns, schema=SCHEMA)
+
+
+def positives_of(keys: Integers, anchors: Integers, found: RankedPositives) -> pa.Table:
+    """Return the positives of anchors, with score and rank; null where they are not ranked."""
+    columns = {
+        "anchor_section_key": anchors[found.owners],
+        "positive_section_key": keys[found.documents],
+        "score": pa.array(found.scores, mask=(found.ranks == 0) | np.isnan(found.scores)),
+        "rank": pa.array(found.ranks.astype(np.int32), mask=found.ranks == 0),
+    }
+    return pa.table(columns, schema=POSITIVES)
 
 
 def counts_of(found: TopDocuments) -> dict[str, int]:
@@ -511,7 +540,7 @@ def _sum(rows: pa.Table) -> int:
 
 
 def show(database: Database) -> None:
-    """Let the views ``minings`` and ``candidates`` have what is current.
+    """Let the views of mined candidates and positives have what is current.
 
     In a corpus that is open for writing they are kept with it, for the duckdb CLI; else for this
     connection only. What is not whole is left out.
@@ -519,32 +548,37 @@ def show(database: Database) -> None:
     minings = Minings(database)
     if not any(minings.folder.manifests()) and not database.run("mining/store/is_any_shown")[0][0]:
         return
-    told, parts = [], list[str]()
+    told, parts, positives = [], list[str](), list[str]()
     for mining in minings.found():
         try:
             mining.files(minings.folder)
+            mining.files(minings.folder, "positives")
         except DamagedFileError:
             continue
-        names = [part["file"]["name"] for part in mining.parts]
-        told.append(asdict(mining) | {"candidates": mining.candidates, "files": names})
+        names, others = ([part[of]["name"] for part in mining.parts] for of in _FILES)
+        shown = {"candidates": mining.candidates, "files": names, "positive_files": others}
+        told.append(asdict(mining) | shown)
         parts += names
+        positives += others
     folder = minings.folder.path.name + "/"
     texts = [_filled("mining/store/minings", minings=json.dumps(told, ensure_ascii=False))]
     if parts:
         texts.append(_filled("mining/store/candidates", folder=folder, parts=json.dumps(parts)))
+        asked = {"folder": folder, "positives": json.dumps(positives)}
+        texts.append(_filled("mining/store/mined_positives", **asked))
     else:
-        texts.append(query("mining/store/no_candidates"))
+        texts += [query("mining/store/no_candidates"), query("mining/store/no_positives")]
     if database.read_only:
         for text in texts:
             database.rows(text.replace("OR REPLACE VIEW", "OR REPLACE TEMP VIEW"))
         return
-    shown = hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
-    if database.run("mining/store/shown", {"digest": shown})[0][0]:
+    digest = hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
+    if database.run("mining/store/shown", {"digest": digest})[0][0]:
         return
     with database.transaction():
         columns = database.run("mining/store/columns")
-        digest = f"{_OF_CANDIDATES} ({shown})"
-        for text in [*texts, _filled("mining/store/known_by", digest=digest)]:
+        known_by = f"{_OF_CANDIDATES} ({digest})"
+        for text in [*texts, _filled("mining/store/known_by", digest=known_by)]:
             database.rows(text)
         for view, name, comment in columns:
             text = _filled("mining/store/column", comment=comment)

@@ -35,7 +35,7 @@ from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
-from duckplets.mining.blocks import REASONS, Excluded, TopDocuments
+from duckplets.mining.blocks import REASONS, Excluded, RankedPositives, TopDocuments
 from duckplets.mining.bm25 import SCALE
 from duckplets.mining.guards import Guards
 from duckplets.mining.job import Job, Scorer, Searched, own_name
@@ -201,30 +201,30 @@ def _found(
 ) -> TopDocuments:
     """Return the best documents of a block of anchors."""
     count = len(queries)
-    scored = windows.scores(queries, positives.owners(), positives.values)
-    lowest = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(lowest, positives.owners(), scored)
-    known = positives.lengths > 0
-    positive = np.where(known, lowest, 0) / SCALE
-    near = _Near(count, depth)
-    higher, doubtful = np.zeros(count, np.int64), [(np.zeros(0, np.int64),) * 2]
-    edge = np.where(known, positive, 8).astype(np.float32)
+    asking = positives.owners()  # the anchor of every positive
+    scored = windows.scores(queries, asking, positives.values)
+    near, edge = _Near(count, depth), (scored / SCALE).astype(np.float32)
+    higher, doubtful = np.zeros(len(asking), np.int64), [(np.zeros(0, np.int64),) * 2]
+    own = IntegerLists(positives.starts, np.arange(len(asking)))
     for documents, products in _products(windows, queries, excluded):
         rows, columns, found = near.add(products, documents)
+        theirs = own.take(rows)
+        of, which = theirs.values, theirs.owners()
+        columns, found = columns[which], found[which]
         # of most anchors all that is as near as the positive is among these
-        whole = edge[rows] - _NEAR >= near.floor[rows]
-        rows, columns, found = rows[whole], columns[whole], found[whole]
-        above, perhaps = found > edge[rows] + _NEAR, found >= edge[rows] - _NEAR
-        higher += np.bincount(rows[above], minlength=count)
-        doubtful.append((rows[perhaps & ~above], documents[columns[perhaps & ~above]]))
-        (deep,) = np.nonzero(edge - _NEAR < near.floor)
+        whole = edge[of] - _NEAR >= near.floor[asking[of]]
+        of, columns, found = of[whole], columns[whole], found[whole]
+        above, perhaps = found > edge[of] + _NEAR, found >= edge[of] - _NEAR
+        higher += np.bincount(of[above], minlength=len(asking))
+        doubtful.append((of[perhaps & ~above], documents[columns[perhaps & ~above]]))
+        (deep,) = np.nonzero(edge - _NEAR < near.floor[asking])
         if len(deep):
-            sure, rows, columns = _higher(products[deep], edge[deep])
+            sure, rows, columns = _higher(products[asking[deep]], edge[deep])
             higher[deep] += sure
             doubtful.append((deep[rows], documents[columns]))
-    rows, documents = (np.concatenate(each) for each in zip(*doubtful, strict=True))
-    again = windows.scores(queries, rows, documents)
-    higher += np.bincount(rows[again > lowest[rows]], minlength=count)
+    of, documents = (np.concatenate(each) for each in zip(*doubtful, strict=True))
+    again = windows.scores(queries, asking[of], documents)
+    higher += np.bincount(of[again > scored[of]], minlength=len(asking))
     owners, documents = near.found()
     scores = windows.scores(queries, owners, documents)
     owners, documents, scores = _sorted(owners, documents, scores)
@@ -237,8 +237,7 @@ def _found(
         owners=owners[kept],
         documents=documents[kept],
         scores=scores[kept] / SCALE,
-        positive_scores=np.where(known, positive, np.nan),
-        positive_ranks=np.where(known, higher + 1, 0),
+        positives=RankedPositives(asking, positives.values, scored / SCALE, higher + 1),
         matched=every,
         guarded=guarded,
     )

@@ -195,7 +195,7 @@ class _Rescored(Scorer):
         self, database: Database, guards: Guards, block: slice, where: dict[str, Any]
     ) -> TopDocuments:
         """Return the candidates of a block, best first."""
-        count, positives = block.stop - block.start, guards.positives_of(block)
+        positives = guards.positives_of(block)
         with database.registered(asked=_numbered(guards.keys_of(block))):
             rows = database.table("vectors/rescore/candidates", where)
         owners, keys = (column.to_numpy() for column in rows.columns)
@@ -204,15 +204,13 @@ class _Rescored(Scorer):
         numbers = np.concatenate([documents, positives.values])
         scores = self._call(_pairs(database, guards, guards.anchors[block][both], numbers))
         own, theirs = scores[: len(owners)], scores[len(owners) :]
-        lowest = np.full(count, np.inf)
-        np.fmin.at(lowest, positives.owners(), theirs)
         known = np.isfinite(own)
         order = np.lexsort((documents, -own, owners))
         order = order[known[order]]
         failed = int(np.count_nonzero(~known))
         return top_of(
             (owners[order], documents[order], own[order]),
-            np.where(np.isfinite(lowest), lowest, np.nan),
+            (positives, np.where(np.isfinite(theirs), theirs, np.nan)),
             where["depth"],
             matched=len(order),
             guarded=np.zeros(len(REASONS), np.int64),

@@ -890,18 +890,19 @@ END;
 COMMENT ON MACRO _internal.cut_by IS 'What a policy cuts a candidate by, or NULL; of what is NULL it has none';
 
 -- Candidates lie in files beside the corpus. Until something was mined there are none; then
--- duckplets/mining/store.py makes these two views anew, of what there is.
+-- duckplets/mining/store.py makes these three views anew, of what there is.
 CREATE VIEW minings AS
 SELECT
     mining."key" AS generation, mining.recipe, mining.source, mining.split, mining.scorer,
     mining.anchors, mining.candidates, mining.searched, mining.corpus_version, mining.definition,
-    mining.settings, mining.counts, mining.finished_at, mining.files
+    mining.settings, mining.counts, mining.finished_at, mining.files, mining.positive_files
 FROM (
     SELECT unnest(from_json('[]', '[{
         "key": "INTEGER", "recipe": "VARCHAR", "source": "VARCHAR", "split": "VARCHAR",
         "scorer": "VARCHAR", "anchors": "BIGINT", "candidates": "BIGINT", "searched": "BIGINT",
         "corpus_version": "BIGINT", "definition": "JSON", "settings": "JSON",
-        "counts": "MAP(VARCHAR, BIGINT)", "finished_at": "TIMESTAMP", "files": ["VARCHAR"]
+        "counts": "MAP(VARCHAR, BIGINT)", "finished_at": "TIMESTAMP", "files": ["VARCHAR"],
+        "positive_files": ["VARCHAR"]
     }]')) AS mining
 );
 
@@ -910,6 +911,12 @@ SELECT
     '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
     0::BIGINT AS anchor_section_key, 0 AS rank, 0::BIGINT AS negative_section_key,
     0::DOUBLE AS score, 0::DOUBLE AS positive_score, 0 AS positive_rank
+WHERE FALSE;
+
+CREATE VIEW mined_positives AS
+SELECT
+    '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
+    0::BIGINT AS anchor_section_key, 0::BIGINT AS positive_section_key, 0::DOUBLE AS score, 0 AS rank
 WHERE FALSE;
 COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
 COMMENT ON COLUMN minings.generation IS 'Its number, which counts up';
@@ -926,6 +933,7 @@ COMMENT ON COLUMN minings.settings IS 'How candidates were looked for';
 COMMENT ON COLUMN minings.counts IS 'What became of the documents that were looked at';
 COMMENT ON COLUMN minings.finished_at IS 'UTC';
 COMMENT ON COLUMN minings.files IS 'Files in the folder of candidates beside the corpus';
+COMMENT ON COLUMN minings.positive_files IS 'Files there with score and rank of every positive';
 COMMENT ON VIEW candidates IS 'All that was mined, before any cut, best first';
 COMMENT ON COLUMN candidates.recipe IS 'The recipe they were mined for';
 COMMENT ON COLUMN candidates.source IS 'Source of both';
@@ -938,6 +946,16 @@ COMMENT ON COLUMN candidates.negative_section_key IS 'Section of the candidate';
 COMMENT ON COLUMN candidates.score IS 'What it was ranked by';
 COMMENT ON COLUMN candidates.positive_score IS 'Score of the anchor''s lowest-scoring positive; NULL if none was ranked';
 COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the candidates, from 1; NULL if it has none';
+COMMENT ON VIEW mined_positives IS 'Every positive of the anchors that were mined for, with its score and rank';
+COMMENT ON COLUMN mined_positives.recipe IS 'The recipe they were mined for';
+COMMENT ON COLUMN mined_positives.source IS 'Source of the anchor';
+COMMENT ON COLUMN mined_positives.split IS 'Split of the anchor';
+COMMENT ON COLUMN mined_positives.scorer IS 'What ranked them';
+COMMENT ON COLUMN mined_positives.generation IS 'Number of the mining';
+COMMENT ON COLUMN mined_positives.anchor_section_key IS 'Section of the anchor';
+COMMENT ON COLUMN mined_positives.positive_section_key IS 'Section of the positive';
+COMMENT ON COLUMN mined_positives.score IS 'What it was ranked by; NULL if it was not ranked';
+COMMENT ON COLUMN mined_positives.rank IS 'From 1: how many legal negatives score higher, and one; NULL if it was not ranked';
 
 -- Of each recipe, source and split: the newest mining by the scorer that the recipe names, or by any.
 CREATE VIEW negatives AS

@@ -44,12 +44,12 @@ FROM external_entries
 GROUP BY fate
 
 -- name: positives
--- The lowest score of a positive that was given of an anchor.
--- Rows: in any order.
-SELECT anchor, min(lowest) AS score
+-- The score that was given for each record of a positive of an anchor; of several the lowest.
+-- Rows: by anchor and record.
+SELECT anchor, document AS record_key, lowest AS score
 FROM external_entries
 WHERE fate = 'positive'
-GROUP BY anchor
+ORDER BY anchor, document
 
 -- name: block
 -- The candidates of a block of anchors. Of one that was given several times the best score counts.

@@ -6,13 +6,14 @@ CREATE OR REPLACE VIEW minings AS
 SELECT
     mining."key" AS generation, mining.recipe, mining.source, mining.split, mining.scorer,
     mining.anchors, mining.candidates, mining.searched, mining.corpus_version, mining.definition,
-    mining.settings, mining.counts, mining.finished_at, mining.files
+    mining.settings, mining.counts, mining.finished_at, mining.files, mining.positive_files
 FROM (
     SELECT unnest(from_json($minings, '[{
         "key": "INTEGER", "recipe": "VARCHAR", "source": "VARCHAR", "split": "VARCHAR",
         "scorer": "VARCHAR", "anchors": "BIGINT", "candidates": "BIGINT", "searched": "BIGINT",
         "corpus_version": "BIGINT", "definition": "JSON", "settings": "JSON",
-        "counts": "MAP(VARCHAR, BIGINT)", "finished_at": "TIMESTAMP", "files": ["VARCHAR"]
+        "counts": "MAP(VARCHAR, BIGINT)", "finished_at": "TIMESTAMP", "files": ["VARCHAR"],
+        "positive_files": ["VARCHAR"]
     }]')) AS mining
 )
 
@@ -37,6 +38,33 @@ JOIN (
 ) AS of_files ON of_files.part = parse_filename(found.filename)
 WHERE found.rank > 0
 
+-- name: mined_positives
+-- Every positive of the anchors of these, as a view.
+-- Parameters: $folder, $positives (JSON).
+CREATE OR REPLACE VIEW mined_positives AS
+SELECT
+    of_files.recipe, of_files.source, of_files.split, of_files.scorer, of_files.generation,
+    found.anchor_section_key, found.positive_section_key, found.score, found.rank
+FROM read_parquet(
+    list_transform(
+        from_json($positives, '["VARCHAR"]'),
+        LAMBDA part : _internal.beside_corpus($folder || part)
+    ),
+    filename = TRUE, hive_partitioning = FALSE
+) AS found
+JOIN (
+    SELECT recipe, source, split, scorer, generation, unnest(positive_files) AS part
+    FROM minings
+) AS of_files ON of_files.part = parse_filename(found.filename)
+
+-- name: no_positives
+-- The same where nothing is current.
+CREATE OR REPLACE VIEW mined_positives AS
+SELECT
+    '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
+    0::BIGINT AS anchor_section_key, 0::BIGINT AS positive_section_key, 0::DOUBLE AS score, 0 AS rank
+WHERE FALSE
+
 -- name: no_candidates
 -- The same where nothing is current.
 CREATE OR REPLACE VIEW candidates AS
@@ -52,25 +80,27 @@ SELECT count(*) > 0
 FROM minings
 
 -- name: shown
--- Whether both views are what they should be.
+-- Whether the views are what they should be.
 -- Parameters: $digest.
 SELECT count(*) > 0
 FROM duckdb_views()
 WHERE view_name = 'candidates' AND database_name = current_database() AND comment LIKE '%' || $digest || '%'
 
 -- name: known_by
--- What both views are.
+-- What the views are.
 -- Parameters: $digest (what the views are known by).
 COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
+
+COMMENT ON VIEW mined_positives IS 'Every positive of the anchors that were mined for, with its score and rank';
 
 COMMENT ON VIEW candidates IS $digest
 
 -- name: columns
--- What the columns of both views are, which are said again once the views are replaced.
+-- What the columns of the views are, which are said again once the views are replaced.
 SELECT table_name, column_name, comment
 FROM duckdb_columns()
 WHERE
-    table_name IN ('minings', 'candidates') AND database_name = current_database()
+    table_name IN ('minings', 'candidates', 'mined_positives') AND database_name = current_database()
     AND comment IS NOT NULL
 
 -- name: column
@@ -172,6 +202,25 @@ SELECT
     count(*) FILTER (rank <= 1 AND positive_rank IS NULL) AS unranked
 FROM read_parquet($files)
 WHERE anchor_section_key % $every = 0
+
+-- name: found
+-- How well a scorer finds the positives of anchors: the share of each anchor's that are within some
+-- ranks, and one divided by the best rank.
+-- Parameters: $files (of positives).
+-- Rows: one; NULL where none is ranked.
+SELECT
+    CASE WHEN sum(ranked) > 0 THEN round(avg(in_10), 6) END AS "recall@10",
+    CASE WHEN sum(ranked) > 0 THEN round(avg(in_100), 6) END AS "recall@100",
+    CASE WHEN sum(ranked) > 0
+        THEN round(avg(CASE WHEN best <= 10 THEN 1 / best ELSE 0 END), 6) END AS "mrr@10"
+FROM (
+    SELECT
+        count(rank) AS ranked, min(rank) AS best,
+        count(*) FILTER (rank <= 10) / count(*) AS in_10,
+        count(*) FILTER (rank <= 100) / count(*) AS in_100
+    FROM read_parquet($files)
+    GROUP BY anchor_section_key
+)
 
 -- name: why
 -- The candidates of the anchors that are of a record, or have a text, with what a policy cuts.

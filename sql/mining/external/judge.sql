@@ -2,7 +2,7 @@
 -- section of the anchor and of the negative that it can mean, and equal ones are one, with the lowest
 -- and the highest score. They lie by anchor, so that a block of anchors is one stretch. Arrow:
 -- external_anchors (record_key, anchor), external_documents (record_key, document),
--- external_positives (record_key, positive).
+-- external_positives (record_key, positive). A positive has its record key as document.
 -- Parameters: $source, $split, $documents (the source of negatives).
 CREATE OR REPLACE TEMP TABLE external_entries AS
 WITH here AS (
@@ -33,7 +33,7 @@ scores AS (
 
 SELECT
     anchors.anchor,
-    documents.document,
+    CASE WHEN scores.is_positive THEN scores.negative ELSE documents.document END AS document,
     CASE
         WHEN scores.negative IS NULL THEN 'unknown negative'
         WHEN anchors.anchor IS NULL THEN 'not an anchor of the recipe'
@@ -52,5 +52,5 @@ FROM scores
 LEFT JOIN external_anchors AS anchors ON anchors.record_key = scores.anchor
 LEFT JOIN of_negatives AS theirs ON theirs.record_key = scores.negative
 LEFT JOIN external_documents AS documents ON documents.record_key = scores.no_positive
-GROUP BY anchors.anchor, documents.document, fate
+GROUP BY ALL
 ORDER BY anchors.anchor
