@@ -109,7 +109,7 @@ def sql_rows(corpus: Corpus, query: str) -> Iterator[bytes]:
     """
     from duckplets.db.parser import check_query
     from duckplets.db.queries import query as statement
-    from duckplets.mining.store import show
+    from duckplets.mining.views import show
 
     check_query(query)
     asked = {"query": query, "rows": _ROWS + 1}

@@ -16,6 +16,7 @@ from prebuilt import prebuilt
 import duckplets as dp
 from duckplets.ingest.chunks import content_of
 from duckplets.mining import store
+from duckplets.mining.views import show
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -289,7 +290,7 @@ def write_mining(
             opened.append(part, positives, len(anchors), {})
             opened.keep()
         key = opened.finish().key
-    store.show(database)
+    show(database)
     return key
 
 

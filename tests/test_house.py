@@ -263,7 +263,7 @@ EXACT_SPLITS = {
     "ingest/splits/counts", "ingest/splits/clear", "ingest/splits/assign", "mining/labels/counts",
     "ingest/splits/shared_anchors", "search/index/sections", "report/mined/outcomes",
     "ingest/collection/about", "ingest/collection/give_splits", "ingest/collection/move_queries",
-    "ingest/collection/splits_of",
+    "ingest/collection/splits_of", "pools/macros/newest",
 }  # fmt: skip
 BARE_SPLIT = re.compile(r"\bsplit *(=|<>|IN\b)|list_contains\([^()]*\bsplit\)")
 

@@ -41,7 +41,7 @@ _HEADINGS = {
     "A saved run": (*("run", "resume", "tag", "state", "version", "allow_drift", "save"),),
     "What batches have": ("batch_by", "vectors"),
     "Negatives, pairs and duplicates": (
-        *("negatives", "by", "pairs", "swap", "allow_stale"),
+        *("negatives", "by", "consistent", "pairs", "swap", "allow_stale"),
         "no_duplicates",
     ),
     "Ranks and machine": ("rank", "world_size", "remainder", "memory_mb", "snapshot"),

@@ -74,6 +74,7 @@ def opening(
     negatives: int | None = None,
     by: list[str] | None = None,
     no_duplicates: str | None = None,
+    consistent: str | None = None,
     **given: Any,
 ) -> RunOptions:
     """Return how to open the run that options describe; ``given`` are those of ``Corpus.sampler``.
@@ -98,6 +99,8 @@ def opening(
             open. [default: mined where there are some, otherwise random]
         no_duplicates (true|negatives|group|meta['KEY']|…): What must be unique in a batch: texts
             (true), negatives alone, texts and families (group), or also a value of records.
+        consistent (SCORER=RANK): Draw only pairs whose positive this scorer ranks so high among
+            legal negatives: dense=20. [default: all pairs]
 
     Raises:
         typer.BadParameter: Options contradict each other.
@@ -122,6 +125,7 @@ def opening(
         "negatives": negatives,
         "by": _by(by),
         "no_duplicates": unique,
+        "consistent": consistent,
     }
     wins = {text.partition("=")[0].rpartition(".")[2] for text in changes or ()}
     for name, value in (given | read).items():

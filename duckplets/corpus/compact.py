@@ -28,7 +28,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED, sweep
 from duckplets.ingest.chunks import next_keys
-from duckplets.mining import store as minings
+from duckplets.mining import views as minings
 from duckplets.pools import macros
 from duckplets.runs import state as states
 from duckplets.runs.state import Save
@@ -149,7 +149,9 @@ def _minings(run: Save) -> Iterator[int]:
     """Yield the numbers of the minings a run draws from."""
     later = [{"candidates": of} for _, of in run.minings]
     for of in (run.settings, *run.settings.get("joins", []), *later):
-        near = of.get("apart", {}).get("minings", {})
+        for of_source in of.get("ranked", {}).values():
+            yield from (int(pinned["mining"]) for pinned in of_source.values())
+        near = (of.get("in_batch") or {}).get("minings", {})
         for of_source in (*of.get("candidates", {}).values(), *near.values()):
             for of_recipe in of_source.values():
                 yield from (int(pinned["mining"]) for pinned in of_recipe.values())

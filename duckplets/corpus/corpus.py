@@ -126,7 +126,7 @@ class Corpus:
                     self.database.following = macros.following
                     is_any = files.beside(path, files.CANDIDATES).is_dir()
                     if is_any or self.database.run("mining/store/is_any_shown")[0][0]:
-                        from duckplets.mining.store import show
+                        from duckplets.mining.views import show
 
                         show(self.database)  # what was mined while it was read only
         except BaseException:

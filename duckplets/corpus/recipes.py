@@ -10,7 +10,8 @@ from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
 from duckplets.ingest.splits import checked_split
-from duckplets.mining.store import Minings, show
+from duckplets.mining.store import Minings
+from duckplets.mining.views import show
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
@@ -136,9 +137,10 @@ def compiled_pool(
     recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
-    recipe = Minings(database).as_drawn(recipe, source, checked_split(split))
-    of = labels_of(database, version).of(source)
-    return compile_pool(recipe, source=source, split=split, version=version, **of)
+    minings, of = Minings(database), labels_of(database, version).of(source)
+    recipe = minings.as_drawn(recipe, source, checked_split(split))
+    where: dict[str, Any] = {"source": source, "split": split, "version": version}
+    return compile_pool(recipe, ranked=minings.ranks_of(recipe, **where), **where, **of)
 
 
 def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:

@@ -31,6 +31,7 @@ def sampler(
     negatives: int | Negatives = 1,
     no_duplicates: NoDuplicates = False,
     batch_by: str | None = None,
+    consistent: tuple[str, int] | Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     seed: int = 42,
     steps: int | None = None,
@@ -68,6 +69,10 @@ def sampler(
             ``"meta['topic']"``. Shares of a mixture hold for batches. The rest of all keys follows
             as mixed batches of neighbours. With ``source`` in proportion to anchors, the rests of
             the sources fill mixed batches; with weights no batch is mixed.
+        consistent: Draw only pairs whose positive a scorer ranks high enough: ``("dense", 20)``
+            leaves out a pair whose positive is not among the first 20 legal negatives, or a table
+            of ``scorer``, ``within`` and ``min_score``. The scorer must have mined these recipes.
+            Their texts stay no negatives; anchors without a pair are left out. Default: all pairs.
         columns: Columns of a batch; see ``Batch``. ``anchor_vector`` and the like of every text
             column, with ``:NAME`` where there are several sets of vectors.
         seed: Another seed gives another order.
@@ -97,6 +102,7 @@ def sampler(
         negatives=negatives,  # type: ignore[arg-type]
         no_duplicates=no_duplicates,
         batch_by=batch_by,
+        consistent=consistent,
         columns=columns,
         seed=seed,
         steps=steps,

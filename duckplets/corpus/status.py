@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +14,7 @@ from duckplets.base.sanitize import ShownDict, shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
-from duckplets.errors import DamagedFileError
+from duckplets.errors import DamagedFileError, StateMismatchError
 from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
@@ -182,7 +183,11 @@ def pools_of(database: Database) -> list[CompiledPool]:
         for source, recipe in ((s.source, recipe) for s in resolved for recipe in s.recipes):
             drawn = minings.as_drawn(recipe, source, split)
             where: dict[str, Any] = {"source": source, "split": split, "version": version}
-            pools.append(compile_pool(drawn, **where, **kinds.of(source)))
+            try:
+                ranked = minings.ranks_of(drawn, **where, allow_stale=True)
+            except StateMismatchError:  # nothing has ranked its positives so far
+                drawn, ranked = replace(drawn, consistent=None), None
+            pools.append(compile_pool(drawn, ranked=ranked, **where, **kinds.of(source)))
     return pools
 
 

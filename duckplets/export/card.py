@@ -59,7 +59,12 @@ def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]
         guards = {mining.source: mining.counts for mining in found}
         asked = given.get("negatives")
         counts = policies(of, negatives=asked, recipe=recipe.name, split=split).to_pylist()
-        counts = [{**row, **guards[row["source"]]} for row in counts if row["source"] in recipes]
+        counts = [
+            {name: of for name, of in row.items() if not name.startswith(("positives", "within"))}
+            | guards[row["source"]]
+            for row in counts
+            if row["source"] in recipes
+        ]
     return Contents(
         kind="mined negatives" if counts else "pairs",
         split=split,
@@ -133,13 +138,14 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
 
 
 def _pools(database: Database, contents: Contents) -> list[CompiledPool]:
-    labels = labels_of(database, contents.version)
+    labels, minings = labels_of(database, contents.version), Minings(database)
+    where: dict[str, Any] = {"split": contents.split, "version": contents.version}
     return [
         compile_pool(
             recipe,
+            ranked=minings.ranks_of(recipe, source=source, **where, allow_stale=True),
             source=source,
-            split=contents.split,
-            version=contents.version,
+            **where,
             **labels.of(source),
         )
         for source, recipes in sorted(contents.recipes.items())

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Integers, Words
 from duckplets.base.block_size import BlockSize
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
@@ -29,6 +29,7 @@ from duckplets.export.fill import FIRST_RANK
 from duckplets.export.subject import Subject
 from duckplets.mining import policy as policies
 from duckplets.mining import store as mining_store
+from duckplets.pools.arrays import pair_hashes
 from duckplets.pools.compile import CompiledPool, Part
 from duckplets.pools.read import PoolReader
 
@@ -57,6 +58,7 @@ class Example:
     positive_score: float | None  # the lowest of its positives
     scores: Sequence[float | None]  # of the negatives; None for one drawn at random
     filled: int = 0  # negatives, the last ones, drawn at random for this export
+    is_inconsistent: bool = False  # whether the consistency filter takes all its positives
 
 
 # -- reading them -------------------------------------------------------------------------------
@@ -73,6 +75,7 @@ class SubjectReader:
         self._read_mined()
         self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
         self.run_with("export/documents", "negatives", ["chunk_key"], of=every)
+        self._consistent = self._pairs()
 
     @classmethod
     @contextmanager
@@ -97,6 +100,13 @@ class SubjectReader:
     def _listed(self, pool: CompiledPool, part: Part, columns: list[str]) -> pa.Table:
         with PoolReader(self.database, [pool]) as reader:
             return reader.list(pool, part).select(columns)
+
+    def _pairs(self) -> Words | None:
+        """Return the pairs of sections that a consistency filter leaves; None without one."""
+        columns = ["anchor_section_key", "positive_section_key"]
+        pools = [pool for pool in self.subject.pools if pool.is_filtered]
+        found = [self._listed(pool, "consistent", columns) for pool in pools]
+        return _pair_words(*pa.concat_tables(found).columns) if found else None
 
     def _read_mined(self) -> None:
         """Read what the recipe's policy leaves of its candidates, into temporary tables."""
@@ -148,6 +158,10 @@ class SubjectReader:
             mined = self.database.table("export/negatives_of", {"negatives": negatives})
         if anchors.num_rows != keys.num_rows:
             raise self._damaged()
+        if self._consistent is not None:
+            at = positives["place"].to_numpy()
+            words = _pair_words(keys["section_key"].take(at), positives["section_key"])
+            positives = positives.filter(pa.array(np.isin(words, self._consistent)))
         wanted = [rows["section_key"].to_numpy() for rows in (positives, mined)]
         documents = self._documents(np.union1d(*wanted))
         pace.learn(keys.num_rows, documents.nbytes + anchors.nbytes)
@@ -168,6 +182,7 @@ class SubjectReader:
                 positive_score=row["positive_score"],
                 scores=scores[place],
                 filled=filled[place],
+                is_inconsistent=self._consistent is not None,
             )
 
     def _usable(self, own: int, text: str, found: list[tuple[int, Document]]) -> list[Document]:
@@ -204,6 +219,10 @@ class SubjectReader:
             f"some of what was mined is not in {self.database.path} any more; check it with: "
             f"duckplets doctor {self.database.path}"
         )
+
+
+def _pair_words(anchors: pa.ChunkedArray, positives: pa.ChunkedArray) -> Words:
+    return pair_hashes(anchors.to_numpy(), positives.to_numpy().astype(np.uint64))
 
 
 def _by_place(values: pa.ChunkedArray, rows: pa.Table, places: int) -> list[list[Any]]:
@@ -264,7 +283,7 @@ def fit(example: Example, wanted: ExportRequest, tally: ExportTally) -> Example 
 
 def _reason(example: Example, wanted: ExportRequest) -> str:
     if not example.positives:
-        return "no positive"
+        return "inconsistent" if example.is_inconsistent else "no positive"
     if not (example.negatives or wanted.pairs):
         return "no negative"
     if wanted.exactly and len(example.negatives) != wanted.negatives:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from duckplets.db.database import Database
@@ -74,7 +75,8 @@ def mined(
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
     kinds = labels_of(database, version)
-    pools = [_pool(chosen, mining.source, split, version, kinds) for mining in current]
+    found = partial(_pool, minings, kinds, chosen, **where)
+    pools = [found(mining.source) for mining in current]
     scorer = scorer or current[-1].scorer
     of_export = negatives.policy(scorer) or policy_for(chosen.by, scorer)
     return Subject(chosen, split, names, pools, current, of_export)
@@ -94,10 +96,11 @@ def pooled(
         recipe = _usual(database, split, version)
     chosen = _triplet(database, recipe, version)
     names = _suited(database, chosen, source, version)
-    kinds = labels_of(database, version)
-    pools = [_pool(chosen, name, split, version, kinds) for name in names]
+    found = partial(_pool, Minings(database), labels_of(database, version), version=version)
+    pools = [found(chosen, name, split=split) for name in names]
     besides = [other for other in SPLITS if every and other != split]
-    further = [_pool(chosen, name, other, version, kinds) for name in names for other in besides]
+    plain = replace(chosen, consistent=None)  # of these documents are wanted
+    further = [found(plain, name, split=other) for name in names for other in besides]
     return Subject(chosen, split, names, pools, [], further=further)
 
 
@@ -171,9 +174,15 @@ def _suited(
 
 
 def _pool(
-    recipe: TripletRecipe, source: str, split: str, version: int, kinds: Kinds
+    minings: Minings,
+    kinds: Kinds,
+    recipe: TripletRecipe,
+    source: str,
+    *,
+    allow_stale: bool = False,
+    **where: Any,
 ) -> CompiledPool:
     """Compile the lists of anchors, positives and documents; legality is already decided."""
+    ranked = minings.ranks_of(recipe, source=source, allow_stale=allow_stale, **where)
     plain = replace(recipe, strategy="other_record", by=None, when_short="drop")
-    where: dict[str, Any] = {"source": source, "split": split, "version": version}
-    return compile_pool(plain, **where, **kinds.of(source))
+    return compile_pool(plain, ranked=ranked, source=source, **where, **kinds.of(source))

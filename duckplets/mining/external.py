@@ -35,6 +35,7 @@ from duckplets.mining.blocks import REASONS, top_of
 from duckplets.mining.guards import BLOCK_ANCHORS, Guards
 from duckplets.mining.job import MOST, Job, Scorer, Searched, own_name
 from duckplets.mining.report import MiningReport, PairReport
+from duckplets.mining.views import show
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -141,7 +142,7 @@ def add_negatives(
                 f"recipe {recipe.name!r}: no row names an anchor and a negative of it: "
                 f"{reasons}. The id of a record is 'source/key', as in the table records"
             )
-        store.show(database)
+        show(database)
     seconds = round(time.monotonic() - started, 3)
     return GivenReport(pairs=tuple(pairs), seconds=seconds, rows=rows, refused=dict(refused))
 

@@ -193,7 +193,7 @@ class Job:
     def _compiled(self) -> CompiledPool:
         of = self.kinds.of(self.source)
         where: dict[str, Any] = {"source": self.source, "split": self.split}
-        mined = replace(self.recipe, by=self.scorer.name)
+        mined = replace(self.recipe, by=self.scorer.name, consistent=None)
         return compile_pool(mined, **where, version=self.version, **of)
 
     def _say(self, target: Mining, folder: ArtifactFolder) -> None:

@@ -32,6 +32,7 @@ from duckplets.mining.bm25_scorer import Bm25Scorer, Scope
 from duckplets.mining.job import MOST, Job, Scorer
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.store import Minings
+from duckplets.mining.views import show
 from duckplets.pools.read import NO_RECORDS
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import BM25
@@ -121,7 +122,7 @@ def mine(
             database.run("mining/mine/own_index")
             stack.callback(database.run, "mining/mine/drop_own_index")
         done = [(job, job.run(folder)) for job in due]
-        store.show(database)
+        show(database)
     mined = [(job, found) for job, found in done if isinstance(found, PairReport)]
     seconds = round(time.monotonic() - started, 3)
     notes += [*_without_anchors(done), *_told(mined)]

@@ -112,6 +112,14 @@ def found(database: Database, mining: Mining) -> dict[str, float]:
     return {name: value for name, value in row.items() if value is not None}
 
 
+def _within(database: Database, mining: Mining) -> dict[str, int]:
+    """Return how many positives there are, and how many are within some ranks."""
+    files = mining.files(folder_of(database), "positives")
+    if not files:
+        return {}
+    return dict(database.table("mining/store/within", {"files": files}).to_pylist()[0])
+
+
 def explained(database: Database, mining: Mining, policy: Mined, anchor: str) -> pa.Table:
     """Return the candidates of an anchor, by record id or text: what is ``cut`` and by what."""
     settings = _of(database, mining, policy) | {"anchor": anchor}
@@ -156,9 +164,11 @@ def negatives(
         split: Of this split only.
 
     Returns:
-        Rows by mining: recipe, source, split, scorer, anchors, candidates, and counts by what
-        becomes of anchors (full, short, none) and of candidates; or with ``anchor`` by rank:
-        recipe, scorer, anchor, rank, negative, score, positive_score, positive_rank, cut and text.
+        Rows by mining: recipe, source, split, scorer, anchors, candidates, counts by what
+        becomes of anchors (full, short, none) and of candidates, and how many of all positives
+        are ranked within 1, 5, 20 and 100, which ``consistent=`` would keep. With ``anchor``
+        rows by rank: recipe, scorer, anchor, rank, negative, score, positive_score, positive_rank,
+        cut and text.
 
     Raises:
         RecipeError: There are no candidates of it.
@@ -183,7 +193,8 @@ def negatives(
         names |= {"scorer": mining.scorer}
         if anchor is None:
             row = names | {"anchors": mining.anchors, "candidates": mining.candidates}
-            found.append(pa.Table.from_pylist([row | outcomes(database, mining, drawn)]))
+            row |= outcomes(database, mining, drawn) | _within(database, mining)
+            found.append(pa.Table.from_pylist([row]))
         elif (rows := explained(database, mining, drawn, anchor)).num_rows:
             for name in ("scorer", "recipe"):
                 rows = rows.add_column(0, name, pa.array([names[name]] * rows.num_rows))

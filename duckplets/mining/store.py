@@ -22,13 +22,11 @@ manifest in one step: what was killed goes on after the last part. One process m
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shlex
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -45,13 +43,12 @@ from duckplets.base.names import inside
 from duckplets.base.sanitize import listed
 from duckplets.db import files
 from duckplets.db.database import Database
-from duckplets.db.queries import literal, query
 from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.mining.blocks import REASONS, RankedPositives, TopDocuments
 from duckplets.order.permute import mix
-from duckplets.pools.compile import compile_pool
+from duckplets.pools.compile import Ranked, compile_pool
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.mined import Mined, no_scorer
@@ -82,13 +79,11 @@ POSITIVES = pa.schema(
 )
 _FORMAT = 2
 _Of = Literal["file", "positives"]
-_FILES: tuple[_Of, _Of] = ("file", "positives")
-_OF_CANDIDATES = "All that was mined, before any cut, best first"
-_NAME = "mining-{:06}.json"
+MANIFEST = "mining-{:06}.json"
 _PART_ROWS, _PART_SECONDS = 1 << 18, 20.0  # rows of a part, about: the loss of a kill
 _DRAWING = {  # fields of a recipe that do not affect legality
     *("kind", "name", "by", "negatives_from", "when_short", "weight", "share", "instruction"),
-    *("per", "sources"),
+    *("per", "sources", "consistent"),
 }
 
 
@@ -227,6 +222,60 @@ class Minings:
     def as_drawn(self, recipe: Recipe, source: str, split: str) -> Recipe:
         """Return a recipe as a new run draws it of a source; see ``as_drawn``."""
         return as_drawn(recipe, next(reversed(self.serving(recipe, source, split)), None))
+
+    def ranking(
+        self,
+        recipe: TripletRecipe,
+        *,
+        source: str,
+        split: str,
+        version: int,
+        allow_stale: bool = False,
+    ) -> Mining:
+        """Return the mining that ranks the positives of a recipe with a consistency filter.
+
+        It is the one over its ground, otherwise the newest with its anchors and positives.
+
+        Raises:
+            StateMismatchError: The scorer has not ranked them, or records have changed since.
+        """
+        if (asked := recipe.consistent) is None:
+            raise AssertionError(recipe)
+        found = self.serving(recipe, source, split).get(asked.scorer)
+        if found is None:
+            own = definition_of(recipe)
+            pair = [own["anchor"], own["positive"]]
+            there = [
+                of for of in self._places.get((source, split), []) if of.scorer == asked.scorer
+            ]
+            alike = [
+                of for of in there if [of.definition[n] for n in ("anchor", "positive")] == pair
+            ]
+            found = alike[-1] if alike else None
+        what = f"consistent={asked.scorer!r}: source {source!r}, split {split!r}"
+        command = mine_command(self._database, recipe.name)
+        if found is None:
+            if self.damaged:
+                raise self.damaged[0]
+            raise StateMismatchError(
+                f"{what}: it has not ranked the positives of recipe {recipe.name!r}; call "
+                f"corpus.mine({recipe.name!r}, by=…), or run: {command} --by {asked.scorer}"
+            )
+        if not allow_stale and (why := stale(self._database, found, None, version=version)):
+            raise StateMismatchError(
+                f"{what}: the ranks of positives are stale, {why}; run: {command}"
+            )
+        return found
+
+    def ranks(self, mining: Mining) -> Ranked:
+        """Return what a pool reads the ranks of positives from."""
+        return Ranked(mining.key, tuple(mining.files(self.folder, "positives")))
+
+    def ranks_of(self, recipe: Recipe, **where: Any) -> Ranked | None:
+        """Return the ranks that a recipe's filter reads, by ``ranking``; None without a filter."""
+        if not isinstance(recipe, TripletRecipe) or recipe.consistent is None:
+            return None
+        return self.ranks(self.ranking(recipe, **where))
 
     def by_key(self, key: int) -> Mining:
         """Return a finished mining, newest or not.
@@ -408,7 +457,7 @@ class OpenMining:
             if found.follows_from() == target.follows_from() and not fresh:
                 self.mining = found
             else:
-                (folder.path / _NAME.format(found.key)).unlink()
+                (folder.path / MANIFEST.format(found.key)).unlink()
         if self.mining.key > last:
             self._tell()
         self._counts = Counter(self.mining.counts)
@@ -469,7 +518,7 @@ class OpenMining:
     def _tell(self) -> None:
         seconds = self.mining.seconds + time.monotonic() - self._since
         self.mining, self._since = replace(self.mining, seconds=round(seconds, 3)), time.monotonic()
-        self._folder.write(_NAME.format(self.mining.key), asdict(self.mining))
+        self._folder.write(MANIFEST.format(self.mining.key), asdict(self.mining))
 
 
 def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
@@ -511,83 +560,8 @@ def counts_of(found: TopDocuments) -> dict[str, int]:
     return guarded | found.others | left
 
 
-def keep_only(database: Database, pinned: Collection[int]) -> int:
-    """Forget minings that neither runs are pinned to nor new runs would draw from; return how many.
-
-    Those of sources that are gone go too.
-    """
-    minings = Minings(database)
-    if not minings.finished:
-        return 0
-    kept = {mining.key for mining in minings.found()} | {*pinned}
-    gone = [key for key in minings.finished if key not in kept]
-    with writing(database) as folder:
-        for key in gone:
-            (folder.path / _NAME.format(key)).unlink(missing_ok=True)
-        folder.sweep()
-    show(database)
-    return len(gone)
-
-
 def _sum(rows: pa.Table) -> int:
     """Return an order-independent digest of rows: a sum of hashes."""
     anchors, ranks, negatives = (rows[n].to_numpy().astype(np.uint64) for n in SCHEMA.names[:3])
     words = mix(mix(mix(anchors) ^ ranks) ^ negatives) ^ rows["score"].to_numpy().view(np.uint64)
     return int(mix(words[ranks > 0]).sum(dtype=np.uint64))
-
-
-# -- what SQL sees --------------------------------------------------------------------------------
-
-
-def show(database: Database) -> None:
-    """Let the views of mined candidates and positives have what is current.
-
-    In a corpus that is open for writing they are kept with it, for the duckdb CLI; else for this
-    connection only. What is not whole is left out.
-    """
-    minings = Minings(database)
-    if not any(minings.folder.manifests()) and not database.run("mining/store/is_any_shown")[0][0]:
-        return
-    told, parts, positives = [], list[str](), list[str]()
-    for mining in minings.found():
-        try:
-            mining.files(minings.folder)
-            mining.files(minings.folder, "positives")
-        except DamagedFileError:
-            continue
-        names, others = ([part[of]["name"] for part in mining.parts] for of in _FILES)
-        shown = {"candidates": mining.candidates, "files": names, "positive_files": others}
-        told.append(asdict(mining) | shown)
-        parts += names
-        positives += others
-    folder = minings.folder.path.name + "/"
-    texts = [_filled("mining/store/minings", minings=json.dumps(told, ensure_ascii=False))]
-    if parts:
-        texts.append(_filled("mining/store/candidates", folder=folder, parts=json.dumps(parts)))
-        asked = {"folder": folder, "positives": json.dumps(positives)}
-        texts.append(_filled("mining/store/mined_positives", **asked))
-    else:
-        texts += [query("mining/store/no_candidates"), query("mining/store/no_positives")]
-    if database.read_only:
-        for text in texts:
-            database.rows(text.replace("OR REPLACE VIEW", "OR REPLACE TEMP VIEW"))
-        return
-    digest = hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
-    if database.run("mining/store/shown", {"digest": digest})[0][0]:
-        return
-    with database.transaction():
-        columns = database.run("mining/store/columns")
-        known_by = f"{_OF_CANDIDATES} ({digest})"
-        for text in [*texts, _filled("mining/store/known_by", digest=known_by)]:
-            database.rows(text)
-        for view, name, comment in columns:
-            text = _filled("mining/store/column", comment=comment)
-            database.rows(text.replace("minings.generation", f"{view}.{name}"))
-
-
-def _filled(name: str, **values: str) -> str:
-    """Return a statement with its values filled in."""
-    text = query(name)
-    for parameter, value in values.items():
-        text = text.replace(f"${parameter}", literal(value))
-    return text

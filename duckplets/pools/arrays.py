@@ -200,6 +200,16 @@ class Guarded:
 
 
 @dataclass(frozen=True, slots=True)
+class Filtered:
+    """Pairs and anchors of a pool, and those that the consistency filter leaves."""
+
+    pairs: int
+    consistent_pairs: int
+    anchors: int
+    consistent_anchors: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """Everything one (recipe, source, split) draws from."""
 
@@ -214,6 +224,7 @@ class Pool:
     short: Flags | None = None  # which anchor chunks draw from all sources of the split
     shared: int = 0  # anchors whose question other families have, with answers among negatives
     labels: Floats | None = None  # label of every anchor, if pairs come labelled
+    filtered: Filtered | None = None  # by the consistency filter
 
 
 def pair_hashes(owners: Keys | Words, hashes: Words) -> Words:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from duckplets.base.sanitize import shown
 from duckplets.db.queries import literal, with_parameters
@@ -33,9 +33,18 @@ if TYPE_CHECKING:
 Labels = Literal["binary", "graded", "given"]
 Part = (
     Literal["pool", "counts", "left_out", "anchors", "positives", "negatives", "pairs", "sizes"]
-    | Literal["illegal", "known_swapped", "unpaired", "labelled"]
+    | Literal["illegal", "known_swapped", "unpaired", "inconsistent", "labelled"]
+    | Literal["consistent", "filtered"]
     | Literal["mined_anchors", "mined_documents", "mined_positives"]
 )
+
+
+class Ranked(NamedTuple):
+    """A mining that ranks positives: its number, and its files."""
+
+    generation: int = 0
+    ranked: tuple[str, ...] = ()
+
 
 _STAGED = (
     *("record_key", "section_key", "text_hash", "source", "role", "position", "label"),
@@ -44,6 +53,11 @@ _STAGED = (
 _STAGED_OF_TRIPLETS = ("family", "question", "writings")
 _OF_NEAREST = ("date", "taxonomy", "record_id")
 _NO_TERM = "0::UBIGINT"
+_OFFERED = (
+    "\n        WHEN is_paired IS NULL AND has_offered THEN 'inconsistent'",
+    "\n    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS has_offered FROM offered) "
+    "USING (record_key)",
+)
 _OF_ALL_ASKERS = {" AND source = $source GROUP": " GROUP", " AND source = $source\n": "\n"}
 
 
@@ -90,6 +104,11 @@ class CompiledPool:
     def unbounded(self) -> bool:
         """Whether ``pairs`` compares every class with every bin."""
         return self.pairs_values and strategy_of(_meant(self.recipe)).unbounded
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether it draws consistent pairs only."""
+        return isinstance(self.recipe, TripletRecipe) and self.recipe.consistent is not None
 
     def of_source(self) -> CompiledPool:
         """Return the pool whose negatives are of the anchors' source only, by the same law."""
@@ -148,10 +167,15 @@ def compile_pool(
     relabelled: bool = False,  # whether to heed labels of pairs of others
     swaps: bool = False,  # whether samples are swapped
     documents: str | None = None,  # the source of its documents
+    ranked: Ranked | None = None,  # what ranks positives, for a recipe that is consistent
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
-    parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
+    parameters: dict[str, Any] = {"source": source, "split": split, "version": version}
+    parameters["negatives"] = negatives
     parameters |= {} if documents is None else {"documents": documents}
+    if isinstance(recipe, TripletRecipe) and (of := recipe.consistent):
+        asked = {"within": of.within, "min_score": of.min_score}
+        parameters |= asked | (ranked or Ranked())._asdict()
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
     if labels == "given" and (recipe.own_positive or recipe.positive.kind == "near_date"):
@@ -454,8 +478,12 @@ def _statement(
         texts |= {"other_text\n    AND ": "", "other_text AND ": ""}
     if recipe.strategy == "same_record":  # its family may draw texts that only it has
         texts["sole IS DISTINCT FROM family"] = "TRUE"
-    if relabelled:
+    if relabelled or recipe.consistent:
         fills["positive_keys"] = "record_key, text_hash"
+    if not recipe.consistent:
+        texts |= dict.fromkeys(_OFFERED, "")
+    elif recipe.consistent.min_score is None:
+        texts[" AND score >= $min_score"] = ""
     if swaps:
         fills["positive_names"] = ["question"]
     alike = _slot(recipe.anchor) == _slot(recipe.positive) and not near
@@ -470,6 +498,9 @@ def _statement(
         "documents": documents and relabelled,
         "same_selectors": alike,
         **dict.fromkeys(strategy.parts, True),
+        "consistent": recipe.consistent is not None,
+        "consistent_pinned": staged and recipe.consistent is not None,
+        "consistent_labelled": relabelled and recipe.consistent is not None,
         "swapped": swaps,
         "given": labels == "given",
     }

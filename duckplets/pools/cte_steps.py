@@ -18,6 +18,8 @@ WIDTH = 100
 
 Fills = Mapping[str, str | Sequence[str]]
 
+# What the positives before them are called in files with these steps.
+_EARLIER = {"paired": "stated", "consistent": "offered"}
 _HEADER = re.compile(r"(?:--.*\n)+")
 _STEP = re.compile(
     r"((?:^--.*\n)*)^(?:WITH )?((\w+) AS \((?:.*\)|\n(?:.*\n)*?\))),?$", re.MULTILINE
@@ -57,9 +59,10 @@ def assembled(
     known: dict[str, Step] = {}
     for statement in statements:
         steps = steps_of(statement)[0]
-        if "paired" in steps:  # what labels change are the stated positives
-            comment, text, needs = known["positives"]
-            known["stated"] = Step(comment, text.replace("positives", "stated", 1), needs)
+        for step, name in _EARLIER.items():
+            if step in steps and name not in known:
+                comment, text, needs = known["positives"]
+                known[name] = Step(comment, text.replace("positives", name, 1), needs)
         known |= steps
     end = steps_of(last)[1]
     used: dict[str, Step] = {}

@@ -43,7 +43,7 @@ _COMMENTS = {
 _PARAMETERS = (
     ". Parameters: of_source, of_split, at_version (NULL: the newest), at_least (negatives)"
 )
-_PLACE = re.compile(r"\bof_(?:name|recipe|others)\b")
+_PLACE = re.compile(r"\bof_(?:name|recipe|others|scorer)\b")
 
 
 @contextmanager
@@ -158,6 +158,14 @@ def _statement(
             for labels, some in _by_labels(alike, kinds).items():
                 pool = compile_pool(recipe, **how, labels=labels, documents=of)
                 values = _VALUES | ({} if of is None else {"documents": literal(of)})
+                if isinstance(recipe, TripletRecipe) and (asked := recipe.consistent):
+                    newest = _filled("newest", of_scorer=literal(asked.scorer))
+                    least = "NULL" if asked.min_score is None else repr(asked.min_score)
+                    values |= {
+                        "generation": newest,
+                        "within": str(asked.within),
+                        "min_score": least,
+                    }
                 texts[with_parameters(pool.sql(part), values)] += some
     statements = [
         text

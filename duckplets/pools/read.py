@@ -24,7 +24,7 @@ from duckplets.conditions.costs import SHORT
 from duckplets.db.database import Database
 from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
 from duckplets.pools import arrays
-from duckplets.pools.arrays import Guarded, Pool, PoolNegatives, Rows, rows_of, some_rows
+from duckplets.pools.arrays import Filtered, Guarded, Pool, PoolNegatives, Rows, rows_of, some_rows
 from duckplets.pools.compile import (
     CompiledPool,
     Part,
@@ -136,7 +136,14 @@ class PoolReader:
             return Pool(compiled, anchors, None, None)
         listed = self._rows(compiled, "positives")
         distinct = not (recipe.allow_same_anchor_positive or compiled.is_given)
-        unpaired = self._rows(compiled, "unpaired") if compiled.relabelled else None
+        unpaired, filtered = None, None
+        if compiled.is_filtered:
+            unpaired = self._rows(compiled, "inconsistent")
+            filtered = Filtered(
+                *self._database.rows(*compiled.statement("filtered", staged=True))[0]
+            )
+        elif compiled.relabelled:
+            unpaired = self._rows(compiled, "unpaired")
         positives = arrays.positives_of(anchors, listed, distinct=distinct, unpaired=unpaired)
         if compiled.is_given:
             labels = rows["label"][anchors.starts[:-1]]
@@ -167,7 +174,11 @@ class PoolReader:
             shared = int(np.count_nonzero(of_anchors))
         if len(negatives.known_swapped):
             positives = replace(positives, questions=listed["question"])
-        return Pool(compiled, anchors, positives, negatives, guarded, beyond, short, shared=shared)
+        return Pool(
+            *(compiled, anchors, positives, negatives, guarded, beyond, short),
+            shared=shared,
+            filtered=filtered,
+        )
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) are left out for which reason."""
@@ -213,7 +224,7 @@ class PoolReader:
         alike: dict[Any, dict[Any, CompiledPool]] = {}
         for pool in pools:
             for own in (pool, pool.of_source()) if pool.of_split else (pool,):
-                if not own.unbounded:
+                if not (own.unbounded or own.is_filtered):
                     alike.setdefault(own.alike, {})[_place(own)] = own
         several = [list(places.values()) for places in alike.values() if len(places) > 1]
         chunks = dict(self._database.run("pools/lists/staged")) if several else {}

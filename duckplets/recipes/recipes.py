@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked
 from duckplets.errors import RecipeError
+from duckplets.recipes.consistent import Consistent, consistent_of
 from duckplets.recipes.mined import Mined, Negatives, Scorer, cut_of
 
 Role = Literal["anchor", "context", "rejected"]
@@ -144,6 +145,9 @@ class TripletRecipe:
         allow_same_anchor_positive: Whether the positive may have the anchor's very text.
         per: The unit of an anchor, a ``record`` or a ``chunk``.
         sources: Names of the sources it is limited to; None means all.
+        consistent: Draw only pairs whose positive is ranked high enough: ``("dense", 20)`` for rank
+            20 or better by that scorer, or a table of ``scorer``, ``within`` and ``min_score``.
+            None leaves it to the ``consistent=`` of a run.
     """
 
     name: Named
@@ -161,10 +165,12 @@ class TripletRecipe:
     allow_same_anchor_positive: bool = False
     per: Per = "record"
     sources: Sources | None = None
+    consistent: Consistent | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.by, Negatives):
             object.__setattr__(self, "by", cut_of(self.by, f"recipe {self.name!r}"))
+        object.__setattr__(self, "consistent", consistent_of(self.consistent))
         what = _checked(self)
         own, near = self.strategy == "same_record", self.negative.kind == "near_date"
         if near and (self.strategy != "other_record" or self.positive.kind == "near_date"):

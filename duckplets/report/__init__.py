@@ -25,7 +25,7 @@ from duckplets.corpus import snapshots
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
-from duckplets.mining.store import show
+from duckplets.mining.views import show
 from duckplets.recipes.mined import Negatives
 from duckplets.report import drawn, tables
 from duckplets.report.overview import overview

@@ -228,8 +228,15 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
     for stream in part.streams[:_STREAMS]:
         if stream.shared_questions:
             yield _shared_words(stream.source, stream.recipe.name, stream.shared_questions)
+        name = shown(f"{stream.source}, {stream.recipe.name}", NAME)
+        if (kept := stream.filtered) is not None:
+            pairs, anchors = kept.consistent_pairs, kept.consistent_anchors
+            yield (
+                f"consistent ({stream.recipe.consistent}): {kept.pairs - pairs:,} of "
+                f"{counted(kept.pairs, 'pair')} and {kept.anchors - anchors:,} of "
+                f"{counted(kept.anchors, 'anchor')} of {name} are left out"
+            )
         for of in stream.candidates:
-            name = shown(f"{stream.source}, {stream.recipe.name}", NAME)
             left = figure(float(of.counts[of.rows].mean()))
             yield f"of {of.scorer}'s candidates {left} are left to an anchor of {name}"
     yield from (

@@ -118,8 +118,9 @@ def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampl
         "index": mixed.index,
     }
     settings = RunSettings(**run)
+    stale = request.negatives.allow_stale
+    settings = replace(settings, ranked=sources.ranked_pins(database, settings, allow_stale=stale))
     if kind not in (*SINGLE, "pairs"):
-        stale = request.negatives.allow_stale
         pins = sources.pins(database, settings, allow_stale=stale, instead=_INSTEAD)
         settings = replace(settings, candidates=pins)
         if settings.negatives.by is not None:

@@ -167,7 +167,8 @@ class _Loading:
     ) -> None:
         self._database, self._settings, self._texts = database, settings, texts
         self.where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
-        self._minings = Minings(database) if settings.candidates or settings.in_batch else None
+        pinned = settings.candidates or settings.in_batch or settings.ranked
+        self._minings = Minings(database) if pinned else None
         self.kinds = labels_of(database, settings.corpus_version)
         self._listed: dict[str, Integers] = {}  # ascending record keys by source
         for source in sources:
@@ -201,8 +202,14 @@ class _Loading:
             of["labels"] = "given"
         if isinstance(recipe, TripletRecipe) and recipe.mined:
             mined = pinned_minings(self._minings, self._settings, source, recipe)
+        ranked = None
+        named = self._settings.ranked.get(source, {}).get(recipe.name)
+        if named and self._minings is not None:
+            mining = pinned_mining(self._minings, self._settings, named, recipe.name)
+            ranked = self._minings.ranks(mining)
         pool = compile_pool(
             recipe,
+            ranked=ranked,
             source=source,
             negatives=self._settings.num,
             **of,

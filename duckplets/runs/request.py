@@ -18,6 +18,7 @@ from duckplets.errors import SamplerError
 from duckplets.ingest import families
 from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.pools.batch_keys import check_batch_by
+from duckplets.recipes.consistent import consistent_of
 from duckplets.recipes.mined import Negatives, negatives_of
 from duckplets.recipes.recipes import Preset
 from duckplets.samples.no_duplicates import NoDuplicates
@@ -102,6 +103,7 @@ class RunRequest:
     negatives: Negatives = Negatives()  # noqa: RUF009 - it is frozen
     no_duplicates: NoDuplicates = False
     batch_by: Any = None
+    consistent: Any = None
     columns: str | Sequence[str] | None = None
     seed: Annotated[int, Bounds(-(1 << 63), (1 << 64) - 1)] = 42
     steps: _Many = None
@@ -113,6 +115,7 @@ class RunRequest:
 
     def __post_init__(self) -> None:
         made = {"negatives": negatives_of(self.negatives), "options": options_of(self.options)}
+        made["consistent"] = consistent_of(self.consistent, SamplerError)
         if self.mixture is not None:
             made["mixture"] = mixture_of(self.mixture)
         for name, value in made.items():
@@ -144,6 +147,10 @@ class RunRequest:
                 raise SamplerError(
                     f"no_duplicates='negatives': {kind} have none; give False or True"
                 )
+        if kind in SINGLE and self.consistent is not None:
+            raise SamplerError(
+                f"consistent='{self.consistent}': {kind} have no pairs; leave it out"
+            )
         if kind in SINGLE and self.options.swap and self.options.preset is None:
             raise SamplerError(f"swap=True: {kind} have no two places; leave it out")
         if not of.num or of.when_short == "keep":

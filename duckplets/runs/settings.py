@@ -19,6 +19,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
+from duckplets.recipes.consistent import Consistent, consistent_of
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Negatives, negatives_of
 from duckplets.recipes.recipes import Preset, Recipe
@@ -30,7 +31,14 @@ from duckplets.samples.no_duplicates import NoDuplicates
 Pairs = Literal["labelled", "drawn"]
 
 _OF_OPTIONS = ("remainder", "swap", "preset", "prefixes", "prefetch", "memory_mb")
-_KEEPS = ("run", "preset", "empty", "long_sections", "state")  # which a saved run cannot change
+_KEEPS = (
+    "run",
+    "consistent",
+    "preset",
+    "empty",
+    "long_sections",
+    "state",
+)  # which a saved run cannot change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +74,9 @@ class RunSettings:
     declared_prefixes: dict[str, Any] = field(default_factory=dict)  # their digest
     # By source: size, size_mode, weight and seed of its index controls.
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
+    consistent: Consistent | None = None  # for recipes that leave it open
+    # By source and recipe: number and digest of the mining that ranks their positives.
+    ranked: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     in_batch: InBatch | None = None  # texts near an anchor that are kept from its batch
     batch_by: str | None = None  # what the samples of a batch share
     preset: Preset | None = None  # preset for recipes of sources that join
@@ -141,6 +152,13 @@ class RunSettings:
         some = {
             "candidates": mined and digest(mined),
             "by": self.negatives.by != "random" and self.negatives.chosen.to_dict(),
+            "consistent": self.ranked
+            and digest(
+                {
+                    source: {n: of["digest"] for n, of in named.items()}
+                    for source, named in self.ranked.items()
+                }
+            ),
             "in_batch_margin": self.in_batch and digest(to_plain(self.in_batch)),
             "batch_by": self.batch_by,
             "pairs": self.pairs,
@@ -213,14 +231,16 @@ def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, S
 def _plain_parts(of: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of settings, or of a join, as JSON values."""
     made = {"recipes": _definitions(of["recipes"]), "negatives": of["negatives"].to_dict()}
-    return made | {"in_batch": of["in_batch"] and to_plain(of["in_batch"])}
+    made |= {name: of[name] and to_plain(of[name]) for name in ("consistent", "in_batch")}
+    return made
 
 
 def _parts(of: Mapping[str, Any], *, is_tokens: bool = False) -> dict[str, Any]:
     """Return the values from ``_plain_parts``."""
     made: dict[str, Any] = {} if is_tokens else {"recipes": _recipes(of["recipes"])}
     in_batch = of["in_batch"] and from_plain(InBatch, of["in_batch"], SamplerError)
-    return made | {"negatives": negatives_of(of["negatives"]), "in_batch": in_batch}
+    made |= {"negatives": negatives_of(of["negatives"]), "in_batch": in_batch}
+    return made | {"consistent": consistent_of(of["consistent"], SamplerError)}
 
 
 def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]]:
@@ -237,7 +257,7 @@ def saved_settings(saved: Save) -> RunSettings:
             f"version it was started with"
         )
     shape = get_type_hints(RunSettings) | {"recipes": {str: [dict]}, "mixture": dict}
-    shape |= {"negatives": dict, "in_batch": (dict, None)}
+    shape |= {"negatives": dict, "in_batch": (dict, None), "consistent": (dict, None)}
     differ = sorted(shape.keys() ^ saved.settings)
     wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
     if not wrong and sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):

@@ -33,12 +33,14 @@ from duckplets.recipes.recipes import USUAL, Recipe, TripletRecipe, role
 from duckplets.runs import messages
 
 if TYPE_CHECKING:
+    from duckplets.recipes.consistent import Consistent
     from duckplets.recipes.store import SourceDefaults, SourceRecipes
     from duckplets.runs.settings import Pairs, RunSettings
     from duckplets.samples.stream import Stream
 
 Drawn: TypeAlias = Mapping[str, Sequence[Recipe]]  # recipes by source
 Candidates: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source, recipe and scorer
+Ranks: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source and recipe
 Control = dict[str, Any]  # size, size_mode, weight and seed, for ``listing``
 Counts = Mapping[str, tuple[int, Control | None]]
 
@@ -81,7 +83,21 @@ def resolved(
         ]
     elif run["kind"] == "pairs":
         found = [replace(of, recipes=_without_negatives(of)) for of in found]
+    if run["consistent"]:
+        found = [replace(of, recipes=_filtered(of.recipes, run["consistent"])) for of in found]
     return found
+
+
+def _filtered(recipes: Sequence[Recipe], by: Consistent) -> tuple[Recipe, ...]:
+    """Return recipes with a consistency filter, where they pair different sections."""
+    return tuple(
+        replace(recipe, consistent=by)
+        if isinstance(recipe, TripletRecipe)
+        and recipe.consistent is None
+        and recipe.anchor != recipe.positive
+        else recipe
+        for recipe in recipes
+    )
 
 
 def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pairs:
@@ -105,8 +121,9 @@ def check_labelled(
         raise SamplerError(
             f"kind='labelled_pairs': source {name!r} has no labels; give it no weight in mixture="
         )
-    if run["negatives"] != Negatives() or run["no_duplicates"] == "negatives":
-        what = "negatives" if run["negatives"] != Negatives() else "no_duplicates"
+    wrong = {"negatives": run["negatives"] != Negatives(), "consistent": run["consistent"]}
+    wrong["no_duplicates"] = run["no_duplicates"] == "negatives"
+    if what := next((name for name, is_wrong in wrong.items() if is_wrong), None):
         raise SamplerError(
             f"{what}={run[what]!r}: labelled pairs come with nothing drawn beside them; leave it "
             f"out, or take sources without labels"
@@ -196,6 +213,27 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
             f"there; to mine them: {mining_store.mine_command(database, name)}"
         )
     return notes
+
+
+def ranked_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> Ranks:
+    """Return number and digest of each mining that ranks the positives of a run.
+
+    Raises:
+        StateMismatchError: A scorer has not ranked the positives of a recipe, or they are stale.
+    """
+    minings, found = mining_store.Minings(database), dict[str, dict[str, dict[str, Any]]]()
+    needed = settings.mixture.drawn(settings.sources)
+    for source, recipes in settings.recipes.items():
+        for recipe in recipes if source in needed else ():
+            if not isinstance(recipe, TripletRecipe) or recipe.consistent is None:
+                continue
+            if recipe.weight:
+                where: dict[str, Any] = {"source": source, "split": settings.split}
+                where |= {"version": settings.corpus_version, "allow_stale": allow_stale}
+                mining = minings.ranking(recipe, **where)
+                pinned = {"mining": mining.key, "digest": mining.digest}
+                found.setdefault(source, {})[recipe.name] = pinned
+    return found
 
 
 def near_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> InBatch:

@@ -42,6 +42,7 @@ from duckplets.runs.sources import (
     near_pins,
     notes_on_mined,
     pins,
+    ranked_pins,
     resolved,
     shares,
 )
@@ -148,7 +149,7 @@ def _without(settings: RunSettings, number: int, names: Collection[str]) -> RunS
     join = settings.joins[number - 1]
     changes = {
         name: {source: of for source, of in join[name].items() if source not in names}
-        for name in ("recipes", "candidates", "index")
+        for name in ("recipes", "candidates", "ranked", "index")
     }
     sources = [name for name in join["sources"] if name not in names]
     return _with_join(settings, number, sources=sources, **changes)
@@ -221,6 +222,8 @@ def with_version(
         "declared_prefixes": _prefixes(database, last, version, fresh),
         "negatives": negatives,
         "candidates": last.candidates,
+        "ranked": last.ranked,
+        "consistent": last.consistent,
         "in_batch": last.in_batch,
         "sources": [*fresh],
         "recipes": fresh,
@@ -238,6 +241,8 @@ def with_version(
     stays_stale = version == last.corpus_version
     found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
     made = _with_join(made, number, candidates=found)
+    ranked = ranked_pins(database, made.versions[-1], allow_stale=stays_stale)
+    made = _with_join(made, number, ranked=ranked)
     if last.in_batch:
         in_batch = near_pins(database, made.versions[-1], allow_stale=stays_stale)
         made = _with_join(made, number, in_batch=in_batch)

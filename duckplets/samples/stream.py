@@ -22,7 +22,14 @@ from duckplets.mining.near import NearTexts
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import KeyedOrder
 from duckplets.order.permute import below, hashed, key, ranks_at
-from duckplets.pools.arrays import Anchors, NegativeRequests, Pool, PoolNegatives, Positives
+from duckplets.pools.arrays import (
+    Anchors,
+    Filtered,
+    NegativeRequests,
+    Pool,
+    PoolNegatives,
+    Positives,
+)
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import (
@@ -308,6 +315,11 @@ class Stream:
         if self.pool.compiled.own_negatives:
             return "same_record" if self.pool.beyond is None else "given"
         return "mined" if self.candidates else "random"
+
+    @property
+    def filtered(self) -> Filtered | None:
+        """Pairs and anchors before and after the consistency filter; None without one."""
+        return self.pool.filtered
 
     @property
     def shared_questions(self) -> int:

@@ -198,7 +198,7 @@ class TokenStream:
 
     negatives = fallback_anchors = shared_questions = 0
     is_given = graded = has_fallbacks = False
-    negatives_from = version = None
+    negatives_from = version = filtered = None
     candidates = ()
 
     def __len__(self) -> int:

@@ -203,6 +203,18 @@ SELECT
 FROM read_parquet($files)
 WHERE anchor_section_key % $every = 0
 
+-- name: within
+-- How many positives there are, and how many a scorer ranks within some ranks.
+-- Parameters: $files (of positives).
+-- Rows: one.
+SELECT
+    count(*) AS positives,
+    count(*) FILTER (rank = 1) AS within_1,
+    count(*) FILTER (rank <= 5) AS within_5,
+    count(*) FILTER (rank <= 20) AS within_20,
+    count(*) FILTER (rank <= 100) AS within_100
+FROM read_parquet($files)
+
 -- name: found
 -- How well a scorer finds the positives of anchors: the share of each anchor's that are within some
 -- ranks, and one divided by the best rank.

@@ -455,6 +455,53 @@ WITH labelled AS (
 partial AS (SELECT record_key FROM said WHERE label > 0 AND label < 1)
 SELECT 1
 
+-- name: consistent
+-- Steps of a pool that draws only pairs whose positive a scorer ranks high enough.
+-- Parameters: $generation (of the mining), $within, $min_score.
+
+-- Pairs of an anchor and a text, and those that the scorer ranks high enough.
+WITH offered_pairs AS (
+    SELECT DISTINCT anchors.record_key, anchors.text_hash AS anchor_hash, offered.text_hash,
+        anchors.section_key AS anchor_section_key, offered.section_key AS positive_section_key
+    FROM anchors JOIN offered USING (record_key)
+),
+consistent AS (
+    SELECT DISTINCT record_key, anchor_hash, text_hash
+    FROM offered_pairs JOIN mined_positives USING (anchor_section_key, positive_section_key)
+    WHERE generation = $generation AND rank <= $within AND score >= $min_score
+),
+positives AS (
+    SELECT offered.* FROM offered
+    JOIN (SELECT DISTINCT record_key, text_hash FROM consistent) USING (record_key, text_hash)
+),
+positive_texts AS (
+    SELECT record_key, anchor_hash AS text_hash, only_one(consistent.text_hash) AS single
+    FROM consistent GROUP BY record_key, anchor_hash
+)
+SELECT 1
+
+-- name: consistent_pinned
+-- Steps of such a pool that a run reads, whose mining may not be the newest.
+-- Parameters: $ranked (files of the mining), $within, $min_score.
+WITH consistent AS (
+    SELECT DISTINCT record_key, anchor_hash, text_hash
+    FROM offered_pairs JOIN read_parquet($ranked) USING (anchor_section_key, positive_section_key)
+    WHERE rank <= $within AND score >= $min_score
+)
+SELECT 1
+
+-- name: consistent_labelled
+-- Steps of such a pool where labels say which texts an anchor has for positives.
+WITH offered_pairs AS (
+    SELECT DISTINCT anchors.record_key, anchors.text_hash AS anchor_hash, offered.text_hash,
+        anchors.section_key AS anchor_section_key, offered.section_key AS positive_section_key
+    FROM anchors JOIN paired
+        ON paired.record_key = anchors.record_key AND anchor_hash = anchors.text_hash
+    JOIN offered
+        ON offered.record_key = anchors.record_key AND offered.text_hash = paired.text_hash
+)
+SELECT 1
+
 -- name: given
 -- Steps of a pool of pairs that come as they were judged: nothing is drawn beside them.
 
@@ -503,6 +550,7 @@ judged AS (
     SELECT anchors.*, CASE
         WHEN is_eligible THEN NULL
         WHEN label_condition THEN label_text
+        WHEN is_paired IS NULL AND has_offered THEN 'inconsistent'
         WHEN is_paired IS NULL THEN 'no positive'
         WHEN single = anchors.text_hash AND other_condition THEN same_text
         WHEN has_own AND own_condition THEN 'known answer'
@@ -511,6 +559,7 @@ judged AS (
     END AS reason
     FROM anchors LEFT JOIN (SELECT *, TRUE AS is_paired FROM positive_texts) USING (positive_keys)
     LEFT JOIN (SELECT chunk_key, TRUE AS is_eligible FROM eligible) USING (chunk_key)
+    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS has_offered FROM offered) USING (record_key)
     LEFT JOIN (SELECT DISTINCT record_key, TRUE AS has_own FROM negatives) USING (record_key)
     LEFT JOIN (SELECT DISTINCT record_key, TRUE AS is_partial FROM partial) USING (record_key)
 )

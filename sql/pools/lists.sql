@@ -147,6 +147,32 @@ JOIN positives ON positives.record_key = said.record_key AND positives.text_hash
 EXCEPT SELECT record_key, anchor_hash, text_hash
 FROM paired
 
+-- name: inconsistent
+-- Positives of a record that an anchor text must not take, as a scorer ranks them too low.
+-- Rows: in any order.
+SELECT DISTINCT anchors.record_key, anchors.text_hash AS anchor_hash, positives.text_hash
+FROM anchors
+JOIN positives USING (record_key)
+EXCEPT SELECT record_key, anchor_hash, text_hash
+FROM consistent
+
+-- name: consistent
+-- The sections of anchors and positives that the consistency filter pairs.
+-- Rows: in any order.
+SELECT DISTINCT anchor_section_key, positive_section_key
+FROM offered_pairs
+JOIN consistent USING (record_key, anchor_hash, text_hash)
+
+-- name: filtered
+-- How many pairs there are and how many are consistent; the same of the records of anchors.
+-- Rows: one.
+SELECT
+    (SELECT count(*) FROM (SELECT DISTINCT record_key, anchor_hash, text_hash FROM offered_pairs))
+        AS pairs,
+    (SELECT count(*) FROM consistent) AS consistent_pairs,
+    (SELECT count(DISTINCT record_key) FROM offered_pairs) AS anchors,
+    (SELECT count(DISTINCT record_key) FROM consistent) AS consistent_anchors
+
 -- name: labelled
 -- Texts that labels call an answer of a family, perhaps, and what is written alike.
 -- Rows: in any order.

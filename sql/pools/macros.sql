@@ -97,3 +97,10 @@ COMMENT ON MACRO TABLE of_name IS $text
 -- Remove a macro.
 -- Rows: none.
 DROP MACRO TABLE IF EXISTS of_name
+
+-- name: newest
+-- The number of the newest mining by a scorer, whose name stands for of_scorer.
+(
+    SELECT max(generation) FROM minings
+    WHERE scorer = of_scorer AND source = of_source AND split = of_split
+)

@@ -221,7 +221,8 @@ COLUMNS = f"""
 """
 SHOWN = """
     acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
-    hard_negatives judgement_counts judgements labels live_records minings negatives pairs
+    hard_negatives judgement_counts judgements labels live_records mined_positives minings
+    negatives pairs
     qrels quarantine recipes records rejected_texts section_texts sections source_counts sources
     split_counts splits
 """

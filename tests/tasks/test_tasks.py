@@ -178,6 +178,13 @@ def test_queries_draw_negatives_of_all_documents(solved):
     assert len(rows) == 4
 
 
+def test_pairs_are_kept_whose_positive_is_ranked_high_enough(solved):
+    _, counts, _ = solved(14)
+    assert "within_20" in counts
+    kept = [json.loads(line) for line in Path("kept.jsonl").read_text().splitlines()]
+    assert len(kept) == 4
+
+
 def test_scores_come_with_the_batch(solved):
     row = solved(15)["found"][0]
     assert row["positive_score"] >= 0
