@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -186,7 +186,7 @@ def pools_of(database: Database) -> list[CompiledPool]:
             try:
                 ranked = minings.ranks_of(drawn, **where, allow_stale=True)
             except StateMismatchError:  # nothing has ranked its positives so far
-                drawn, ranked = replace(drawn, consistent=None), None
+                drawn, ranked = replace(cast("TripletRecipe", drawn), consistent=None), None
             pools.append(compile_pool(drawn, ranked=ranked, **where, **kinds.of(source)))
     return pools
 

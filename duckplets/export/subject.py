@@ -75,8 +75,7 @@ def mined(
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
     kinds = labels_of(database, version)
-    found = partial(_pool, minings, kinds, chosen, **where)
-    pools = [found(mining.source) for mining in current]
+    pools = [_pool(minings, kinds, chosen, mining.source, **where) for mining in current]
     scorer = scorer or current[-1].scorer
     of_export = negatives.policy(scorer) or policy_for(chosen.by, scorer)
     return Subject(chosen, split, names, pools, current, of_export)
