@@ -203,6 +203,7 @@ class Guarded:
 class Filtered:
     """Pairs and anchors of a pool, and those that the consistency filter leaves."""
 
+    by: str
     pairs: int
     consistent_pairs: int
     anchors: int

@@ -232,7 +232,7 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
         if (kept := stream.filtered) is not None:
             pairs, anchors = kept.consistent_pairs, kept.consistent_anchors
             yield (
-                f"consistent ({getattr(stream.recipe, 'consistent', None)}): {kept.pairs - pairs:,} of "
+                f"consistent ({kept.by}): {kept.pairs - pairs:,} of "
                 f"{counted(kept.pairs, 'pair')} and {kept.anchors - anchors:,} of "
                 f"{counted(kept.anchors, 'anchor')} of {name} are left out"
             )
