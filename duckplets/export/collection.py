@@ -35,7 +35,9 @@ def collection_of(database: Database, source: str | None, version: int) -> tuple
         every = recipe_store.sources_of(database, version)
         asking = [name for name, of in every.items() if not of.are_documents]
         source = asking[0] if len(asking) == 1 else None
-    return (source, documents[source]) if source in documents else None
+    if source is None or source not in documents:
+        return None
+    return source, documents[source]
 
 
 def write(

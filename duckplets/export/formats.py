@@ -314,9 +314,9 @@ def _automodel(reader: SubjectReader, wanted: ExportRequest, path: Path, work: W
     (folder / _MERLIN).write_text(
         json_line({"class": "TextQADataset", "corpus_id": name}), encoding="utf-8"
     )
-    rows = ({"id": each.id, "text": each.text} for each in reader.documents())
+    documents = ({"id": each.id, "text": each.text} for each in reader.documents())
     schema = pa.schema([("id", pa.string()), ("text", pa.string())])
-    parquet(folder / "documents.parquet", rows, schema)
+    parquet(folder / "documents.parquet", documents, schema)
     return tally
 
 

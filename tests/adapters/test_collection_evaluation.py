@@ -22,7 +22,7 @@ def plain_ndcg(ranked, labels, k):
 @pytest.mark.parametrize("seed", range(3))
 def test_ndcg_is_graded_and_documents_stay_apart(tmp_path, seed):
     folder = made(tmp_path / "set", seed)
-    documents, queries, labels = content(folder)
+    documents, _, labels = content(folder)
     of_test = {}
     for (split, query, document), label in labels.items():
         if split == "test":
