@@ -104,11 +104,7 @@ class ArtifactFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock for writing.
-
-        Raises:
-            ReadOnlyError: The folder holds foreign files and no manifest.
-        """
+        """Hold the folder's lock for writing."""
         self.check_own()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _LOCK).open("ab") as file:

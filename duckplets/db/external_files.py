@@ -138,10 +138,6 @@ def changed(database: Database) -> dict[str, str]:
 
 
 def check(database: Database) -> None:
-    """Refuse to go on if a file whose texts stay in place has changed.
-
-    Raises:
-        ChangedFileError: One has; it says which, and what to do.
-    """
+    """Refuse to go on if a file whose texts stay in place has changed."""
     for message in changed(database).values():
         raise ChangedFileError(message)

@@ -22,11 +22,7 @@ from duckplets.errors import MigrationError, QueryError
 
 
 def create(path: Path, kind: Kind) -> None:
-    """Create a file of the newest schema, completely or not at all, if there is none.
-
-    Raises:
-        MigrationError: It cannot be created there, or another file's WAL lies there.
-    """
+    """Create a file of the newest schema, completely or not at all, if there is none."""
     name, path = shown(path), files.real_path(path)
     if os.path.lexists(path):
         return
@@ -87,12 +83,7 @@ def _opened_aside(aside: Path, name: str) -> Database:
 
 
 def migrate(database: Database, kind: Kind) -> list[str]:
-    """Apply the missing migrations and return their names.
-
-    Raises:
-        MigrationError: The file is newer than this package or another tool's, or its applied
-            migrations differ from the ones known here.
-    """
+    """Apply the missing migrations and return their names."""
     done = _applied(database, kind)
     missing = [migration for migration in migrations(kind) if migration[0] not in done]
     for together in [[each] for each in missing] if done else [missing]:
@@ -114,11 +105,7 @@ def migrate(database: Database, kind: Kind) -> list[str]:
 
 
 def check(database: Database, kind: Kind) -> None:
-    """Refuse a file that is not at the newest schema.
-
-    Raises:
-        MigrationError: With the command to run.
-    """
+    """Refuse a file that is not at the newest schema."""
     done = _applied(database, kind)
     missing = [name for number, name, _ in migrations(kind) if number not in done]
     if missing:

@@ -324,11 +324,7 @@ def _is_among(path: Path, sessions: Iterable[Session]) -> bool:
 
 
 def refuse_shared(session: Session, own: Collection[Session], name: str) -> None:
-    """Refuse to go on if something else in this process has the file open.
-
-    Raises:
-        CorpusLockedError: Something has.
-    """
+    """Refuse to go on if something else in this process has the file open."""
     with _GATE:
         others = [s for s in _SESSIONS if s.file == session.file and s not in own]
     if others:

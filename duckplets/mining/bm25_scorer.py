@@ -169,11 +169,7 @@ class DocumentShards:
 
 
 def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
-    """Search a block of queries, on a worker.
-
-    Raises:
-        EngineError: The folder is not there.
-    """
+    """Search a block of queries, on a worker."""
     if not shards.folder.is_dir():
         raise EngineError(
             f"mining: a worker does not see {shards.folder}, where the postings lie: the "
