@@ -75,7 +75,8 @@ def mine(
     hard_negatives have the result.
 
     Args:
-        by (bm25|NAME): The scorer: bm25, or the cosine of a set of vectors. [default: bm25]
+        by (bm25|judged|NAME): The scorer: bm25; judged, for documents with a label of 0 or less;
+            or the cosine of a set of vectors. [default: bm25]
         stemmer: How words are stemmed from now on: porter, english, german, …, none.
 
     Example:
@@ -83,6 +84,7 @@ def mine(
         duckplets mine faq.duckdb anchor_context --depth 200
         duckplets mine faq.duckdb --stemmer english
     """
+    from duckplets.mining.external import JUDGED
     from duckplets.recipes.mined import BM25
     from duckplets.search.analyzer_settings import Terms
     from duckplets.search.index import terms_of
@@ -99,7 +101,8 @@ def mine(
             given["terms"] = Terms.from_dict(
                 terms_of(opened.database).to_dict() | {"stemmer": stemmer}
             )
-        report = opened.mine(by="bm25" if by in (None, BM25) else Dense(str(by)), **given)
+        named = by or BM25
+        report = opened.mine(by=named if named in (BM25, JUDGED) else Dense(named), **given)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])
     elif report.pairs:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -37,11 +38,12 @@ from duckplets.mining.job import MOST, Job, Scorer, Searched, own_name
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.views import show
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.recipes import TripletRecipe
+from duckplets.recipes.recipes import USUAL, TripletRecipe
 
 ROWS = ("anchor_id", "negative_id", "score")
 LISTS = ("query_id", "document_ids", "scores")  # the same with an anchor a row
 
+JUDGED = "judged"  # the scorer whose scores are labels of 0 or less
 _WHAT = "add_negatives", RecipeError
 _KINDS = dict(zip(ROWS, (pa.string(), pa.string(), pa.float64()), strict=True))
 _MOST = 1e300
@@ -145,6 +147,31 @@ def add_negatives(
         show(database)
     seconds = round(time.monotonic() - started, 3)
     return GivenReport(pairs=tuple(pairs), seconds=seconds, rows=rows, refused=dict(refused))
+
+
+def judged(
+    corpus: CorpusFile,
+    recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
+    *,
+    source: str | None,
+    progress: Progress | bool | None,
+    **options: Any,
+) -> MiningReport:
+    """Make candidates of the documents that labels of 0 or less name."""
+    if source is not None:
+        version = records.current_version(corpus.database)
+        recipe_store.check_source(corpus.database, source, version)
+    rows = corpus.database.table("mining/external/judged", {"source": source})
+    if not rows.num_rows:
+        raise RecipeError(
+            "by='judged': no label of 0 or less names a record of its own; give labels with "
+            "corpus.relabel, or mine by='bm25'"
+        )
+    names = [recipe or USUAL] if isinstance(recipe, str | TripletRecipe | None) else recipe
+    given: dict[str, Any] = {"scorer": JUDGED, "source": source, "progress": progress, **options}
+    reports = [add_negatives(corpus, rows, name=name, **given) for name in names]
+    pairs = tuple(pair for report in reports for pair in report.pairs)
+    return MiningReport(pairs=pairs, seconds=sum(report.seconds for report in reports))
 
 
 def _staged(database: Database, table: Any) -> int:

@@ -29,6 +29,7 @@ from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store
 from duckplets.mining.bm25_scorer import Bm25Scorer, Scope
+from duckplets.mining.external import JUDGED, judged
 from duckplets.mining.job import MOST, Job, Scorer
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.store import Minings
@@ -49,7 +50,7 @@ def mine(
     /,
     recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None = None,
     *,
-    by: Literal["bm25"] | Scorer = "bm25",
+    by: Literal["bm25", "judged"] | Scorer = "bm25",
     depth: int = 100,
     source: str | None = None,
     split: str | None = None,
@@ -72,7 +73,8 @@ def mine(
         recipe: A recipe or several, or names of them; by default every triplet recipe that a
             sampler would draw, but for those that say ``by="random"`` or cannot be mined, as
             those of strategy ``same_record``.
-        by: The scorer: ``bm25``, or ``dp.Dense(…)`` for the cosine of vectors.
+        by: The scorer: ``bm25``; ``dp.Dense(…)`` for the cosine of vectors; or ``judged``, whose
+            candidates are the documents labelled 0 or less, with the label as score.
         depth: How many candidates an anchor keeps, 1 to 2,048. What was mined deeper stays.
         source: For this source only; by default for all.
         split: For this split only; by default for all that have anchors.
@@ -94,10 +96,13 @@ def mine(
         EngineError: The engine is none, cannot be reached, or fails.
         QueryError: The folder of candidates cannot be written.
     """
+    if by == JUDGED:
+        where: dict[str, Any] = {"source": source, "split": split, "depth": depth}
+        return judged(corpus, recipe, **where, progress=progress)
     by_words = Bm25Scorer(query_tokens=query_tokens, scope=scope, shard_documents=shard_documents)
     ranker = by_words if by == BM25 else by
     if not isinstance(ranker, Scorer):
-        raise RecipeError(f"by={by!r}: give 'bm25', or dp.Dense('a set of vectors')")
+        raise RecipeError(f"by={by!r}: give 'bm25', 'judged', or dp.Dense('a set of vectors')")
     depth = checked("depth", depth, Annotated[int, Bounds(1, MOST)], RecipeError)
     database, started = corpus.database, time.monotonic()
     splits.need_splits(database)

@@ -59,3 +59,17 @@ SELECT anchor, document, score, times
 FROM external_entries
 WHERE fate = 'candidate' AND anchor >= $start AND anchor < $stop
 ORDER BY anchor, score DESC, document
+
+-- name: judged
+-- Records that labels of 0 or less name, as candidates of the record that asks.
+-- Parameters: $source (of the anchors; NULL for all).
+-- Rows: by anchor and negative.
+SELECT queries.record_id AS anchor_id, documents.record_id AS negative_id, held.label AS score
+FROM (
+    SELECT anchor, document, newest_label(label, added_version) AS label
+    FROM labels GROUP BY anchor, document
+) AS held
+JOIN live_records AS queries ON queries.id_hash = held.anchor
+JOIN live_records AS documents ON documents.id_hash = held.document
+WHERE held.label <= 0 AND coalesce(queries.source = $source, TRUE)
+ORDER BY anchor_id, negative_id

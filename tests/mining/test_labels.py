@@ -6,6 +6,7 @@ from itertools import product
 
 import pyarrow as pa
 import pytest
+from collections_by_hand import collection
 from effort import often, some
 from prebuilt import copying, toy_corpus
 from pyarrow import parquet
@@ -346,3 +347,28 @@ def test_labels_name_records_and_texts_in_any_order_and_are_numbers(tmp_path):
         corpus.compact()
         ids = corpus.sql("SELECT id FROM _internal.label_ids ORDER BY id")["id"].to_pylist()
         assert (ids, corpus.version) == (["s/1", "s/5", "s/6"], version + 1)
+
+
+def test_documents_with_a_label_of_0_or_less_are_candidates(tmp_path):
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        queries = [{"id": f"q{n}", "q": f"who is {n}"} for n in range(8)]
+        documents = [{"id": f"d{n}", "text": f"this is {n}"} for n in range(20)]
+        labels = [(f"q{n}", f"d{n}", 1) for n in range(8)]
+        labels += [(f"q{n}", f"d{n + 8 + i}", -i) for n in range(8) for i in range(2)]
+        collection(corpus, "s", queries, documents, labels)
+        corpus.split(1, 0, 0)
+        corpus.mine(progress=False)
+        assert corpus.mine(by="judged", progress=False).candidates == 16
+        negatives = dp.Negatives(2, by="judged")
+        columns = ["anchor_record_id", "negative_1_record_id", "negative_2_record_id"]
+        batch = corpus.sampler(batch_size=8, negatives=negatives, columns=columns).batch_at(0)
+        for row in batch.to_pylist():
+            n = int(row["anchor_record_id"].removeprefix("s/q"))
+            found = {row["negative_1_record_id"], row["negative_2_record_id"]}
+            assert found == {f"s.documents/d{n + 8}", f"s.documents/d{n + 9}"}
+        mixed = corpus.sampler(negatives=dp.Negatives(by={"judged": 0.5, "bm25": 0.5}), run="mixed")
+        assert "judged" in mixed.describe()
+        corpus.relabel({"anchor_id": ["s/q0"], "document_id": ["s.documents/d8"], "label": [2]})
+        assert corpus.mine(by="judged", progress=False).candidates == 15
+        with pytest.raises(dp.RecipeError, match="no label of 0 or less"):
+            corpus.mine(by="judged", source="s.documents")
