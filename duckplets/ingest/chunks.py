@@ -25,6 +25,7 @@ from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import ChunkingError
 from duckplets.ingest import checkpoint
 from duckplets.text import chunkers
+from duckplets.text.accents import unaccented
 from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
 from duckplets.text.preprocessors import REGISTRY, Preprocessor
@@ -233,6 +234,7 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
             rows = rows.filter(rows["text"].is_valid())
     tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
     rows = rows.append_column("token_count", pa.array(tokens))
+    rows = rows.append_column("plain", unaccented(rows["text"].combine_chunks()))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
         is_placed = "file_key" in rows.column_names
         database.run(

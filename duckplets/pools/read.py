@@ -139,9 +139,8 @@ class PoolReader:
         unpaired, filtered = None, None
         if compiled.is_filtered:
             unpaired = self._rows(compiled, "inconsistent")
-            filtered = Filtered(
-                *self._database.rows(*compiled.statement("filtered", staged=True))[0]
-            )
+            counts = self._database.rows(*compiled.statement("filtered"))[0]
+            filtered = Filtered(str(recipe.consistent), *counts)
         elif compiled.relabelled:
             unpaired = self._rows(compiled, "unpaired")
         positives = arrays.positives_of(anchors, listed, distinct=distinct, unpaired=unpaired)

@@ -57,12 +57,13 @@ SELECT file_key, $source_id AS source_id, path, size, modified, footer, columns
 FROM new_files
 
 -- name: append
--- Append new_sections (Arrow), whose texts stay in their files.
+-- Append new_sections (Arrow), whose texts stay in their files; plain: as in records.
 INSERT INTO stored_sections BY NAME
 SELECT
     section_key, record_key, position, role, heading, token_count, file_key, file_row,
     row_number() OVER (PARTITION BY record_key, role, heading ORDER BY position)::INTEGER AS item,
-    normalised_hash(text) AS normalised_hash
+    CASE WHEN plain IS NULL THEN normalised_hash(text)
+        ELSE md5_number_lower(lower(trimmed(single_spaced(plain)))) END AS normalised_hash
 FROM new_sections
 ORDER BY section_key
 

@@ -17,11 +17,12 @@ WHERE
 GROUP BY sources.name, splits.split
 
 -- name: append_sections
--- Append new_sections (Arrow).
+-- Append new_sections (Arrow); plain: the text without accents, or NULL.
 INSERT INTO stored_sections BY NAME
 SELECT
     section_key, record_key, position, role, heading, text, token_count,
-    normalised_hash(text) AS normalised_hash
+    CASE WHEN plain IS NULL THEN normalised_hash(text)
+        ELSE md5_number_lower(lower(trimmed(single_spaced(plain)))) END AS normalised_hash
 FROM new_sections
 
 -- name: remove_records

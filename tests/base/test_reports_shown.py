@@ -22,7 +22,7 @@ def check(found, *texts):
 PAIR = PairReport(
     recipe=HOSTILE, source="wiki", split="train", scorer="bm25", mining=1, anchors=12_345,
     candidates=7, outcomes={"full": 5, HOSTILE: 1}, counts={"kept": 7}, unranked=0, searched=3,
-    quantiles={"negative_score": {"0.5": 1.25}}, resumed=0, seconds=0.5,
+    quantiles={"negative_score": {"0.5": 1.25}}, found={"mrr@10": 0.5}, resumed=0, seconds=0.5,
 )  # fmt: skip
 INGESTED = {"read": 5_000, "added": 1, "skipped": 1, "failed": 0, "seconds": 0.1}
 COMPACTED = {"freed": {"records": 1_000}, "before": 2, "after": 1, "runs": (HOSTILE,)}
