@@ -235,7 +235,11 @@ def key_of(*what: Any) -> str:
 
 
 def write_bundle(folder: Path, objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Write objects by key: dataclasses, arrays, plain values, lists and dicts of these."""
+    """Write objects by key: dataclasses, arrays, plain values, lists and dicts of these.
+
+    Returns:
+        The manifest entry of both files, for ``Bundle``.
+    """
     with ArrayWriter(folder, "arrays") as writer:
         entries = {key: _apart(value, writer) for key, value in objects.items()}
         arrays = writer.finish()
@@ -256,7 +260,11 @@ def _apart(value: Any, writer: ArrayWriter) -> Any:
 
 
 class Bundle:
-    """Objects written by ``write_bundle``, memory-mapped."""
+    """Objects written by ``write_bundle``, memory-mapped.
+
+    Raises:
+        DamagedFileError: A file is missing or damaged.
+    """
 
     def __init__(self, folder: Path, described: Mapping[str, Any]) -> None:
         index = FileEntry(**described["index"])

@@ -104,7 +104,11 @@ class ArtifactFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock for writing."""
+        """Hold the folder's lock for writing.
+
+        Raises:
+            ReadOnlyError: The folder holds foreign files and no manifest.
+        """
         self.check_own()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _LOCK).open("ab") as file:

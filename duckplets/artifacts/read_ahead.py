@@ -74,7 +74,15 @@ class ReadAhead:
         lengths: Integers,
         is_stopped: IsStopped = never,
     ) -> tuple[Bytes, Integers] | None:
-        """Read spans of a file if some of them are not in memory."""
+        """Read spans of a file if some of them are not in memory.
+
+        Returns:
+            Their bytes and the offset of each; None if all are in memory.
+
+        Raises:
+            DamagedFileError: The file became shorter, or cannot be read.
+            StoppedError: ``is_stopped`` said so.
+        """
         missing = self._missing(file, starts, lengths)
         if missing is None or not missing.all():
             self._touch(file, starts, lengths, missing, is_stopped)

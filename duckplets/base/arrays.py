@@ -97,7 +97,11 @@ class IntegerLists:
 
 
 def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
-    """Merge several lists of the same owners, ascending and without repeats."""
+    """Merge several lists of the same owners, ascending and without repeats.
+
+    Returns:
+        The lists, and for every value the first part that has it.
+    """
     owners = np.concatenate([part.owners() for part in parts])
     values = np.concatenate([part.values for part in parts])
     part = np.repeat(np.arange(len(parts)), [len(p.values) for p in parts])

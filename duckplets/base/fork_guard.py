@@ -33,7 +33,11 @@ class Home:
         return os.getpid() != self.process
 
     def need(self, what: str, instead: str) -> None:
-        """Refuse to use ``what`` in another process, and say what to do instead."""
+        """Refuse to use ``what`` in another process, and say what to do instead.
+
+        Raises:
+            CorpusLockedError: This process was forked from the creator.
+        """
         if self.is_left:
             raise CorpusLockedError(
                 f"{what} is of process {self.process}, from which this one ({os.getpid()}) was "

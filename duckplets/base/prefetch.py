@@ -300,7 +300,11 @@ class _PrefetchQueue(Generic[T]):
                 thread.start()
 
     def take(self) -> _Item[T]:
-        """Wait for the next item and return it."""
+        """Wait for the next item and return it.
+
+        Raises:
+            StoppedError: Another thread ended the work.
+        """
         with self._lock:
             self._changed.wait_for(lambda: self.stopped or self.items[0].made)
             if self.stopped:

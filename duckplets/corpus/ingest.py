@@ -233,7 +233,11 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(sources: Any, columns: Mapping[str, Any]) -> dict[str, _Wanted]:
-    """Return several sources by name, in order."""
+    """Return several sources by name, in order.
+
+    Raises:
+        SourceError: An entry is no source, two share a name, or a file is wrong.
+    """
     from duckplets.records.sources_file import DescribedSource, load_sources
     from duckplets.sources.by_path import given_source, takes_columns
 

@@ -104,7 +104,12 @@ class Database:
         memory_limit: str | None = None,
         threads: int | None = None,
     ) -> Database:
-        """Open a file, sealed as above; a missing one is created unless ``read_only``."""
+        """Open a file, sealed as above; a missing one is created unless ``read_only``.
+
+        Raises:
+            MigrationError: The path is not a DuckDB file.
+            CorpusLockedError: Another process has it open, or this one with other settings.
+        """
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
         opened = cls(open_real(read_only=read_only), path, reopen=open_real)
@@ -166,13 +171,21 @@ class Database:
                 session.close()
 
     def replace_file(self, other: Path) -> None:
-        """Move another file to this one's path and go on with it."""
+        """Move another file to this one's path and go on with it.
+
+        Raises:
+            CorpusLockedError: Something else in this process has the file open.
+        """
         # The old file is closed last: until then no other process can write to it, and
         # lose the write.
         self._open_again(lambda real: os.replace(other, real))
 
     def allow(self, paths: Collection[str]) -> None:
-        """Allow statements to read Parquet files that texts are about to stay in."""
+        """Allow statements to read Parquet files that texts are about to stay in.
+
+        Raises:
+            CorpusLockedError: Something else in this process has the corpus open.
+        """
         self._open_again(allowed=paths)
 
     def _open_again(
@@ -220,7 +233,13 @@ class Database:
 
     @contextmanager
     def changing(self, verb: str) -> Iterator[None]:
-        """Hold the write lock of the file, one thread at a time; ``verb`` is for messages."""
+        """Hold the write lock of the file, one thread at a time; ``verb`` is for messages.
+
+        Raises:
+            ReadOnlyError: The file is open read-only.
+            CorpusLockedError: The file belongs to the parent of this forked process, or the verb
+                is called from within another one.
+        """
         if self.read_only:
             raise ReadOnlyError(
                 f"cannot {verb} {self.path}: it is open read-only; open it with "
@@ -311,7 +330,12 @@ class Database:
 
     @contextmanager
     def deadline(self, what: str) -> Iterator[None]:
-        """Stop statements of ``what`` that take longer than ``statement_timeout``."""
+        """Stop statements of ``what`` that take longer than ``statement_timeout``.
+
+        Raises:
+            DeadlineError: One was stopped.
+            QueryError: One failed, with ``what`` before the reason.
+        """
         with deadline(self.statement_timeout, self._connection.interrupt) as passed:
             try:
                 yield

@@ -17,7 +17,11 @@ _WITHOUT = "duckplets mine CORPUS --stemmer none (Terms(stemmer='none')) needs n
 
 
 def stemming() -> Database:
-    """Open an in-memory instance that can stem."""
+    """Open an in-memory instance that can stem.
+
+    Raises:
+        ExtensionError: The extension is missing and cannot be downloaded.
+    """
     database = Database.scratch()
     try:
         need(database, "fts", f"{_FTS}; {_WITHOUT}")
@@ -54,7 +58,11 @@ def load(database: Database, name: str) -> tuple[str, list[str]]:
 
 
 def need(database: Database, name: str, ways: str) -> None:
-    """Load an extension, or download it from DuckDB's repository."""
+    """Load an extension, or download it from DuckDB's repository.
+
+    Raises:
+        ExtensionError: It cannot be had; ``ways`` says how to get it.
+    """
     _, reasons = load(database, name)
     if not reasons:
         return
@@ -67,7 +75,11 @@ def need(database: Database, name: str, ways: str) -> None:
 
 
 def wheel_file(name: str) -> Path:
-    """Return the file of an extension in its wheel, made for one version of DuckDB."""
+    """Return the file of an extension in its wheel, made for one version of DuckDB.
+
+    Raises:
+        FileNotFoundError: The wheel is missing, or for another version.
+    """
     spec = find_spec(f"duckdb_extension_{name}")  # finds it without importing
     folders = [
         Path(place) / "extensions" for place in (spec and spec.submodule_search_locations) or []

@@ -138,6 +138,10 @@ def changed(database: Database) -> dict[str, str]:
 
 
 def check(database: Database) -> None:
-    """Refuse to go on if a file whose texts stay in place has changed."""
+    """Refuse to go on if a file whose texts stay in place has changed.
+
+    Raises:
+        ChangedFileError: One has; it says which, and what to do.
+    """
     for message in changed(database).values():
         raise ChangedFileError(message)

@@ -40,7 +40,11 @@ _ADDRESS = re.compile(
 
 
 def real_path(path: Path) -> Path:
-    """Return the absolute path of a file, with links resolved."""
+    """Return the absolute path of a file, with links resolved.
+
+    Raises:
+        MigrationError: It cannot be a file, or DuckDB would read the path otherwise.
+    """
     if _ADDRESS.match(str(path)):
         raise MigrationError(
             f"{shown(path)} is no path of a file, and a corpus is one; for a corpus that nobody is "
@@ -90,7 +94,11 @@ def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> Non
 
 
 def make_folder(path: Path) -> None:
-    """Create the folder of a new file, with its parents."""
+    """Create the folder of a new file, with its parents.
+
+    Raises:
+        MigrationError: It cannot be created.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -131,7 +139,11 @@ def file_id(path: Path) -> FileId | None:
 
 
 def check_room(path: Path, name: str) -> None:
-    """Refuse to create a file where that is impossible, or where a WAL lies."""
+    """Refuse to create a file where that is impossible, or where a WAL lies.
+
+    Raises:
+        MigrationError: With what to do.
+    """
     name_of_corpus = path.name.replace(STATE, ".duckdb").replace(VECTORS, ".duckdb")
     if len(name_of_corpus.encode()) > _LONGEST_NAME:
         raise MigrationError(
@@ -174,7 +186,11 @@ def beside(corpus: Path, ending: str) -> Path:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse a folder of ours that is a link or has one in it, which may lead to any file."""
+    """Refuse a folder of ours that is a link or has one in it, which may lead to any file.
+
+    Raises:
+        MigrationError: It says which.
+    """
     try:
         entries = list(os.scandir(folder)) if not folder.is_symlink() else []
         found = [folder] if folder.is_symlink() else [e for e in entries if e.is_symlink()]

@@ -22,7 +22,11 @@ from duckplets.errors import MigrationError, QueryError
 
 
 def create(path: Path, kind: Kind) -> None:
-    """Create a file of the newest schema, completely or not at all, if there is none."""
+    """Create a file of the newest schema, completely or not at all, if there is none.
+
+    Raises:
+        MigrationError: It cannot be created there, or another file's WAL lies there.
+    """
     name, path = shown(path), files.real_path(path)
     if os.path.lexists(path):
         return
@@ -83,7 +87,12 @@ def _opened_aside(aside: Path, name: str) -> Database:
 
 
 def migrate(database: Database, kind: Kind) -> list[str]:
-    """Apply the missing migrations and return their names."""
+    """Apply the missing migrations and return their names.
+
+    Raises:
+        MigrationError: The file is newer than this package or another tool's, or its applied
+            migrations differ from the ones known here.
+    """
     done = _applied(database, kind)
     missing = [migration for migration in migrations(kind) if migration[0] not in done]
     for together in [[each] for each in missing] if done else [missing]:
@@ -105,7 +114,11 @@ def migrate(database: Database, kind: Kind) -> list[str]:
 
 
 def check(database: Database, kind: Kind) -> None:
-    """Refuse a file that is not at the newest schema."""
+    """Refuse a file that is not at the newest schema.
+
+    Raises:
+        MigrationError: With the command to run.
+    """
     done = _applied(database, kind)
     missing = [name for number, name, _ in migrations(kind) if number not in done]
     if missing:

@@ -42,7 +42,14 @@ def reading(*expressions: str) -> str:
 
 
 def check_query(sql: str) -> bool:
-    """Refuse a statement that is no query, or calls a table function that does more than read."""
+    """Refuse a statement that is no query, or calls a table function that does more than read.
+
+    Returns:
+        Whether it calls a macro of a recipe.
+
+    Raises:
+        QueryError: It names the function.
+    """
     explain = _EXPLAIN.match(sql)
     with translated():
         connection = _session(os.getpid()).connection.cursor()

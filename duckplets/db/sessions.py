@@ -324,7 +324,11 @@ def _is_among(path: Path, sessions: Iterable[Session]) -> bool:
 
 
 def refuse_shared(session: Session, own: Collection[Session], name: str) -> None:
-    """Refuse to go on if something else in this process has the file open."""
+    """Refuse to go on if something else in this process has the file open.
+
+    Raises:
+        CorpusLockedError: Something has.
+    """
     with _GATE:
         others = [s for s in _SESSIONS if s.file == session.file and s not in own]
     if others:

@@ -51,7 +51,11 @@ _MISSING = "engine= needs the package distributed: pip install 'duckplets[dask]'
 
 @contextmanager
 def connected(address: str) -> Iterator[DaskEngine]:
-    """Connect to the scheduler at ``dask://HOST:PORT``."""
+    """Connect to the scheduler at ``dask://HOST:PORT``.
+
+    Raises:
+        EngineError: No scheduler answers there, or it has no worker.
+    """
     try:
         from distributed import Client
     except ImportError as error:

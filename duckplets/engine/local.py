@@ -224,7 +224,11 @@ class _Process:
         self._has: _LocalJob | None = None  # the work whose job it holds
 
     def ask(self, work: _LocalJob, part: bytes) -> tuple[bool, bytes]:
-        """Send a task; return whether it succeeded, and the result or the error."""
+        """Send a task; return whether it succeeded, and the result or the error.
+
+        Raises:
+            EOFError: The process is lost; or another one of ``_LOST``.
+        """
         job = None if self._has is work else work.job
         self._has = None
         try:

@@ -145,7 +145,11 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
-    """Run a function of this package on a task's input."""
+    """Run a function of this package on a task's input.
+
+    Raises:
+        EngineError: The versions differ here, or the function raised an error not of this package.
+    """
     has = versions()
     if others := [n for n in wanted if wanted[n] != has[n]]:
         told = ", ".join(f"{name} {has[name]} (wanted: {wanted[name]})" for name in others)

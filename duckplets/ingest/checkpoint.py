@@ -184,7 +184,12 @@ def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) 
 def publish(
     database: Database, name: str, source_id: int, version: int, *, replace: bool
 ) -> tuple[int | None, int, int]:
-    """Publish the records of an ingest as a new version, inside its last transaction."""
+    """Publish the records of an ingest as a new version, inside its last transaction.
+
+    Returns:
+        The first record's key (None without records), and with ``replace`` how many records were
+        replaced by later ones of the ingest, and how many stored ones they replace; else 0.
+    """
     of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
     first = database.run("ingest/checkpoint/first_record", of_source)[0][0]
     of_source["version"] = version

@@ -165,7 +165,13 @@ class Placing:
         self._gone: list[int] = []  # keys of changed files
 
     def begin(self, source_id: int, *, is_known: bool, remap: bool) -> None:
-        """Record the files of a source, in a transaction."""
+        """Record the files of a source, in a transaction.
+
+        Raises:
+            ChangedFileError: A file that the source was left in has changed; ``remap`` reads what
+                there is now in place of it.
+            SourceError: The texts of the source are in the corpus.
+        """
         from duckplets.ingest.sections_view import refresh
 
         known: dict[PlacedFile, int] = {}

@@ -26,7 +26,12 @@ _CHOICES = {
 
 
 class Families:
-    """The families of the records of a split, as of a version."""
+    """The families of the records of a split, as of a version.
+
+    Raises:
+        SamplerError: No record has the value, or it cannot be computed.
+        DeadlineError: It takes too long.
+    """
 
     def __init__(self, database: Database, of: str, where: Mapping[str, Any]) -> None:
         rows = values(database, of, where, "no_duplicates")
@@ -61,7 +66,11 @@ def values(database: Database, of: str, where: Mapping[str, Any], argument: str)
 
 
 def statement(of: str, argument: str = "no_duplicates") -> str:
-    """Return the statement that finds families: by ``group``, or by a value of records."""
+    """Return the statement that finds families: by ``group``, or by a value of records.
+
+    Raises:
+        SamplerError: It is no value of records.
+    """
     if of == "group" and argument == "no_duplicates":
         return query("ingest/families/groups")
     try:

@@ -169,7 +169,11 @@ class DocumentShards:
 
 
 def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
-    """Search a block of queries, on a worker."""
+    """Search a block of queries, on a worker.
+
+    Raises:
+        EngineError: The folder is not there.
+    """
     if not shards.folder.is_dir():
         raise EngineError(
             f"mining: a worker does not see {shards.folder}, where the postings lie: the "

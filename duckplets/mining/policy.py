@@ -43,6 +43,9 @@ def left(
     """Yield what a policy leaves, and labels at a version, by anchor and rank.
 
     Anchors, ranks, negatives, their scores and the scores of the anchors' positives.
+
+    Raises:
+        DamagedFileError: A file is not there, or not as it was written.
     """
     settings = _of(database, mining, policy)
     if not settings["files"]:

@@ -130,7 +130,11 @@ class Mining:
         return f"{self.anchors:x}:{self.candidates:x}:{total:016x}"
 
     def files(self, folder: ArtifactFolder, of: _Of = "file") -> list[str]:
-        """Return the paths of its parts: candidates, or ``positives`` with score and rank."""
+        """Return the paths of its parts: candidates, or ``positives`` with score and rank.
+
+        Raises:
+            DamagedFileError: One is not there, or has another size.
+        """
         found = []
         for part in self.parts:
             entry = FileEntry(**part[of])
@@ -231,6 +235,9 @@ class Minings:
         """Return the mining that ranks the positives of a recipe with a consistency filter.
 
         It is the one over its ground, otherwise the newest with its anchors and positives.
+
+        Raises:
+            StateMismatchError: The scorer has not ranked them, or records have changed since.
         """
         if (asked := recipe.consistent) is None:
             raise AssertionError(recipe)
@@ -271,7 +278,11 @@ class Minings:
         return self.ranks(self.ranking(recipe, **where))
 
     def by_key(self, key: int) -> Mining:
-        """Return a finished mining, newest or not."""
+        """Return a finished mining, newest or not.
+
+        Raises:
+            StateMismatchError: There is none of that number.
+        """
         if key not in self.finished:
             raise next(iter(self.damaged), None) or StateMismatchError(
                 f"the negatives this run draws from (mining {key}) are not in "
@@ -293,6 +304,10 @@ class Minings:
         """Return the mining that a new run of a recipe draws from, of a scorer or the newest.
 
         ``instead`` is what else can be done about a stale one, for the error.
+
+        Raises:
+            StateMismatchError: Nothing was mined, several scorers have candidates and none is
+                given, or it is stale and ``allow_stale`` is not given.
         """
         every = self.serving(recipe, source, split)
         what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
@@ -406,7 +421,11 @@ def as_drawn(
 
 @contextmanager
 def writing(database: Database) -> Iterator[ArtifactFolder]:
-    """Hold the right to write candidates, which one process has at a time."""
+    """Hold the right to write candidates, which one process has at a time.
+
+    Raises:
+        QueryError: The folder cannot be written.
+    """
     folder = folder_of(database)
     try:
         with folder.locked():

@@ -84,6 +84,9 @@ def check(database: Database) -> None:
     """Refuse a corpus whose macros do not follow from its recipes.
 
     Macros beside a damaged definition are not compared: its removal needs the file open.
+
+    Raises:
+        MigrationError: It names the macro, and what to do.
     """
     checked = database.checked
     if checked is None or checked.macros is None:

@@ -59,7 +59,11 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Mined(_Cut):
-    """The cut of one scorer's candidates; see ``Negatives``."""
+    """The cut of one scorer's candidates; see ``Negatives``.
+
+    Raises:
+        RecipeError: A value is wrong.
+    """
 
     scorer: Scorer = BM25
     _: KW_ONLY

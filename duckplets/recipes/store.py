@@ -100,7 +100,11 @@ def offered(rows: Iterable[tuple[Any, ...]], path: Path | None) -> dict[str, Sou
 
 
 def brought(database: Database, source: object, name: str) -> str | None:
-    """Return the attribute ``recipes`` of a user's source as JSON, or None."""
+    """Return the attribute ``recipes`` of a user's source as JSON, or None.
+
+    Raises:
+        RecipeError: It is no list of recipes, or another source has other recipes of a name.
+    """
     inner = getattr(source, "source", source)  # a custom source wraps the user's own
     recipes = getattr(inner, "recipes", None)
     if recipes is None:

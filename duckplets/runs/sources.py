@@ -216,7 +216,11 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
 
 
 def ranked_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> Ranks:
-    """Return number and digest of each mining that ranks the positives of a run."""
+    """Return number and digest of each mining that ranks the positives of a run.
+
+    Raises:
+        StateMismatchError: A scorer has not ranked the positives of a recipe, or they are stale.
+    """
     minings, found = mining_store.Minings(database), dict[str, dict[str, dict[str, Any]]]()
     needed = settings.mixture.drawn(settings.sources)
     for source, recipes in settings.recipes.items():

@@ -160,7 +160,11 @@ def state_path(corpus: Path) -> Path:
 
 
 def state_paths(corpus: CorpusFile, given: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Return the state file beside a corpus, and one that is given or several."""
+    """Return the state file beside a corpus, and one that is given or several.
+
+    Raises:
+        StateMismatchError: A given one is not there.
+    """
     several = [given] if isinstance(given, str | Path) else given
     others = [corpus.state_path(path) for path in several]
     for path in others:

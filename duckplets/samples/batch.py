@@ -194,7 +194,12 @@ class Batch:
     def __getitem__(
         self, which: str | SupportsIndex | slice
     ) -> list[Any] | dict[str, Any] | list[dict[str, Any]]:
-        """Return a column by its name, a sample by its number, or several by a slice."""
+        """Return a column by its name, a sample by its number, or several by a slice.
+
+        Raises:
+            KeyError: There is no such column.
+            IndexError: There is no such sample.
+        """
         if isinstance(which, str):
             return self._column(which)
         if isinstance(which, slice):

@@ -66,7 +66,12 @@ class AnalysedTexts:
 
 
 class Vocabulary:
-    """The terms met so far, numbered as they come; or those of an index, and no others."""
+    """The terms met so far, numbered as they come; or those of an index, and no others.
+
+    Raises:
+        ExtensionError: DuckDB's fts extension is needed and missing.
+        RecipeError: What separates tokens is no regular expression.
+    """
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -119,6 +124,9 @@ class Vocabulary:
         the limit count, before stop words are left out and equal ones are found. The extension also
         looks for the empty word before or after a text that begins or ends with a separator, and
         finds it where the stemmer makes nothing of a word, as Porter's does of s.
+
+        Returns:
+            ``starts`` (int64[texts + 1]) and ``terms`` (int32).
         """
         nothing = self._database.run("search/analyzer/nothing")
         texts = texts.combine_chunks()

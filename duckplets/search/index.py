@@ -185,7 +185,11 @@ def stored(
 
 
 def check_scope(database: Database, source: str | None, split: str | None) -> None:
-    """Refuse a source or split that is not there."""
+    """Refuse a source or split that is not there.
+
+    Raises:
+        RecipeError, SplitError: There is no such source or split, or no splits yet.
+    """
     if split not in (None, "every"):
         checked_split(split)
     if source is not None:
@@ -224,7 +228,11 @@ def documents(database: Database, index: Index) -> pa.Table:
 
 
 def vocabulary(database: Database, index: Index) -> Vocabulary:
-    """Return the vocabulary of an index, closed to other terms; to be closed by the caller."""
+    """Return the vocabulary of an index, closed to other terms; to be closed by the caller.
+
+    Raises:
+        ExtensionError: DuckDB's fts extension is needed and missing.
+    """
     found = Vocabulary(index.terms)
     try:
         rows = database.stream(query("search/index/terms"), {"index": index.index_key})

@@ -70,7 +70,11 @@ def checked(given: Any) -> Any:
 
 
 def segmented(segmenter: Segmenter, texts: pa.Array) -> pa.Array:
-    """Return texts with blanks between the words that a function returns."""
+    """Return texts with blanks between the words that a function returns.
+
+    Raises:
+        RecipeError: It is not registered, failed, or returned something other than words.
+    """
     function = REGISTRY.find(segmenter.name, segmenter.version)
     asked = texts.to_pylist()
     who = f"the function of words={segmenter.name!r}"

@@ -101,7 +101,11 @@ class RawTable:
 
     @classmethod
     def of(cls, given: Any, role: str, limits: Limits, split: str | None = None) -> RawTable:
-        """Look at a path, a source or data."""
+        """Look at a path, a source or data.
+
+        Raises:
+            SourceError: It cannot be read, or has no columns of its role.
+        """
         source = raw(_source_of(given, role))
         where = shown(source.uri or f"{role} in memory")
         with closing(FileReader.within(limits)) as reader:

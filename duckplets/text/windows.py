@@ -66,6 +66,9 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Inte
     """Count the tokens of every text, and cut those that are too long into windows and a summary.
 
     A text of white space alone has no token and gives no chunk; null is an empty text.
+
+    Returns:
+        Tokens of every text, and the chunks of all of them.
     """
     return _joined(
         (tokens.counts, tokens.cut(base, chunking))
@@ -82,6 +85,9 @@ def windows_of(
     windows count on from those before, of each overlap by itself. A longer summary ends at
     ``max_tokens``, and one equal to a window is not made. A token that lies in two spans counts
     in both.
+
+    Returns:
+        As for ``windows``.
     """
     counts, firsts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for base, tokens in _tokens(texts, chunking):

@@ -202,6 +202,9 @@ class Cutter:
 
         A window that would end within a piece ends after a sentence in its last quarter; if there
         is none, after a phrase or a piece there.
+
+        Returns:
+            First place, end without white space, and the place of the next unit.
         """
         unit, flags, eight = self._unit, self._flags, self._eight
         found: list[tuple[int, int, int]] = []

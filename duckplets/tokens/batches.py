@@ -52,7 +52,12 @@ class TokenBatch(Batch):
         self.step, self.position, self.sources = step, position, sources
 
     def __getitem__(self, which: str | SupportsIndex | slice) -> Any:
-        """Return a column by name, a row by number, or several rows by slice."""
+        """Return a column by name, a row by number, or several rows by slice.
+
+        Raises:
+            KeyError: There is no such column.
+            IndexError: There is no such row.
+        """
         if not isinstance(which, str):
             return super().__getitem__(which)
         if which not in self._names:

@@ -65,7 +65,11 @@ def _phases(mixture: Mixture, sources: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def load_mixture(path: str | Path) -> Mixture:
-    """Return the mixture of a folder of shards, or of a ``mixtures.json``."""
+    """Return the mixture of a folder of shards, or of a ``mixtures.json``.
+
+    Raises:
+        MixtureError: It is missing or damaged.
+    """
     file = Path(path) / MIXTURES if Path(path).is_dir() else Path(path)
     try:
         stored = read_document(file, _KIND)

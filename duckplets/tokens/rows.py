@@ -42,7 +42,11 @@ class TextSpan:
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """First token and end of the texts in the file."""
+        """First token and end of the texts in the file.
+
+        Raises:
+            DamagedFileError: They lie outside the file.
+        """
         low, high = int(self.offsets[0]), int(self.offsets[-1])
         if not 0 <= low <= high <= len(self.file):
             raise self.damage()

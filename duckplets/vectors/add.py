@@ -173,7 +173,11 @@ def remove_vectors(corpus: CorpusFile, /, name: str) -> int:
 
 
 def _hashes(database: Database, named: pa.Table, sql: str, first: int) -> Words:
-    """Return the hash of the text of each row; ``first`` is the number of the first."""
+    """Return the hash of the text of each row; ``first`` is the number of the first.
+
+    Raises:
+        VectorError: A row names no text, or several.
+    """
     asked = named.append_column("number", [np.arange(len(named))])
     if sql == "vectors/add/of_sections" and "position" not in named.column_names:
         asked = asked.append_column("position", pa.nulls(len(named), pa.int64()))
@@ -207,7 +211,11 @@ def _width(block: pa.Table) -> int:
 
 
 def _matrix(vectors: pa.ChunkedArray, of: VectorSet, first: int) -> Matrix:
-    """Return a column of lists in the type of a set; its rows count from ``first``."""
+    """Return a column of lists in the type of a set; its rows count from ``first``.
+
+    Raises:
+        VectorError: A vector is missing, of another dimension, or has a number that is not finite.
+    """
     what, width = f"vectors {of.name!r}", of.dimension
     lengths = pc.list_value_length(vectors)
     fits = pc.fill_null(pc.equal(lengths, width), False)

@@ -55,6 +55,11 @@ def pinned(
 
     Columns of a saved run keep the sets that its settings had ``before``, as they were then, and
     what becomes of texts without a vector, unless ``missing`` is given; else that is an error.
+
+    Raises:
+        VectorError: There is no such set, or a column leaves open which of several.
+        SamplerError: ``missing`` is something else, or no column has vectors and it was given.
+        StateMismatchError: A set has another history than the run was pinned to.
     """
     missing = checked("missing_vectors", missing, Missing | None, SamplerError)
     which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")

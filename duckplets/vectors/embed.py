@@ -261,7 +261,12 @@ class _Embedding:
         self._failed: dict[int, str] = {}
 
     def run(self, queue: EmbedQueue, batch_size: int, work: Work) -> None:
-        """Embed all of it."""
+        """Embed all of it.
+
+        Raises:
+            VectorError: Too many texts fail.
+            KeyboardInterrupt: By the user; it says how to go on.
+        """
         blocks = stretches(queue.characters, rows=_BATCHES * batch_size, total=_MOST_CHARACTERS)
         done, committed = 0, time.monotonic()
         try:

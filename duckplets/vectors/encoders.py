@@ -57,7 +57,12 @@ def encoder_of(
     prompts: Prompts,
     made_by: str | None = None,
 ) -> Encoder:
-    """Return what calls a function or a model; see ``embed`` for both and the arguments."""
+    """Return what calls a function or a model; see ``embed`` for both and the arguments.
+
+    Raises:
+        VectorError: It is neither, or cannot be loaded; or ``made_by`` is wrong.
+        ExtensionError: A model is named, and sentence-transformers is missing.
+    """
     if isinstance(model, str | Path):
         named = str(model)
         is_function = ":" in named and not Path(named).exists()
@@ -234,7 +239,11 @@ class Calls:
         return Embedded(every, matrix, failed)
 
     def one(self, text: str, prompt: str | None) -> Array:
-        """Return the vector of one text, (dimension,)."""
+        """Return the vector of one text, (dimension,).
+
+        Raises:
+            VectorError: The call fails, or returns something else.
+        """
         (found,), reason = self._tried([text], prompt)
         if not np.isfinite(found).all():
             raise VectorError(f"the text cannot be embedded: {reason}")

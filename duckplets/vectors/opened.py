@@ -54,7 +54,11 @@ class OpenedVectors:
         return rows
 
     def take(self, rows: Integers) -> Matrix:
-        """Return the vectors of some rows, copied once: shape (m, dimension)."""
+        """Return the vectors of some rows, copied once: shape (m, dimension).
+
+        Raises:
+            DamagedFileError: A row lies beyond what there is.
+        """
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self.matrix)):
             raise damaged(None, f"a vector of {self.of.name!r} would lie beyond its file")
         return self.matrix.take(rows, axis=0)
@@ -79,6 +83,9 @@ def opened(
     """Open the vectors of a corpus, up to a commit or the last.
 
     A large set is mapped in the folder of the snapshot, by default that beside the corpus.
+
+    Raises:
+        VectorError: There is no such set or commit, or the file is not as it was written.
     """
     store = VectorStore(corpus_path)
     now = store.need(name)

@@ -80,7 +80,11 @@ class VectorSet:
         return sum(commit.added - commit.dropped for commit in self.commits)
 
     def as_of(self, number: int) -> VectorSet:
-        """Return the set as of one of its commits, or before the first."""
+        """Return the set as of one of its commits, or before the first.
+
+        Raises:
+            VectorError: It has no such commit.
+        """
         then = replace(self, commits=tuple(c for c in self.commits if c.number <= number))
         if then.number != number:
             raise VectorError(
@@ -139,7 +143,11 @@ class VectorStore:
         return next((found for found in self.sets() if found.name == name), None)
 
     def need(self, name: str) -> VectorSet:
-        """Return the set of a name as it is now."""
+        """Return the set of a name as it is now.
+
+        Raises:
+            VectorError: There is none.
+        """
         there = {found.name: found for found in self.sets()}
         if name in there:
             return there[name]
@@ -171,6 +179,9 @@ class VectorStore:
 
         They are the next commit of a set, which is made unless it is there. Blocks are hashes of
         texts (n,), of equal ones the first counts, and vectors of the set's type (n, dimension).
+
+        Raises:
+            VectorError: It is there with another dimension, type or maker, or what it is is wrong.
         """
         if not self.path.exists():
             files.make_folder(self.path)
