@@ -159,16 +159,12 @@ JOIN sources ON sources.source_id = exported_documents.source_id
 ORDER BY sources.name, exported_documents.section_key
 
 -- name: texts
--- The documents of some keys (Arrow: section_key) with their texts, and titles that begin these.
+-- The documents of some keys (Arrow: section_key) with their texts.
 -- Rows: in any order.
-SELECT
-    wanted.section_key, exported_documents.id, sections.text,
-    CASE WHEN starts_with(sections.text, records.meta['title'] || ' ')
-        THEN records.meta['title'] END AS title
+SELECT wanted.section_key, exported_documents.id, sections.text
 FROM wanted
 JOIN exported_documents ON exported_documents.section_key = wanted.section_key
 JOIN sections ON sections.section_key = wanted.section_key
-JOIN records ON records.record_key = sections.record_key
 
 -- name: query_counts
 -- How many anchors there are, how many different queries, and how many of these have a positive.

@@ -52,9 +52,6 @@ def evaluator(
     anchors of a query's text. It is what the export ``beir`` writes, held in memory, with equal
     documents once, and documents of one ``group_key`` counted as one.
 
-    A collection is evaluated as it came: all its documents one by one, relevant with a label of 1
-    or more. nDCG has linear gains by label, as trec_eval's.
-
     Args:
         split: Whose anchors.
         corpus: The documents: those of ``all`` splits, as in use, or those of the ``split``.
@@ -73,16 +70,15 @@ def evaluator(
     if results is not None and not Path(results).parent.is_dir():
         raise QualityError(f"results={shown(results)!r}: there is no such folder; make it first")
     from duckplets.export import Documents
-    from duckplets.export.collection import collection_of, judged
     from duckplets.export.examples import SubjectReader
     from duckplets.export.formats import judge, judged_queries
     from duckplets.export.subject import pooled
     from duckplets.recipes.recipes import TripletRecipe, role
 
     anchor, context = role("anchor"), role("context")
+    recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
     evaluation = imported("sentence_transformers.sentence_transformer.evaluation")
     groups: dict[str, str] = dict(corpus_of.database.run("export/groups"))
-    gains: dict[str, dict[str, float]] = {}
     first: dict[str, str] = {}  # document of each text
     same: dict[str, str] = {}  # of each document the first one with its text
     one_of: dict[str, str] = {}  # of each document the first one of its family
@@ -90,16 +86,6 @@ def evaluator(
     queries: dict[str, str] = {}
     relevant: dict[str, set[str]] = {}
     is_all = checked("corpus", corpus, Documents, SamplerError) == "all"
-    whole = None
-    if recipe is None:
-        whole = collection_of(corpus_of.database, source, corpus_of.version)
-    if whole is not None:
-        queries, texts, gains = judged(corpus_of.database, whole, split, corpus_of.version)
-        if not queries:
-            raise EmptyPoolError(f"split {split!r}: no query of {whole[0]!r} has a positive")
-        relevant = {q: {d for d, label in of.items() if label >= 1} for q, of in gains.items()}
-        return _made(evaluation, (queries, texts, relevant), split, results, options, gains=gains)
-    recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
     subject = pooled(corpus_of.database, recipe, source=source, split=split, every=is_all)
     with SubjectReader.opened(corpus_of.database, subject) as reader:
         for document in reader.documents():
@@ -116,26 +102,10 @@ def evaluator(
         raise EmptyPoolError(f"split {split!r}: no anchor of it has a positive to be found")
     documents = {document: text for text, document in first.items()}
     families = {query: groups.get(_record_of(query), query) for query in queries}
-    found = queries, documents, relevant
-    return _made(evaluation, found, split, results, options, one_of=one_of, families=families)
-
-
-def _made(
-    evaluation: Any,
-    found: tuple[dict[str, str], dict[str, str], dict[str, set[str]]],
-    split: str,
-    results: str | Path | None,
-    options: Mapping[str, Any],
-    *,
-    gains: Mapping[str, Mapping[str, float]] | None = None,
-    one_of: Mapping[str, str] | None = None,
-    families: Mapping[str, str] | None = None,
-) -> Any:
-    made = _class_of(evaluation.InformationRetrievalEvaluator)(*found, **{"name": split, **options})
-    relevant = found[2]
-    made.is_graded = gains is not None
-    made.gains = gains or {name: dict.fromkeys(of, 1.0) for name, of in relevant.items()}
-    made.one_of, made.families = one_of or {}, families or {name: name for name in relevant}
+    made = _class_of(evaluation.InformationRetrievalEvaluator)(
+        queries, documents, relevant, **{"name": split, **options}
+    )
+    made.one_of, made.families = one_of, families
     made.results = None if results is None else Path(results)
     return made
 
@@ -150,8 +120,6 @@ def _class_of(base: Any) -> Any:
     class Evaluator(base):  # type: ignore[misc]
         one_of: Mapping[str, str]
         families: Mapping[str, str]
-        gains: Mapping[str, Mapping[str, float]]  # of each query by document
-        is_graded: bool
         results: Path | None
         _found: list[Any] | None = None
 
@@ -167,24 +135,9 @@ def _class_of(base: Any) -> Any:
             """Return the metrics of the documents found, of each family the best."""
             found = [_once(hits, self.one_of) for hits in queries_result_list]
             self._found = self._found or found
-            metrics = super().compute_metrics(found)
-            if self.is_graded:  # it takes each relevant document for 1
-                ranked = [[hit["corpus_id"] for hit in hits] for hits in found]
-                for k in metrics["ndcg@k"]:
-                    pairs = zip(ranked, self.queries_ids, strict=True)
-                    gained = [ndcg(of, self.gains[query], k) for of, query in pairs]
-                    metrics["ndcg@k"][k] = float(np.mean(gained))
-            return metrics
+            return super().compute_metrics(found)
 
     return Evaluator
-
-
-def ndcg(ranked: Sequence[str], gains: Mapping[str, float], k: int) -> float:
-    """Return nDCG@k of a ranking with linear gains, as trec_eval's: labels below 0 gain nothing."""
-    most = sorted((gain for gain in gains.values() if gain > 0), reverse=True)[:k]
-    found = np.array([max(gains.get(name, 0.0), 0.0) for name in ranked[:k]])
-    ideal = float((np.array(most) / np.log2(np.arange(len(most)) + 2)).sum())
-    return float((found / np.log2(np.arange(len(found)) + 2)).sum()) / ideal if ideal else 0.0
 
 
 def _once(hits: list[dict[str, Any]], one_of: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -201,7 +154,8 @@ def _write(path: Path, made: Any, found: Sequence[Sequence[Mapping[str, Any]]]) 
     for query, hits in zip(made.queries_ids, found, strict=True):
         relevant = made.relevant_docs[query]
         at = [rank for rank, hit in enumerate(hits[:_AT]) if hit["corpus_id"] in relevant]
-        gain = ndcg([hit["corpus_id"] for hit in hits], made.gains[query], _AT)
+        most = np.log2(np.arange(min(len(relevant), _AT)) + 2)
+        gain = float((1 / np.log2(np.array(at) + 2)).sum() / (1 / most).sum())
         values = gain, 1 / (at[0] + 1) if at else 0.0, len(at) / len(relevant)
         rows.append(
             {

@@ -9,7 +9,6 @@ source, anchor and rank, so equal minings give equal files.
 from __future__ import annotations
 
 import logging
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,19 +17,15 @@ from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported
 from duckplets.base.settings import checked
 from duckplets.base.stages import stage
-from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
 from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import EmptyPoolError, SamplerError
-from duckplets.export import collection, record_lines
-from duckplets.export.collection import collection_of
+from duckplets.export import record_lines
 from duckplets.export.examples import ExportRequest, SubjectReader
 from duckplets.export.files import appearing, check
 from duckplets.export.formats import FORMS, ExportFormat
 from duckplets.export.subject import mined, pooled
-from duckplets.ingest.records import current_version
-from duckplets.ingest.splits import checked_split
 from duckplets.recipes.mined import Negatives, negatives_of
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -39,15 +34,7 @@ log = logging.getLogger("duckplets")
 __all__ = ["Documents", "ExportReport", "Format", "Shape", "export"]
 
 Format = Literal[
-    "sentence-transformers",
-    "flagembedding",
-    "ms-swift",
-    "tevatron",
-    "pylate",
-    "lighton",
-    "automodel",
-    "beir",
-    "jsonl",
+    "sentence-transformers", "flagembedding", "ms-swift", "tevatron", "pylate", "beir", "jsonl"
 ]
 Documents = Literal["split", "all"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list"]
@@ -110,9 +97,8 @@ def export(
         path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
             and ``ms-swift`` FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and
             ``corpus.jsonl``; ``pylate`` a folder with ``train.jsonl`` (ids with scores),
-            ``queries.jsonl`` and ``documents.jsonl``; ``lighton`` the same with ``positive_ids``;
-            ``automodel`` a folder with ``train.json`` and its documents; ``beir`` a folder with
-            ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; ``jsonl`` FILE.jsonl.
+            ``queries.jsonl`` and ``documents.jsonl``; ``beir`` a folder with ``corpus.jsonl``,
+            ``queries.jsonl`` and ``qrels/SPLIT.tsv``; ``jsonl`` FILE.jsonl.
         format: Format of the file. ``beir``, an evaluation set, and ``jsonl``, all records with the
             text as gates saw it and ``meta`` (source, id, file, row, digest), need no mining.
         negatives: Negatives of each anchor at most, the hardest first, or ``Negatives`` with their
@@ -123,8 +109,7 @@ def export(
         recipe: A recipe or the name of one. Default: the one with the most mined anchors; of plain
             pairs and ``beir`` otherwise the first that a sampler draws.
         source: From this source only. Default: all sources of the mined recipe.
-        split: The split. Default: ``train``; of ``beir`` ``test``. Without a recipe, ``beir`` of a
-            collection writes it as it came: all documents, queries and labels, or those of a split.
+        split: The split. Default: ``train``; of ``beir`` ``test``.
         shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
             ``labeled-pair`` or ``labeled-list``.
         documents: Of ``beir``: documents of the ``split`` alone (the default), or of ``all``.
@@ -157,12 +142,8 @@ def export(
         raise SamplerError(f"{what} has no documents of its own choice")
     place, path = form.place, Path(path)
     check(path, place, overwrite=overwrite)
-    asked_split, split = split, split or ("train" if form.mined else "test")
+    split = split or ("train" if form.mined else "test")
     where: dict[str, Any] = {"source": source, "split": split}
-    if format == "beir" and recipe is None and documents is None:
-        whole = collection_of(database, source, current_version(database))
-        if whole is not None:
-            return _collection(database, whole, path, asked_split, overwrite, progress)
     if form.mined and not wanted.pairs:
         subject = mined(database, recipe, **where, negatives=asked)
     else:
@@ -175,10 +156,6 @@ def export(
         ):
             tally = form.write(reader, wanted, aside, work)
             sources = reader.sources
-            if reader.of_documents and form.mined:
-                asked_of = {"source": sources[0], "split": subject.split}
-                others = reader.database.run("export/collection/others", asked_of)[0][0]
-                tally.left_out["labels other than 1"] += others
         left_out = {reason: n for reason, n in sorted(tally.left_out.items()) if n}
         if not tally.rows:
             counts = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
@@ -198,39 +175,6 @@ def export(
         filled=tally.filled,
         left_out=left_out,
         sources=sources,
-        files=files,
-    )
-
-
-def _collection(
-    database: Database,
-    of: tuple[str, str],
-    path: Path,
-    split: str | None,
-    overwrite: bool,
-    progress: Progress | bool | None,
-) -> ExportReport:
-    """Write a collection as it came."""
-    split = None if split is None else checked_split(split)
-    place, version = FORMS["beir"].place, current_version(database)
-    with appearing(path, place, overwrite=overwrite) as aside:
-        with (
-            closing(database.cursor()) as own,
-            own.transaction(),
-            working(INLINE, progress, "queries") as work,
-        ):
-            tally = collection.write(own, of, aside, split=split, version=version, work=work)
-        if not tally.anchors:
-            raise EmptyPoolError(f"source {of[0]!r}, split {split!r}: there is no query to write")
-        found = (file.relative_to(aside) for file in aside.rglob("*") if file.is_file())
-        files = sorted(name.as_posix() for name in found)
-    return ExportReport(
-        path=path,
-        format="beir",
-        rows=tally.rows,
-        anchors=tally.anchors,
-        negatives=0,
-        sources=[*of],
         files=files,
     )
 

@@ -9,9 +9,8 @@ with 32 negatives need the memory of one block.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,7 +43,6 @@ class Document(NamedTuple):
 
     id: str  # its record's, with "#" and the position if the record has several documents
     text: str  # the whole section
-    title: str | None = None  # that begins the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,6 @@ class SubjectReader:
         self.database = database
         self.subject = subject
         self.sources = subject.sources  # those that have anchors
-        # Ids come out as they came in where all is of one collection.
-        (*several, first) = subject.pools
-        self.of_documents = None if several else first.parameters.get("documents")
         every = [*subject.pools, *subject.further]
         self._read_mined()
         self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
@@ -180,7 +175,7 @@ class SubjectReader:
         for place, row in enumerate(anchors.to_pylist()):
             found = [(key, by_key[key]) for key in of_positives[place]]
             yield Example(
-                id=self._query_id(row),
+                id=f"{row['record_id']}#{row['position']}",
                 text=row["text"],
                 positives=self._usable(own[place], row["text"], found),
                 negatives=[by_key[key] for key in of_negatives[place]],
@@ -217,18 +212,7 @@ class SubjectReader:
             rows = self.database.table("export/texts")
         if rows.num_rows != len(keys):
             raise self._damaged()
-        if self.of_documents is None:
-            return rows
-        ids = pc.replace_substring_regex(
-            rows["id"], f"^{re.escape(self.of_documents)}/", replacement=""
-        )
-        return rows.set_column(rows.schema.get_field_index("id"), "id", ids)
-
-    def _query_id(self, row: Mapping[str, Any]) -> str:
-        name: str = row["record_id"]
-        if self.of_documents is None:
-            return f"{name}#{row['position']}"
-        return name.removeprefix(f"{self.sources[0]}/")
+        return rows
 
     def _damaged(self) -> StateMismatchError:
         return StateMismatchError(
@@ -249,9 +233,8 @@ def _by_place(values: pa.ChunkedArray, rows: pa.Table, places: int) -> list[list
 
 
 def _by_key(rows: pa.Table) -> dict[int, Document]:
-    names = "section_key", "id", "text", "title"
-    keys, *values = (rows[name].to_pylist() for name in names)
-    return dict(zip(keys, map(Document, *values), strict=True))
+    keys, ids, texts = (rows[name].to_pylist() for name in ("section_key", "id", "text"))
+    return dict(zip(keys, map(Document, ids, texts), strict=True))
 
 
 # -- what is wanted of them ---------------------------------------------------------------------

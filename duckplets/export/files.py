@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,16 +46,6 @@ def json_lines(path: Path, rows: Iterable[Row]) -> None:
     """Write rows as JSON lines."""
     with text_file(path) as stream:
         stream.writelines(map(json_line, rows))
-
-
-def beir_id(name: str) -> str:
-    """Return an id that fits into tab-separated values."""
-    if any(unicodedata.category(character) == "Cc" for character in name):
-        raise SamplerError(
-            f"record {name!r}: format='beir' keeps ids in tab-separated files, so they can have "
-            f"no control characters; give this record another id"
-        )
-    return name
 
 
 def parquet(path: Path, rows: Iterable[Row], schema: pa.Schema) -> None:

@@ -11,8 +11,6 @@
   code reads.
 - ``pylate``: ids with scores for distillation (``KDProcessing``), queries and documents beside
   them: positives come first, with the score of the anchor's lowest-scoring one.
-- ``lighton``: as ``pylate``, with ``positive_ids``.
-- ``automodel``: a question per row with ids, and the documents as Parquet in a folder.
 - ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
   anchors in a held-out split, documents its possible negatives and its positives. Anchors of equal
   text are one query, with the positives of all of them.
@@ -21,6 +19,7 @@
 from __future__ import annotations
 
 import csv
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -31,23 +30,15 @@ import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.engine.work import Work
+from duckplets.errors import SamplerError
 from duckplets.export.examples import (
-    Document,
     Example,
     ExportRequest,
     ExportTally,
     SubjectReader,
     fit,
 )
-from duckplets.export.files import (
-    ExportPlace,
-    Row,
-    beir_id,
-    json_line,
-    json_lines,
-    parquet,
-    text_file,
-)
+from duckplets.export.files import ExportPlace, Row, json_line, json_lines, parquet, text_file
 from duckplets.export.fill import fill
 
 Rows = Iterator[Row]
@@ -55,7 +46,6 @@ Rows = Iterator[Row]
 _TOLD = 1000  # anchors between two progress calls
 _TRAIN, _CORPUS, _QUERIES = "train.jsonl", "corpus.jsonl", "queries.jsonl"
 _DOCUMENTS = "documents.jsonl"
-_QUESTIONS, _FOLDER, _MERLIN = "train.json", "documents", "merlin_metadata.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,15 +211,9 @@ def _messages(example: Example, wanted: ExportRequest) -> Rows:
 def _tevatron(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder of ids and documents."""
     tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, work)
-    json_lines(path / _CORPUS, (_passage(reader, each) for each in reader.documents()))
+    documents = ({"docid": each.id, "text": each.text} for each in reader.documents())
+    json_lines(path / _CORPUS, documents)
     return tally
-
-
-def _passage(reader: SubjectReader, document: Document) -> Row:
-    if not reader.of_documents or document.title is None:
-        return {"docid": document.id, "text": document.text}
-    text = document.text[len(document.title) + 1 :]
-    return {"docid": document.id, "title": document.title, "text": text}
 
 
 def _document_ids(example: Example, wanted: ExportRequest) -> Rows:
@@ -265,61 +249,6 @@ def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
     return tally
 
 
-def _lighton(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a folder as ``pylate``, by the names of LightOn, which tell positives."""
-    with text_file(path / _QUERIES) as queries:
-
-        def scored(example: Example, _: ExportRequest) -> Rows:
-            queries.write(json_line({"query_id": example.id, "query": example.text}))
-            documents = [*example.positives, *example.negatives]
-            own = [example.positive_score] * len(example.positives)
-            yield {
-                "query_id": example.id,
-                "document_ids": [document.id for document in documents],
-                "scores": [*own, *example.scores],
-                "positive_ids": [document.id for document in example.positives],
-            }
-
-        tally = _write_rows(scored, reader, replace(wanted, scores=True), path / _TRAIN, work)
-    documents = ({"document_id": each.id, "document": each.text} for each in reader.documents())
-    json_lines(path / _DOCUMENTS, documents)
-    return tally
-
-
-# -- NeMo Automodel -----------------------------------------------------------------------------
-
-
-def _automodel(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write questions with the ids of documents, and the documents as Parquet beside them."""
-    name = reader.subject.recipe.name if len(reader.sources) > 1 else reader.sources[0]
-
-    def question(example: Example, _: ExportRequest) -> Rows:
-        yield {
-            "question_id": example.id,
-            "question": example.text,
-            "corpus_id": name,
-            "pos_doc": [{"id": document.id} for document in example.positives],
-            "neg_doc": [{"id": document.id} for document in example.negatives],
-        }
-
-    lines = path / "questions.jsonl"
-    tally = _write_rows(question, reader, wanted, lines, work)
-    with text_file(path / _QUESTIONS) as whole, lines.open(encoding="utf-8") as rows:
-        whole.write(f'{{"corpus": [{{"path": "{_FOLDER}"}}], "data": [\n')
-        whole.writelines(f"{',' * (at > 0)}{row}" for at, row in enumerate(rows))
-        whole.write("]}\n")
-    lines.unlink()
-    folder = path / _FOLDER
-    folder.mkdir()
-    (folder / _MERLIN).write_text(
-        json_line({"class": "TextQADataset", "corpus_id": name}), encoding="utf-8"
-    )
-    documents = ({"id": each.id, "text": each.text} for each in reader.documents())
-    schema = pa.schema([("id", pa.string()), ("text", pa.string())])
-    parquet(folder / "documents.parquet", documents, schema)
-    return tally
-
-
 # -- BEIR ---------------------------------------------------------------------------------------
 
 
@@ -329,7 +258,7 @@ def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) 
     tally = ExportTally(anchors=judged)
     tally.left_out.update({"no positive": asked - judged, "repeated question": anchors - asked})
     documents = reader.documents()
-    rows = ({"_id": beir_id(each.id), "title": "", "text": each.text} for each in documents)
+    rows = ({"_id": _beir_id(each.id), "title": "", "text": each.text} for each in documents)
     json_lines(path / _CORPUS, rows)
     judgements = path / "qrels" / f"{reader.subject.split}.tsv"
     judgements.parent.mkdir()
@@ -339,8 +268,8 @@ def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) 
 
         def queries() -> Rows:
             for done, row in enumerate(judged_queries(reader), 1):
-                query_id = beir_id(f"{row['record_id']}#{row['position']}")
-                writer.writerows((query_id, beir_id(name), 1) for name in row["relevant"])
+                query_id = _beir_id(f"{row['record_id']}#{row['position']}")
+                writer.writerows((query_id, _beir_id(name), 1) for name in row["relevant"])
                 tally.rows += len(row["relevant"])
                 work.tell(done, judged)
                 yield {"_id": query_id, "text": row["text"]}
@@ -364,6 +293,16 @@ def judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
+def _beir_id(name: str) -> str:
+    """Return an id that fits into tab-separated values."""
+    if any(unicodedata.category(character) == "Cc" for character in name):
+        raise SamplerError(
+            f"record {name!r}: format='beir' keeps ids in tab-separated files, so they can have "
+            f"no control characters; give this record another id"
+        )
+    return name
+
+
 FORMS: dict[str, ExportFormat] = {
     "sentence-transformers": ExportFormat(
         place=ExportPlace(suffixes=(".parquet", ".jsonl")),
@@ -381,12 +320,6 @@ FORMS: dict[str, ExportFormat] = {
     "tevatron": ExportFormat(place=ExportPlace(files=(_TRAIN, _CORPUS)), write=_tevatron),
     "pylate": ExportFormat(
         place=ExportPlace(files=(_TRAIN, _QUERIES, _DOCUMENTS)), scored=True, write=_pylate
-    ),
-    "lighton": ExportFormat(
-        place=ExportPlace(files=(_TRAIN, _QUERIES, _DOCUMENTS)), scored=True, write=_lighton
-    ),
-    "automodel": ExportFormat(
-        place=ExportPlace(files=(_QUESTIONS, f"{_FOLDER}/*")), write=_automodel
     ),
     "beir": ExportFormat(
         place=ExportPlace(files=(_CORPUS, _QUERIES, "qrels/*.tsv")), mined=False, write=_beir
