@@ -54,12 +54,16 @@ def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]
     recipes = {source: [minings.as_drawn(recipe, source, split)] for source in report.sources}
     made = {name: value for name, value in given.items() if name not in ("recipe", "progress")}
     counts: list[dict[str, Any]] = []
-    if report.negatives:
-        found = minings.found(recipe.name, split=split)
-        guards = {mining.source: mining.counts for mining in found}
+    if report.negatives and isinstance(recipe, TripletRecipe):
+        found = minings.drawn_by(recipe, split=split)
+        guards = {(mining.source, mining.scorer): mining.counts for mining in found}
         asked = given.get("negatives")
-        counts = policies(of, negatives=asked, recipe=recipe.name, split=split).to_pylist()
-        counts = [{**row, **guards[row["source"]]} for row in counts if row["source"] in recipes]
+        counts = policies(of, negatives=asked, recipe=recipe, split=split).to_pylist()
+        counts = [
+            {**row, **guards[row["source"], row["scorer"]]}
+            for row in counts
+            if row["source"] in recipes
+        ]
     return Contents(
         kind="mined negatives" if counts else "pairs",
         split=split,
