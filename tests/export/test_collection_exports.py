@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from collections import Counter
 
 import pytest
 import test_collections as layouts
@@ -162,3 +163,30 @@ def test_an_evaluator_has_the_gains_of_labels_and_each_document(corpora, tmp_pat
     assert [theirs[q]["ndcg_cut_10"] for q in rankings] == pytest.approx(wanted, abs=1e-9)
     with pytest.raises(dp.EmptyPoolError, match="no anchor of it has a positive"):
         corpus.evaluator("validation")
+
+
+def test_status_and_the_page_count_a_collection_as_one(corpora, tmp_path):
+    corpus, _ = corpora
+    plain = made(3)
+    corpus.ingest(beir(tmp_path / "sci", plain))
+    corpus.split(train=1)
+    status = corpus.status()
+    (found,) = status["collections"]
+    held = {d for _, d in plain.labels}
+    by_value = Counter(f"{label:g}" for label in plain.labels.values())
+    assert found["documents"] == {
+        "with a label": len(held),
+        "without a label": len(plain.documents) - len(held),
+    }
+    assert found["labels"] == by_value
+    assert sum(found["queries"].values()) == len(plain.queries)
+    assert "queries" in str(status)
+    asked = {q for q, _ in plain.labels if plain.splits[q] == "test"}
+    positives = [q for (q, _), label in plain.labels.items() if q in asked and label >= 1]
+    rows = {(row["source"], row["split"]): row for row in status["capacity"]}
+    row, size = rows["sci", "test"], len(plain.documents)
+    assert row["triplets"] == len(positives) * (size - 1)
+    assert row["effective_triplets"] == 4 * len({*positives})
+    assert row["pairs"] == len({*positives}) * size
+    page = corpus.report(tmp_path / "page.html").path.read_text()
+    assert "without a label" in page
