@@ -102,8 +102,8 @@ FROM (
     WHERE is_live(records.added_version, records.removed_version, $version)
     GROUP BY sources.name, splits.split
 ) AS counts
-LEFT JOIN collections ON collections.source = counts.source
-LEFT JOIN labelled ON labelled.source = counts.source AND labelled.split = counts.split
+LEFT JOIN collections USING (source)
+LEFT JOIN labelled USING (source, split)
 ORDER BY counts.source, list_position(['train', 'validation', 'test'], counts.split)
 
 -- name: collections
