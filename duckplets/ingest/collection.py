@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
@@ -31,16 +33,17 @@ from duckplets.ingest.prepare import prepare
 from duckplets.ingest.records import IngestReport
 from duckplets.ingest.store import Storing
 from duckplets.sources.collection import Collection, CollectionPart, Parts, RawTable
-from duckplets.sources.layouts import Grades, Lists, Said, plain_names
+from duckplets.sources.layouts import QUERY_IDS, Grades, Lists, Said, plain_name, plain_names
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import RowBlock
-from duckplets.sources.values import Fault
+from duckplets.sources.values import Fault, document
 
 _BLOCK = 65_536  # labels stored together
 _PAIR = [("query", pa.string()), ("document", pa.string())]
 _CANDIDATES = pa.schema([*_PAIR, ("score", pa.float64())])
 _PLACE = [("file", pa.string()), *((name, pa.int64()) for name in ("line", "row", "place"))]
 _LABELS = pa.schema([*_PAIR, ("label", pa.float64()), ("split", pa.string()), *_PLACE])
+_FAILED = pa.schema([("reason", pa.string()), ("document", pa.string()), *_PLACE[:3]])
 REPEATED, SAME = "repeated", "same label"
 
 
@@ -199,43 +202,60 @@ class _Publishing:
     def _read(
         self, table: RawTable, layout: Grades | Lists, reader: FileReader, on_error: str | None
     ) -> None:
-        waiting: tuple[list[Any], list[Any]] = [], []
+        waiting = _Waiting(self._database)
         blocks: Any = table.blocks(reader).batches
         row = 0
         try:
             for block in blocks:
-                for at, said in _said(block, layout):
-                    line = block.lines[at] if block.lines else None
-                    place = block.file or table.where, line, row + at + 1
-                    number = _number(said)
-                    if number is None or isinstance(said, Fault):
-                        self._fail(said, place, on_error)
-                    elif said.label is None:
-                        waiting[1].append((said.query, said.document, number))
-                    else:
-                        self._place += 1
-                        pair = said.query, said.document, number, table.split
-                        waiting[0].append((*pair, *place, self._place))
+                file = block.file or table.where
+                pairs = _columns(block, layout) if isinstance(layout, Grades) else None
+                if pairs is None:
+                    self._take(block, row, table, layout, waiting, on_error)
+                elif layout.are_scores:
+                    waiting.add("candidates", pairs.rename_columns(_CANDIDATES.names))
+                else:
+                    count = len(pairs)
+                    first = {"split": table.split, "file": file, "line": block.lines or None}
+                    first |= {"row": np.arange(row + 1, row + 1 + count)}
+                    first |= {"place": np.arange(self._place + 1, self._place + 1 + count)}
+                    waiting.add("labels", _with(pairs, first, _LABELS))
+                    self._place += count
                 row += len(block.rows)
-                self._add(waiting, _BLOCK)
         finally:
             getattr(blocks, "stop", getattr(blocks, "close", lambda: None))()
-        self._add(waiting, 1)
+        waiting.flush()
 
-    def _add(self, waiting: tuple[list[Any], list[Any]], least: int) -> None:
-        kinds = (
-            ("ingest/collection/add_labels", _LABELS),
-            ("ingest/collection/add_candidates", _CANDIDATES),
-        )
-        for rows, (statement, schema) in zip(waiting, kinds, strict=True):
-            if len(rows) >= least:
-                columns = map(pa.array, zip(*rows, strict=True), schema.types)
-                with self._database.registered(incoming=pa.table([*columns], schema)):
-                    self._database.run(statement)
-                rows.clear()
+    def _take(
+        self,
+        block: RowBlock,
+        row: int,
+        table: RawTable,
+        layout: Grades | Lists,
+        waiting: _Waiting,
+        on_error: str | None,
+    ) -> None:
+        """Take the pairs of rows one by one, where a row may have several or none."""
+        labels, candidates, failed = list[Any](), list[Any](), dict[int, Any]()
+        for at, said in _said(block, layout):
+            line = block.lines[at] if block.lines else None
+            place = block.file or table.where, line, row + at + 1
+            number = _number(said)
+            if number is None or isinstance(said, Fault):
+                reason = self._fail(said, place, on_error)
+                if on_error == "quarantine":
+                    failed.setdefault(at, (reason, _whole(block, at), *place))
+            elif said.label is None:
+                candidates.append((said.query, said.document, number))
+            else:
+                self._place += 1
+                pair = said.query, said.document, number, table.split
+                labels.append((*pair, *place, self._place))
+        waiting.add("labels", _table(labels, _LABELS))
+        waiting.add("candidates", _table(candidates, _CANDIDATES))
+        waiting.add("failed", _table([*failed.values()], _FAILED))
 
-    def _fail(self, said: Said | Fault, place: tuple[str, Any, int], on_error: str | None) -> None:
-        """Count a row of which nothing can be stored."""
+    def _fail(self, said: Said | Fault, place: tuple[str, Any, int], on_error: str | None) -> str:
+        """Count a row of which something cannot be stored; return why."""
         file, line, row = place
         reason, value = ("invalid row: no id", None)
         if isinstance(said, Fault):
@@ -243,8 +263,8 @@ class _Publishing:
         elif said.query and said.document:
             reason = "unreadable label" if said.score is None else "invalid score"
             value = shown(repr(said.label if said.score is None else said.score), 60)
+        told = f": {value}" if value else ""
         if on_error == "raise":
-            told = f": {value}" if value else ""
             at = f"{_at(file, line)}{f', row {row}' if line is None else ''}"
             raise SourceError(f"{at}: {reason}{told}")
         self._counts.read += 1
@@ -252,6 +272,7 @@ class _Publishing:
         kept = self._counts.examples[reason]
         if len(kept) < EXAMPLES:
             kept.append({"row": row, "file": file, "line": line, "value": value})
+        return f"{reason}{told}"
 
     # -- the transactions --------------------------------------------------------------------------
 
@@ -299,6 +320,8 @@ class _Publishing:
             moved = int(database.run("ingest/collection/move_queries", by_source)[0][0])
             withdrawn = int(database.run("ingest/collection/withdraw", of)[0][0])
             database.run("ingest/collection/append", {"version": of["version"]})
+        by_name = {"source": self._name, "version": of["version"]}
+        database.run("ingest/collection/quarantine", by_name)
         if moved:
             database.run("ingest/records/rearranged")
         counts = self._counts
@@ -371,6 +394,88 @@ class _Publishing:
             labels=labels,
             **self._told,
         )
+
+
+class _Waiting:
+    """Rows that are stored some thousands at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._tables = defaultdict[str, list[pa.Table]](list)
+
+    def add(self, kind: str, rows: pa.Table) -> None:
+        """Add rows of a kind."""
+        if len(rows):
+            self._tables[kind].append(rows)
+            if sum(map(len, self._tables[kind])) >= _BLOCK:
+                self._store(kind)
+
+    def flush(self) -> None:
+        """Store what is left."""
+        for kind in [*self._tables]:
+            self._store(kind)
+
+    def _store(self, kind: str) -> None:
+        with self._database.registered(incoming=pa.concat_tables(self._tables.pop(kind))):
+            self._database.run(f"ingest/collection/add_{kind}")
+
+
+def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.table([*map(pa.array, columns, schema.types)], schema)
+
+
+def _with(pairs: pa.Table, others: dict[str, Any], schema: pa.Schema) -> pa.Table:
+    """Return pairs with further columns, given as values or as one value."""
+    columns = [*pairs.columns]
+    for name in schema.names[len(columns) :]:
+        value, kind = others[name], schema.field(name).type
+        is_one = value is None or isinstance(value, str)
+        columns.append(
+            pa.repeat(pa.scalar(value, kind), len(pairs)) if is_one else pa.array(value, kind)
+        )
+    return pa.table(columns, schema)
+
+
+def _columns(block: RowBlock, layout: Grades) -> pa.Table | None:
+    """Return query, document and number of a block; None if one of its rows is odd."""
+    rows = block.rows
+    if not rows or not all(type(row) is dict and row.keys() == rows[0].keys() for row in rows):
+        return None
+    key_of = {plain_name(str(name)): name for name in rows[0]}
+    query = next((name for name in QUERY_IDS if name in key_of), None)
+    if query is None or not {layout.document, layout.number} <= key_of.keys():
+        return None
+    try:
+        query, document, number = (
+            pa.array([row[key_of[name]] for row in rows])
+            for name in (query, layout.document, layout.number)
+        )
+        number = number.cast(pa.float64())
+        ids = [_ids(query), _ids(document)]
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+    if None in ids or number.null_count or not pc.all(pc.is_finite(number)).as_py():
+        return None
+    return pa.table([*ids, number], ["query", "document", "number"])
+
+
+def _ids(values: pa.Array) -> pa.Array | None:
+    """Return ids as texts; None if one is none."""
+    if pa.types.is_integer(values.type):
+        values = values.cast(pa.string())
+    if values.type != pa.string() or values.null_count:
+        return None
+    blank = pc.equal(pc.utf8_trim_whitespace(values), "")
+    return None if pc.any(blank).as_py() else values
+
+
+def _whole(block: RowBlock, at: int) -> str | None:
+    """Return a row as it came."""
+    row = block.rows[at]
+    if isinstance(row, Fault):
+        return row.whole
+    return block.raw[at].rstrip("\r\n") if block.raw else document(row)
 
 
 def _said(block: RowBlock, layout: Grades | Lists) -> Iterator[tuple[int, Said | Fault]]:

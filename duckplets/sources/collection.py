@@ -389,7 +389,7 @@ def _named_by(path: str, splits: Any = None) -> Collection | None:
     return made
 
 
-def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str | None, CollectionPart]]:
+def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, CollectionPart]]:
     """Return the queries of test of BEIR folders at or below a folder: name, split, queries.
 
     Without labels of test they are those of validation, and all queries without any labels.
@@ -408,7 +408,7 @@ def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str | None,
         asked = None if split is None else _asked(files[split], limits)
         table = RawTable.of(parts["queries"], "queries", limits)
         name = each.name if each == folder else each.relative_to(folder).as_posix()
-        found.append((name, split, CollectionPart((table,), (partial(_query_in, asked),))))
+        found.append((name, split or "all", CollectionPart((table,), (partial(_query_in, asked),))))
     return found
 
 

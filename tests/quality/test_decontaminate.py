@@ -256,7 +256,7 @@ def test_a_folder_of_beir_folders_and_its_card(tmp_path):
         report = corpus.decontaminate(beir, **plain)
         sets = {row["set"]: row for row in report.sets}
         assert [*sets] == ["cqa/two", "one", "three"]
-        assert [row["split"] for row in report.sets] == ["validation", "test", None]
+        assert [row["split"] for row in report.sets] == ["validation", "test", "all"]
         assert [row["texts"] for row in report.sets] == [2, 2, 1]
         assert [row["contaminated"] for row in report.sets] == [2, 1, 0]
         assert sets["one"]["short"] == 1
