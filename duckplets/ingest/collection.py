@@ -39,6 +39,9 @@ from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import Fault, document
 
 _BLOCK = 65_536  # labels stored together
+_ADD_LABELS = "ingest/collection/add_labels"
+_ADD_CANDIDATES = "ingest/collection/add_candidates"
+_ADD_FAILED = "ingest/collection/add_failed"
 _PAIR = [("query", pa.string()), ("document", pa.string())]
 _CANDIDATES = pa.schema([*_PAIR, ("score", pa.float64())])
 _PLACE = [("file", pa.string()), *((name, pa.int64()) for name in ("line", "row", "place"))]
@@ -207,18 +210,18 @@ class _Publishing:
         row = 0
         try:
             for block in blocks:
-                file = block.file or table.where
-                pairs = _columns(block, layout) if isinstance(layout, Grades) else None
+                pairs = _columns(block, layout)
                 if pairs is None:
                     self._take(block, row, table, layout, waiting, on_error)
-                elif layout.are_scores:
-                    waiting.add("candidates", pairs.rename_columns(_CANDIDATES.names))
+                elif isinstance(layout, Grades) and layout.are_scores:
+                    waiting.add(_ADD_CANDIDATES, pa.table(pairs, _CANDIDATES))
                 else:
-                    count = len(pairs)
-                    first = {"split": table.split, "file": file, "line": block.lines or None}
-                    first |= {"row": np.arange(row + 1, row + 1 + count)}
-                    first |= {"place": np.arange(self._place + 1, self._place + 1 + count)}
-                    waiting.add("labels", _with(pairs, first, _LABELS))
+                    count = len(block.rows)
+                    each = np.arange(1, count + 1)
+                    places = [block.file or table.where] * count, block.lines or [None] * count
+                    values = [table.split] * count, *places, row + each, self._place + each
+                    others = map(pa.array, values, _LABELS.types[3:])
+                    waiting.add(_ADD_LABELS, pa.table([*pairs, *others], _LABELS))
                     self._place += count
                 row += len(block.rows)
         finally:
@@ -250,9 +253,9 @@ class _Publishing:
                 self._place += 1
                 pair = said.query, said.document, number, table.split
                 labels.append((*pair, *place, self._place))
-        waiting.add("labels", _table(labels, _LABELS))
-        waiting.add("candidates", _table(candidates, _CANDIDATES))
-        waiting.add("failed", _table([*failed.values()], _FAILED))
+        waiting.add(_ADD_LABELS, _table(labels, _LABELS))
+        waiting.add(_ADD_CANDIDATES, _table(candidates, _CANDIDATES))
+        waiting.add(_ADD_FAILED, _table([*failed.values()], _FAILED))
 
     def _fail(self, said: Said | Fault, place: tuple[str, Any, int], on_error: str | None) -> str:
         """Count a row of which something cannot be stored; return why."""
@@ -403,21 +406,21 @@ class _Waiting:
         self._database = database
         self._tables = defaultdict[str, list[pa.Table]](list)
 
-    def add(self, kind: str, rows: pa.Table) -> None:
-        """Add rows of a kind."""
+    def add(self, statement: str, rows: pa.Table) -> None:
+        """Add rows for a statement."""
         if len(rows):
-            self._tables[kind].append(rows)
-            if sum(map(len, self._tables[kind])) >= _BLOCK:
-                self._store(kind)
+            self._tables[statement].append(rows)
+            if sum(map(len, self._tables[statement])) >= _BLOCK:
+                self._store(statement)
 
     def flush(self) -> None:
         """Store what is left."""
-        for kind in [*self._tables]:
-            self._store(kind)
+        for statement in [*self._tables]:
+            self._store(statement)
 
-    def _store(self, kind: str) -> None:
-        with self._database.registered(incoming=pa.concat_tables(self._tables.pop(kind))):
-            self._database.run(f"ingest/collection/add_{kind}")
+    def _store(self, statement: str) -> None:
+        with self._database.registered(incoming=pa.concat_tables(self._tables.pop(statement))):
+            self._database.run(statement)
 
 
 def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
@@ -425,22 +428,12 @@ def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
     return pa.table([*map(pa.array, columns, schema.types)], schema)
 
 
-def _with(pairs: pa.Table, others: dict[str, Any], schema: pa.Schema) -> pa.Table:
-    """Return pairs with further columns, given as values or as one value."""
-    columns = [*pairs.columns]
-    for name in schema.names[len(columns) :]:
-        value, kind = others[name], schema.field(name).type
-        is_one = value is None or isinstance(value, str)
-        columns.append(
-            pa.repeat(pa.scalar(value, kind), len(pairs)) if is_one else pa.array(value, kind)
-        )
-    return pa.table(columns, schema)
-
-
-def _columns(block: RowBlock, layout: Grades) -> pa.Table | None:
-    """Return query, document and number of a block; None if one of its rows is odd."""
+def _columns(block: RowBlock, layout: Grades | Lists) -> list[pa.Array] | None:
+    """Return query, document and number of a block; None if it has lists, or an odd row."""
     rows = block.rows
-    if not rows or not all(type(row) is dict and row.keys() == rows[0].keys() for row in rows):
+    if not (rows and isinstance(layout, Grades)) or not all(
+        type(row) is dict and row.keys() == rows[0].keys() for row in rows
+    ):
         return None
     key_of = {plain_name(str(name)): name for name in rows[0]}
     query = next((name for name in QUERY_IDS if name in key_of), None)
@@ -457,7 +450,7 @@ def _columns(block: RowBlock, layout: Grades) -> pa.Table | None:
         return None
     if None in ids or number.null_count or not pc.all(pc.is_finite(number)).as_py():
         return None
-    return pa.table([*ids, number], ["query", "document", "number"])
+    return [*ids, number]
 
 
 def _ids(values: pa.Array) -> pa.Array | None:
