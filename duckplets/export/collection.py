@@ -50,8 +50,8 @@ class Collections:
         """Return the id of a query or a document, as it came if there is one collection."""
         if len(self.sources) > 1:
             return name
-        of = [of for of in (*self.documents, *self.sources) if name.startswith(f"{of}/")]
-        return name[len(max(of, key=len, default="")) + 1 :] if of else name
+        every = (f"{of}/" for of in (*self.documents, *self.sources))
+        return name.removeprefix(next(filter(name.startswith, every), ""))
 
     def records(self, sources: list[str], split: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield records of sources: record_id, meta, text."""

@@ -209,9 +209,12 @@ class SubjectReader:
     def _by_key(self, rows: pa.Table) -> dict[int, Document]:
         names = ("section_key", "id", "text", "title")
         keys, ids, texts, titles = (rows[name].to_pylist() for name in names)
-        if self.collection is not None:
-            ids = [*map(self.collection.id, ids)]
+        ids = map(self.document_id, ids)
         return dict(zip(keys, map(Document, ids, texts, titles), strict=True))
+
+    def document_id(self, name: str) -> str:
+        """Return the id of a document, as it came if all is of one collection."""
+        return name if self.collection is None else self.collection.id(name)
 
     def query_id(self, row: dict[str, Any]) -> str:
         """Return the id of the query of an anchor."""

@@ -418,7 +418,8 @@ def judge(reader: SubjectReader) -> tuple[int, int, int]:
 def judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
     """Yield the queries that have a relevant document, with the ids of these."""
     for batch in reader.database.stream(query("export/judged_queries"), rows=4096):
-        yield from batch.to_pylist()
+        for row in batch.to_pylist():
+            yield row | {"relevant": [*map(reader.document_id, row["relevant"])]}
 
 
 def _beir_id(name: str) -> str:

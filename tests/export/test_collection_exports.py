@@ -1,5 +1,6 @@
 """Collections come out of exports as they went in, and are evaluated by their labels."""
 
+import csv
 import json
 import math
 import random
@@ -81,6 +82,12 @@ def test_a_folder_of_beir_comes_out_as_it_went_in(corpora, tmp_path, seed):
     two.ingest(tmp_path / "out", name="sci")
     assert_same(one, "sci", two, "sci")
     assert labels(two, "sci") == plain.labels
+    two.split(train=1)
+    two.export(tmp_path / "drawn", "beir", recipe="anchor_context", split="train")  # by pools
+    _, *rows = (tmp_path / "drawn" / "qrels" / "train.tsv").read_text().splitlines()
+    held = {pair for pair, label in plain.labels.items() if label >= 1}
+    held = {(q, d) for q, d in held if plain.splits[q] == "train"}
+    assert {tuple(row[:2]) for row in csv.reader(rows, delimiter="\t")} == held
 
 
 @pytest.mark.parametrize("layout", some(layouts.FULL + layouts.OTHERS, less=3))
