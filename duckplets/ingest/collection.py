@@ -183,11 +183,7 @@ class _Publishing:
     # -- before the records ------------------------------------------------------------------------
 
     def read_labels(self, limits: Limits, on_error: str | None) -> None:
-        """Put labels and candidates into temporary tables.
-
-        Raises:
-            SourceError: A label is wrong and ``on_error`` is ``raise``, or two of a pair differ.
-        """
+        """Put labels and candidates into temporary tables; refuse two labels of a pair."""
         self._database.run("ingest/collection/create")
         self._place = 0
         for table, layout in self._parts.labels:
