@@ -344,7 +344,8 @@ def write_collection(found: Collections, path: Path, work: Work) -> ExportTally:
             judgements[split].writerow((*ids, int(label) if label.is_integer() else label))
             asked.add(row["query"])
             tally.rows = done
-            work.tell(done)
+            if done % _TOLD == 0:
+                work.tell(done)
     tally.anchors = len(asked)
     return tally
 
