@@ -46,7 +46,9 @@ WHERE mining_key = $mining AND anchor_section_key BETWEEN $low AND $high
 -- The documents of a recipe, as a table: what its negative selector matches (the windows of
 -- pool_negatives; Arrow: chunk_key), its positives, and what was mined. An id is that of the
 -- record; the position comes behind it where the record has several documents, or where its id
--- looks as if a position stood there already: so no two documents share an id.
+-- looks as if a position stood there already: so no two documents share an id. Ids of a collection
+-- stay as they are.
+-- Parameters: $are_plain (whether it is a collection).
 CREATE TEMP TABLE exported_documents AS
 WITH found AS (
     SELECT chunks.section_key
@@ -64,10 +66,11 @@ SELECT
     CASE
         WHEN
             count(*) OVER (PARTITION BY sections.record_key) > 1
-            OR regexp_matches(records.record_id, '#[0-9]+$')
+            OR (NOT $are_plain AND regexp_matches(records.record_id, '#[0-9]+$'))
             THEN concat(records.record_id, '#', sections.position)
         ELSE records.record_id
-    END AS id
+    END AS id,
+    CASE WHEN $are_plain THEN records.meta['title'] END AS title
 FROM found
 JOIN stored_sections AS sections ON sections.section_key = found.section_key
 JOIN records ON records.record_key = sections.record_key
@@ -161,7 +164,8 @@ ORDER BY sources.name, exported_documents.section_key
 -- name: texts
 -- The documents of some keys (Arrow: section_key) with their texts.
 -- Rows: in any order.
-SELECT wanted.section_key, exported_documents.id, sections.text
+SELECT
+    wanted.section_key, exported_documents.id, exported_documents.title, sections.text
 FROM wanted
 JOIN exported_documents ON exported_documents.section_key = wanted.section_key
 JOIN sections ON sections.section_key = wanted.section_key

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from duckplets.errors import EmptyPoolError, QualityError, SamplerError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
+    from duckplets.db.database import Database
     from duckplets.export import Documents
+    from duckplets.export.collection import Collections
     from duckplets.recipes.recipes import TripletRecipe
 
 _AT = 10
@@ -50,13 +52,15 @@ def evaluator(
 
     Its queries are the anchors of a split, equal texts once; relevant are the positives of all
     anchors of a query's text. It is what the export ``beir`` writes, held in memory, with equal
-    documents once, and documents of one ``group_key`` counted as one.
+    documents once, and documents of one ``group_key`` counted as one. Of a collection each query
+    and each document counts by itself: relevant are labels of 1 and more, and nDCG has them as
+    gains, as trec_eval does.
 
     Args:
         split: Whose anchors.
         corpus: The documents: those of ``all`` splits, as in use, or those of the ``split``.
         recipe: Whose anchors, positives and negatives; by default sections of the role
-            ``anchor`` and those of the role ``context``.
+            ``anchor`` and those of the role ``context``; of collections all queries and documents.
         source: Of this source only.
         results: A file that each evaluation replaces by nDCG, MRR and recall at 10 of every
             query, for ``duckplets.compare``; of several score functions those of the first.
@@ -70,6 +74,65 @@ def evaluator(
     if results is not None and not Path(results).parent.is_dir():
         raise QualityError(f"results={shown(results)!r}: there is no such folder; make it first")
     from duckplets.export import Documents
+    from duckplets.export.collection import Collections
+
+    evaluation = imported("sentence_transformers.sentence_transformer.evaluation")
+    is_all = checked("corpus", corpus, Documents, SamplerError) == "all"
+    database = corpus_of.database
+    groups: dict[str, str] = dict(database.run("export/groups"))
+    found = None if recipe else Collections.chosen(database, source, split)
+    if found is not None:
+        asked = _of_labels(found)
+    else:
+        asked = _of_pools(database, recipe, source, split, groups, is_all=is_all)
+    if not asked.queries:
+        raise EmptyPoolError(f"split {split!r}: no anchor of it has a positive to be found")
+    families = {query: groups.get(_record_of(query), query) for query in asked.queries}
+    made = _class_of(evaluation.InformationRetrievalEvaluator)(
+        asked.queries,
+        asked.documents,
+        {query: {*gains} for query, gains in asked.gains.items()},
+        **{"name": split, **options},
+    )
+    made.one_of, made.families, made.gains = asked.one_of, families, asked.gains
+    made.results = None if results is None else Path(results)
+    return made
+
+
+@dataclass
+class _Asked:
+    """Queries and documents by id, and the gains of relevant documents by query."""
+
+    queries: dict[str, str] = field(default_factory=dict)
+    documents: dict[str, str] = field(default_factory=dict)
+    gains: dict[str, dict[str, float]] = field(default_factory=dict)
+    one_of: dict[str, str] = field(default_factory=dict)  # the first document of a family
+
+
+def _of_labels(found: Collections) -> _Asked:
+    """Return the queries of collections that have a relevant document, and all documents."""
+    asked = _Asked()
+    for row in found.records(found.documents):
+        asked.documents[row["record_id"]] = row["text"]
+    for row in found.labels():
+        if row["label"] >= 1 and row["document"] in asked.documents:
+            asked.gains.setdefault(row["query"], {})[row["document"]] = row["label"]
+    for row in found.records(found.sources, found.split):
+        if row["record_id"] in asked.gains:
+            asked.queries[row["record_id"]] = row["text"]
+    return asked
+
+
+def _of_pools(
+    database: Database,
+    recipe: TripletRecipe | str | None,
+    source: str | None,
+    split: str,
+    groups: Mapping[str, str],
+    *,
+    is_all: bool,
+) -> _Asked:
+    """Return the anchors of a recipe that have a positive, and its documents, equal texts once."""
     from duckplets.export.examples import SubjectReader
     from duckplets.export.formats import judge, judged_queries
     from duckplets.export.subject import pooled
@@ -77,37 +140,25 @@ def evaluator(
 
     anchor, context = role("anchor"), role("context")
     recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
-    evaluation = imported("sentence_transformers.sentence_transformer.evaluation")
-    groups: dict[str, str] = dict(corpus_of.database.run("export/groups"))
     first: dict[str, str] = {}  # document of each text
     same: dict[str, str] = {}  # of each document the first one with its text
-    one_of: dict[str, str] = {}  # of each document the first one of its family
     of_family: dict[str, str] = {}
-    queries: dict[str, str] = {}
-    relevant: dict[str, set[str]] = {}
-    is_all = checked("corpus", corpus, Documents, SamplerError) == "all"
-    subject = pooled(corpus_of.database, recipe, source=source, split=split, every=is_all)
-    with SubjectReader.opened(corpus_of.database, subject) as reader:
+    asked = _Asked()
+    subject = pooled(database, recipe, source=source, split=split, every=is_all)
+    with SubjectReader.opened(database, subject) as reader:
         for document in reader.documents():
             name = same[document.id] = first.setdefault(document.text, document.id)
             family = groups.get(_record_of(document.id))
             if family is not None:
-                one_of.setdefault(name, of_family.setdefault(family, name))
+                asked.one_of.setdefault(name, of_family.setdefault(family, name))
         judge(reader)
         for row in judged_queries(reader):
-            query = f"{row['record_id']}#{row['position']}"
-            queries[query] = row["text"]
-            relevant[query] = {one_of.get(same[name], same[name]) for name in row["relevant"]}
-    if not queries:
-        raise EmptyPoolError(f"split {split!r}: no anchor of it has a positive to be found")
-    documents = {document: text for text, document in first.items()}
-    families = {query: groups.get(_record_of(query), query) for query in queries}
-    made = _class_of(evaluation.InformationRetrievalEvaluator)(
-        queries, documents, relevant, **{"name": split, **options}
-    )
-    made.one_of, made.families = one_of, families
-    made.results = None if results is None else Path(results)
-    return made
+            query = reader.query_id(row)
+            asked.queries[query] = row["text"]
+            names = [same[name] for name in row["relevant"]]
+            asked.gains[query] = {asked.one_of.get(name, name): 1.0 for name in names}
+    asked.documents = {document: text for text, document in first.items()}
+    return asked
 
 
 def _record_of(name: str) -> str:
@@ -120,6 +171,7 @@ def _class_of(base: Any) -> Any:
     class Evaluator(base):  # type: ignore[misc]
         one_of: Mapping[str, str]
         families: Mapping[str, str]
+        gains: Mapping[str, Mapping[str, float]]
         results: Path | None
         _found: list[Any] | None = None
 
@@ -135,7 +187,12 @@ def _class_of(base: Any) -> Any:
             """Return the metrics of the documents found, of each family the best."""
             found = [_once(hits, self.one_of) for hits in queries_result_list]
             self._found = self._found or found
-            return super().compute_metrics(found)
+            metrics = super().compute_metrics(found)
+            for at in self.ndcg_at_k:
+                of = [self.gains[query] for query in self.queries_ids]
+                gained = [_ndcg(*each, at) for each in zip(found, of, strict=True)]
+                metrics["ndcg@k"][at] = float(np.mean(gained))
+            return metrics
 
     return Evaluator
 
@@ -149,14 +206,26 @@ def _once(hits: list[dict[str, Any]], one_of: Mapping[str, str]) -> list[dict[st
     return [{"corpus_id": name, "score": score} for name, score in best.items()]
 
 
+def _ndcg(hits: Sequence[Mapping[str, Any]], gains: Mapping[str, float], at: int) -> float:
+    """Return the gain of the documents found, of the most that is possible."""
+    found = [gains.get(hit["corpus_id"], 0.0) for hit in hits[:at]]
+    best = sorted(gains.values(), reverse=True)[:at]
+    gained, most = (
+        of @ (1 / np.log2(np.arange(len(of)) + 2)) for of in map(np.array, (found, best))
+    )
+    return float(gained / most)
+
+
 def _write(path: Path, made: Any, found: Sequence[Sequence[Mapping[str, Any]]]) -> None:
     rows = []
     for query, hits in zip(made.queries_ids, found, strict=True):
         relevant = made.relevant_docs[query]
         at = [rank for rank, hit in enumerate(hits[:_AT]) if hit["corpus_id"] in relevant]
-        most = np.log2(np.arange(min(len(relevant), _AT)) + 2)
-        gain = float((1 / np.log2(np.array(at) + 2)).sum() / (1 / most).sum())
-        values = gain, 1 / (at[0] + 1) if at else 0.0, len(at) / len(relevant)
+        values = (
+            _ndcg(hits, made.gains[query], _AT),
+            1 / (at[0] + 1) if at else 0.0,
+            len(at) / len(relevant),
+        )
         rows.append(
             {
                 "query": query,

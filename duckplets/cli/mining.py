@@ -129,7 +129,8 @@ def export(
 
     Mined negatives come with their anchors and positives. Files appear whole or not at all.
     Anchors that are left out are counted. The formats beir, of queries, documents and which are
-    relevant, and jsonl, of all records, need no mining. hf://USER/NAME in the place of PATH is a
+    relevant, and jsonl, of all records, need no mining. A collection comes out as beir with its own
+    ids, titles and labels. hf://USER/NAME in the place of PATH is a
     data set on the Hub, made private, with a card that says what it was made from; HF_TOKEN may
     write there.
 
@@ -141,7 +142,7 @@ def export(
             part of it. [default: 0.05 for dense, otherwise none]
         when_short: Handling of an anchor with fewer negatives: keep it, drop it, or fill up at
             random. [default: keep]
-        split: The split. [default: train, of beir test]
+        split: The split. [default: train, of beir test, of collections as beir all]
 
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4

@@ -72,7 +72,7 @@ def deduplicate(corpus: Path, json: bool = False, **given: Any) -> None:
 
 @command(
     "corpus.quality:decontaminate",
-    only="text ngram action dry_run",
+    only="text ngram action dry_run card",
     places={"against": "AGAINST"},
 )
 def decontaminate(corpus: Path, json: bool = False, **given: Any) -> None:
@@ -85,6 +85,7 @@ def decontaminate(corpus: Path, json: bool = False, **given: Any) -> None:
     Example:
         duckplets decontaminate faq.duckdb test --action remove
         duckplets decontaminate faq.duckdb exam.csv --text question --ngram 8
+        duckplets decontaminate faq.duckdb beir/ --ngram 8 --card sets.md
     """
     with corpus_at(corpus, read_only=given.get("dry_run", False)) as opened:
         output.show(opened.decontaminate(**given), json=json)

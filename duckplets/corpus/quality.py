@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
@@ -154,6 +155,7 @@ def decontaminate(
     ngram: int = 13,
     action: Action = "mark",
     dry_run: bool = False,
+    card: str | Path | None = None,
     progress: Progress | bool | None = None,
 ) -> DecontaminationReport:
     """Find records that share an n-gram of words with an evaluation set.
@@ -168,16 +170,18 @@ def decontaminate(
         against: ``test``: records of train and validation are compared with the test split;
             ``validation``: those of train with that one. The name of a source of the corpus:
             all others are compared with it. A path: a file, such as ``queries.jsonl`` of
-            a BEIR data set, a glob, a folder of text files, or ``hf://``. Or any source that could
-            be ingested.
+            a BEIR data set, a glob, a folder of text files, or ``hf://``. A BEIR folder, or a
+            folder of such: the queries of test of each. Or any source that could be ingested.
             Where a name is several of these, the first in this order is meant.
         text: Columns of a file whose texts are compared, each by itself.
         ngram: Words of an n-gram.
         action: ``mark`` what was found, or ``remove`` it.
         dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+        card: Write a Markdown file that lists every set, the n-gram and the matches.
         progress: As for ``ingest``.
 
     Raises:
+        QualityError: The card cannot be written.
         SourceError: There is no such evaluation set, it cannot be read, or no text of it has
             so many words.
         SamplerError, SplitError: An argument is wrong, or there are no splits yet.
@@ -193,6 +197,7 @@ def decontaminate(
             ngram=ngram,
             action=action,
             dry_run=dry_run,
+            card=card,
             work=work,
         )
 

@@ -70,6 +70,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         "bytes": _bytes(database),
         "in_place": in_place,
         "sources": sources,
+        "collections": _collections(database),
         "unfinished": checkpoint.overview(database),
         "records": database.table("corpus/status/splits").to_pylist(),
         "shared_anchors": _shared_anchors(database) if can_count and pools else {},
@@ -85,6 +86,15 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         "runs": state.cursors(state_path),
     }
     return Status(found)
+
+
+def _collections(database: Database) -> list[dict[str, Any]]:
+    """Return of every collection its documents, queries by split and labels by value."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in database.table("corpus/status/collections").to_pylist():
+        of = found.setdefault(row["source"], {"documents": {}, "queries": {}, "labels": {}})
+        of[row["part"]][row["value"]] = row["count"]
+    return [{"source": source, **of} for source, of in found.items()]
 
 
 def _snapshot(database: Database) -> dict[str, Any] | None:
@@ -120,7 +130,8 @@ def _capacity(database: Database) -> list[dict[str, Any]]:
     With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
     once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
     crate). The recipe of long sections counts records that have one; derived texts are counted as
-    chunks. Grades make triplets only with a condition, and one pair each.
+    chunks. Grades make triplets only with a condition, and one pair each. Of a collection with D
+    documents, Q queries and P positive labels: R·P·(D-1) triplets, R·Q·4 and R·Q·D pairs.
     """
     version = records.current_version(database)
     stored, kinds = recipe_store.stored(database), labels_of(database, version)

@@ -42,6 +42,9 @@ def _tables(found: Mapping[str, Any]) -> Iterator[str]:
     weighed = any(source["weight"] is not None for source in found["sources"])
     columns = ["name", "kind", "trust", *(["weight"] if weighed else [])]
     yield from _table("sources", [*columns, *_SIZES], found["sources"])
+    if found["collections"]:
+        rows = ({name: _parts(of) for name, of in row.items()} for row in found["collections"])
+        yield from _table("collections", ("source", "documents", "queries", "labels"), rows)
     if found["unfinished"]:
         yield from _table("unfinished ingests", _UNFINISHED, found["unfinished"])
     if found["splits"]:
@@ -68,6 +71,10 @@ def _tables(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield from ("", title, *text_table(columns, ([row[name] for name in columns] for row in rows)))
+
+
+def _parts(of: str | Mapping[str, int]) -> str:
+    return of if isinstance(of, str) else ", ".join(f"{name}: {n:,}" for name, n in of.items())
 
 
 def cursor_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:

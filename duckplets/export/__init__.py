@@ -9,12 +9,13 @@ source, anchor and rank, so equal minings give equal files.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import Reported
+from duckplets.base.sanitize import Reported, listed, shown
 from duckplets.base.settings import checked
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile
@@ -22,10 +23,12 @@ from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import EmptyPoolError, SamplerError
 from duckplets.export import record_lines
+from duckplets.export.collection import Collections
 from duckplets.export.examples import ExportRequest, SubjectReader
-from duckplets.export.files import appearing, check
-from duckplets.export.formats import FORMS, ExportFormat
+from duckplets.export.files import ExportPlace, appearing, check
+from duckplets.export.formats import FORMS, ExportFormat, write_collection
 from duckplets.export.subject import mined, pooled
+from duckplets.ingest.splits import need_splits
 from duckplets.recipes.mined import Negatives, negatives_of
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -34,7 +37,15 @@ log = logging.getLogger("duckplets")
 __all__ = ["Documents", "ExportReport", "Format", "Shape", "export"]
 
 Format = Literal[
-    "sentence-transformers", "flagembedding", "ms-swift", "tevatron", "pylate", "beir", "jsonl"
+    "sentence-transformers",
+    "flagembedding",
+    "ms-swift",
+    "tevatron",
+    "pylate",
+    "automodel",
+    "lighton",
+    "beir",
+    "jsonl",
 ]
 Documents = Literal["split", "all"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list"]
@@ -97,10 +108,14 @@ def export(
         path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
             and ``ms-swift`` FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and
             ``corpus.jsonl``; ``pylate`` a folder with ``train.jsonl`` (ids with scores),
-            ``queries.jsonl`` and ``documents.jsonl``; ``beir`` a folder with ``corpus.jsonl``,
-            ``queries.jsonl`` and ``qrels/SPLIT.tsv``; ``jsonl`` FILE.jsonl.
+            ``queries.jsonl`` and ``documents.jsonl``; ``lighton`` the same with ``scores.jsonl``;
+            ``automodel`` a folder with ``train.json`` and the folder ``corpus``; ``beir`` a folder
+            with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; ``jsonl`` FILE.jsonl.
+            Ids of one collection are as they came.
         format: Format of the file. ``beir``, an evaluation set, and ``jsonl``, all records with the
-            text as gates saw it and ``meta`` (source, id, file, row, digest), need no mining.
+            text as gates saw it and ``meta`` (source, id, file, row, digest), need no mining. Of
+            collections ``beir`` has all documents, all queries and all labels, unless a recipe is
+            given; the other formats have positives, and count labels other than 1.
         negatives: Negatives of each anchor at most, the hardest first, or ``Negatives`` with their
             scorer and cut. Default: all. Every row of an ``n-tuple`` has exactly this many. 0
             writes plain pairs of anchor and positive, which need no mining. ``sampling`` and
@@ -109,7 +124,7 @@ def export(
         recipe: A recipe or the name of one. Default: the one with the most mined anchors; of plain
             pairs and ``beir`` otherwise the first that a sampler draws.
         source: From this source only. Default: all sources of the mined recipe.
-        split: The split. Default: ``train``; of ``beir`` ``test``.
+        split: The split. Default: ``train``; of ``beir`` ``test``, and of its collections all.
         shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
             ``labeled-pair`` or ``labeled-list``.
         documents: Of ``beir``: documents of the ``split`` alone (the default), or of ``all``.
@@ -142,6 +157,11 @@ def export(
         raise SamplerError(f"{what} has no documents of its own choice")
     place, path = form.place, Path(path)
     check(path, place, overwrite=overwrite)
+    collection = None
+    if not form.mined and recipe is None:
+        collection = Collections.chosen(database, source, split)
+    if collection is not None:
+        return _written_as_is(collection, path, place, progress)
     split = split or ("train" if form.mined else "test")
     where: dict[str, Any] = {"source": source, "split": split}
     if form.mined and not wanted.pairs:
@@ -149,13 +169,19 @@ def export(
     else:
         subject = pooled(database, recipe, **where, every=documents == "all")
     wanted = replace(wanted, instruction=subject.recipe.instruction)
+    # Ids of several sources need their names.
+    alone = subject.sources[0] if len(subject.sources) == 1 else None
+    collection = None if alone is None else Collections.chosen(database, alone, subject.split)
     with appearing(path, place, overwrite=overwrite) as aside:
         with (
-            SubjectReader.opened(database, subject) as reader,
+            SubjectReader.opened(database, subject, collection) as reader,
             working(INLINE, progress, "anchors") as work,
         ):
             tally = form.write(reader, wanted, aside, work)
             sources = reader.sources
+        if collection is not None and form.mined and place.files:
+            others = sum(row["label"] != 1 for row in collection.labels())
+            tally.left_out["label other than 1"] = others
         left_out = {reason: n for reason, n in sorted(tally.left_out.items()) if n}
         if not tally.rows:
             counts = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
@@ -163,8 +189,7 @@ def export(
                 f"recipe {subject.recipe.name!r}, split {subject.split!r}: nothing to write: "
                 f"{counts or 'there is no anchor'}"
             )
-        found = (file.relative_to(aside) for file in aside.rglob("*") if file.is_file())
-        files = sorted(name.as_posix() for name in found) if place.files else [path.name]
+        files = _names(aside) if place.files else [path.name]
     return ExportReport(
         path=path,
         format=format,
@@ -177,6 +202,40 @@ def export(
         sources=sources,
         files=files,
     )
+
+
+def _written_as_is(
+    found: Collections, path: Path, place: ExportPlace, progress: Progress | bool | None
+) -> ExportReport:
+    """Write collections for evaluation, as of one moment."""
+    with (
+        appearing(path, place, overwrite=False) as aside,
+        closing(found.database.cursor()) as own,
+        own.transaction(),
+        working(INLINE, progress, "labels") as work,
+    ):
+        tally = write_collection(replace(found, database=own), aside, work)
+        if not tally.rows:
+            need_splits(found.database)
+            where = "" if found.split is None else f" of split {found.split!r}"
+            raise EmptyPoolError(
+                f"{shown(listed(found.sources), 80)}: no label names a query{where}"
+            )
+        files = _names(aside)
+    return ExportReport(
+        path=path,
+        format="beir",
+        rows=tally.rows,
+        anchors=tally.anchors,
+        negatives=0,
+        sources=found.sources,
+        files=files,
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return sorted(name.as_posix() for name in found)
 
 
 def _wanted(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.sanitize import counted, shown, tallied
+from duckplets.base.markdown import code, fenced, plain, table
+from duckplets.base.sanitize import counted, tallied
 from duckplets.db.database import Database, engine_version
 from duckplets.db.writes import CorpusFile
 from duckplets.mining.policy import negatives as policies
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from duckplets.export import ExportReport
     from duckplets.runs.sampler import Sampler
 
-_MOST = 100  # rows of a table
 _FRONT = ("---", "tags:", "- duckplets", "- sentence-transformers", "---")  # which the hub reads
 
 
@@ -54,14 +54,14 @@ def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]
     recipes = {source: [minings.as_drawn(recipe, source, split)] for source in report.sources}
     made = {name: value for name, value in given.items() if name not in ("recipe", "progress")}
     counts: list[dict[str, Any]] = []
-    if report.negatives:
-        found = minings.found(recipe.name, split=split)
-        guards = {mining.source: mining.counts for mining in found}
+    if report.negatives and isinstance(recipe, TripletRecipe):
+        found = minings.drawn_by(recipe, split=split)
+        guards = {(mining.source, mining.scorer): mining.counts for mining in found}
         asked = given.get("negatives")
-        counts = policies(of, negatives=asked, recipe=recipe.name, split=split).to_pylist()
+        counts = policies(of, negatives=asked, recipe=recipe, split=split).to_pylist()
         counts = [
             {name: of for name, of in row.items() if not name.startswith(("positives", "within"))}
-            | guards[row["source"]]
+            | guards[row["source"], row["scorer"]]
             for row in counts
             if row["source"] in recipes
         ]
@@ -113,26 +113,26 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
         f"{counted(contents.rows, 'row')} of {contents.kind}, split {contents.split}, made by "
         f"duckplets {version_of('duckplets')} with DuckDB {engine_version()} from version "
         f"{contents.version} of a corpus.",
-        *_section("What guards and policies left", _table(contents.counts)),
-        *([f"\nAnchors left out: {_plain(tallied(contents.left_out))}."] * bool(contents.left_out)),
-        *_section("Licences", _table(licences)),
+        *_section("What guards and policies left", table(contents.counts)),
+        *([f"\nAnchors left out: {plain(tallied(contents.left_out))}."] * bool(contents.left_out)),
+        *_section("Licences", table(licences)),
         *(["\nNULL: the source has no column `license`, or it was not kept."] * unlicensed),
-        *_section("Personal data", _table(personal)),
-        *([f"\nNo gate has looked for it in {', '.join(map(_code, unseen))}."] * bool(unseen)),
-        *_section("How it was made", _fenced(_json(contents.made), "json")),
-        *(["", *_fenced(contents.notes, "text")] if contents.notes else []),
+        *_section("Personal data", table(personal)),
+        *([f"\nNo gate has looked for it in {', '.join(map(code, unseen))}."] * bool(unseen)),
+        *_section("How it was made", fenced(_json(contents.made), "json")),
+        *(["", *fenced(contents.notes, "text")] if contents.notes else []),
         "\n## Recipes",
     ]
     for name in dict.fromkeys(pool.recipe.name for pool in pools):
         first, *others = (pool for pool in pools if pool.recipe.name == name)
-        also = [_code(pool.parameters["source"]) for pool in others]
+        also = [code(pool.parameters["source"]) for pool in others]
         lines += [
-            f"\n### {_code(name)}\n",
-            *_fenced(_json(to_dict(first.recipe)), "json"),
-            f"\nIts pool in source {_code(first.parameters['source'])}"
+            f"\n### {code(name)}\n",
+            *fenced(_json(to_dict(first.recipe)), "json"),
+            f"\nIts pool in source {code(first.parameters['source'])}"
             + (f"; likewise in {', '.join(also)}:" if also else ":"),
             "",
-            *_fenced(first.runnable(), "sql"),
+            *fenced(first.runnable(), "sql"),
         ]
     return "\n".join(lines) + "\n"
 
@@ -158,46 +158,5 @@ def _section(title: str, lines: list[str]) -> list[str]:
     return ["", f"## {title}", *([""] if lines else []), *lines]
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not rows:
-        return []
-    columns = dict.fromkeys(name for row in rows for name in row)
-    lines = [[_cell(row.get(name)) for name in columns] for row in rows[:_MOST]]
-    lines = [[*map(_plain, columns)], ["---"] * len(columns), *lines]
-    more = [f"\n… and {len(rows) - _MOST:,} more rows."] if len(rows) > _MOST else []
-    return [f"| {' | '.join(line)} |" for line in lines] + more
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return _code(value) if isinstance(value, str) else _plain(value)
-
-
-def _plain(value: Any) -> str:
-    """Return words of ours without a meaning in Markdown."""
-    text = shown("NULL" if value is None else value)
-    return "".join(f"\\{c}" if c in "\\|`*_[]<>#&" else c for c in text)
-
-
-def _code(value: str) -> str:
-    """Return a name from outside as a span of code, in which no markup and no address acts."""
-    text = shown(value).replace("|", "\\x7c")  # a table would end its cell there, even in code
-    fence = _fence(text, "`")
-    return f"{fence} {text} {fence}"  # one blank on both sides is no part of it
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
-
-
-def _fenced(text: str, language: str) -> list[str]:
-    fence = _fence(text, "```")
-    return [f"{fence}{language}", text.rstrip("\n"), fence]
-
-
-def _fence(text: str, fence: str) -> str:
-    """Return more backticks than a text has in a row."""
-    while fence in text:
-        fence += "`"
-    return fence

@@ -25,6 +25,7 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.base.block_size import BlockSize
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
+from duckplets.export.collection import Collections
 from duckplets.export.fill import FIRST_RANK
 from duckplets.export.subject import Subject
 from duckplets.mining import policy as policies
@@ -43,6 +44,7 @@ class Document(NamedTuple):
 
     id: str  # its record's, with "#" and the position if the record has several documents
     text: str  # the whole section
+    title: str | None = None  # with which the text of a collection's document may begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Example:
     """An anchor with its positives and negatives."""
 
     # The record's id with "#" and the position. It is never equal to a document's id: evaluators of
-    # BEIR drop a hit with the id of its query.
+    # BEIR drop a hit with the id of its query. Of one collection it is as it came.
     id: str
     text: str
     positives: list[Document]
@@ -67,22 +69,27 @@ class Example:
 class SubjectReader:
     """Read a subject on its own connection, as of one moment."""
 
-    def __init__(self, database: Database, subject: Subject) -> None:
-        self.database = database
+    def __init__(
+        self, database: Database, subject: Subject, collection: Collections | None = None
+    ) -> None:
+        self.database, self.collection = database, collection
         self.subject = subject
         self.sources = subject.sources  # those that have anchors
         every = [*subject.pools, *subject.further]
         self._read_mined()
         self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
-        self.run_with("export/documents", "negatives", ["chunk_key"], of=every)
+        plain = {"are_plain": collection is not None}
+        self.run_with("export/documents", "negatives", ["chunk_key"], plain, of=every)
         self._consistent = self._pairs()
 
     @classmethod
     @contextmanager
-    def opened(cls, database: Database, subject: Subject) -> Iterator[SubjectReader]:
-        """Read a subject until the end of the block."""
+    def opened(
+        cls, database: Database, subject: Subject, collection: Collections | None = None
+    ) -> Iterator[SubjectReader]:
+        """Read a subject until the end of the block, with the ids of the collection it is of."""
         with closing(database.cursor()) as own, own.transaction():
-            yield cls(own, subject)
+            yield cls(own, subject, collection)
 
     def run_with(
         self,
@@ -165,7 +172,7 @@ class SubjectReader:
         wanted = [rows["section_key"].to_numpy() for rows in (positives, mined)]
         documents = self._documents(np.union1d(*wanted))
         pace.learn(keys.num_rows, documents.nbytes + anchors.nbytes)
-        by_key = _by_key(documents)
+        by_key = self._by_key(documents)
         own = keys["section_key"].to_pylist()
         of_positives = _by_place(positives["section_key"], positives, len(own))
         of_negatives = _by_place(mined["section_key"], mined, len(own))
@@ -175,7 +182,7 @@ class SubjectReader:
         for place, row in enumerate(anchors.to_pylist()):
             found = [(key, by_key[key]) for key in of_positives[place]]
             yield Example(
-                id=f"{row['record_id']}#{row['position']}",
+                id=self.query_id(row),
                 text=row["text"],
                 positives=self._usable(own[place], row["text"], found),
                 negatives=[by_key[key] for key in of_negatives[place]],
@@ -203,7 +210,7 @@ class SubjectReader:
             block = keys[start : start + pace.rows]
             rows = self._documents(block)
             pace.learn(len(block), rows.nbytes)
-            by_key = _by_key(rows)
+            by_key = self._by_key(rows)
             yield from (by_key[key] for key in block.tolist())
             start += len(block)
 
@@ -213,6 +220,22 @@ class SubjectReader:
         if rows.num_rows != len(keys):
             raise self._damaged()
         return rows
+
+    def _by_key(self, rows: pa.Table) -> dict[int, Document]:
+        names = ("section_key", "id", "text", "title")
+        keys, ids, texts, titles = (rows[name].to_pylist() for name in names)
+        ids = map(self.document_id, ids)
+        return dict(zip(keys, map(Document, ids, texts, titles), strict=True))
+
+    def document_id(self, name: str) -> str:
+        """Return the id of a document, as it came if all is of one collection."""
+        return name if self.collection is None else self.collection.id(name)
+
+    def query_id(self, row: dict[str, Any]) -> str:
+        """Return the id of the query of an anchor."""
+        if self.collection is not None and row["position"] == 0:
+            return self.collection.id(row["record_id"])
+        return f"{row['record_id']}#{row['position']}"
 
     def _damaged(self) -> StateMismatchError:
         return StateMismatchError(
@@ -230,11 +253,6 @@ def _by_place(values: pa.ChunkedArray, rows: pa.Table, places: int) -> list[list
     starts = np.searchsorted(rows["place"].to_numpy(), np.arange(places + 1)).tolist()
     flat = values.to_pylist()
     return [flat[low:high] for low, high in pairwise(starts)]
-
-
-def _by_key(rows: pa.Table) -> dict[int, Document]:
-    keys, ids, texts = (rows[name].to_pylist() for name in ("section_key", "id", "text"))
-    return dict(zip(keys, map(Document, ids, texts), strict=True))
 
 
 # -- what is wanted of them ---------------------------------------------------------------------

@@ -11,9 +11,13 @@
   code reads.
 - ``pylate``: ids with scores for distillation (``KDProcessing``), queries and documents beside
   them: positives come first, with the score of the anchor's lowest-scoring one.
+- ``automodel``: questions with ids of documents; a folder of documents beside them. Its loader
+  reads all files of that folder as one table, so the questions lie outside.
+- ``lighton``: ids with scores as for ``pylate``, and ``positive_ids``. A positive without a score
+  stands in ``positive_ids`` alone.
 - ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
   anchors in a held-out split, documents its possible negatives and its positives. Anchors of equal
-  text are one query, with the positives of all of them.
+  text are one query, with the positives of all of them. A collection is written as it is instead.
 """
 
 from __future__ import annotations
@@ -21,17 +25,20 @@ from __future__ import annotations
 import csv
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.engine.work import Work
 from duckplets.errors import SamplerError
+from duckplets.export.collection import Collections, titled
 from duckplets.export.examples import (
+    Document,
     Example,
     ExportRequest,
     ExportTally,
@@ -40,12 +47,13 @@ from duckplets.export.examples import (
 )
 from duckplets.export.files import ExportPlace, Row, json_line, json_lines, parquet, text_file
 from duckplets.export.fill import fill
+from duckplets.ingest.splits import need_splits
 
 Rows = Iterator[Row]
 
 _TOLD = 1000  # anchors between two progress calls
 _TRAIN, _CORPUS, _QUERIES = "train.jsonl", "corpus.jsonl", "queries.jsonl"
-_DOCUMENTS = "documents.jsonl"
+_DOCUMENTS, _SCORES = "documents.jsonl", "scores.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +72,7 @@ def _write_rows(
     wanted: ExportRequest,
     path: Path,
     work: Work,
+    put: Callable[[Path, Rows], None] = json_lines,
 ) -> ExportTally:
     """Write the rows of every example and return the counts."""
     wanted, tally, anchors = _complete(reader, wanted), ExportTally(), reader.anchors.num_rows
@@ -80,7 +89,7 @@ def _write_rows(
     if path.suffix.lower() == ".parquet":
         parquet(path, written(), _schema(wanted))
     else:
-        json_lines(path, written())
+        put(path, written())
     return tally
 
 
@@ -211,9 +220,18 @@ def _messages(example: Example, wanted: ExportRequest) -> Rows:
 def _tevatron(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder of ids and documents."""
     tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, work)
-    documents = ({"docid": each.id, "text": each.text} for each in reader.documents())
+    documents = (
+        {"docid": each.id, **_titled(each, reader.collection is not None)}
+        for each in reader.documents()
+    )
     json_lines(path / _CORPUS, documents)
     return tally
+
+
+def _titled(document: Document, has_title: bool) -> Row:
+    if not has_title:
+        return {"text": document.text}
+    return dict(zip(("title", "text"), titled(document.title, document.text), strict=True))
 
 
 def _document_ids(example: Example, wanted: ExportRequest) -> Rows:
@@ -226,7 +244,62 @@ def _document_ids(example: Example, wanted: ExportRequest) -> Rows:
     yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
 
 
-# -- PyLate -------------------------------------------------------------------------------------
+# -- NeMo Automodel -----------------------------------------------------------------------------
+
+
+def _automodel(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
+    """Write questions with ids of documents, and a folder of documents."""
+    name = reader.sources[0] if reader.collection else "corpus"
+
+    def asked(example: Example, _: ExportRequest) -> Rows:
+        yield {
+            "question_id": example.id,
+            "question": example.text,
+            "corpus_id": name,
+            "pos_doc": [{"id": document.id} for document in example.positives],
+            "neg_doc": [{"id": document.id} for document in example.negatives],
+        }
+
+    def put(file: Path, rows: Rows) -> None:
+        with text_file(file) as stream:
+            stream.write('{"corpus": [{"path": "corpus"}], "data": [')
+            for number, row in enumerate(rows):
+                stream.write((",\n" if number else "\n") + json_line(row).rstrip("\n"))
+            stream.write("\n]}\n")
+
+    tally = _write_rows(asked, reader, wanted, path / "train.json", work, put)
+    folder = path / "corpus"
+    folder.mkdir()
+    json_lines(folder / "merlin_metadata.json", [{"class": "TextQADataset", "corpus_id": name}])
+    schema = pa.schema([("id", pa.string()), ("text", pa.string())])
+    documents = ({"id": each.id, "text": each.text} for each in reader.documents())
+    parquet(folder / "train.parquet", documents, schema)
+    return tally
+
+
+# -- PyLate and LightOn -------------------------------------------------------------------------
+
+
+def _lighton(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
+    """Write scores by ids with the ids of positives, queries and documents."""
+    with text_file(path / _QUERIES) as queries:
+
+        def scored(example: Example, _: ExportRequest) -> Rows:
+            queries.write(json_line({"query_id": example.id, "query": example.text}))
+            found = [*zip(example.negatives, example.scores, strict=True)]
+            if (of_positives := example.positive_score) is not None:
+                found = [*((each, of_positives) for each in example.positives), *found]
+            yield {
+                "query_id": example.id,
+                "document_ids": [document.id for document, _ in found],
+                "scores": [score for _, score in found],
+                "positive_ids": [document.id for document in example.positives],
+            }
+
+        tally = _write_rows(scored, reader, wanted, path / _SCORES, work)
+    documents = ({"document_id": each.id, "document": each.text} for each in reader.documents())
+    json_lines(path / _DOCUMENTS, documents)
+    return tally
 
 
 def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
@@ -252,6 +325,63 @@ def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 # -- BEIR ---------------------------------------------------------------------------------------
 
 
+def write_collection(found: Collections, path: Path, work: Work) -> ExportTally:
+    """Write all documents, the queries, and ``qrels`` of each of their splits."""
+    tally, asked = ExportTally(), set[str]()
+    json_lines(path / _CORPUS, _collection_documents(found))
+    json_lines(path / _QUERIES, _collection_queries(found))
+    (path / "qrels").mkdir()
+    with ExitStack() as files:
+        judgements = dict[str, Any]()
+        for done, row in enumerate(found.labels(), 1):
+            split, label = row["split"], row["label"]
+            if split is None:
+                need_splits(found.database)
+            if split not in judgements:
+                file = files.enter_context(_qrels(path, split).open("w", encoding="utf-8"))
+                judgements[split] = _judgement_writer(file)
+            ids = [_beir_id(found.id(row[name])) for name in ("query", "document")]
+            judgements[split].writerow((*ids, int(label) if label.is_integer() else label))
+            asked.add(row["query"])
+            tally.rows = done
+            if done % _TOLD == 0:
+                work.tell(done)
+    tally.anchors = len(asked)
+    return tally
+
+
+def _qrels(path: Path, split: str) -> Path:
+    return path / "qrels" / f"{split}.tsv"
+
+
+def _judgement_writer(file: TextIO) -> Any:
+    writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+    writer.writerow(("query-id", "corpus-id", "score"))
+    return writer
+
+
+def _collection_documents(found: Collections) -> Rows:
+    for row in found.records(found.documents):
+        title, text = titled(row["meta"].pop("title", None), row["text"])
+        yield {
+            "_id": _beir_id(found.id(row["record_id"])),
+            "title": title,
+            "text": text,
+            **({"metadata": row["meta"]} if row["meta"] else {}),
+        }
+
+
+def _collection_queries(found: Collections) -> Rows:
+    for row in found.records(found.sources, found.split):
+        prompt = row["meta"].pop("instruction", None)
+        yield {
+            "_id": _beir_id(found.id(row["record_id"])),
+            "text": row["text"],
+            **({} if prompt is None else {"prompt": prompt}),
+            **({"metadata": row["meta"]} if row["meta"] else {}),
+        }
+
+
 def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder with documents, queries and ``qrels`` named after the split."""
     anchors, asked, judged = judge(reader)
@@ -260,15 +390,14 @@ def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) 
     documents = reader.documents()
     rows = ({"_id": _beir_id(each.id), "title": "", "text": each.text} for each in documents)
     json_lines(path / _CORPUS, rows)
-    judgements = path / "qrels" / f"{reader.subject.split}.tsv"
+    judgements = _qrels(path, reader.subject.split)
     judgements.parent.mkdir()
-    with judgements.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(("query-id", "corpus-id", "score"))
+    with judgements.open("w", encoding="utf-8") as stream:
+        writer = _judgement_writer(stream)
 
         def queries() -> Rows:
             for done, row in enumerate(judged_queries(reader), 1):
-                query_id = _beir_id(f"{row['record_id']}#{row['position']}")
+                query_id = _beir_id(reader.query_id(row))
                 writer.writerows((query_id, _beir_id(name), 1) for name in row["relevant"])
                 tally.rows += len(row["relevant"])
                 work.tell(done, judged)
@@ -290,7 +419,8 @@ def judge(reader: SubjectReader) -> tuple[int, int, int]:
 def judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
     """Yield the queries that have a relevant document, with the ids of these."""
     for batch in reader.database.stream(query("export/judged_queries"), rows=4096):
-        yield from batch.to_pylist()
+        for row in batch.to_pylist():
+            yield row | {"relevant": [*map(reader.document_id, row["relevant"])]}
 
 
 def _beir_id(name: str) -> str:
@@ -320,6 +450,12 @@ FORMS: dict[str, ExportFormat] = {
     "tevatron": ExportFormat(place=ExportPlace(files=(_TRAIN, _CORPUS)), write=_tevatron),
     "pylate": ExportFormat(
         place=ExportPlace(files=(_TRAIN, _QUERIES, _DOCUMENTS)), scored=True, write=_pylate
+    ),
+    "automodel": ExportFormat(
+        place=ExportPlace(files=("train.json", "corpus/*")), write=_automodel
+    ),
+    "lighton": ExportFormat(
+        place=ExportPlace(files=(_SCORES, _QUERIES, _DOCUMENTS)), scored=True, write=_lighton
     ),
     "beir": ExportFormat(
         place=ExportPlace(files=(_CORPUS, _QUERIES, "qrels/*.tsv")), mined=False, write=_beir

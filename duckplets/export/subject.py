@@ -52,11 +52,7 @@ def mined(
     split: str,
     negatives: Negatives,
 ) -> Subject:
-    """Return what was mined for a recipe, by default the fullest one, in one source or all.
-
-    Raises:
-        StateMismatchError: Nothing was mined, or records or the recipe have changed since.
-    """
+    """Return what was mined for a recipe, by default the fullest one, in one source or all."""
     version, split = _checked(database, source, split)
     if recipe is None:
         recipe = _most_mined(database, source, split, version)

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
@@ -31,16 +33,20 @@ from duckplets.ingest.prepare import prepare
 from duckplets.ingest.records import IngestReport
 from duckplets.ingest.store import Storing
 from duckplets.sources.collection import Collection, CollectionPart, Parts, RawTable
-from duckplets.sources.layouts import Grades, Lists, Said, plain_names
+from duckplets.sources.layouts import QUERY_IDS, Grades, Lists, Said, plain_name, plain_names
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import RowBlock
-from duckplets.sources.values import Fault
+from duckplets.sources.values import Fault, document
 
 _BLOCK = 65_536  # labels stored together
+_ADD_LABELS = "ingest/collection/add_labels"
+_ADD_CANDIDATES = "ingest/collection/add_candidates"
+_ADD_FAILED = "ingest/collection/add_failed"
 _PAIR = [("query", pa.string()), ("document", pa.string())]
 _CANDIDATES = pa.schema([*_PAIR, ("score", pa.float64())])
 _PLACE = [("file", pa.string()), *((name, pa.int64()) for name in ("line", "row", "place"))]
 _LABELS = pa.schema([*_PAIR, ("label", pa.float64()), ("split", pa.string()), *_PLACE])
+_FAILED = pa.schema([("reason", pa.string()), ("document", pa.string()), *_PLACE[:3]])
 REPEATED, SAME = "repeated", "same label"
 
 
@@ -177,11 +183,7 @@ class _Publishing:
     # -- before the records ------------------------------------------------------------------------
 
     def read_labels(self, limits: Limits, on_error: str | None) -> None:
-        """Put labels and candidates into temporary tables.
-
-        Raises:
-            SourceError: A label is wrong and ``on_error`` is ``raise``, or two of a pair differ.
-        """
+        """Put labels and candidates into temporary tables; refuse two labels of a pair."""
         self._database.run("ingest/collection/create")
         self._place = 0
         for table, layout in self._parts.labels:
@@ -199,43 +201,60 @@ class _Publishing:
     def _read(
         self, table: RawTable, layout: Grades | Lists, reader: FileReader, on_error: str | None
     ) -> None:
-        waiting: tuple[list[Any], list[Any]] = [], []
+        waiting = _Waiting(self._database)
         blocks: Any = table.blocks(reader).batches
         row = 0
         try:
             for block in blocks:
-                for at, said in _said(block, layout):
-                    line = block.lines[at] if block.lines else None
-                    place = block.file or table.where, line, row + at + 1
-                    number = _number(said)
-                    if number is None or isinstance(said, Fault):
-                        self._fail(said, place, on_error)
-                    elif said.label is None:
-                        waiting[1].append((said.query, said.document, number))
-                    else:
-                        self._place += 1
-                        pair = said.query, said.document, number, table.split
-                        waiting[0].append((*pair, *place, self._place))
+                pairs = _columns(block, layout)
+                if pairs is None:
+                    self._take(block, row, table, layout, waiting, on_error)
+                elif isinstance(layout, Grades) and layout.are_scores:
+                    waiting.add(_ADD_CANDIDATES, pa.table(pairs, _CANDIDATES))
+                else:
+                    count = len(block.rows)
+                    each = np.arange(1, count + 1)
+                    places = [block.file or table.where] * count, block.lines or [None] * count
+                    values = [table.split] * count, *places, row + each, self._place + each
+                    others = map(pa.array, values, _LABELS.types[3:])
+                    waiting.add(_ADD_LABELS, pa.table([*pairs, *others], _LABELS))
+                    self._place += count
                 row += len(block.rows)
-                self._add(waiting, _BLOCK)
         finally:
             getattr(blocks, "stop", getattr(blocks, "close", lambda: None))()
-        self._add(waiting, 1)
+        waiting.flush()
 
-    def _add(self, waiting: tuple[list[Any], list[Any]], least: int) -> None:
-        kinds = (
-            ("ingest/collection/add_labels", _LABELS),
-            ("ingest/collection/add_candidates", _CANDIDATES),
-        )
-        for rows, (statement, schema) in zip(waiting, kinds, strict=True):
-            if len(rows) >= least:
-                columns = map(pa.array, zip(*rows, strict=True), schema.types)
-                with self._database.registered(incoming=pa.table([*columns], schema)):
-                    self._database.run(statement)
-                rows.clear()
+    def _take(
+        self,
+        block: RowBlock,
+        row: int,
+        table: RawTable,
+        layout: Grades | Lists,
+        waiting: _Waiting,
+        on_error: str | None,
+    ) -> None:
+        """Take the pairs of rows one by one, where a row may have several or none."""
+        labels, candidates, failed = list[Any](), list[Any](), dict[int, Any]()
+        for at, said in _said(block, layout):
+            line = block.lines[at] if block.lines else None
+            place = block.file or table.where, line, row + at + 1
+            number = _number(said)
+            if number is None or isinstance(said, Fault):
+                reason = self._fail(said, place, on_error)
+                if on_error == "quarantine":
+                    failed.setdefault(at, (reason, _whole(block, at), *place))
+            elif said.label is None:
+                candidates.append((said.query, said.document, number))
+            else:
+                self._place += 1
+                pair = said.query, said.document, number, table.split
+                labels.append((*pair, *place, self._place))
+        waiting.add(_ADD_LABELS, _table(labels, _LABELS))
+        waiting.add(_ADD_CANDIDATES, _table(candidates, _CANDIDATES))
+        waiting.add(_ADD_FAILED, _table([*failed.values()], _FAILED))
 
-    def _fail(self, said: Said | Fault, place: tuple[str, Any, int], on_error: str | None) -> None:
-        """Count a row of which nothing can be stored."""
+    def _fail(self, said: Said | Fault, place: tuple[str, Any, int], on_error: str | None) -> str:
+        """Count a row of which something cannot be stored; return why."""
         file, line, row = place
         reason, value = ("invalid row: no id", None)
         if isinstance(said, Fault):
@@ -243,8 +262,8 @@ class _Publishing:
         elif said.query and said.document:
             reason = "unreadable label" if said.score is None else "invalid score"
             value = shown(repr(said.label if said.score is None else said.score), 60)
+        told = f": {value}" if value else ""
         if on_error == "raise":
-            told = f": {value}" if value else ""
             at = f"{_at(file, line)}{f', row {row}' if line is None else ''}"
             raise SourceError(f"{at}: {reason}{told}")
         self._counts.read += 1
@@ -252,6 +271,7 @@ class _Publishing:
         kept = self._counts.examples[reason]
         if len(kept) < EXAMPLES:
             kept.append({"row": row, "file": file, "line": line, "value": value})
+        return f"{reason}{told}"
 
     # -- the transactions --------------------------------------------------------------------------
 
@@ -299,6 +319,8 @@ class _Publishing:
             moved = int(database.run("ingest/collection/move_queries", by_source)[0][0])
             withdrawn = int(database.run("ingest/collection/withdraw", of)[0][0])
             database.run("ingest/collection/append", {"version": of["version"]})
+        by_name = {"source": self._name, "version": of["version"]}
+        database.run("ingest/collection/quarantine", by_name)
         if moved:
             database.run("ingest/records/rearranged")
         counts = self._counts
@@ -371,6 +393,78 @@ class _Publishing:
             labels=labels,
             **self._told,
         )
+
+
+class _Waiting:
+    """Rows that are stored some thousands at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._tables = defaultdict[str, list[pa.Table]](list)
+
+    def add(self, statement: str, rows: pa.Table) -> None:
+        """Add rows for a statement."""
+        if len(rows):
+            self._tables[statement].append(rows)
+            if sum(map(len, self._tables[statement])) >= _BLOCK:
+                self._store(statement)
+
+    def flush(self) -> None:
+        """Store what is left."""
+        for statement in [*self._tables]:
+            self._store(statement)
+
+    def _store(self, statement: str) -> None:
+        with self._database.registered(incoming=pa.concat_tables(self._tables.pop(statement))):
+            self._database.run(statement)
+
+
+def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.table([*map(pa.array, columns, schema.types)], schema)
+
+
+def _columns(block: RowBlock, layout: Grades | Lists) -> list[pa.Array] | None:
+    """Return query, document and number of a block; None if it has lists, or an odd row."""
+    rows = block.rows
+    if not (rows and isinstance(layout, Grades)) or not all(
+        type(row) is dict and row.keys() == rows[0].keys() for row in rows
+    ):
+        return None
+    key_of = {plain_name(str(name)): name for name in rows[0]}
+    query = next((name for name in QUERY_IDS if name in key_of), None)
+    if query is None or not {layout.document, layout.number} <= key_of.keys():
+        return None
+    try:
+        query, document, number = (
+            pa.array([row[key_of[name]] for row in rows])
+            for name in (query, layout.document, layout.number)
+        )
+        number = number.cast(pa.float64())
+        ids = [_ids(query), _ids(document)]
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+    if None in ids or number.null_count or not pc.all(pc.is_finite(number)).as_py():
+        return None
+    return [*ids, number]
+
+
+def _ids(values: pa.Array) -> pa.Array | None:
+    """Return ids as texts; None if one is none."""
+    if pa.types.is_integer(values.type):
+        values = values.cast(pa.string())
+    if values.type != pa.string() or values.null_count:
+        return None
+    blank = pc.equal(pc.utf8_trim_whitespace(values), "")
+    return None if pc.any(blank).as_py() else values
+
+
+def _whole(block: RowBlock, at: int) -> str | None:
+    """Return a row as it came."""
+    row = block.rows[at]
+    if isinstance(row, Fault):
+        return row.whole
+    return block.raw[at].rstrip("\r\n") if block.raw else document(row)
 
 
 def _said(block: RowBlock, layout: Grades | Lists) -> Iterator[tuple[int, Said | Fault]]:

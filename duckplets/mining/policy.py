@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.pools.arrays import pair_hashes
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import Mined, Negatives, negatives_of, policy_for
+from duckplets.recipes.recipes import Recipe, TripletRecipe
 
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
 _CUTS = ("absolute_margin", "relative_margin", "min_score", "max_score")
@@ -148,7 +149,7 @@ def negatives(
     anchor: str | None = None,
     *,
     negatives: Negatives | None = None,
-    recipe: str | None = None,
+    recipe: TripletRecipe | str | None = None,
     source: str | None = None,
     split: str | None = None,
 ) -> pa.Table:
@@ -159,7 +160,7 @@ def negatives(
             ``cut`` it; nothing where it is drawn.
         negatives: Another cut, as ``Negatives``; its ``by`` limits the scorers. Default: the cut of
             the recipe.
-        recipe: Of this recipe only.
+        recipe: What this recipe draws from, under whatever name it was mined.
         source: Of this source only.
         split: Of this split only.
 
@@ -180,16 +181,23 @@ def negatives(
     database, asked = corpus.database, Negatives() if negatives is None else negatives_of(negatives)
     version = records.current_version(database)
     known = recipe_store.names(database, version)
-    minings = Minings(database).found(recipe, source=source, split=split)
+    wanted: Recipe | None = None if isinstance(recipe, str) else recipe
+    if isinstance(recipe, str) and recipe in known:
+        wanted = recipe_store.find(database, recipe, version)
+    if wanted is None:
+        minings = Minings(database).found(cast(str | None, recipe), source=source, split=split)
+    else:
+        recipe, minings = wanted.name, Minings(database).drawn_by(wanted, source, split)
     minings = [of for of in minings if of.scorer in asked.ways or not asked.ways]
     found: list[pa.Table] = []
     for mining in minings:
         drawn = asked.policy(mining.scorer)
         if drawn is None:
-            is_known = mining.recipe in known
-            own = recipe_store.find(database, mining.recipe, version) if is_known else None
+            own = wanted
+            if own is None and mining.recipe in known:
+                own = recipe_store.find(database, mining.recipe, version)
             drawn = policy_for(getattr(own, "by", None), mining.scorer)
-        names = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
+        names = {"recipe": recipe or mining.recipe, "source": mining.source, "split": mining.split}
         names |= {"scorer": mining.scorer}
         if anchor is None:
             row = names | {"anchors": mining.anchors, "candidates": mining.candidates}

@@ -219,6 +219,17 @@ class Minings:
                 covered.append(rows[0][0])
         return minings[max(range(len(minings)), key=lambda at: (covered[at], minings[at].key))]
 
+    def drawn_by(
+        self, recipe: Recipe, source: str | None = None, split: str | None = None
+    ) -> list[Mining]:
+        """Return those that a recipe draws from, of all sources and splits or of one."""
+        return [
+            mining
+            for place in self._places
+            if source in (None, place[0]) and split in (None, place[1])
+            for mining in self.serving(recipe, *place).values()
+        ]
+
     def as_drawn(self, recipe: Recipe, source: str, split: str) -> Recipe:
         """Return a recipe as a new run draws it of a source; see ``as_drawn``."""
         return as_drawn(recipe, next(reversed(self.serving(recipe, source, split)), None))

@@ -1,6 +1,6 @@
 """Find records that share word n-grams with an evaluation set, and mark or remove them.
 
-evaluation texts ─n-grams→ hashes, each with its first text (scratch)
+texts of evaluation sets ─n-grams→ hashes, each with its first text of a set (scratch)
 records ─blocks→ n-grams ─join→ how many are there, and the first of them
 """
 
@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib.metadata import version as version_of
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,18 +22,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
+from duckplets.base.atomic import written_aside
 from duckplets.base.checks import integer
+from duckplets.base.markdown import code, plain, table
 from duckplets.base.prefetch import ahead
 from duckplets.base.sanitize import Reported, counted, listed, shown
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
-from duckplets.errors import SourceError, nearest
+from duckplets.errors import QualityError, SourceError, nearest
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import need_splits
 from duckplets.quality.minhash import ALGORITHM, grams_of
 from duckplets.quality.near_dedup import Action, checked_action
 from duckplets.quality.texts import LiveTexts, joined
 from duckplets.sources.by_path import source_of
+from duckplets.sources.collection import evaluation_sets
 from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import Mark
@@ -60,6 +65,8 @@ class DecontaminationReport(Reported):
         short: Texts with fewer words than ``ngram``, which match nothing.
         ngrams: Different n-grams of the evaluation set.
         skipped: Rows of the evaluation set without usable text, by reason.
+        sets: Each set that was checked: its name, ``split``, ``texts``, ``short``, and how many
+            records (``contaminated``) and n-grams of records (``matches``) it has.
         by_source: For each source and split ``records`` and ``contaminated``.
         examples: The first five records: ``record_id``, ``matches`` (n-grams of it), ``ngram``
             (the first of those) and ``evaluation`` (where the set has it first).
@@ -77,6 +84,7 @@ class DecontaminationReport(Reported):
     short: int
     ngrams: int
     skipped: dict[str, int]
+    sets: list[dict[str, Any]]
     by_source: list[dict[str, Any]]
     examples: list[dict[str, Any]] = field(default_factory=list)
     ngram: int
@@ -94,6 +102,7 @@ def decontaminate(
     ngram: int,
     action: Action,
     dry_run: bool,
+    card: str | Path | None = None,
     work: Work,
 ) -> DecontaminationReport:
     """Find records that share n-grams with an evaluation set; see ``Corpus.decontaminate``."""
@@ -101,6 +110,8 @@ def decontaminate(
     checked_action(action)
     ngram = integer("ngram", ngram, 1, 1000)
     version = current_version(database)
+    if card is not None and not Path(card).expanduser().parent.is_dir():
+        raise QualityError(f"card={shown(card)!r}: there is no such folder; make it first")
     evaluation = _evaluation_of(database, version, against, text)
     texts = LiveTexts.of(database, version, **evaluation.judged)
     with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
@@ -108,7 +119,8 @@ def decontaminate(
         ngrams = int(scratch.run("quality/decontaminate/count")[0][0])
         if not ngrams:
             raise SourceError(_nothing_in(evaluation, words, ngram))
-        found = pa.concat_tables(_matches(scratch, texts, ngram, work)).sort_by("place")
+        counts = np.zeros((len(evaluation.sets), 2), np.int64)
+        found = pa.concat_tables(_matches(scratch, texts, ngram, counts, work)).sort_by("place")
     places = found["place"].to_numpy()
     rows = pa.table(
         {
@@ -125,7 +137,7 @@ def decontaminate(
         )
     few = rows.slice(0, _EXAMPLES).drop_columns(["record_key"]).to_pylist()
     ids = texts.record_ids(places[:_EXAMPLES])
-    return DecontaminationReport(
+    report = DecontaminationReport(
         against=evaluation.name,
         records=len(texts.keys),
         contaminated=len(places),
@@ -133,6 +145,7 @@ def decontaminate(
         short=int((words < ngram).sum()),
         ngrams=ngrams,
         skipped=evaluation.skipped,
+        sets=_counted(evaluation, words, ngram, counts),
         by_source=texts.by_source(places, "contaminated"),
         examples=[{"record_id": name} | row for name, row in zip(ids, few, strict=True)],
         ngram=ngram,
@@ -141,6 +154,9 @@ def decontaminate(
         seconds=round(time.monotonic() - started, 3),
         notes=_too_short(words, ngram),
     )
+    if card is not None:
+        _write_card(Path(card).expanduser(), Path(str(database.path)).name, report)
+    return report
 
 
 def _note(scratch: Database, evaluation: _Evaluation, n: int) -> Integers:
@@ -151,10 +167,53 @@ def _note(scratch: Database, evaluation: _Evaluation, n: int) -> Integers:
         grams = grams_of(scratch, texts, n, whole=False)
         words.append(grams.counts)
         owners = np.repeat(numbers, np.diff(grams.starts))
-        with scratch.registered(incoming=pa.table({"hash": grams.hashes, "number": owners})):
+        of_set = evaluation.set_of(owners)
+        rows = {"hash": grams.hashes, "number": owners, "evaluation": of_set}
+        with scratch.registered(incoming=pa.table(rows)):
             scratch.run("quality/decontaminate/add")
     scratch.run("quality/decontaminate/sort")
     return np.concatenate(words)
+
+
+def _counted(
+    evaluation: _Evaluation, words: Integers, n: int, counts: Integers
+) -> list[dict[str, Any]]:
+    """Return the counts of each set."""
+    of_set = evaluation.set_of(np.arange(len(words)))
+    texts, short = (np.bincount(of, minlength=len(counts)) for of in (of_set, of_set[words < n]))
+    rows = zip(evaluation.sets, texts.tolist(), short.tolist(), counts.tolist(), strict=True)
+    return [
+        {"set": name, "split": split, "texts": of, "short": few, "contaminated": records}
+        | {"matches": matches}
+        for (name, split), of, few, (records, matches) in rows
+    ]
+
+
+def _write_card(path: Path, corpus: str, report: DecontaminationReport) -> None:
+    """Write which sets were checked, by which n-grams, and what they share with the corpus."""
+    action = {"remove": "removed", "mark": "marked"}.get(report.action, "left as they were")
+    lines = [
+        "# Records that share text with evaluation sets",
+        "",
+        f"{counted(report.records, 'record')} of {code(corpus)}, version {report.version}, were "
+        f"compared with {counted(len(report.sets), 'set')} by n-grams of {report.ngram} words. "
+        f"{report.contaminated:,} of them share an n-gram, and were {action}. Made by duckplets "
+        f"{version_of('duckplets')}.",
+        "",
+        "## Sets",
+        "",
+        *table(report.sets, len(report.sets)),
+        "",
+        "## Records by source and split",
+        "",
+        *table(report.by_source, len(report.by_source)),
+        *(f"\n{plain(note)}" for note in report.notes),
+    ]
+    try:
+        with written_aside(path) as file:
+            file.write(("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise QualityError(f"{shown(path)} cannot be written: {error.strerror}") from error
 
 
 def _too_short(words: Integers, n: int) -> list[str]:
@@ -179,8 +238,10 @@ def _nothing_in(evaluation: _Evaluation, words: Integers, n: int) -> str:
     return f"{evaluation.name} holds no text to compare with" + (f": {why}" if why else "")
 
 
-def _matches(scratch: Database, texts: LiveTexts, n: int, work: Work) -> Iterator[pa.Table]:
-    """Yield the places of records with their matches: how many, and the first with its text."""
+def _matches(
+    scratch: Database, texts: LiveTexts, n: int, counts: Integers, work: Work
+) -> Iterator[pa.Table]:
+    """Yield the places of records with their matches, and add to the counts of each set."""
     yield _FOUND.empty_table()
     done = 0
     for places, some in texts.blocks():
@@ -189,6 +250,8 @@ def _matches(scratch: Database, texts: LiveTexts, n: int, work: Work) -> Iterato
         every = {"text": text, "gram": np.arange(len(text)), "hash": grams.hashes}
         with scratch.registered(incoming=pa.table(every)):
             found = scratch.table("quality/decontaminate/matches")
+            for at, *of_set in scratch.run("quality/decontaminate/by_set"):
+                counts[at] += of_set
         yield pa.table(
             {
                 "place": places[found["text"].to_numpy()],
@@ -214,6 +277,13 @@ class _Evaluation:
     texts: Callable[[], Numbered]
     places_of: Callable[[Integers], list[str]]
     skipped: dict[str, int] = field(default_factory=dict)
+    sets: list[tuple[str, str | None]] = field(default_factory=list)  # each with its split
+    starts: list[int] = field(default_factory=list)  # of each set the number of its first text
+
+    def set_of(self, numbers: Integers) -> Integers:
+        """Return which set each text is of."""
+        found: Integers = np.searchsorted(np.array(self.starts or [0]), numbers, side="right") - 1
+        return found
 
 
 def _evaluation_of(
@@ -233,6 +303,11 @@ def _evaluation_of(
                 f"against={fspath(against)!r} is no file, no source{nearest(path, names)} and "
                 f"not 'test' or 'validation'; sources: {listed(names) or 'none'}"
             )
+        if os.path.isdir(path) and (sets := evaluation_sets(Path(path), Limits())):
+            if columns:
+                raise SourceError(f"text={text!r} is for a file, and {shown(path, 80)} is BEIR's")
+            names = [(name, split) for name, split, _ in sets]
+            return _of_sources(path, [queries for *_, queries in sets], names)
         # A file once per column; without any its error lists the columns.
         found = [source_of(path, text=column) for column in columns] or [source_of(path)]
         return _of_sources(path, found)
@@ -252,40 +327,52 @@ def _own(database: Database, version: int, against: str) -> _Evaluation:
     else:
         texts = LiveTexts.of(database, version, sources=[against])
         name, judged = f"source {against}", {"without": against}
-    return _Evaluation(name=name, judged=judged, texts=texts.blocks, places_of=texts.record_ids)
+    return _Evaluation(
+        name=name,
+        judged=judged,
+        texts=texts.blocks,
+        places_of=texts.record_ids,
+        sets=[(against, None)],
+    )
 
 
-def _of_sources(name: str, found: Sequence[Any]) -> _Evaluation:
-    """Return the texts of sources, numbered in order."""
+def _of_sources(
+    name: str, found: Sequence[Any], sets: list[tuple[str, str | None]] | None = None
+) -> _Evaluation:
+    """Return the texts of sources, numbered in order; each is a set, or all are one."""
     rows: list[pa.Table] = []
     skipped: dict[str, int] = {}
 
     def texts() -> Numbered:
         count = 0
-        for batch in _batches(found, skipped):
-            rows.append(_where(batch))
-            yield np.arange(count, count + batch.num_rows), joined(batch["sections"])
-            count += batch.num_rows
+        for source in found:
+            if sets is not None:
+                made.starts.append(count)
+            for batch in _batches(source, skipped):
+                rows.append(_where(batch))
+                yield np.arange(count, count + batch.num_rows), joined(batch["sections"])
+                count += batch.num_rows
 
     def places_of(numbers: Integers) -> list[str]:
         return [_place(row) for row in pa.concat_tables(rows).take(numbers).to_pylist()]
 
-    return _Evaluation(name=name, judged={}, texts=texts, places_of=places_of, skipped=skipped)
+    made = _Evaluation(name=name, judged={}, texts=texts, places_of=places_of, skipped=skipped)
+    made.sets = sets or [(name, None)]
+    return made
 
 
-def _batches(found: Sequence[Any], skipped: dict[str, int]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of sources with text; count the others."""
-    for source in found:
-        with (
-            closing(FileReader.within(Limits())) as reader,
-            closing(ahead(source.open(reader).batches)) as items,
-        ):
-            for batch in items:
-                if not isinstance(batch, Mark):
-                    for each in pc.value_counts(batch["skip"].drop_null()).to_pylist():
-                        reason = each["values"]
-                        skipped[reason] = skipped.get(reason, 0) + each["counts"]
-                    yield batch.filter(pc.is_null(batch["skip"]))
+def _batches(source: Any, skipped: dict[str, int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a source with text; count the others."""
+    with (
+        closing(FileReader.within(Limits())) as reader,
+        closing(ahead(source.open(reader).batches)) as items,
+    ):
+        for batch in items:
+            if not isinstance(batch, Mark):
+                for each in pc.value_counts(batch["skip"].drop_null()).to_pylist():
+                    reason = each["values"]
+                    skipped[reason] = skipped.get(reason, 0) + each["counts"]
+                yield batch.filter(pc.is_null(batch["skip"]))
 
 
 def _where(batch: pa.RecordBatch) -> pa.Table:

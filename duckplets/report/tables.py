@@ -140,6 +140,11 @@ def corpus(database: Database, found: Status) -> Section:
             query("corpus/status/splits"),
         ),
         asked(database, "Sections by split and role", "report/stored/roles"),
+        *(
+            [asked(database, "Collections", "corpus/status/collections")]
+            if found["collections"]
+            else []
+        ),
         *_by(lengths, "source", _length_bars),
     ]
     if found["splits"]:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -36,6 +37,7 @@ from duckplets.sources.layouts import (
     fits,
     plain_name,
     plain_names,
+    query_id,
     query_of,
 )
 from duckplets.sources.limits import FileReader, Limits, limits_of
@@ -385,6 +387,44 @@ def _named_by(path: str, splits: Any = None) -> Collection | None:
     name = path.removeprefix(HUB_MARK).strip("/").replace("/", "--") if is_hub else None
     object.__setattr__(made, "_name", name or paths.default_name(path.rstrip("/")))
     return made
+
+
+def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, CollectionPart]]:
+    """Return the queries of test of BEIR folders at or below a folder: name, split, queries.
+
+    Without labels of test they are those of validation, and all queries without any labels.
+    """
+    found = []
+    for each in sorted({file.parent for file in folder.rglob("corpus.*")}):
+        if (parts := _of_path(each)) is None:
+            continue
+        files = {_SPLITS.get(name, name): file for name, file in (parts["qrels"] or {}).items()}
+        split = next((name for name in ("test", "validation") if name in files), None)
+        if files and split is None:
+            raise SourceError(
+                f"{shown(each, 80)}: qrels are of {listed(files)}; give test.tsv, or the queries "
+                f"alone: {shown(parts['queries'].name, 40)}"
+            )
+        asked = None if split is None else _asked(files[split], limits)
+        table = RawTable.of(parts["queries"], "queries", limits)
+        name = each.name if each == folder else each.relative_to(folder).as_posix()
+        found.append((name, split or "all", CollectionPart((table,), (partial(_query_in, asked),))))
+    return found
+
+
+def _asked(file: Path, limits: Limits) -> set[str | None]:
+    """Return the ids of the queries that labels name."""
+    table = RawTable.of(file, "labels", limits)
+    layout: Any = table.layout
+    with closing(FileReader.within(limits)) as reader:
+        blocks: Any = table.blocks(reader).batches
+        rows = (row for block in blocks for row in block.rows if isinstance(row, dict))
+        return {said.query for row in rows for said in layout.said(plain_names(row))}
+
+
+def _query_in(asked: Set[str | None] | None, row: Row) -> Iterator[dict[str, Any] | Fault]:
+    if asked is None or query_id(row) in asked:
+        yield from query_of(row)
 
 
 def _files_of(folder: Path) -> dict[str, Path]:

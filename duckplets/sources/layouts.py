@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 _DOCUMENT_IDS = ("_id", "id", "docid", "doc_id", "document_id", "passage_id", "pid", "corpus_id")
 _DOCUMENT_TEXTS = ("text", "passage", "document")
-_QUERY_IDS = ("query_id", "qid", "question_id", "_id", "id")
+QUERY_IDS = ("query_id", "qid", "question_id", "_id", "id")
 _QUERY_TEXTS = ("query", "query_text", "question", "text")
 
 
@@ -41,7 +41,7 @@ class Grades:
 
     def fits(self, names: Set[str]) -> bool:
         """Return whether columns are of this layout."""
-        return {self.document, self.number} <= names and not names.isdisjoint(_QUERY_IDS[:3])
+        return {self.document, self.number} <= names and not names.isdisjoint(QUERY_IDS[:3])
 
     def said(self, row: Row) -> Iterator[Said]:
         """Yield the pair of a row."""
@@ -63,7 +63,7 @@ class Lists:
 
     def fits(self, names: Set[str]) -> bool:
         """Return whether columns are of this layout."""
-        is_asked = not names.isdisjoint(_QUERY_IDS[:3] + _QUERY_TEXTS * self.are_whole)
+        is_asked = not names.isdisjoint(QUERY_IDS[:3] + _QUERY_TEXTS * self.are_whole)
         return {self.known_by or self.positives, self.grades} - {""} <= names and is_asked
 
     def said(self, row: Row) -> Iterator[Said]:
@@ -141,7 +141,7 @@ def _hashed(text: Any) -> str | None:
 
 def query_id(row: Row) -> str | None:
     """Return the id of the query of a row."""
-    return id_of(_first(row, _QUERY_IDS)) or _hashed(_first(row, _QUERY_TEXTS))
+    return id_of(_first(row, QUERY_IDS)) or _hashed(_first(row, _QUERY_TEXTS))
 
 
 def _document_id(value: Any, *, are_texts: bool) -> str | None:

@@ -24,16 +24,48 @@ ORDER BY source, list_position(['train', 'validation', 'test'], split)
 -- Parameters: $version, $max_tokens (of a window); of_sources (Arrow: source, graded, how many
 -- triplets and texts recipes it has, and whether long_sections are drawn by one more).
 -- Rows: by source, splits in their usual order.
+WITH labelled AS (
+    SELECT
+        live_records.source, live_records.split, count(*)::HUGEINT AS positives,
+        count(DISTINCT held.anchor)::HUGEINT AS queries
+    FROM (
+        SELECT anchor, document, newest_label(label, added_version) AS label
+        FROM labels
+        GROUP BY anchor, document
+    ) AS held
+    JOIN live_records ON live_records.id_hash = held.anchor
+    JOIN sources ON sources.source_id = live_records.source_id
+    JOIN records AS documents
+        ON documents.id_hash = held.document AND documents.source_id = sources.documents_id
+    WHERE held.label >= 1 AND documents.removed_version IS NULL
+    GROUP BY live_records.source, live_records.split
+),
+
+collections AS (
+    SELECT sources.name AS source, count(documents.record_key)::HUGEINT AS documents
+    FROM sources
+    JOIN records AS documents ON documents.source_id = sources.documents_id
+    WHERE documents.removed_version IS NULL
+    GROUP BY sources.name
+)
+
 SELECT
-    source,
-    split,
+    counts.source,
+    counts.split,
     records::BIGINT AS records,
     (recipes + (long_records > 0)::INTEGER)::BIGINT AS triplet_recipes,
-    least((recipes * records + long_records) * (records - 1), 9223372036854775807)::BIGINT
-        AS triplets,
-    CASE WHEN records < 2 THEN 0 ELSE (recipes * records + long_records) * 4 END::BIGINT
-        AS effective_triplets,
+    least(CASE
+        WHEN documents IS NOT NULL THEN recipes * coalesce(positives, 0) * (documents - 1)
+        ELSE (recipes * records + long_records) * (records - 1)
+    END, 9223372036854775807)::BIGINT AS triplets,
     CASE
+        WHEN documents IS NOT NULL THEN recipes * coalesce(queries, 0) * 4
+        WHEN records < 2 THEN 0
+        ELSE (recipes * records + long_records) * 4
+    END::BIGINT AS effective_triplets,
+    CASE
+        WHEN documents IS NOT NULL
+            THEN least(recipes * coalesce(queries, 0) * documents, 9223372036854775807)
         WHEN graded THEN records
         ELSE least((recipes * records + long_records) * records, 9223372036854775807)
     END::BIGINT AS pairs,
@@ -69,8 +101,76 @@ FROM (
     ) AS cut ON cut.record_key = records.record_key
     WHERE is_live(records.added_version, records.removed_version, $version)
     GROUP BY sources.name, splits.split
+) AS counts
+LEFT JOIN collections USING (source)
+LEFT JOIN labelled USING (source, split)
+ORDER BY counts.source, list_position(['train', 'validation', 'test'], counts.split)
+
+-- name: collections
+-- Documents with a label and without, queries by split and labels by value, of every collection.
+-- Rows: by source and part; splits in their usual order, the greatest label first.
+WITH of_queries AS (
+    SELECT live_records.source, live_records.split, live_records.id_hash, sources.documents_id
+    FROM live_records
+    JOIN sources ON sources.source_id = live_records.source_id
+    WHERE sources.documents_id IS NOT NULL
+),
+
+held AS (
+    SELECT
+        of_queries.source, of_queries.documents_id, labels.document,
+        newest_label(labels.label, labels.added_version) AS label
+    FROM labels
+    JOIN of_queries ON of_queries.id_hash = labels.anchor
+    GROUP BY of_queries.source, of_queries.documents_id, labels.anchor, labels.document
+    HAVING label IS NOT NULL
+),
+
+labelled AS (
+    SELECT held.source, count(DISTINCT held.document) AS documents
+    FROM held
+    JOIN records
+        ON records.id_hash = held.document AND records.source_id = held.documents_id
+    WHERE records.removed_version IS NULL
+    GROUP BY held.source
+),
+
+documents AS (
+    SELECT sources.name AS source, count(records.record_key) AS documents
+    FROM sources
+    LEFT JOIN records
+        ON records.source_id = sources.documents_id AND records.removed_version IS NULL
+    WHERE sources.documents_id IS NOT NULL AND sources.removed_version IS NULL
+    GROUP BY sources.name
+),
+
+parts AS (
+    SELECT
+        documents.source, 'documents' AS part, 'with a label' AS value,
+        coalesce(labelled.documents, 0) AS "count", -1 AS place
+    FROM documents
+    LEFT JOIN labelled ON labelled.source = documents.source
+    UNION ALL
+    SELECT
+        documents.source, 'documents', 'without a label',
+        documents.documents - coalesce(labelled.documents, 0), 0
+    FROM documents
+    LEFT JOIN labelled ON labelled.source = documents.source
+    UNION ALL
+    SELECT
+        source, 'queries', coalesce(split, 'none'), count(*),
+        coalesce(list_position(['train', 'validation', 'test'], split), 4)
+    FROM of_queries
+    GROUP BY source, split
+    UNION ALL
+    SELECT source, 'labels', printf('%g', label), count(*), -label
+    FROM held
+    GROUP BY source, label
 )
-ORDER BY source, list_position(['train', 'validation', 'test'], split)
+
+SELECT source, part, value, "count"
+FROM parts
+ORDER BY source, list_position(['documents', 'queries', 'labels'], part), place
 
 -- name: records_by_source
 -- Live records of every source.

@@ -15,6 +15,14 @@ CREATE OR REPLACE TEMP TABLE given_candidates (
     query VARCHAR NOT NULL,
     document VARCHAR NOT NULL,
     score DOUBLE NOT NULL
+);
+
+CREATE OR REPLACE TEMP TABLE failed_labels (
+    "row" BIGINT NOT NULL,
+    reason VARCHAR NOT NULL,
+    document VARCHAR,
+    file VARCHAR,
+    line BIGINT
 )
 
 -- name: drop
@@ -22,6 +30,8 @@ CREATE OR REPLACE TEMP TABLE given_candidates (
 DROP TABLE IF EXISTS given_labels;
 
 DROP TABLE IF EXISTS given_candidates;
+
+DROP TABLE IF EXISTS failed_labels;
 
 DROP TABLE IF EXISTS found_labels
 
@@ -36,6 +46,19 @@ FROM incoming
 INSERT INTO given_candidates BY NAME
 SELECT *
 FROM incoming
+
+-- name: add_failed
+-- Add a block of rows that name no label (Arrow incoming).
+INSERT INTO failed_labels BY NAME
+SELECT *
+FROM incoming
+
+-- name: quarantine
+-- Set the rows aside that name no label.
+-- Parameters: $source (name), $version.
+INSERT INTO quarantine (source, version, "row", reason, document, file, line)
+SELECT $source, $version, "row", reason, document, file, line
+FROM failed_labels
 
 -- name: conflict
 -- The first two labels of one pair that differ, with their places.

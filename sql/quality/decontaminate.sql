@@ -1,23 +1,23 @@
 -- name: create
--- Make the table of n-grams, in a database of its own: which text has which.
-CREATE TABLE grams (hash UBIGINT NOT NULL, number BIGINT NOT NULL)
+-- Make the table of n-grams, in a database of its own: which text of which set has which.
+CREATE TABLE grams (hash UBIGINT NOT NULL, number BIGINT NOT NULL, evaluation BIGINT NOT NULL)
 
 -- name: add
--- Append n-grams (Arrow incoming: hash, number).
+-- Append n-grams (Arrow incoming: hash, number, evaluation).
 INSERT INTO grams
-SELECT hash, number
+SELECT hash, number, evaluation
 FROM incoming
 
 -- name: sort
--- Put every n-gram once, with the first text that has it.
+-- Put every n-gram of a set once, with the first text that has it.
 CREATE TABLE known AS
-SELECT hash, min(number) AS number
+SELECT hash, evaluation, min(number) AS number
 FROM grams
-GROUP BY hash
+GROUP BY hash, evaluation
 
 -- name: count
 -- How many n-grams there are.
-SELECT count(*)
+SELECT count(DISTINCT hash)
 FROM known
 
 -- name: matches
@@ -25,12 +25,21 @@ FROM known
 -- Rows: one for each text that has any, in any order.
 SELECT
     incoming.text,
-    count(*) AS matches,
+    count(DISTINCT incoming.gram) AS matches,
     min(incoming.gram) AS gram,
-    arg_min(known.number, incoming.gram) AS number
+    min({'gram': incoming.gram, 'number': known.number}).number AS number
 FROM incoming
 JOIN known ON known.hash = incoming.hash
 GROUP BY incoming.text
+
+-- name: by_set
+-- How many records and n-grams of records (Arrow incoming: text, gram, hash) each set has.
+-- Rows: one for each set that has any, in any order.
+SELECT
+    known.evaluation, count(DISTINCT incoming.text) AS contaminated, count(*) AS matches
+FROM incoming
+JOIN known ON known.hash = incoming.hash
+GROUP BY known.evaluation
 
 -- name: forget
 -- Forget what was marked at a version against an evaluation set, for what is found now.

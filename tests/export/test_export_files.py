@@ -36,12 +36,19 @@ def names(folder):
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*"))
 
 
+AUTOMODEL = "corpus", "corpus/merlin_metadata.json", "corpus/train.parquet", "train.json"
 FORMATS = [
     ("flagembedding", "f.jsonl", ["f.jsonl"]),
     ("ms-swift", "m.jsonl", ["m.jsonl"]),
     (ST, "s.parquet", ["s.parquet"]),
     ("tevatron", "t", ["t", "t/corpus.jsonl", "t/train.jsonl"]),
     ("pylate", "p", ["p", "p/documents.jsonl", "p/queries.jsonl", "p/train.jsonl"]),
+    (
+        "automodel",
+        "a",
+        ["a", *(f"a/{name}" for name in AUTOMODEL)],
+    ),
+    ("lighton", "l", ["l", "l/documents.jsonl", "l/queries.jsonl", "l/scores.jsonl"]),
     ("beir", "b", ["b", "b/corpus.jsonl", "b/qrels", "b/qrels/train.tsv", "b/queries.jsonl"]),
 ]
 
@@ -144,7 +151,7 @@ def test_a_wrong_argument_is_an_error_that_says_what_is_right(corpus, tmp_path, 
     monkeypatch.chdir(tmp_path)
     for options, message in WRONG:
         given = {"format": "flagembedding", **options}
-        folders = given["format"] in ("tevatron", "pylate", "beir")
+        folders = given["format"] in ("tevatron", "pylate", "automodel", "lighton", "beir")
         given = {"path": "out" if folders else "out.jsonl", **given}
         with pytest.raises(dp.DuckpletsError, match=message):
             written(corpus, given.pop("path"), **given)

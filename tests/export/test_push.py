@@ -1,5 +1,6 @@
 """What is pushed to a hub: the very samples, a card that says what they are, and what may fail."""
 
+import dataclasses
 import io
 import json
 import logging
@@ -292,3 +293,11 @@ def test_commands_write_to_the_hub(hub, tmp_path, caplog):
     with dp.resume(path) as sampler:
         assert sampler.step == 2
     assert TOKEN not in caplog.text
+
+
+def test_the_card_of_a_recipe_of_another_name_goes_by_ground(mined, hub):
+    same = dataclasses.replace(RECIPE, name="renamed")
+    mined.push("me/renamed", recipe=same, shape="n-tuple", negatives=2)
+    text = files_of(hub, "me/renamed")["README.md"].decode()
+    assert "## What guards and policies left\n\n| recipe" in text
+    assert "` renamed `" in text

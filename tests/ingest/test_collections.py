@@ -16,6 +16,7 @@ from hub_server import Hub
 from killed_intakes import assert_kills_change_nothing, dying, nursery
 
 import duckplets as dp
+from duckplets.ingest import collection as collections
 from duckplets.ingest import ingest
 from duckplets.ingest.collection import _Publishing
 from duckplets.sources import row_batches
@@ -409,6 +410,66 @@ def test_labels_without_a_record_are_stored_and_counted_with_their_places(corpus
     again = corpus.ingest(folder_of(folder, corpus=more, qrels__train=train))
     assert again.labels.incomplete == {"unknown document": 1, "unknown query": 1}
     assert again.labels.added == 0
+
+
+ODD = [
+    {"query-id": 1, "corpus-id": "0", "score": 1},
+    {"query-id": "q1", "corpus-id": 1, "score": "2"},
+    {"query-id": "q1", "corpus-id": "2", "score": "1e0"},
+    {"query-id": "q1", "corpus-id": " 3", "score": " 2 "},
+    {"query-id": "q1", "corpus-id": "  ", "score": 1},
+    {"query-id": None, "corpus-id": "4", "score": 1},
+    {"query-id": "q2", "corpus-id": "4", "score": float("nan")},
+    {"query-id": "q2", "corpus-id": "4", "score": "inf"},
+    {"query-id": "q2", "corpus-id": "4", "score": 2**70},
+    {"query-id": "q3", "corpus-id": "\ud800", "score": True},
+    {"query-id": "q3", "corpus-id": "5", "score": 0.25, "query_id": "q3"},
+    {"corpus-id": "5", "score": 1, "qid": "q0"},
+]
+
+
+def test_labels_in_columns_are_those_of_rows(corpus, monkeypatch):
+    found = []
+
+    def store(waiting, kind):
+        found.append((kind, pa.concat_tables(waiting._tables.pop(kind)).to_pylist()))
+
+    monkeypatch.setattr(collections._Waiting, "_store", store)
+
+    def taken(rows):
+        found.clear()
+        parts = dp.Collection(queries=[{"query": "a"}], documents="d", qrels=rows)
+        parts = parts.parts(dp.sources.Limits(), {"d"})
+        publishing = _Publishing(corpus.database, "c", parts, {"d": 1}, "replace")
+        publishing.read_labels(dp.sources.Limits(), "skip")
+        return [*found], publishing._counts
+
+    cases = [[row] for row in ODD] + [ODD, [ODD[0]] * 2 + ODD[1:4]]
+    columns = [taken(rows) for rows in cases]
+    monkeypatch.setattr(collections, "_columns", lambda *_: None)
+    for rows, in_columns in zip(cases, columns, strict=True):
+        assert taken(rows) == in_columns, rows
+
+
+def test_rows_of_labels_that_name_no_label_are_quarantined_with_their_line(corpus, tmp_path):
+    folder = folder_of(tmp_path / "c")
+    with (folder / "qrels" / "train.tsv").open("a") as file:
+        file.write("q1\t2\tmuch\nq1\t\t1\nq1\t3\n")
+    report = corpus.ingest(folder, on_error="quarantine")
+    assert (report.labels.failed, report.labels.added) == (3, 4)
+    rows = corpus.sql(
+        'SELECT source, version, reason, document, line FROM quarantine ORDER BY "row"'
+    )
+    found = rows.to_pylist()
+    assert {(row["source"], row["version"]) for row in found} == {("c", corpus.version)}
+    assert [row["line"] for row in found] == [5, 6, 7]
+    assert [row["reason"].split(":")[0] for row in found] == [
+        "unreadable label",
+        "invalid row",
+        "ragged row",
+    ]
+    assert "much" in found[0]["document"]
+    assert "much" in found[0]["reason"]
 
 
 WRONG = [

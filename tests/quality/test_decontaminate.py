@@ -11,7 +11,7 @@ from effort import some
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.errors import ReadOnlyError, SamplerError, SourceError, SplitError
+from duckplets.errors import QualityError, ReadOnlyError, SamplerError, SourceError, SplitError
 
 WORDS = [f"word{i}" for i in range(500)]
 RECORDS = 60
@@ -231,3 +231,54 @@ def test_a_folder_of_texts_and_the_command(tmp_path):
     facts = dict(line.split(None, 1) for line in told.splitlines() if line.count("  "))
     assert (facts["records"], facts["contaminated"], facts["action"]) == ("120", "2", "remove")
     assert facts["one/3"].endswith(f"{questions}:1")
+
+
+def beir_folder(path, queries, **qrels):
+    """Write a BEIR folder whose queries are texts, and labels by split as numbers of queries."""
+    (path / "qrels").mkdir(parents=True)
+    (path / "corpus.jsonl").write_text('{"_id": "d", "title": "", "text": "of no use"}\n')
+    rows = [json.dumps({"_id": f"q{n}", "text": text}) for n, text in enumerate(queries)]
+    (path / "queries.jsonl").write_text("\n".join(rows) + "\n")
+    for split, named in qrels.items():
+        lines = [f"q{n}\td\t1" for n in named]
+        head = "query-id\tcorpus-id\tscore"
+        (path / "qrels" / f"{split}.tsv").write_text("\n".join([head, *lines]) + "\n")
+    return path
+
+
+def test_a_folder_of_beir_folders_and_its_card(tmp_path):
+    beir = tmp_path / "beir"
+    beir_folder(beir / "one", [leak("one", 3), leak("one", 4), "few words"], test=[0, 2], train=[1])
+    beir_folder(beir / "cqa" / "two", [leak("one", 3), leak("one", 5)], dev=[0, 1])
+    beir_folder(beir / "three", [" ".join(words_of("nobody"))])
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        plain = {"dry_run": True, "card": tmp_path / "card.md", "progress": False}
+        report = corpus.decontaminate(beir, **plain)
+        sets = {row["set"]: row for row in report.sets}
+        assert [*sets] == ["cqa/two", "one", "three"]
+        assert [row["split"] for row in report.sets] == ["validation", "test", "all"]
+        assert [row["texts"] for row in report.sets] == [2, 2, 1]
+        assert [row["contaminated"] for row in report.sets] == [2, 1, 0]
+        assert sets["one"]["short"] == 1
+        assert sets["one"]["matches"] == 1
+        assert (report.contaminated, report.texts, report.short) == (2, 5, 1)
+        card = (tmp_path / "card.md").read_text().partition("## Records")[0]
+        for name, row in sets.items():
+            (line,) = (line for line in card.splitlines() if line.startswith(f"| ` {name} `"))
+            assert f"| {row['contaminated']} | {row['matches']} |" in line
+        assert "n-grams of 13 words" in card
+        alone = corpus.decontaminate(beir / "one", dry_run=True, progress=False)
+        assert [(row["set"], row["contaminated"]) for row in alone.sets] == [("one", 1)]
+        for given, error, said in (
+            ({"card": tmp_path / "no" / "card.md"}, QualityError, "no such folder"),
+            ({"card": tmp_path}, QualityError, "cannot be written"),
+            ({"text": "text"}, SourceError, "is for a file"),
+        ):
+            with pytest.raises(error, match=said):
+                corpus.decontaminate(beir, **plain | given)
+        (beir / "one" / "qrels" / "test.tsv").unlink()
+        with pytest.raises(SourceError, match=r"one: qrels are of train; give test.tsv"):
+            corpus.decontaminate(beir, **plain)
+        (beir / "one" / "queries.jsonl").unlink()
+        with pytest.raises(SourceError, match=r"corpus.jsonl is there and queries.jsonl is not"):
+            corpus.decontaminate(beir, **plain)
