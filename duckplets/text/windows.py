@@ -121,10 +121,7 @@ def windows_of(
 def _tokens(
     texts: pa.Array | pa.ChunkedArray, chunking: Chunking, most: int = 0
 ) -> Iterator[tuple[int, _Words | _Weighed | _Pieces]]:
-    """Yield blocks of texts as tokens, each with the number of its first text.
-
-    For texts of at most ``most`` tokens only the number of tokens is needed.
-    """
+    """Yield the first text and tokens of blocks; up to ``most`` tokens only counts are needed."""
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
     base = 0
     for block in _blocks(texts):
@@ -266,11 +263,10 @@ def _beside(
 
 
 class _Pieces:
-    """Tokens of a Hugging Face tokenizer, each extended to the start of the next.
+    """Tokens of a Hugging Face tokenizer, each extended to the start of the next."""
 
-    So skipped characters belong to the preceding token. Several tokens of one character (byte-level
-    BPE) each have all of it. Text without tokens counts as one.
-    """
+    # Skipped characters belong to the preceding token. Several tokens of one character (byte-level
+    # BPE) each have all of it. Text without tokens counts as one.
 
     def __init__(self, block: _TextBlock, tokenizer: Any, most: int) -> None:
         self.block, self.encoder, self.strings = block, tokenizer, block.texts.to_pylist()
