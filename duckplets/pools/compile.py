@@ -268,7 +268,7 @@ def _of_terms(
     forbids = parts[0] == "forbidden"
     fills: dict[str, str | Sequence[str]] = {
         "pair_condition": condition,
-        "parts_of_class": f"[{_NO_TERM}, class]" if forbids else "[class]",
+        "parts_of_class": "[0, class]" if forbids else "[class]",
         "law_keys": "class, family, question",
     }
     for side, terms, name in (("anchor", anchor, "class"), ("negative", negative, "bin")):

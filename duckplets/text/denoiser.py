@@ -210,10 +210,7 @@ def _kept_lines(lines: _BlockLines, found: _Verdicts) -> Flags:
 
 
 def _kept_blank(lines: _BlockLines, found: _Verdicts) -> Flags:
-    """Return the blank lines that stay: the first run between two lines that stay.
-
-    So paragraphs stay apart, and removed noise leaves no gap.
-    """
+    """Return the blank lines that stay: the first run between two lines that stay."""
     blank = ~(found.stays | found.goes)
     begins = np.ones(len(blank), np.bool_)  # of a text
     begins[1:] = lines.last[:-1]
@@ -289,10 +286,7 @@ def _rewrite_lines(
 
 
 def _waves(owner: Integers, letters: Integers32, digits: Integers32, limit: float) -> Flags:
-    """Return which tokens stay: those with a letter, and in waves their neighbours.
-
-    Each token has its line (ascending; every line has a letter), its letters and its digits.
-    """
+    """Return which tokens stay: ones with a letter and, in waves, neighbours; lines ascend."""
     count = len(owner)
     if count == 0:
         return np.zeros(0, np.bool_)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 BLOCK = 1 << 20
+_STEP = 1 << 16  # bytes
 _SPACES = NARROW_SPACES + WIDE_SPACES
 # first UTF-8 bytes of wide spaces, and the last bytes that complete one
 _LAST_BYTES: dict[bytes, Flags] = {}
@@ -120,10 +121,7 @@ def windows_of(
 def _tokens(
     texts: pa.Array | pa.ChunkedArray, chunking: Chunking, most: int = 0
 ) -> Iterator[tuple[int, _Words | _Weighed | _Pieces]]:
-    """Yield blocks of texts as tokens, each with the number of its first text.
-
-    For texts of at most ``most`` tokens only the number of tokens is needed.
-    """
+    """Yield the first text and tokens of blocks; up to ``most`` tokens only counts are needed."""
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
     base = 0
     for block in _blocks(texts):
@@ -265,11 +263,10 @@ def _beside(
 
 
 class _Pieces:
-    """Tokens of a Hugging Face tokenizer, each extended to the start of the next.
+    """Tokens of a Hugging Face tokenizer, each extended to the start of the next."""
 
-    So skipped characters belong to the preceding token. Several tokens of one character (byte-level
-    BPE) each have all of it. Text without tokens counts as one.
-    """
+    # Skipped characters belong to the preceding token. Several tokens of one character (byte-level
+    # BPE) each have all of it. Text without tokens counts as one.
 
     def __init__(self, block: _TextBlock, tokenizer: Any, most: int) -> None:
         self.block, self.encoder, self.strings = block, tokenizer, block.texts.to_pylist()
@@ -471,8 +468,13 @@ def _spans(
 
 def _solid(data: Bytes, ascii_only: bool) -> Flags:
     """Return which bytes are not white space."""
-    # unsigned bytes wrap below 0, so each test is a range: 9 to 13, and 28 to 32
-    solid = ((data - np.uint8(9)) > 4) & ((data - np.uint8(28)) > 4)
+    solid = np.empty(len(data), np.bool_)
+    # by steps: memory of large temporary arrays takes several times as long as the tests
+    for start in range(0, len(data), _STEP):
+        part = data[start : start + _STEP]
+        # unsigned bytes wrap below 0, so each test is a range: 9 to 13, and 28 to 32
+        outside = (part - np.uint8(9) > 4), (part - np.uint8(28) > 4)
+        np.logical_and(*outside, out=solid[start : start + _STEP])
     for prefix in () if ascii_only else _LAST_BYTES:
         size = len(data) - len(prefix)
         found = np.ones(max(size, 0), np.bool_)

@@ -59,14 +59,12 @@ def has_weights(data: Bytes) -> bool:
     return False
 
 
-def extra_tokens(data: Bytes, pieces: Bits, first: Integers) -> Integers:
-    """Return the tokens that runs too long for a word add to texts without weights.
-
-    Args:
-        data: The bytes of the texts.
-        pieces: Where pieces between white space begin.
-        first: First piece of every text, and the end.
-    """
+def extra_tokens(
+    data: Bytes,
+    pieces: Bits,  # where pieces between white space begin
+    first: Integers,  # first piece of every text, and the end
+) -> Integers:
+    """Return the tokens that runs too long for a word add to texts without weights."""
     extra = np.zeros(len(first) - 1, np.int64)
     # where no piece begins for 65 bytes, three times 16 aligned flags are 0
     empty = pieces.words.view(np.uint16)[: len(data) >> 4] == 0
@@ -103,11 +101,7 @@ def slices(data: Bytes, first: Integers, end: Integers) -> tuple[Bytes, Integers
 
 
 class Sums:
-    """Small numbers with the sums of all before each eighth.
-
-    Args:
-        numbers: Numbers below 32.
-    """
+    """Numbers below 32 with the sums of all before each eighth."""
 
     __slots__ = ("eight", "words")
 
@@ -132,17 +126,10 @@ def _of_eight(words: Words) -> Integers:
 
 
 class Units:
-    """The units of texts, and the sums of their weights.
+    """The units of texts, and the sums of their weights."""
 
-    Characters that belong to the one before are left out, so a place is a number of the others.
-
-    Args:
-        data: The bytes of the texts.
-        first: First character of every text, and the end.
-
-    Attributes:
-        first: First place of every text, and the end; int64[texts + 1].
-    """
+    # Characters that belong to the one before are left out: a place is a number of the others.
+    # ``first`` has the first place of every text, and the end.
 
     __slots__ = ("_at", "_flags", "_unit", "_weights", "before", "first")
 
@@ -248,11 +235,8 @@ class Cutter:
         return min(max(at, low), high)
 
     def _stop(self, begin: int, end: int, least: int) -> int:
-        """Return the last unit that follows a sentence, else a phrase or a piece; else the end.
-
-        At least so many quarters are before it.
-        """
-        flags, other = self._flags, 0
+        """Return the last unit after a sentence, else a phrase or piece; else the end."""
+        flags, other = self._flags, 0  # a stop has ``least`` quarters before it
         for stop in (_SENTENCE, _PHRASE):
             if stop == _PHRASE:
                 other = flags.rfind(_SPACE, begin, end) + 1

@@ -103,9 +103,7 @@ negatives AS (
     FROM chunks_of(drawn, $split, $version) WHERE negative_condition
 ),
 -- The texts of each part that a family or a question loses.
-parts AS (
-    SELECT DISTINCT class, family, question, unnest(parts_of_class) AS part FROM anchors
-),
+parts AS (SELECT DISTINCT class, family, question, unnest(parts_of_class) AS part FROM anchors),
 lost AS (
     SELECT family, part, sign, text_hash FROM (
         FROM own_texts JOIN texts USING (text_hash) WHERE sole IS DISTINCT FROM family

@@ -29,9 +29,7 @@ known AS (
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
 -- The texts of each part that a family or a question loses.
-parts AS (
-    SELECT DISTINCT class, family, question, unnest([0::UBIGINT, class]) AS part FROM anchors
-),
+parts AS (SELECT DISTINCT class, family, question, unnest([0, class]) AS part FROM anchors),
 -- The bins that a class must not draw from.
 class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor

@@ -75,9 +75,7 @@ known AS (
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
 -- The texts of each part that a family or a question loses.
-parts AS (
-    SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors
-),
+parts AS (SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors),
 -- The bins that suit each class of anchors, and their texts.
 class_bins AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
