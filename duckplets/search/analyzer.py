@@ -110,8 +110,8 @@ class Vocabulary:
 
     def analyse(self, texts: pa.ChunkedArray, limit: int) -> tuple[Integers, Integers32]:
         """Return ``starts`` (int64[texts + 1]) and the distinct ``terms`` (int32) of each text."""
-        # As ``match_bm25``: the first tokens up to the limit count, before stop words leave. The empty
-        # word beside a separator at either end counts, and equals a stem that is empty.
+        # As ``match_bm25``: the first tokens up to the limit count, before stop words leave. The
+        # empty word beside a separator at either end counts, and equals a stem that is empty.
         nothing = self._database.run("search/analyzer/nothing")
         texts = texts.combine_chunks()
         counts, terms = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
