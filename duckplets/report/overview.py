@@ -25,13 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def overview(path: Path, status: Status, tables: Mapping[str, Rows]) -> Section:
-    """Return the section with sizes, shares, and what needs attention.
-
-    Args:
-        path: The corpus.
-        status: What is in it.
-        tables: The rows of all tables of the page, by title.
-    """
+    """Return the section with sizes, shares, and what needs attention."""
     sources = status["sources"]
     by_split: dict[str, int] = {}
     for row in status["records"]:

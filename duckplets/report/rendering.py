@@ -20,11 +20,7 @@ _IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Render a template.
-
-    Raises:
-        ExtensionError: Jinja is not installed.
-    """
+    """Render a template."""
     return _environment().get_template(template).render(values)
 
 
