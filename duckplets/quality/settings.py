@@ -2,7 +2,6 @@
 
 # None turns a rule off. Stored settings name every threshold, so a later preset changes none.
 
-
 # ruff: noqa: RUF009 - what is called makes a field
 
 from __future__ import annotations
