@@ -1,12 +1,7 @@
-"""Rank documents by a model, keep what came of every query, and compare two models by it.
+"""Rank documents by a model, store the result of every query, and compare two models."""
 
-split ─pools→ queries, documents ─Evaluator→ metrics, FILE.json ─compare→ intervals
-
-Equal texts are one document, for a model cannot tell them apart. Documents of one family
-(``group_key``) count as one too: of those found only the best of a family keeps its rank, and it
-is relevant if any of the family is. Differences of two models are paired by query, and families
-of queries are drawn as a whole, since queries of one family are no independent evidence.
-"""
+# Equal texts are one document, and so is a family (``group_key``): only its best keeps its rank.
+# Queries of one family are no independent evidence, so families are drawn as a whole.
 
 from __future__ import annotations
 

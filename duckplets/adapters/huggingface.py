@@ -1,11 +1,6 @@
-"""Turn a run into Hugging Face datasets, for the trainer of sentence-transformers.
+"""Turn a run into Hugging Face datasets, for the trainer of sentence-transformers."""
 
-That trainer tokenises every column it is given, in their order, so these datasets have exactly
-the text columns, and a label: of pairs, or the scores of a teacher; of messages, these and the
-rejected ones; of token shards the arrays.
-``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler``,
-``Sampler.hf_callback`` and ``Sampler.hf_logger`` are these functions.
-"""
+# That trainer tokenises every column in order, so a dataset has the text columns and a label only.
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Give a logger what a run has used: its forecast at the start, its metrics every few steps.
-
-run ─forecast→ values ─┬→ log(values, step): a function, a trainer's, Lightning's loggers
-    ─metrics─→ values ─┘
-
-A logger that raises ends no training.
-"""
+"""Give a logger what a run has used: its forecast at the start, its metrics every few steps."""
 
 from __future__ import annotations
 
@@ -70,11 +64,7 @@ def log_run(run: Sampler | SamplerDataset, log: Log, *, every: int = 100) -> Cal
 
 
 class SafeLogger:
-    """Call a logger; where it raises, say so the first time and go on.
-
-    Args:
-        log: The logger.
-    """
+    """Call a logger; where it raises, warn the first time and continue."""
 
     def __init__(self, log: Callable[..., Any]) -> None:
         self._log, self._has_failed = log, False

@@ -1,10 +1,6 @@
-"""Compare the catalog of a file with what its migrations make, before the file can run anything.
+"""Compare the catalog of a file with what its migrations make, before the file can run anything."""
 
-A file may come from anybody, and DuckDB looks functions up in it before its own: a macro ``count``
-in a file would run in every statement. So the first statements after the seal run where names mean
-DuckDB's own. They list the tables, views, macros, types, indexes and triggers of the file, and each
-one that duckplets did not make is refused.
-"""
+# DuckDB looks functions up in the file first: a macro ``count`` in it would run in every statement.
 
 from __future__ import annotations
 
@@ -87,10 +83,8 @@ class Checked:
 
 
 def state_of(path: Path) -> FileState | None:
-    """Return size, time and header of a file and its WAL, which change with each commit.
-
-    Not of a file that this process has open: closing it again would release DuckDB's lock.
-    """
+    """Return size, time and header of a file and its WAL, which change with each commit."""
+    # Closing a file that this process has open would release DuckDB's lock.
     try:
         with path.open("rb") as file:
             facts, header = os.fstat(file.fileno()), file.read(_HEADER)
@@ -119,10 +113,8 @@ def note(state: FileState | None, checked: Checked) -> None:
 
 
 def note_own_changes(path: Path) -> None:
-    """Remember the state of a file that only this process has changed since it was checked.
-
-    A corpus is checked again, since its rows say which files statements may read.
-    """
+    """Remember the state of a file that only this process has changed since it was checked."""
+    # A corpus is checked again: its rows say which files statements may read.
     state = state_of(path)
     found = _CHECKED.get(state[0]) if state is not None else None
     if found is not None and found[1].kind in ("state", "vectors"):
@@ -141,15 +133,7 @@ def aside(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConn
 
 
 def check(connection: duckdb.DuckDBPyConnection, name: str) -> Checked:
-    """Refuse a file that holds anything that duckplets did not make.
-
-    Args:
-        connection: To the file, ``aside`` and sealed already.
-        name: Name of the file, for messages.
-
-    Raises:
-        MigrationError: It says what to remove, or what else to do.
-    """
+    """Refuse a file that holds anything that duckplets did not make."""
     ((database,),) = connection.execute(query("db/catalog/database")).fetchall()
     if not _has_record(connection, database):
         theirs = _entries(connection)[database]
@@ -169,15 +153,7 @@ def check(connection: duckdb.DuckDBPyConnection, name: str) -> Checked:
 
 
 def applied(rows: list[Row], name: str) -> tuple[Kind, set[int]]:
-    """Return the kind of a file and the numbers of its migrations.
-
-    Args:
-        rows: Number, name, kind and checksum of each, as the file records them.
-        name: Name of the file, for messages.
-
-    Raises:
-        MigrationError: Another tool, a later or an earlier duckplets has made the file.
-    """
+    """Return the kind of a file and the numbers of its migrations."""
     kind: Kind = rows[0][2] if rows and rows[0][2] in _MADE_AGAIN else "corpus"
     known = {number: text for number, _, text in migrations(kind)}
     for number, migration, _, checksum in rows:
@@ -200,16 +176,7 @@ def checksum_of(text: str) -> str:
 
 
 def check_macros(name: str, found: Entries, made: Entries) -> None:
-    """Refuse macros of recipes that are none, or not as they follow from their recipes.
-
-    Args:
-        name: Name of the file, for messages.
-        found: The macros it has.
-        made: The macros that its recipes have, as DuckDB prints them.
-
-    Raises:
-        MigrationError: It names the macro, and what to do.
-    """
+    """Refuse macros that differ from those that the file's recipes make."""
     for entry in sorted(found.keys() | made.keys()):
         if entry not in made:
             raise _refusal(entry, found[entry], name, is_known=False)
@@ -222,10 +189,7 @@ def check_macros(name: str, found: Entries, made: Entries) -> None:
 
 
 def parts_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]] | None:
-    """Return all parts of a query as DuckDB's parser reads it; None for what is no query.
-
-    Nothing in it is bound or run.
-    """
+    """Return all parts of a query as DuckDB's parser reads it, or None; nothing is bound or run."""
     parts: list[dict[str, Any]] = []
     statement = bound(query("db/catalog/reading"), {"text": sql})
     ((reading,),) = connection.execute(statement).fetchall()

@@ -1,14 +1,7 @@
-"""Connect to DuckDB, run named statements and transactions, and translate its errors.
+"""Connect to DuckDB, run named statements and transactions, and translate its errors."""
 
-A ``Database`` has one connection per thread, so no thread fetches the result of another's
-statement; ``cursor`` returns one more, for one thread at a time. A forked process opens the file
-again for reading, or refuses where that is impossible.
-
-Corpus and state files are opened *sealed*, with ``enable_external_access`` off: no statement that
-reaches them, whoever wrote its condition, can read a file, a setting of the machine or the network.
-Source files are read in a second, in-memory instance (``Database.reader``), and only Arrow data
-passes between the two.
-"""
+# Files are *sealed*: with ``enable_external_access`` off, no statement reads files or settings.
+# A second instance in memory (``Database.reader``) reads sources; only Arrow data passes over.
 
 from __future__ import annotations
 
@@ -57,17 +50,7 @@ _CHANGED: ContextVar[tuple[files.FileId, ...]] = ContextVar("_CHANGED", default=
 
 
 class Database:
-    """Connections to a DuckDB file or an in-memory instance, one per thread.
-
-    Made by ``open``, ``reader`` or ``scratch``.
-
-    Attributes:
-        path: The file; None for an in-memory instance.
-        read_only: Whether it is open for reading only.
-        statement_timeout: Seconds that statements under a ``deadline`` may take, or None.
-        kept: Objects that other modules cache for the life of this one.
-        following: What every transaction is run inside of, to write what follows from its changes.
-    """
+    """Connections to a DuckDB file or an in-memory instance, one per thread."""
 
     def __init__(
         self,
@@ -104,12 +87,7 @@ class Database:
         memory_limit: str | None = None,
         threads: int | None = None,
     ) -> Database:
-        """Open a file, sealed as above; a missing one is created unless ``read_only``.
-
-        Raises:
-            MigrationError: The path is not a DuckDB file.
-            CorpusLockedError: Another process has it open, or this one with other settings.
-        """
+        """Open a file, sealed as above; a missing one is created unless ``read_only``."""
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
         opened = cls(open_real(read_only=read_only), path, reopen=open_real)
@@ -171,21 +149,13 @@ class Database:
                 session.close()
 
     def replace_file(self, other: Path) -> None:
-        """Move another file to this one's path and go on with it.
-
-        Raises:
-            CorpusLockedError: Something else in this process has the file open.
-        """
+        """Move another file to this one's path, and continue with it."""
         # The old file is closed last: until then no other process can write to it, and
         # lose the write.
         self._open_again(lambda real: os.replace(other, real))
 
     def allow(self, paths: Collection[str]) -> None:
-        """Allow statements to read Parquet files that texts are about to stay in.
-
-        Raises:
-            CorpusLockedError: Something else in this process has the corpus open.
-        """
+        """Allow statements to read Parquet files that texts are about to stay in."""
         self._open_again(allowed=paths)
 
     def _open_again(
@@ -233,13 +203,7 @@ class Database:
 
     @contextmanager
     def changing(self, verb: str) -> Iterator[None]:
-        """Hold the write lock of the file, one thread at a time; ``verb`` is for messages.
-
-        Raises:
-            ReadOnlyError: The file is open read-only.
-            CorpusLockedError: The file belongs to the parent of this forked process, or the verb
-                is called from within another one.
-        """
+        """Hold the write lock of the file, one thread at a time; ``verb`` is for messages."""
         if self.read_only:
             raise ReadOnlyError(
                 f"cannot {verb} {self.path}: it is open read-only; open it with "
@@ -290,10 +254,7 @@ class Database:
         parameters: Parameters | None = None,
         before: Callable[[Database], None] | None = None,
     ) -> pa.Table:
-        """Run SQL text of a user in a transaction that cannot change anything.
-
-        It has a ``deadline``; ``before`` prepares the connection.
-        """
+        """Run SQL text of a user, under a ``deadline``, in a transaction that changes nothing."""
         reader = self.cursor()
         try:
             if before is not None:
@@ -330,12 +291,7 @@ class Database:
 
     @contextmanager
     def deadline(self, what: str) -> Iterator[None]:
-        """Stop statements of ``what`` that take longer than ``statement_timeout``.
-
-        Raises:
-            DeadlineError: One was stopped.
-            QueryError: One failed, with ``what`` before the reason.
-        """
+        """Stop statements of ``what`` that take longer than ``statement_timeout``."""
         with deadline(self.statement_timeout, self._connection.interrupt) as passed:
             try:
                 yield
@@ -370,11 +326,8 @@ class Database:
 
     @contextmanager
     def one_thread(self) -> Iterator[Callable[[], None]]:
-        """Run statements on one thread, until the end or until the function given is called.
-
-        Two threads build and merge the row groups of an ordered insert twice. The number stays if
-        the user set it, or others in this process have the file open.
-        """
+        """Run statements on one thread, until the end or until the function given is called."""
+        # Two threads build and merge the row groups of an ordered insert twice.
         before = self._connection.execute(query("db/sessions/threads")).fetchall()[0][0]
         with sessions.alone(self._session) as alone:
             one = 1 if alone and self._threads is None else before
@@ -390,10 +343,8 @@ class Database:
             use(before)
 
     def shed(self) -> None:
-        """Give back memory of what was read or written and is not in use.
-
-        Not while others in this process have the file open, whose statements would run out of it.
-        """
+        """Give back memory of what was read or written and is not in use."""
+        # Others in this process may have the file open; their statements would run out of memory.
         with sessions.alone(self._session) as alone:
             if not alone:
                 return

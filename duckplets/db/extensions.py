@@ -1,8 +1,6 @@
-"""Find extensions of DuckDB: those installed, those of a wheel, which need no network, downloads.
+"""Find extensions of DuckDB: installed ones, those of a wheel, downloads."""
 
-The stemmers are those of the extension ``fts``. It is loaded into an in-memory instance: corpus
-files are sealed, and a sealed instance loads nothing.
-"""
+# The stemmers of ``fts`` are loaded into memory, since a sealed instance loads nothing.
 
 from __future__ import annotations
 
@@ -17,11 +15,7 @@ _WITHOUT = "duckplets mine CORPUS --stemmer none (Terms(stemmer='none')) needs n
 
 
 def stemming() -> Database:
-    """Open an in-memory instance that can stem.
-
-    Raises:
-        ExtensionError: The extension is missing and cannot be downloaded.
-    """
+    """Open an in-memory instance that can stem."""
     database = Database.scratch()
     try:
         need(database, "fts", f"{_FTS}; {_WITHOUT}")
@@ -58,11 +52,7 @@ def load(database: Database, name: str) -> tuple[str, list[str]]:
 
 
 def need(database: Database, name: str, ways: str) -> None:
-    """Load an extension, or download it from DuckDB's repository.
-
-    Raises:
-        ExtensionError: It cannot be had; ``ways`` says how to get it.
-    """
+    """Load an extension, or download it from DuckDB's repository."""
     _, reasons = load(database, name)
     if not reasons:
         return
@@ -75,11 +65,7 @@ def need(database: Database, name: str, ways: str) -> None:
 
 
 def wheel_file(name: str) -> Path:
-    """Return the file of an extension in its wheel, made for one version of DuckDB.
-
-    Raises:
-        FileNotFoundError: The wheel is missing, or for another version.
-    """
+    """Return the file of an extension in its wheel, made for one version of DuckDB."""
     spec = find_spec(f"duckdb_extension_{name}")  # finds it without importing
     folders = [
         Path(place) / "extensions" for place in (spec and spec.submodule_search_locations) or []

@@ -1,11 +1,4 @@
-"""Check the Parquet files whose texts stay in place.
-
-placed_files ─state_of→ unchanged: statements may read it      changed: an error that names it
-
-A corpus is sealed against all other files, except those of its mined candidates. The ones it names
-are checked when it is opened, and statements may read only those whose size, time and footer are
-unchanged.
-"""
+"""Check the Parquet files whose texts stay in place."""
 
 from __future__ import annotations
 
@@ -90,17 +83,7 @@ def _told(path: str, why: str, corpus: Path) -> str:
 
 
 def seal(connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collection[str]) -> bool:
-    """Let the statements of an instance read the candidates of a corpus and some files, no others.
-
-    Args:
-        connection: To the corpus, or to another file of ours; nothing in it was compared yet, so
-            names mean DuckDB's own (``db/catalog/aside``).
-        corpus: The file.
-        allowed: Further files.
-
-    Returns:
-        Whether an earlier opening in this process had sealed it.
-    """
+    """Let an instance read candidates and some files only; return whether it was sealed."""
     if connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]:
         return True
     folder = files.beside(corpus, files.CANDIDATES).absolute()
@@ -138,10 +121,6 @@ def changed(database: Database) -> dict[str, str]:
 
 
 def check(database: Database) -> None:
-    """Refuse to go on if a file whose texts stay in place has changed.
-
-    Raises:
-        ChangedFileError: One has; it says which, and what to do.
-    """
+    """Raise ``ChangedFileError`` if a file whose texts stay in place has changed."""
     for message in changed(database).values():
         raise ChangedFileError(message)

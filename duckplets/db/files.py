@@ -1,11 +1,7 @@
-"""Resolve the path of a DuckDB file, and handle the files beside it.
+"""Resolve the path of a DuckDB file, and handle the files beside it."""
 
-Beside ``NAME.duckdb`` may lie ``NAME.duckdb.wal``, with commits not yet in the file;
-``NAME.duckdb.PID.tmp``, the spill folder of a process; and ``.NAME.PID-THREAD.new.duckdb``, a file
-being written. Dead processes leave them behind. DuckDB replays a WAL into whatever file has the
-name. So no file is created where a WAL lies, files have a format in which file and WAL know each
-other, and every commit is checkpointed at once.
-"""
+# DuckDB replays a WAL into whatever file has its name. So no file is created where a WAL lies,
+# and every commit is checkpointed at once.
 
 from __future__ import annotations
 
@@ -40,11 +36,7 @@ _ADDRESS = re.compile(
 
 
 def real_path(path: Path) -> Path:
-    """Return the absolute path of a file, with links resolved.
-
-    Raises:
-        MigrationError: It cannot be a file, or DuckDB would read the path otherwise.
-    """
+    """Return the absolute path of a file, with links resolved."""
     if _ADDRESS.match(str(path)):
         raise MigrationError(
             f"{shown(path)} is no path of a file, and a corpus is one; for a corpus that nobody is "
@@ -68,19 +60,8 @@ def real_path(path: Path) -> Path:
 
 
 def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> None:
-    """Refuse a path that is no DuckDB file, and a missing file opened for reading.
-
-    Args:
-        path: From ``real_path``.
-        name: Name of the file, for messages.
-        read_only: Whether it is opened for reading only.
-        is_open: Whether this process has it open. Then it is not inspected: closing it again would
-            release the lock that keeps other processes from writing.
-
-    Raises:
-        MigrationError: With what to do.
-        OSError: It cannot be inspected.
-    """
+    """Refuse a path that is no DuckDB file, and a missing file opened for reading."""
+    # A file that this process has open is not inspected: closing it again would release its lock.
     if path.is_dir():
         raise MigrationError(f"{name} is a folder, not a DuckDB file")
     _check_folder(path, name)
@@ -94,11 +75,7 @@ def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> Non
 
 
 def make_folder(path: Path) -> None:
-    """Create the folder of a new file, with its parents.
-
-    Raises:
-        MigrationError: It cannot be created.
-    """
+    """Create the folder of a new file, with its parents."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -139,11 +116,7 @@ def file_id(path: Path) -> FileId | None:
 
 
 def check_room(path: Path, name: str) -> None:
-    """Refuse to create a file where that is impossible, or where a WAL lies.
-
-    Raises:
-        MigrationError: With what to do.
-    """
+    """Refuse to create a file where that is impossible, or where a WAL lies."""
     name_of_corpus = path.name.replace(STATE, ".duckdb").replace(VECTORS, ".duckdb")
     if len(name_of_corpus.encode()) > _LONGEST_NAME:
         raise MigrationError(
@@ -167,10 +140,7 @@ def check_room(path: Path, name: str) -> None:
 
 
 def sweep(path: Path) -> None:
-    """Remove what dead processes left beside a file that this one has open for writing.
-
-    Includes those of the corpus's state and vector files, which are open only briefly.
-    """
+    """Remove what dead processes left beside a file that this one has open for writing."""
     name, new = re.escape(path.name), r"\.[^/]*\.\d+-\d+\.new\.[^/]*"
     atomic.sweep(path, rf"(?:(?:{name}|{new})\.(?P<process>\d+)\.tmp)")
     if not path.name.endswith((STATE, VECTORS)):
@@ -186,11 +156,7 @@ def beside(corpus: Path, ending: str) -> Path:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse a folder of ours that is a link or has one in it, which may lead to any file.
-
-    Raises:
-        MigrationError: It says which.
-    """
+    """Refuse a folder of ours that is a link or has one in it, which may lead to any file."""
     try:
         entries = list(os.scandir(folder)) if not folder.is_symlink() else []
         found = [folder] if folder.is_symlink() else [e for e in entries if e.is_symlink()]
@@ -209,10 +175,7 @@ def wal_of(path: Path) -> Path:
 
 
 def spill_folder(path: Path) -> Path:
-    """Return the spill folder of this process.
-
-    By default all readers of a file share one, and overwrite each other's blocks: readers that
-    ran out of memory at the same time crashed.
-    """
+    """Return the spill folder of this process."""
+    # By default readers share one, overwrite each other's blocks and crash.
     folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
     return folder.absolute() / f"{path.name}.{os.getpid()}.tmp"

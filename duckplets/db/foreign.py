@@ -46,11 +46,9 @@ def translated(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[
 
 @contextmanager
 def orderly(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[None]:
-    """Let Ctrl-C end a statement as DuckDB does, or wait for the end of what is short.
-
-    Where an exception of a signal handler ends it, DuckDB keeps the instance for ever, and whoever
-    opens the file again in this process waits as long. A second Ctrl-C ends all at once even so.
-    """
+    """Let Ctrl-C end a statement as DuckDB does, or wait for the end of a short one."""
+    # An exception of a signal handler would leave DuckDB's instance open for ever, and the next
+    # opening of the file would wait for it. A second Ctrl-C ends all at once.
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

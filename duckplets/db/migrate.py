@@ -1,9 +1,6 @@
-"""Migrate corpus and state files to the newest schema: ``migrations/KIND/NNNN_name.sql``.
+"""Migrate corpus and state files to the newest schema: ``migrations/KIND/NNNN_name.sql``."""
 
-Each migration runs in one transaction with its record and checksum, so a file is always at a
-complete version. A new file is created under a temporary name, by all migrations in one
-transaction (half the time), and renamed, so a kill leaves no file or a complete one.
-"""
+# A new file gets a temporary name and is renamed, so a kill leaves none or a complete one.
 
 from __future__ import annotations
 
@@ -22,11 +19,7 @@ from duckplets.errors import MigrationError, QueryError
 
 
 def create(path: Path, kind: Kind) -> None:
-    """Create a file of the newest schema, completely or not at all, if there is none.
-
-    Raises:
-        MigrationError: It cannot be created there, or another file's WAL lies there.
-    """
+    """Create a file of the newest schema, completely or not at all, if there is none."""
     name, path = shown(path), files.real_path(path)
     if os.path.lexists(path):
         return
@@ -52,16 +45,7 @@ def create(path: Path, kind: Kind) -> None:
 
 
 def rewrite(database: Database, kind: Kind, fill: Callable[[Database], None]) -> None:
-    """Replace an open file by a new one, completely or not at all.
-
-    Args:
-        database: The open file; goes on with the new one.
-        kind: Kind of both files.
-        fill: Fills the new file, which has the newest schema.
-
-    Raises:
-        CorpusLockedError: Something else in this process has it open.
-    """
+    """Replace an open file by a new one, completely or not at all."""
     name, path = shown(database.path), files.real_path(Path(str(database.path)))
     aside = aside_of(path)
     try:
@@ -87,12 +71,7 @@ def _opened_aside(aside: Path, name: str) -> Database:
 
 
 def migrate(database: Database, kind: Kind) -> list[str]:
-    """Apply the missing migrations and return their names.
-
-    Raises:
-        MigrationError: The file is newer than this package or another tool's, or its applied
-            migrations differ from the ones known here.
-    """
+    """Apply the missing migrations and return their names."""
     done = _applied(database, kind)
     missing = [migration for migration in migrations(kind) if migration[0] not in done]
     for together in [[each] for each in missing] if done else [missing]:
@@ -114,11 +93,7 @@ def migrate(database: Database, kind: Kind) -> list[str]:
 
 
 def check(database: Database, kind: Kind) -> None:
-    """Refuse a file that is not at the newest schema.
-
-    Raises:
-        MigrationError: With the command to run.
-    """
+    """Refuse a file that is not at the newest schema."""
     done = _applied(database, kind)
     missing = [name for number, name, _ in migrations(kind) if number not in done]
     if missing:

@@ -42,14 +42,7 @@ def reading(*expressions: str) -> str:
 
 
 def check_query(sql: str) -> bool:
-    """Refuse a statement that is no query, or calls a table function that does more than read.
-
-    Returns:
-        Whether it calls a macro of a recipe.
-
-    Raises:
-        QueryError: It names the function.
-    """
+    """Refuse a statement that is no query, or calls a table function that does more than read."""
     explain = _EXPLAIN.match(sql)
     with translated():
         connection = _session(os.getpid()).connection.cursor()

@@ -1,9 +1,6 @@
-"""Load statements from ``sql/`` and migrations by name.
+"""Load statements from ``sql/`` and migrations by name."""
 
-``quality/decide`` is the file ``sql/quality/decide.sql``. Small statements of a stage share a file:
-``ingest/splits/assign`` is what follows the line ``-- name: assign`` in ``sql/ingest/splits.sql``.
-In a wheel ``sql/`` and ``migrations/`` lie inside the package, in a checkout beside it.
-"""
+# ``ingest/splits/assign`` is what follows ``-- name: assign`` in ``sql/ingest/splits.sql``.
 
 from __future__ import annotations
 
@@ -60,10 +57,8 @@ def migrations(kind: str) -> tuple[tuple[int, str, str], ...]:
 
 
 def bound(text: str, values: Mapping[str, Value]) -> str:
-    """Return a statement with the values of its parameters written in.
-
-    DuckDB imports pandas for the first statement with a parameter, if pandas is installed.
-    """
+    """Return a statement with the values of its parameters written in."""
+    # DuckDB imports pandas, where installed, for the first statement with a parameter.
     return with_parameters(text, {name: literal(value) for name, value in values.items()})
 
 

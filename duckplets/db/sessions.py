@@ -1,13 +1,7 @@
-"""Open DuckDB files, and track which of them this process has open, and who writes.
+"""Open DuckDB files, and track which of them this process has open, and who writes."""
 
-Within a process DuckDB gives everybody who opens a file the same instance. So a second opening
-with other settings, for reading, gets an instance of its own; and the write lock of a file is held
-by one thread at a time, whichever connection it uses.
-
-A forked process inherits connections but not DuckDB's threads, without which even closing a
-connection waits for ever. So inherited connections are kept and never touched, and a file that the
-parent only reads is opened again.
-"""
+# A forked process inherits connections without DuckDB's threads, so even closing one would wait
+# for ever: inherited connections are kept and never touched.
 
 from __future__ import annotations
 
@@ -138,12 +132,10 @@ class Session:
 
 
 class Feed:
-    """A registered name under which one Arrow table after another is scanned.
+    """A registered name under which one Arrow table after another is scanned."""
 
-    Registered once: DuckDB keeps registered tables until the end of the transaction, and an ingest
-    that registered every batch held the whole source in memory. DuckDB calls a method of Arrow
-    here, not Python code, in which an exception of a signal handler would be lost.
-    """
+    # DuckDB keeps registered tables until the transaction ends, so an ingest would hold its source.
+    # DuckDB calls a method of Arrow: Python code would lose an exception of a signal handler.
 
     __slots__ = ("__arrow_c_stream__", "schema")
 
@@ -172,20 +164,7 @@ def open_session(
     read_only: bool,
     allowed: Collection[str] = (),
 ) -> Session:
-    """Open a file by its ``real_path``; a missing one is created unless ``read_only``.
-
-    Args:
-        path: DuckDB looks for the WAL beside this path.
-        name: Name of the file, for messages.
-        settings: DuckDB settings.
-        read_only: Whether it is opened for reading only.
-        allowed: Parquet files that statements may read as well.
-
-    Raises:
-        MigrationError: The path is not a DuckDB file.
-        DamagedFileError: DuckDB cannot read the file.
-        CorpusLockedError: Another process has it open, or this one with other settings.
-    """
+    """Open a file by its ``real_path``; a missing one is created unless ``read_only``."""
     config = {**settings, **_NO_EXTENSIONS, "temp_directory": str(files.spill_folder(path))}
     settle()
     with _GATE, orderly():
@@ -238,11 +217,8 @@ class _Opening:
         return session
 
     def attached(self) -> Session:
-        """Open the file for reading in an instance of its own.
-
-        DuckDB gives everybody who connects to a path one instance: it refuses other settings, and
-        in a forked process that instance is the parent's.
-        """
+        """Open the file for reading in an instance of its own."""
+        # All who connect to a path share one instance: with one set of settings, and across forks.
         text = bound(query("db/sessions/attach"), {"path": str(self._path)})
 
         def connect() -> duckdb.DuckDBPyConnection:
@@ -308,10 +284,8 @@ def attached_only(path: Path, settings: Settings) -> Session:
 
 
 def _end(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection, and what a statement has left that an exception of a handler ended.
-
-    DuckDB keeps most of that until another statement; ``orderly`` spares Ctrl-C the rest.
-    """
+    """Close a connection, and the rest of a statement that an exception of a handler ended."""
+    # DuckDB keeps most of that until another statement.
     with suppress(duckdb.Error):  # another thread has closed it, or no transaction is open
         connection.interrupt()
         connection.rollback()
@@ -324,11 +298,7 @@ def _is_among(path: Path, sessions: Iterable[Session]) -> bool:
 
 
 def refuse_shared(session: Session, own: Collection[Session], name: str) -> None:
-    """Refuse to go on if something else in this process has the file open.
-
-    Raises:
-        CorpusLockedError: Something has.
-    """
+    """Refuse to go on if something else in this process has the file open."""
     with _GATE:
         others = [s for s in _SESSIONS if s.file == session.file and s not in own]
     if others:

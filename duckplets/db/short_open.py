@@ -16,11 +16,7 @@ _LOCK_PATIENCE = 10.0  # seconds that a save waits for another process
 
 @contextmanager
 def for_a_moment(path: Path, *, read_only: bool = False) -> Iterator[Database]:
-    """Open a file, waiting for other threads, and briefly for other processes.
-
-    Raises:
-        CorpusLockedError: Another process still has it open.
-    """
+    """Open a file, waiting for other threads, and briefly for other processes."""
     with sessions.changing(files.file_id(files.real_path(path)) or (0, 0)):
         deadline = time.monotonic() + _LOCK_PATIENCE
         while True:

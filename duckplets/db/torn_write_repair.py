@@ -1,16 +1,8 @@
-"""Repair a file whose process was killed in the middle of a DuckDB write.
+"""Repair a file whose process was killed in the middle of a DuckDB write."""
 
-A commit writes the WAL, ending with a mark that a checkpoint begins; rows, into unused blocks;
-metadata blocks; and last the header, which makes all of it count. Then the WAL is deleted. A
-metadata block has 64 parts and is overwritten in place: parts in use stay, free ones are filled.
-Linux ends a write between two pages when the process is killed, so such a block may be new up to a
-page and old from there, with a checksum of neither, and DuckDB refuses the file (1.5.5: one of some
-1,500 kills during commits).
-
-Nothing else is lost: the parts that the header in force uses are the same in both versions. So
-where the WAL ends with the mark of a checkpoint the header does not know, the checksums of metadata
-blocks are recomputed. A block with a wrong checksum anywhere else is damaged.
-"""
+# A commit overwrites metadata blocks in place, and Linux ends a write between two pages of a killed
+# process. Then the checksum fits neither version, but the parts in use are the same in both. So the
+# checksums are recomputed where the WAL ends with the mark of a checkpoint that the header lacks.
 
 from __future__ import annotations
 
@@ -40,15 +32,8 @@ _MARK = re.compile(
 
 
 def mend(path: Path, name: str) -> None:
-    """Recompute checksums that a kill left wrong; any other file stays as it is.
-
-    Args:
-        path: A file that this process does not have open, or it would lose its lock.
-        name: Name of the file, for messages.
-
-    Raises:
-        DamagedFileError: It needs repair, and cannot be written here.
-    """
+    """Recompute checksums that a kill left wrong; any other file stays as it is."""
+    # This process must not have the file open, or it would lose its lock.
     if not os.path.lexists(wal_of(path)):
         return
     with suppress(OSError), _locked(path) as file:  # unreadable files are refused on opening
@@ -124,14 +109,7 @@ def _header(file: BinaryIO) -> tuple[int, ...]:
 
 
 def _metadata(file: BinaryIO, pointer: int, blocks: int, size: int) -> list[int]:
-    """Return the numbers of the metadata blocks, listed after the free blocks.
-
-    Args:
-        file: A DuckDB file.
-        pointer: To the list: a block, and in the highest byte the part of it.
-        blocks: Number of blocks in the file.
-        size: Bytes of a block.
-    """
+    """Return the numbers of the metadata blocks, listed after the free blocks."""
     data, part = b"", (size - 8) // _PARTS // 8 * 8
     while pointer != _NOWHERE and len(data) < blocks * size:
         file.seek(3 * _PAGE + (pointer & ((1 << 56) - 1)) * size + 8 + (pointer >> 56) * part)

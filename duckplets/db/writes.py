@@ -35,9 +35,5 @@ class CorpusFile(Protocol):
 
 
 def changes(verb: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a verb that writes to its corpus: lock it, and log the verb.
-
-    Args:
-        verb: What it does, for messages: "cannot VERB FILE".
-    """
+    """Decorate a verb that writes to its corpus: lock it, and log the verb."""
     return stage(verb, lambda corpus: corpus.database.changing(verb))

@@ -1,9 +1,4 @@
-"""Run tasks in this process, in others or on other machines; one module per engine.
-
-engine= ─opened→ Engine ─map→ tasks, wherever they run ─in order→ the caller, who alone writes
-
-An engine is anything with ``workers`` and ``map`` (``duckplets.engine.protocol.Engine``).
-"""
+"""Run tasks in this process, in others or on other machines; one module per engine."""
 
 from __future__ import annotations
 

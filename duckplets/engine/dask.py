@@ -1,16 +1,7 @@
-"""Run tasks on a cluster of Dask's ``distributed``.
+"""Run tasks on a cluster of Dask's ``distributed``."""
 
-task ─submit→ scheduler ─→ worker: run_part ─result→ taken in order
-                 └─worker lost→ another one, up to MOST_LOSSES times
-
-The decision that matters: a task carries all it needs, so only the scheduler has to remember it.
-A worker may be lost at any moment with all its results, and Dask computes them again; data
-scattered to workers would be lost with them. Dask also retries tasks that raise; lost workers
-alone are counted here.
-
-Security is the cluster owner's: who reaches a scheduler can run code on its workers, and workers
-on their clients.
-"""
+# A worker may be lost with all its results. So a task carries all it needs: scattered data would be
+# lost with the worker. Dask also retries tasks that raise; only lost workers are counted here.
 
 from __future__ import annotations
 
@@ -51,11 +42,7 @@ _MISSING = "engine= needs the package distributed: pip install 'duckplets[dask]'
 
 @contextmanager
 def connected(address: str) -> Iterator[DaskEngine]:
-    """Connect to the scheduler at ``dask://HOST:PORT``.
-
-    Raises:
-        EngineError: No scheduler answers there, or it has no worker.
-    """
+    """Connect to the scheduler at ``dask://HOST:PORT``."""
     try:
         from distributed import Client
     except ImportError as error:

@@ -1,9 +1,4 @@
-"""Run tasks in this process; the default engine.
-
-task ─drawn by the consumer→ function(job, input), there or in a thread ─in order→ taken
-
-Nothing is serialised: a function receives the very job and input, so a job may hold a connection.
-"""
+"""Run tasks in this process; the default engine. Nothing is serialised."""
 
 from __future__ import annotations
 
@@ -19,11 +14,7 @@ __all__ = ["INLINE", "InlineEngine", "threaded"]
 
 
 class InlineEngine:
-    """Run tasks in this process; see ``Engine``.
-
-    Args:
-        threads: Threads that compute ahead; with 0 a task runs when its result is requested.
-    """
+    """Run tasks in this process; with ``threads`` ahead of the consumer, otherwise on request."""
 
     workers = 1
 

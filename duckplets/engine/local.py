@@ -1,17 +1,8 @@
-"""Run tasks in processes of this machine.
+"""Run tasks in processes of this machine."""
 
-task ─pipe→ a process: run_part ─pipe→ taken in order
-         └─process lost→ another one, up to MOST_LOSSES times
-
-The decision that matters: each thread here owns a process, which has one task at a time. A thread
-that loses its process knows the task and starts another process for it while the others go on.
-(A ``ProcessPoolExecutor`` breaks as a whole when a process is lost, cannot name the task, imports
-the script again, and outlives its parent.)
-
-Tasks and results go through private pipes: nothing listens anywhere. The processes are programs of
-their own, not forks, so a script needs no ``__main__`` guard, and they end with the pipe, however
-this process ends.
-"""
+# A thread here owns a process, which has one task at a time. If the process is lost, the thread
+# starts another for the task. A ``ProcessPoolExecutor`` breaks as a whole, and outlives its parent.
+# The processes are programs, not forks: a script needs no ``__main__`` guard.
 
 from __future__ import annotations
 
@@ -224,11 +215,7 @@ class _Process:
         self._has: _LocalJob | None = None  # the work whose job it holds
 
     def ask(self, work: _LocalJob, part: bytes) -> tuple[bool, bytes]:
-        """Send a task; return whether it succeeded, and the result or the error.
-
-        Raises:
-            EOFError: The process is lost; or another one of ``_LOST``.
-        """
+        """Send a task; return whether it succeeded, and the result or the error."""
         job = None if self._has is work else work.job
         self._has = None
         try:

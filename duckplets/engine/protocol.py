@@ -1,11 +1,7 @@
-"""The protocol of engines: run a function over tasks, anywhere, with results in order.
+"""The protocol of engines: run a function over tasks, anywhere, with results in order."""
 
-tasks ─drawn on demand→ function(job, input) ─in the order of the tasks→ results
-
-The decision that matters: a task is a pure function of what it is sent, and the caller takes
-results in order and is the only writer. So what is stored does not depend on the number of
-workers, nor on which of them were lost.
-"""
+# A task depends only on its input, and the caller alone writes. So the number of workers, and the
+# loss of some, cannot change what is stored.
 
 from __future__ import annotations
 
@@ -145,11 +141,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
-    """Run a function of this package on a task's input.
-
-    Raises:
-        EngineError: The versions differ here, or the function raised an error not of this package.
-    """
+    """Run a function of this package on a task's input."""
     has = versions()
     if others := [n for n in wanted if wanted[n] != has[n]]:
         told = ", ".join(f"{name} {has[name]} (wanted: {wanted[name]})" for name in others)

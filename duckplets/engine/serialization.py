@@ -1,10 +1,6 @@
-"""Send values between processes, with Arrow data and arrays in a compact, aligned form.
+"""Send values between processes, with Arrow data and arrays in a compact, aligned form."""
 
-value ─packed→ Arrow tables and arrays as IPC streams ─sent→ unpacked
-
-The decision that matters: pickling an Arrow slice sends the whole buffer it was cut from, and
-arrays arrive unaligned. Both are handled here, at any depth of a task's value.
-"""
+# Pickling a slice of Arrow sends its whole buffer, and arrays arrive unaligned.
 
 from __future__ import annotations
 
@@ -40,10 +36,7 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def unpacked(value: Any) -> Any:
-    """Return a received value, with its arrays aligned.
-
-    Arrays arrive as views of the received buffer, at any offset.
-    """
+    """Return a received value, with its arrays aligned."""
     if isinstance(value, np.ndarray):
         return np.require(value, requirements=["ALIGNED"])
     if not isinstance(value, Packed):

@@ -18,12 +18,7 @@ __all__ = ["QUIET", "Work", "working"]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a verb hands to everything it calls.
-
-    Attributes:
-        engine: Runs the tasks.
-        progress: Called with done and total; None for silence.
-    """
+    """What a verb hands to everything it calls."""
 
     engine: Engine = INLINE
     progress: Progress | None = None
@@ -46,14 +41,6 @@ def working(
     rate: bool = False,
     note: Callable[[], str] | None = None,
 ) -> Iterator[Work]:
-    """Yield the ``Work`` of a verb's arguments while the verb runs.
-
-    Args:
-        engine: As for ``opened``.
-        progress: As for ``bar``.
-        what: What is counted.
-        rate: Whether a bar shows the time left.
-        note: Returns a further text for the bar.
-    """
+    """Yield the ``Work`` of a verb's arguments while the verb runs."""
     with opened(engine) as by, bar(progress, sys.stderr, what, rate=rate, note=note) as advance:
         yield Work(by, advance)

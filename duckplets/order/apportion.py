@@ -1,11 +1,7 @@
-"""Apportion positions to weighted leaves exactly: how many each gets, and which.
+"""Apportion positions to weighted leaves exactly: how many each gets, and which."""
 
-Leaves are the sources of a run, or the recipes of a source. ``Apportionment`` deals by constant
-shares: nested two-way splits in closed form, so any span is dealt without walking there. ``Stairs``
-deals by shares that change at given positions, each stair in that closed form.
-
-All decisions are made on integers, so results are the same everywhere.
-"""
+# Leaves are the sources of a run, or the recipes of a source. Splits are in closed form, so any
+# span is dealt without walking there; all decisions are made on integers.
 
 from __future__ import annotations
 
@@ -49,10 +45,8 @@ def _ratio(weight: float | Fraction) -> tuple[int, int]:
 
 
 def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
-    """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000).
-
-    Their sum is at most 2^44; rounding to that moves a count of 10^12 by less than a tenth a leaf.
-    """
+    """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000)."""
+    # Their sum is at most 2^44; rounding moves a count of 10^12 by less than a tenth a leaf.
     return _integers([*map(_ratio, weights)])
 
 
@@ -68,10 +62,8 @@ def _integers(ratios: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:
-    """Return integers in the ratio of ``weight ** (1 / temperature)``, the same everywhere.
-
-    The sum is at most 2^44, of which a positive weight gets at least 1.
-    """
+    """Return integers in the ratio of ``weight ** (1 / temperature)``, the same everywhere."""
+    # The sum is at most 2^44, and a positive weight gets at least 1.
     ratios = [*map(_ratio, weights)]
     if not any(number for number, _ in ratios):
         raise MixtureError("every weight is 0; give at least one more than that")
@@ -99,12 +91,11 @@ class Share:
 
 
 class Apportionment:
-    """Deals positions to weighted leaves so that every prefix is as fair as can be.
+    """Deals positions to weighted leaves so that every prefix is as fair as can be."""
 
-    A balanced tree of two-way splits: of the first t items at a node ``(t*w + phase) // W`` go
-    left, with the phase hashed from the key. After t positions each of S leaves is off its
-    exact share by less than 1 (S = 2), else by less than ceil(log2 S) + 1.
-    """
+    # Of the first t items at a node of a balanced tree, ``(t*w + phase) // W`` go left. After t
+    # positions each of S leaves is off its share by less than 1 (S = 2), otherwise by less than
+    # ceil(log2 S) + 1.
 
     def __init__(self, weights: Sequence[int], purpose: int) -> None:
         self._weights, self._purpose = tuple(weights), purpose  # integers from ``exact_weights``
@@ -215,11 +206,9 @@ def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers,
 
 
 class Stairs:
-    """Deal items to leaves whose shares change at given items.
+    """Deal items to leaves whose shares change at given items."""
 
-    At every node of the tree the phase of a stair is the remainder of the previous one, so counts
-    stay as close to the cumulated shares as those of an ``Apportionment``.
-    """
+    # The phase of a stair at a node is the remainder of the previous one, so counts stay close.
 
     # ``shares`` has shape (stairs, leaves), 0 in all for none; ``edges`` the first item of every
     # stair, from 0, and the end of the last.

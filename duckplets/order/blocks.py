@@ -1,13 +1,8 @@
-"""Deal whole batches, and order the anchors of a stream so that each batch has one key.
+"""Deal whole batches, and order the anchors of a stream so that each batch has one key."""
 
-draws ─InBlocks, InEpochs→ source, recipe of every batch ─KeyedOrder→ the anchor of every row
-
-An epoch of a stream of n anchors is cut into blocks of B rows. Each key's anchors, permuted anew
-every epoch, fill blocks. What is left of all keys follows in the order of keys as mixed blocks, and
-blocks are permuted. Epochs need not end where blocks do: what is left, and one block more, also
-fill the block that two epochs share. So every anchor comes once an epoch, and any row is found from
-its number and counts that never change.
-"""
+# In an epoch each key's permuted anchors fill blocks, and blocks are permuted. The rest of all
+# keys, and one block more, fill mixed blocks and the block that two epochs share. So every anchor
+# comes once an epoch, and any row follows from its number and counts that never change.
 
 from __future__ import annotations
 
@@ -50,11 +45,10 @@ class InBlocks:
 
 
 class InEpochs:
-    """Deals batches to leaves so that each gets exactly its length an epoch.
+    """Deals batches to leaves so that each gets exactly its length an epoch."""
 
-    A leaf gets as many batches of its own as it fills; the rows left over fill mixed batches and
-    the batch that two epochs share. Both kinds of batches are spread evenly over the epoch.
-    """
+    # Remaining rows fill mixed batches and the one that two epochs share, both spread over the
+    # epoch.
 
     def __init__(self, lengths: Sequence[int], size: int, purpose: int) -> None:
         self.lengths, self._size, self._length = lengths, size, sum(lengths)
@@ -98,10 +92,7 @@ class InEpochs:
         return found
 
     def _before(self, positions: Integers) -> tuple[Integers, Integers, Integers]:
-        """Return how many own batches and mixed rows come before, and the row in an own batch.
-
-        That row is -1 in mixed batches.
-        """
+        """Return own batches and mixed rows before, and the row in an own batch, otherwise -1."""
         size, several = self._size, sum(self.whole)
         epochs, rows = np.divmod(positions, self._length)
         head = np.minimum(-epochs * self._length % size, self._length)
@@ -208,11 +199,9 @@ class KeyedOrder:
         return epochs % count if self._kept < count else np.full_like(epochs, count)
 
     def _of_rest(self, index: Integers, block: Integers) -> tuple[Integers, Integers, Integers]:
-        """Return key, rank and epoch of samples in no block of keys, of which some are whole.
-
-        What is left, and then the block that is cut, fill the end of the epoch, mixed blocks and
-        its beginning: so no anchor is likely to be on both sides of an epoch's end.
-        """
+        """Return key, rank and epoch of samples in mixed blocks and at both ends of an epoch."""
+        # The rest, then the block that is cut: so an anchor is seldom on both sides of an epoch's
+        # end.
         size, left = self.size, self._left.shape[1]
         epochs, rows = np.divmod(index, len(self))
         head, whole = self._layout(epochs)

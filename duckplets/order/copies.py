@@ -1,9 +1,6 @@
-"""From a size or a weight, which entries of a list are kept and how often.
+"""From a size or a weight, which entries of a list are kept and how often."""
 
-Every request amounts to whole copies of the list and a remainder: its first entries, or a sample
-without replacement. A sample is the entries with the smallest hashes under a key of the seed, in
-ascending order, so a larger one contains a smaller one.
-"""
+# A sample is the entries with the smallest hashes, so a larger one contains a smaller one.
 
 from __future__ import annotations
 

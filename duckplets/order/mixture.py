@@ -1,8 +1,4 @@
-"""How much of each source is drawn, at which temperature, and how that changes by step.
-
-``Mixture``, ``Phase`` and ``Anneal`` are what a user writes. Each is checked when made; names of
-sources are checked by ``Mixture.check`` once they are known. No I/O, and nothing is drawn here.
-"""
+"""How much of each source is drawn, at which temperature, and how that changes by step."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""Keyed permutations and hashes: shuffled orders and draws as functions of positions.
+"""Keyed permutations and hashes: shuffled orders and draws as functions of positions."""
 
-Nothing here keeps state or does I/O. The i-th sample of a stream over n items is epoch ``i // n``,
-rank ``i % n`` of a permutation keyed by (stream, epoch); every further choice is a hash of (key,
-position or visit). Only integer arithmetic modulo 2^64 is used, so the order is the same on every
-platform and version of Python and NumPy. Any change of results is a new ``ORDER_VERSION``.
-"""
+# Only integer arithmetic modulo 2^64 is used, so the order is the same on every platform and
+# version of Python and NumPy. Any change of results is a new ``ORDER_VERSION``.
 
 from __future__ import annotations
 

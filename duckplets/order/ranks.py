@@ -1,12 +1,8 @@
-"""Which samples of every global batch a rank, or a worker of it, takes.
+"""Which samples of every global batch a rank, or a worker of it, takes."""
 
-Batch t is ``t·G … t·G+G-1``, with G samples over all ranks; in a pass over a run batches begin with
-its first sample. A run that stands inside a batch, as after another batch size, takes the rest of
-it first. Rank r of w takes the r-th of w contiguous slices, so the slices laid end to end are the
-batch for any number of ranks. The last batch of a bounded run may be short; its slices then differ
-by at most one sample, so that all ranks see the same number of batches. Workers of a rank take its
-batches in turn.
-"""
+# Rank r of w takes the r-th of w slices of a batch, so the slices are the batch for any number of
+# ranks. Slices of a short last batch differ by at most one sample: all ranks see as many batches. A
+# run inside a batch, as after another batch size, takes the rest of it first.
 
 from __future__ import annotations
 

@@ -1,15 +1,9 @@
-"""Deal every position of a run to a source, through all changes of weights.
+"""Deal every position of a run to a source, through all changes of weights."""
 
-A schedule is a list of segments, each from the first draw of a step on, with constant weights
-(``Apportionment``) or those of an anneal (``Stairs``). Segments begin where the mixture says, and
-where ``set_weights`` was called. A segment counts from 0, but every source continues its own order:
-the counts of all earlier segments are added to its indices. So nothing is repeated or skipped at a
-change, and any position can be dealt without walking there.
-
-Draws are what is dealt: positions, or for pairs the several positions of one draw. A draw belongs
-to the step in which it begins. Steps are those of the run; draws and positions count from the step
-at which the schedule begins.
-"""
+# Segments begin where the mixture or ``set_weights`` says. Counts of earlier segments are added to
+# a source's indices, so each continues its own order and any position is dealt without walking
+# there. A draw is a position, or several positions for pairs, and belongs to the step in which it
+# begins.
 
 from __future__ import annotations
 
@@ -173,10 +167,7 @@ class Schedule:
         return deal.mixed / sum(deal.lengths), names & {*self.names_at(step)}
 
     def spans(self, first: int, stop: float, most: int) -> Iterator[tuple[int, int]]:
-        """Yield from a step on the spans of steps without a change; of an anneal at most so many.
-
-        An anneal's shares change with each span.
-        """
+        """Yield from a step on the spans of steps without a change, at most ``most`` an anneal."""
         own = self._segments[self._number_of(self.first) :]
         for segment, after in zip(own, [*(of.step for of in own[1:]), stop], strict=True):
             step = max(self.first, segment.step)
@@ -337,10 +328,9 @@ class Schedule:
 
 
 class RunSchedule:
-    """Several schedules one after the other, each from the step at which it begins.
+    """Several schedules one after the other, each from the step at which it begins."""
 
-    Sources, weights and events are those of the newest, which has all of them.
-    """
+    # Sources, weights and events are those of the newest, which has all of them.
 
     def __init__(self, parts: Sequence[Schedule]) -> None:
         self.parts, newest = list(parts), parts[-1]
@@ -381,12 +371,7 @@ class RunSchedule:
         return [of for part, stop in parts for of in part.ways if of[0] < stop]
 
     def over_time(self, first: int, most: int) -> Iterator[tuple[int, list[float]]]:
-        """Yield from a step on the steps at which shares change, with those of all sources.
-
-        Args:
-            first: The step.
-            most: Shares of an anneal at most; they are means until the next step.
-        """
+        """Yield the steps at which shares change, with all shares; of an anneal ``most`` means."""
         at_once = max(1, most // len(self.sources))
         for part, stop in zip(self.parts, self._stops, strict=True):
             for begin, end in part.spans(first, stop, at_once):

@@ -1,15 +1,7 @@
-"""Conditions of users: SQL over rows and metrics, and names of registered gates.
+"""Conditions of users: SQL over rows and metrics, and names of registered gates."""
 
-text ─name of a function─→ its value has to be True
-     ─or a condition, checked as those of recipes─→ DuckDB's SQL over stored metrics
-
-A condition on the text is evaluated when the text is measured, and its answer stored as a metric.
-One on metrics alone is evaluated when rows are decided, so other limits need no texts.
-
-``where=`` is applied before any gate, to the mapped row: ``record_id``, ``source``, ``date``,
-``group_key``, ``taxonomy``, ``meta``, ``trust``, ``created_at``, ``updated_at`` and ``text``.
-Other columns of a file are reached through ``meta``.
-"""
+# A condition on the text is evaluated when the text is measured, and its answer is a metric. One on
+# metrics is evaluated when rows are decided, so other limits need no texts.
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Decide the outcome of rows by metrics and thresholds alone.
-
-metrics ─rules of ``settings``, in their order→ the first that fails → outcome, gate, rule
-"""
+"""Decide the outcome of rows by metrics and thresholds alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Find records that share word n-grams with an evaluation set, and mark or remove them.
-
-texts of evaluation sets ─n-grams→ hashes, each with its first text of a set (scratch)
-records ─blocks→ n-grams ─join→ how many are there, and the first of them
-"""
+"""Find records that share word n-grams with an evaluation set, and mark or remove them."""
 
 from __future__ import annotations
 

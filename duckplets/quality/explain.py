@@ -59,14 +59,7 @@ class Shifts(Reported):
 
 
 def why(database: Database, record: str) -> list[dict[str, Any]]:
-    """Return what became of a row: outcome, gate, rule, metrics and text.
-
-    Args:
-        record: A record's id, which several rows may have; or ``SOURCE:ROW``.
-
-    Raises:
-        QualityError: No gate has seen such a row.
-    """
+    """Return outcome, gate, rule, metrics and text of a record id or ``SOURCE:ROW``."""
     rows: list[dict[str, Any]] = database.table(
         "quality/explain/why", {"record": record}
     ).to_pylist()
@@ -85,14 +78,7 @@ def why(database: Database, record: str) -> list[dict[str, Any]]:
 
 
 def shifts(database: Database, against: str | int) -> Shifts:
-    """Compare the metrics of all sources with those of one, or with an earlier version.
-
-    Args:
-        against: The name of a source, or the number of a version.
-
-    Raises:
-        QualityError: There is no such source or version.
-    """
+    """Compare the metrics of all sources with those of one, or with those of an earlier version."""
     newest = current_version(database)
     names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
     if isinstance(against, int) and not isinstance(against, bool):
@@ -132,11 +118,9 @@ def _values(database: Database, metric: str, source: str, version: int) -> Any:
 
 
 def stability(now: Any, before: Any) -> float:
-    """Return the population stability index of values over tenths of those before.
-
-    It is the sum over bins of (p - q) ln(p / q), with their shares p and q of values now and
-    before; an empty bin counts as a share of .0001.
-    """
+    """Return the population stability index of values over tenths of those before."""
+    # It is the sum of (p - q) ln(p / q) over bins, with shares p now and q before; empty counts as
+    # .0001.
     edges = np.unique(np.quantile(before, np.linspace(0, 1, _BINS + 1)[1:-1]))
     bins = len(edges) + 1
     shares = [

@@ -1,11 +1,7 @@
-"""Gates of an intake: every row ends accepted, filtered, rejected or unreadable, on record.
+"""Gates of an intake: every row ends accepted, filtered, rejected or unreadable, on record."""
 
-batch ─fresh→ rows not read before ─preprocess→ texts ─where→ ─measure, decide→ ─settle→
-─cap→ judgements, rejected_rows, record_hashes ─→ the rows, with a skip for those that are none
-
-All of it runs in the transaction that stores the records and the cursor. The state to continue
-from (last row, sizes) is in ``acquisitions``, so a killed intake decides as an unbroken one.
-"""
+# All runs in the transaction that stores the records and the cursor, and ``acquisitions`` holds the
+# state to continue from. So a killed intake decides as an unbroken one.
 
 from __future__ import annotations
 
@@ -361,10 +357,9 @@ class QualityGates(Gates):
 
 
 class KnownTexts:
-    """Find which texts a corpus has, asking it only for hashes with a known beginning.
+    """Find known texts, asking the corpus only for hashes with a known beginning."""
 
-    The beginnings, 8 bytes a record, are held in sorted runs, each twice as long as the next.
-    """
+    # The beginnings, 8 bytes a record, are in sorted runs, each twice as long as the next.
 
     def __init__(self, database: Database, source_id: int) -> None:
         self._database = database

@@ -1,11 +1,7 @@
-"""Apply other thresholds to rows read before, without their sources.
+"""Apply other thresholds to rows read before, without their sources."""
 
-judgements ─metrics, missing ones measured→ decide ─settle→ what changes ─apply→
-a new version: records removed, records made of rejected rows
-
-All rows are judged again together in their original order. So the result is that of an intake with
-the new thresholds, and a row that is accepted now replaces later copies of itself.
-"""
+# All rows are decided again in their original order. So the result is that of an intake with the
+# new thresholds, and a row that is accepted now replaces later copies of itself.
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Identify the language of texts from a prefix, by py3langid or a user's detector.
+"""Identify the language of texts from a prefix, by py3langid or a user's detector."""
 
-texts ─prefix→ beginnings ─letters→ long enough ─detector→ (code, probability)
-
-The prefix has a fixed length: a detector's time grows with the text (6,300 texts a second of 200
-characters, 1,370 of 4,000) and its answer hardly changes. Probabilities are rounded to four places,
-so that results do not depend on the machine.
-"""
+# A detector's time grows with the text (6,300 texts/s of 200 characters, 1,370 of 4,000), its
+# answer hardly changes. Probabilities have four places, so results do not depend on the machine.
 
 from __future__ import annotations
 

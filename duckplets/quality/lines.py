@@ -1,7 +1,4 @@
-"""Count lines and paragraphs of texts, and what repeats among those of one text.
-
-texts ─bytes→ line breaks ─starts, stops→ lines, paragraphs ─dictionary→ ids ─groups→ repeats
-"""
+"""Count lines and paragraphs of texts, and what repeats among those of one text."""
 
 from __future__ import annotations
 
@@ -94,11 +91,7 @@ def _paragraphs(
 
 
 class _TextParts:
-    """Parts of texts, in order, of which each has some: those that are not empty, by what they say.
-
-    Attributes:
-        kinds: What any part says, and what stands between parts.
-    """
+    """The nonempty parts of texts, in order, numbered by content in ``kinds``."""
 
     def __init__(self, data: Bytes, start: Integers, stop: Integers, counts: Integers) -> None:
         self._texts = len(counts)

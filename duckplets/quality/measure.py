@@ -1,13 +1,6 @@
-"""Measure texts: regular expressions in SQL, tokens and n-grams in NumPy, language in Python.
+"""Measure texts: regular expressions in SQL, tokens and n-grams in NumPy, language in Python."""
 
-texts ─SQL→ matches, sentences, terms ─┐
-      ─bytes→ tokens, repetition ──────┼─by place→ metrics
-      ─prefix→ language, own gates ────┘
-
-Everything that needs no extra is measured whatever the thresholds, so that others can be applied
-later without the texts. SQL and NumPy run in two threads over batches of any size; a large text is
-cut at line breaks for SQL, and before white space for NumPy.
-"""
+# Metrics without an extra are measured whatever the thresholds, which may change without the texts.
 
 from __future__ import annotations
 
@@ -105,10 +98,8 @@ def ready(quality: Quality) -> None:
 
 
 def measured(quality: Quality) -> dict[str, str]:
-    """Return the metrics that ``measure`` takes, each with a key of the settings it depends on.
-
-    A stored metric can be reused by settings with the same key for it.
-    """
+    """Return the metrics that ``measure`` takes, each with a key of the settings it depends on."""
+    # Settings with the same key reuse a stored metric.
     keys = {name: _VERSION for name in METRICS.names if name != "own"}
     keys["copyright"] = _key("copyright", quality.copyright)
     terms = _key("terms", quality.terms.sha256)
@@ -137,11 +128,8 @@ def _key(what: str, by: object) -> str:
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
-    """Return ``row`` and the columns of ``METRICS`` of texts, in order.
-
-    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and perhaps ``license`` and
-    ``present``. Language is null while its gate is off, profanity without a word file.
-    """
+    """Return ``row`` and the columns of ``METRICS`` of texts, in order."""
+    # Language is null while its gate is off, profanity without a word file.
     texts = _one(rows["text"]).cast(pa.string())
     count = len(texts)
     found: dict[str, Any] = {"row": _one(rows["row"]).cast(pa.int64())}
@@ -207,11 +195,8 @@ def _morsels(texts: pa.Array) -> pa.Table:
 
 
 def _pieces(texts: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, Integers]:
-    """Cut large texts at line breaks: SQL over lines needs many times their memory.
-
-    Without a line break for a megabyte the cut is between words; C4 then sees the last piece of
-    such a line.
-    """
+    """Cut large texts at line breaks: SQL over lines needs many times their memory."""
+    # A megabyte without a line break is cut between words; C4 then sees only its last piece.
     large = pc.greater(pc.binary_length(texts), _LARGE).to_numpy(zero_copy_only=False)
     if not large.any():
         return texts, np.arange(len(texts))

@@ -1,8 +1,6 @@
-"""The metrics stored for every text: names and types.
+"""The metrics stored for every text: names and types."""
 
-Metrics are integer counts and their totals. Shares are computed when rows are decided, so that they
-are the same on every machine and a limit can be met exactly.
-"""
+# Metrics are integers. Shares are computed when rows are decided, the same on every machine.
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
-r"""Hash the n-grams of texts, and make MinHash bands of them.
+r"""Hash the n-grams of texts, and make MinHash bands of them."""
 
-    texts ─SQL: lower case, words→ a hash of each word ─prefix sums→ a hash of each n-gram
-    hashes of a text ─bands × rows multiplications, least of each→ bands
-
-The hash of an n-gram is a polynomial of the hashes of its words, so it is a difference of two
-prefix sums, whatever n is. All constants are our own and words are hashed by MD5: what is a
-near-duplicate does not follow the version of NumPy, Python or DuckDB.
-
-A word is a run of letters, digits and marks, in lower case; in scripts without spaces it is one
-character with its marks. Of a text without any the words are what white space parts.
-"""
+# The hash of an n-gram is a polynomial of its words' hashes: a difference of two prefix sums.
+# Constants are our own and words are hashed by MD5, so no version of a library changes a result. In
+# scripts without spaces a word is one character with its marks.
 
 from __future__ import annotations
 
@@ -64,11 +57,9 @@ class NearSettings:
     def of(
         cls, *, near: float, ngram: int, bands: int | None, rows: int | None, seed: int
     ) -> NearSettings:
-        """Check settings, and choose missing bands and rows.
-
-        Among choices that find 99 % of the pairs just near enough, within a text's share of hash
-        functions, the one with the most rows: it proposes the fewest wrong pairs.
-        """
+        """Check settings, and choose missing bands and rows."""
+        # Of choices that find 99 % of the nearest pairs, the most rows propose the fewest wrong
+        # pairs.
         one = {"bands": 1 if bands is None else bands, "rows": 1 if rows is None else rows}
         given = cls(near=near, ngram=ngram, **one, seed=seed)
         for each in range(_MOST_ROWS, 0, -1) if rows is None else [given.rows]:

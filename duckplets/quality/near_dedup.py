@@ -1,13 +1,8 @@
-"""Find records with equal or nearly equal texts, and mark or remove all but one per cluster.
+"""Find records with equal or nearly equal texts, and mark or remove all but one per cluster."""
 
-words ─n-grams→ hashes ─MinHash→ bands (scratch) ─equal ones→ candidates
-candidates ─Jaccard of their n-grams→ links ─components→ clusters ─first of each→ survivors
-
-Bands only propose; candidates are compared exactly, by all n-grams of both texts: a signature of 84
-numbers errs by .04 at .85 and would lose many pairs just above the threshold. To keep that cheap,
-all texts of a bucket are first compared with its first one; only those not linked are compared with
-their neighbours.
-"""
+# Bands only propose candidates, and all n-grams of both texts decide: a signature of 84 numbers
+# errs by .04 at .85. The texts of a bucket are compared with its first, the rest with their
+# neighbours.
 
 from __future__ import annotations
 

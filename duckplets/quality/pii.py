@@ -1,24 +1,18 @@
-r"""Say what personal data looks like, count it, and take it out of texts.
+r"""Say what personal data looks like, count it, and take it out of texts."""
 
-    text ─RE2 in SQL→ candidates ─checksums, public networks→ counts     text ─the same→ [EMAIL] …
-
-One table of patterns, read alike by RE2, in DuckDB and in Arrow, and by Python: nothing but ASCII
-digits and words, no look-around. So what is counted is what is taken out. Texts are searched by
-RE2; those alone in which something was found are gone through, in time that grows with the text.
-
-Underscores around a word are Markdown's emphasis and no part of what they enclose.
-
-- email: ``name@host.domain``, but not ``icon@2x.png`` and ``git@github.com``.
-- phone: ``+`` and 8 to 15 digits with single separators, or ten digits as written in North
-  America: ``(212) 555-0123``, ``212-555-0123``, with or without a 1 before it.
-- ssn: ``123-45-6789`` with hyphens or spaces, none of the numbers that are never given out.
-- ipv4: four numbers below 256 and no more, in a public network; but not the number of a version or
-  section: ``version 1.2.3.4``, ``name-1.2.3.4``, ``name>=1.2.3.4``, ``1.2.3.4.zip``.
-- ipv6: an address in a public network, with or without ``::``.
-- iban: a country with the length of its numbers, at once or in fours, whose checksum is right.
-- card: 13 to 19 digits that begin with 2 to 6, as one, in fours, or in 4, 6 and 5, and whose check
-  digit (Luhn) is right.
-"""
+# RE2 and Python read one table of patterns alike: ASCII digits and words, no look-around. So the
+# counted data is the removed data. Underscores around a word are Markdown's emphasis.
+#
+# - email: ``name@host.domain``, but not ``icon@2x.png`` and ``git@github.com``.
+# - phone: ``+`` and 8 to 15 digits with single separators, or ten digits as in North America:
+#   ``(212) 555-0123``, ``212-555-0123``, with or without a 1 before it.
+# - ssn: ``123-45-6789`` with hyphens or spaces, except numbers that are never issued.
+# - ipv4: four numbers below 256, in a public network; but not the number of a version or section:
+#   ``version 1.2.3.4``, ``name-1.2.3.4``, ``name>=1.2.3.4``, ``1.2.3.4.zip``.
+# - ipv6: an address in a public network, with or without ``::``.
+# - iban: a country with the length of its numbers, at once or in fours, with a correct checksum.
+# - card: 13 to 19 digits that begin with 2 to 6, as one, in fours, or in 4, 6 and 5, with a correct
+#   check digit (Luhn).
 
 from __future__ import annotations
 
@@ -168,10 +162,8 @@ def _numbers(text: str, kind: str) -> Iterator[tuple[int, int]]:
 
 
 def _emails(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where RE2 finds e-mail addresses.
-
-    Python's search would read a run of letters and dots from each of its places to the end.
-    """
+    """Yield where RE2 finds e-mail addresses."""
+    # Python would read a run of letters and dots from each of its places to the end.
     turned, done = text[::-1], 0
     for found in re.finditer("@", text):
         at = found.start()

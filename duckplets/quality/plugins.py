@@ -1,10 +1,6 @@
-"""Register users' gates and language detectors.
+"""Register users' gates and language detectors."""
 
-name, function, version ─register→ looked up by settings that name it ─call→ checked values
-
-Settings store name and version, never the function, so a decision names the version that made it,
-and another version counts as another measurement.
-"""
+# Settings store name and version, so another version counts as another measurement.
 
 from __future__ import annotations
 
@@ -140,10 +136,7 @@ def detector(name: str) -> Detector:
 
 
 def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
-    """Call a gate and return its values as numbers, True as 1.
-
-    Used by itself (``alone``) it must return bools.
-    """
+    """Call a gate and return its values as numbers; ``alone`` it must return bools."""
     values = _call("gate", name, gate(name).function, texts)
     kinds = (bool, np.bool_) if alone else (bool, np.bool_, int, float, np.integer, np.floating)
     for value in values:

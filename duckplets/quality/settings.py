@@ -1,11 +1,6 @@
-"""Settings of quality: every threshold with its check, its metrics and its presets.
+"""Settings of quality: every threshold with its check, its metrics and its presets."""
 
-preset ─values─┐
-arguments, TOML ─┴─checked→ Quality ─to_dict→ JSON that an acquisition stores
-
-None turns a rule off, and a rule that a preset leaves out is off. Stored settings name every
-threshold, so they do not change with later versions of a preset.
-"""
+# None turns a rule off. Stored settings name every threshold, so a later preset changes none.
 
 # ruff: noqa: RUF009 - what is called makes a field
 

@@ -42,10 +42,8 @@ def joined(sections: pa.ListArray) -> pa.Array:
 
 
 def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return SHA-256 (binary) and UTF-8 bytes (int64) of texts, null for null.
-
-    hashlib uses the processor's instructions: a fifth of the time of DuckDB's function.
-    """
+    """Return SHA-256 (binary) and UTF-8 bytes (int64) of texts, null for null."""
+    # hashlib takes a fifth of the time of DuckDB's function.
     data, bounds = bytes_of(texts)
     view, ends, of = data.data, bounds.tolist(), hashlib.sha256
     found = [of(view[i:j]).digest() for i, j in pairwise(ends)]
@@ -113,11 +111,9 @@ def _texts_at(database: Database, keys: Integers) -> tuple[Integers, pa.Array]:
 
 
 class LiveTexts(NamedTuple):
-    """The records of a version that have text, by place: by split, source_id and record_key.
+    """Records of a version with text, by place: given split, source_id and record_key."""
 
-    Splits are in the order in which they are given; without any they are no part of the order. The
-    place decides which of several equal texts survives.
-    """
+    # The place decides which of several equal texts survives.
 
     database: Database
     version: int
@@ -170,10 +166,7 @@ class LiveTexts(NamedTuple):
         settings: dict[str, Any],
         **of: str,
     ) -> int:
-        """Store what a pass found and remove some records if asked to; return the version.
-
-        ``statements`` forget what was marked before, by ``of``, and store ``rows``.
-        """
+        """Store what a pass found and remove some records if asked to; return the version."""
         database, version, (forget, store) = self.database, self.version, statements
         with database.transaction():
             if action == "mark":

@@ -1,17 +1,11 @@
-"""Count words and tokens of texts, and measure repetition within a text.
+"""Count words and tokens of texts, and measure repetition within a text."""
 
-texts ─bytes, flags→ kinds ─joins→ tokens ─dictionary→ ids ─pairs→ n-grams ─groups→ repeats
-
-An (n+1)-gram repeats only if both its n-grams do. So all pairs of a block are sorted once, and
-longer n-grams are searched among the rest, which is small in ordinary text. Ids are exact, so
-distinct n-grams are never confused.
-
-A token is a run of word characters (letters, digits, ``_`` and everything beyond ASCII that is no
-punctuation), with a dot between two of them and a comma between two digits; an apostrophe begins a
-token of its own with what follows (``it`` ``'s``). A letter of a script without spaces is a token.
-A run of the same mark is one token, but for brackets, quotes and ``,:;!?#*&``. So tokens are those
-of spaCy's English rules in most texts.
-"""
+# An (n+1)-gram repeats only if both its n-grams do. So pairs are sorted once, and longer n-grams
+# are searched among the few that remain. Ids are exact, so n-grams are never confused.
+#
+# Tokens are those of spaCy's English rules in most texts. A token is a run of word characters, with
+# a dot between two of them and a comma between two digits; an apostrophe begins a token. A letter
+# of a script without spaces is one. So is a run of a mark, except brackets, quotes, ``,:;!?#*&``.
 
 from __future__ import annotations
 
@@ -313,10 +307,7 @@ def _repeated(tokens: _Tokens) -> Columns:
 
 
 def _several(values: Integers) -> tuple[Integers32, Integers32, Integers]:
-    """Number the values that come several times; others are -1.
-
-    Also return the first place of each number, and how often it comes.
-    """
+    """Return the numbers of repeated values (others -1), and their first places and counts."""
     count = len(values)
     most = int(values.max()) + 1 if count else 0
     if most <= count:  # few that differ are counted

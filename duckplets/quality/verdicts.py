@@ -1,11 +1,7 @@
-"""The outcome of texts, for rows being read and for rows judged again.
+"""The outcome of texts, for rows being read and for rows decided again."""
 
-texts ─measured, here or on an engine→ metrics ─decided→ outcome, gate, rule ─settled→ copies
-
-Rows are settled in order of (source rank, row). A row claims its text and id only if every other
-gate accepts it, so the result does not depend on batches, interruptions or timing. Only rows that
-share a text or an id with another are processed one by one.
-"""
+# Rows are settled in order of (source rank, row). A row claims its text and id only if every other
+# gate accepts it, so the result does not depend on batches, interruptions or timing.
 
 from __future__ import annotations
 
@@ -167,10 +163,8 @@ def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return what gates need besides texts: ``license``, and what is ``present`` and not blank.
-
-    Metadata is present by its name, a text by its column, which is the heading of its section.
-    """
+    """Return the fields that gates need besides texts: ``license``, and what is ``present``."""
+    # Metadata is present by its name, a text by its column, which is the heading of its section.
     rows = np.arange(batch.num_rows)
     owners, names = [rows], [pa.array(["id"] * len(rows), pa.string())]
 

@@ -1,10 +1,6 @@
-"""Read word files of gates: profanity, and domain terms by category.
+"""Read word files of gates: profanity, and domain terms by category."""
 
-file ─size, form→ text ─lines, JSON or TOML→ words (lower case, once each) + SHA-256
-
-A file is read when settings are made, and its digest is stored with the settings: a changed file is
-noticed, and decisions by the old one are never mixed with the new.
-"""
+# The settings store the file's digest, so decisions by an old file never mix with the new.
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
-"""Make a page of a corpus: one HTML file that opens from disk without a network.
+"""Make a page of a corpus: one HTML file that opens from disk without a network."""
 
-corpus ─SQL→ sections of tables ─┬→ data, as JSON in the page
-run ─forecast, samples─────────┘ └→ page.html.jinja, plots → HTML
-
-The page shows exactly its data, so programs can read what people see. A Content-Security-Policy
-allows only the page's own script, by hash.
-"""
+# The page shows exactly its JSON data, so programs can read it too.
 
 from __future__ import annotations
 

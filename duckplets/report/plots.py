@@ -1,11 +1,7 @@
-"""Draw bars, stacked shares and lines as SVG coloured by a style sheet, light or dark.
+"""Draw bars, stacked shares and lines as SVG coloured by a style sheet, light or dark."""
 
-figures ─geometry→ Plot ─plot.svg.jinja→ SVG
-
-Colours are classes ``s0 … s7``, from the palette of Okabe and Ito for colour-blind readers; lines
-also differ by dashes, and every shape has a title. matplotlib would be 174 MB, a second to import,
-and 13 to 30 kB a figure with fixed colours; this needs only the templates the page has anyway.
-"""
+# Colours are those of Okabe and Ito for colour-blind readers. matplotlib would be 174 MB, a second
+# to import, and fixed colours; this needs only the page's templates.
 
 from __future__ import annotations
 
@@ -42,11 +38,9 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plot:
-    """A drawing of shapes, which a notebook shows.
+    """A drawing of shapes, which a notebook shows."""
 
-    ``series`` names what has a colour. Ticks ``along`` the bottom and ``up`` the left, and upright
-    lines (``marks``), are a place with a label each.
-    """
+    # Ticks ``along`` the bottom and ``up`` the left, and ``marks``, are a place with a label each.
 
     title: str
     x: str
@@ -129,15 +123,7 @@ def lines(
 def stacked_shares(
     forecast: Forecast | pa.Table, *, steps: int | None = None, title: str = "Shares of the sources"
 ) -> Plot:
-    """Draw what share of the samples each source has, step by step, stacked; phases are marked.
-
-    Args:
-        forecast: A forecast or its table: ``start_step``, ``phase``, ``source``, ``share`` and
-            ``samples`` of every stream.
-        steps: Where the last stretch ends; by default as many samples a step are taken in it as in
-            the one before, and where it is the only one, samples go to the right.
-        title: What it shows.
-    """
+    """Draw the share of each source in the samples, step by step, with marked phases."""
     table: pa.Table = getattr(forecast, "table", forecast)
     rows: list[dict[str, Any]] = table.to_pylist()
     shares: dict[int, dict[str, float]] = {}

@@ -1,8 +1,4 @@
-"""Tables of the report, each with the SQL that made it.
-
-Statements are run and shown in one form, with parameters written in, so the duckdb CLI runs
-exactly what the page shows.
-"""
+"""Tables of the report, each with the SQL that made it, as the duckdb CLI runs it."""
 
 from __future__ import annotations
 
@@ -31,12 +27,10 @@ MOST = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Rows of plain values, and what made them: a statement, or a call in Python.
+    """Rows of plain values, and their statement or call in Python."""
 
-    Rows are the first of ``total``; ``plot`` draws the same. Its form may be ``cards`` for samples
-    side by side, a row per text; ``sizes`` for figures with names; ``commands`` for sentences with
-    a command each.
-    """
+    # The form is ``cards`` for samples, ``sizes`` for figures, ``commands`` for sentences with
+    # commands.
 
     title: str
     columns: list[str]

@@ -1,7 +1,4 @@
-"""Slice a fetched block into batches, given as lists, Arrow or rows.
-
-Block ─some thousand samples→ Tranche ─a column gathered, a list made, when asked for→ Batch
-"""
+"""Slice a fetched block into batches, given as lists, Arrow or rows."""
 
 from __future__ import annotations
 
@@ -194,12 +191,7 @@ class Batch:
     def __getitem__(
         self, which: str | SupportsIndex | slice
     ) -> list[Any] | dict[str, Any] | list[dict[str, Any]]:
-        """Return a column by its name, a sample by its number, or several by a slice.
-
-        Raises:
-            KeyError: There is no such column.
-            IndexError: There is no such sample.
-        """
+        """Return a column by its name, a sample by its number, or several by a slice."""
         if isinstance(which, str):
             return self._column(which)
         if isinstance(which, slice):

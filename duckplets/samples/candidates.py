@@ -1,11 +1,6 @@
-"""Load what a policy leaves of every anchor section's candidates, as flat arrays.
+"""Load the candidates that a policy leaves of every anchor section, as flat arrays."""
 
-mined candidates ─policy→ by anchor and rank ─KeyLookup→ rows of documents ─→ chunks
-
-A row is an anchor section, a document a section of the pool's negatives. A candidate is the number
-of its document, four bytes, so 16 of them for a million anchors take 64 MB. Ranks and scores are
-kept only if they cannot be derived.
-"""
+# A candidate is the number of its document, four bytes: 16 for a million anchors take 64 MB.
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Columns of a batch: names, kinds of samples that have them, and how each is made.
+"""Columns of a batch: names, kinds of samples that have them, and how each is made."""
 
-To add one, add a line to a table below: ``_OF_SAMPLES`` (one per sample), ``OF_TEXTS`` (one per
-text, as ``anchor_record_id``) or ``_OF_NEGATIVES``, with the function that makes it from
-``Samples``. What ``sql/samples/fetch`` selects of a chunk or record needs its name only.
-
-A negative is drawn at random, mined (with score and rank), or of its anchor's own record. A
-fallback replaces a missing one, marked and counted: drawn at random instead of a candidate; of
-another record, or of another source.
-"""
+# To add one, add a line to ``_OF_SAMPLES`` (one per sample), ``OF_TEXTS`` (one per text) or
+# ``_OF_NEGATIVES``. Columns that ``sql/samples/fetch`` selects need their name only.
 
 from __future__ import annotations
 

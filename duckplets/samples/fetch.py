@@ -1,8 +1,4 @@
-"""Fetch the texts of a plan and make its other columns: a block.
-
-plan (chunk keys) ─ChunkTexts→ spans ─→ Block ─slices→ texts, when they are asked for
-                     └─columns.Samples→ columns, with what sql/samples/fetch knows of the records
-"""
+"""Fetch the texts of a plan and make its other columns: a block."""
 
 from __future__ import annotations
 

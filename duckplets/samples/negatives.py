@@ -1,18 +1,8 @@
-"""Draw the negatives of a stream: at random, from candidates, or from the anchor's record.
+"""Draw the negatives of a stream: at random, from candidates, or from the anchor's record."""
 
-Each draw is a chunk that the pool declares legal, and a function of the sample's number, or of how
-often its anchor came before; no state is kept.
-
-- At random: draws are repeated while illegal, and finally a scan finds one: the pool guarantees it.
-- Mined: the candidates of an anchor's section rotate. With k negatives a sample, each visit to the
-  section takes the next k from a hashed start, so after ceil(candidates / k) visits each was used.
-  One that is illegal for a sample, by its text, is replaced by the next.
-- Own record (``same_record``): visits rotate through its own, such as the rejected replies of a
-  preference pair; one that answers the anchor's question is replaced by the next.
-
-When a rotation has none left, a random draw replaces it; for ``same_record`` one from another
-record, if the recipe allows. The origin of each negative is recorded.
-"""
+# Each draw is a function of the sample's number, or of the earlier visits to its anchor. The pool
+# guarantees that the final scan of a random draw finds one. Mined candidates rotate from a hashed
+# start, k a visit, so ceil(candidates / k) visits use all; so do those of the own record.
 
 from __future__ import annotations
 
@@ -166,11 +156,10 @@ class RandomNegatives:
 
 
 class Rotation:
-    """The options of every sample as a circle from which slots take one after the other.
+    """The options of every sample as a circle from which slots take one after the other."""
 
-    Of ``count`` options from ``first`` on, a sample begins with number ``base``; the options after
-    those of its slots can replace them. With ``sums`` they are drawn, without repetition.
-    """
+    # A sample begins with number ``base`` of ``count`` options; later ones replace those of its
+    # slots. With ``sums`` they are drawn, without repetition.
 
     def __init__(
         self,

@@ -1,16 +1,9 @@
-"""Let no text come twice in a batch: samples change places within blocks of batches.
+"""Let no text come twice in a batch: samples change places within blocks of batches."""
 
-block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─filled→ plan
-
-Negatives that repeat a text of their batch are drawn again; ``no_duplicates="negatives"`` does no
-more; ``"group"`` treats the family of a sample's record as one more of its texts. A sample that
-still repeats a text moves to the first batch without its texts: into a place another such sample
-left, or into that of one which can move there instead. A sample that fits nowhere is displaced: its
-place goes to the next sample of the block that fits, and none is served a third time before all
-that fit were served twice. If none fits, samples of a batch that is known to hold no text twice are
-tried, and that batch takes the place of the whole one. All is a pure function of the block
-(``Schedule.block``).
-"""
+# A sample that still repeats a text after ``redraw`` moves to the first batch without its texts, or
+# takes a place whose sample can move there. Otherwise it is displaced by the next sample that fits;
+# none is served a third time before all that fit were served twice. If none fits, samples of a
+# batch that is known to repeat no text replace the whole batch.
 
 from __future__ import annotations
 
@@ -273,10 +266,7 @@ def _different(labels: Integers, batch: Integers) -> Integers:
 def arranged(
     drawn: Drawn, batch_size: int, spare: Callable[[int, int], Drawn], sharing: Sharing
 ) -> Plan:
-    """Return the plan of a block in which no batch has a text twice; the last may be short.
-
-    ``spare`` returns so many samples of a group that have no text in common.
-    """
+    """Return the plan of a block in which no batch has a text twice; the last may be short."""
     plan, displaced = drawn.plan, np.full(len(drawn), -1)
     repeating, _ = redraw(drawn, np.arange(len(drawn)) // batch_size)
     if len(repeating) == 0:
@@ -429,10 +419,7 @@ class _Block:
                     return
 
     def filled(self, spare: Callable[[int, int], Drawn]) -> tuple[Plan, Integers]:
-        """Fill every hole with the next sample that fits, least served first.
-
-        Returns the plan, and of every place the sample that is served there alone, or -1.
-        """
+        """Fill every hole with the next sample that fits, least served first."""
         own, keys, groups = self._order.copy(), self._keys, self._groups
         served = np.zeros(len(own), np.int64)  # times, but for the first
         for batch in sorted(self._holes):

@@ -1,15 +1,8 @@
-"""Plan which chunks the samples at some positions consist of: keys only, no text.
+"""Plan which chunks the samples at some positions consist of: keys only, no text."""
 
-positions ─apportion→ source ─apportion→ recipe ─Stream.draw_at→ chunks ─swap→ plan
-
-A plan is a pure function of the run's settings and the positions, so any span of the past or future
-can be planned alone, and the cutting of a run into blocks changes nothing. A rank plans only its
-own positions, unless samples depend on others of their batch (``no_duplicates``).
-
-A run is planned in parts, one after the other, each of one version of the corpus; most runs have
-one. When a later version joins, streams begin a new epoch; with later minings (``take_minings``)
-they go on with theirs, since candidates change and anchors do not.
-"""
+# A plan follows from settings and positions, so any span can be planned alone. A rank plans only
+# its own positions, unless samples depend on their batch (``no_duplicates``). A part is of one
+# version. A later version begins a new epoch; later minings do not, since anchors stay.
 
 from __future__ import annotations
 
@@ -133,10 +126,7 @@ def without_negative(plan: Plan) -> Flags:
 
 
 class PartPlanner:
-    """Plan the samples of a part of a run; positions count from where it begins.
-
-    Rows of tokens are planned alike: their streams have the interface of a ``Stream``.
-    """
+    """Plan the samples of a part of a run; positions count from where it begins."""
 
     needs_all = False  # whether samples depend on others of their batch
     displaces = False  # whether samples may give their position to others

@@ -1,12 +1,6 @@
-"""Show metadata before texts: draw the line of each text, and cut what becomes too long.
+"""Show metadata before texts: draw the line of each text, and cut texts that become too long."""
 
-record of a chunk ─holders→ definition ─position, slot→ line ─line, newline, text→ in a window
-
-Only runs whose version has prefixes have this object. Presence, variant, fields, renderings and
-their order are hashes, each with a key of its own, of position and slot, for all texts of a block
-together. Own definitions of records are read for each block; columns with few distinct values are
-read once for all records.
-"""
+# Presence, variant, fields, renderings and order are hashes of position and slot, each with a key.
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Draw negatives of planned samples again until no text comes twice in a batch.
-
-Drawn ─redraw→ negatives that differ, and what still repeats
-      └one_batch→ samples of which no two have a text in common, and none is drawn twice
-
-Negatives that repeat a text of their batch are replaced by further hashed draws. All is a pure
-function of the samples.
-"""
+"""Draw negatives of planned samples again until no text comes twice in a batch."""
 
 from __future__ import annotations
 
@@ -136,10 +129,7 @@ class Drawn:
 def redraw(
     drawn: Drawn, batch: Integers, attempts: Sequence[Integers] = FEW
 ) -> tuple[Integers, Integers]:
-    """Replace negatives that repeat a text of their batch, as far as possible.
-
-    Returns rows and columns of the texts that still repeat another; ``batch`` ascends.
-    """
+    """Replace negatives that repeat a text of their batch; return places that still do."""
     free = drawn.free.reshape(-1)
     taken = _Taken(drawn, batch)
     some = taken.repeated()
@@ -240,11 +230,8 @@ def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
 
 
 def _of_different_texts(pool: Drawn, room: int) -> Drawn:
-    """Choose up to ``room`` samples by their anchors and positives, then draw their negatives.
-
-    Samples whose negatives find no text are replaced by others; after a few times there are fewer
-    of their stream.
-    """
+    """Choose up to ``room`` samples by their anchors and positives, then draw their negatives."""
+    # Samples whose negatives find no text are replaced; after a few times there are fewer.
     refused, limits, times = set[int](), dict[int, int](), Counter[int]()
     while True:
         rows = _fitting(pool, room, refused, limits)

@@ -1,11 +1,7 @@
-"""Draw the chunks of the i-th samples of a stream, from i alone.
+"""Draw the chunks of the i-th samples of a stream, from i alone."""
 
-A stream is the anchors of one (source, recipe) of a run. Its i-th sample takes anchor
-``order(epoch)[rank]``; the epoch counts the visits to that anchor, and with visits the anchor's
-chunks and positives rotate from a hashed start, each used once before any twice. So do mined
-negatives, and those of the anchor's own record; others are hashed draws. Everything is keyed and
-vectorised, and no state is kept.
-"""
+# The i-th sample takes anchor ``order(epoch)[rank]``. With visits to it, its chunks and positives
+# rotate from a hashed start, each once before any twice. No state is kept.
 
 from __future__ import annotations
 

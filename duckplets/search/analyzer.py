@@ -1,10 +1,6 @@
-"""Split texts into words, and words into term keys, by a DuckDB that can stem.
+"""Split texts into words, and words into term keys, by a DuckDB that can stem."""
 
-texts ─split→ lists of words ─resolve→ keys of terms, one a word
-
-Every distinct word is stemmed once. Words and terms are rows of tables and keys NumPy arrays: no
-Python object is made per word, however large the vocabulary.
-"""
+# Words and terms are rows of tables, so no Python object is made per word.
 
 from __future__ import annotations
 
@@ -66,12 +62,7 @@ class AnalysedTexts:
 
 
 class Vocabulary:
-    """The terms met so far, numbered as they come; or those of an index, and no others.
-
-    Raises:
-        ExtensionError: DuckDB's fts extension is needed and missing.
-        RecipeError: What separates tokens is no regular expression.
-    """
+    """The terms met so far, numbered as they come; or those of an index, and no others."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -118,16 +109,9 @@ class Vocabulary:
         return self.resolve(words_of(self._terms, texts))
 
     def analyse(self, texts: pa.ChunkedArray, limit: int) -> tuple[Integers, Integers32]:
-        """Return the distinct terms of each text that ``match_bm25`` would look for, ascending.
-
-        Those of text i are ``terms[starts[i]:starts[i + 1]]``. Of each text the first tokens up to
-        the limit count, before stop words are left out and equal ones are found. The extension also
-        looks for the empty word before or after a text that begins or ends with a separator, and
-        finds it where the stemmer makes nothing of a word, as Porter's does of s.
-
-        Returns:
-            ``starts`` (int64[texts + 1]) and ``terms`` (int32).
-        """
+        """Return ``starts`` (int64[texts + 1]) and the distinct ``terms`` (int32) of each text."""
+        # As ``match_bm25``: the first tokens up to the limit count, before stop words leave. The
+        # empty word beside a separator at either end counts, and equals a stem that is empty.
         nothing = self._database.run("search/analyzer/nothing")
         texts = texts.combine_chunks()
         counts, terms = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]

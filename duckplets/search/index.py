@@ -1,16 +1,7 @@
-"""Keep the full-text indexes of a corpus: build those that are missing or stale, read the others.
+"""Keep the full-text indexes of a corpus: build missing or stale ones, read the others."""
 
-    sections ─slices→ texts ─split→ words ─resolve→ keys ─sort→ postings, documents, terms
-           (on an engine, or in a thread, the next slice meanwhile)
-
-A document is a section. An index covers all live sections of one source and split, whatever their
-role, at the newest version; it is replaced as a whole once its records or settings have changed.
-
-A slice is bounded by its sections and characters, and so is what is held of texts at any time.
-Slices are taken in the order of the sections' keys, which is the order they are stored in, while
-documents are numbered by a hash: any stretch of them is a random sample. Terms are numbered as they
-come, so neither slices nor threads change any row.
-"""
+# A slice is bounded by sections and characters, so memory is too. Documents are numbered by a hash:
+# any stretch is a random sample. Terms are numbered as they come, whatever the slices and threads.
 
 from __future__ import annotations
 
@@ -102,21 +93,7 @@ def index(
     engine: Any = None,
     progress: Progress | bool | None = None,
 ) -> list[IndexReport]:
-    """Build the full-text indexes that are missing or stale; the others stay as they are.
-
-    Searching and mining do that themselves, so it is needed only to choose ``terms``.
-
-    Args:
-        terms: How text becomes terms from now on: stemmer, stop words.
-        source: Of this source only; by default of all.
-        split: Of this split only.
-        engine: What splits texts into words, as for ``mine``.
-        progress: As for ``ingest``; of each source and split.
-
-    Raises:
-        ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
-        RecipeError, SplitError: An argument is wrong, or there are no splits yet.
-    """
+    """Build the full-text indexes that are missing or stale; the others stay as they are."""
     with working(engine, progress, "documents") as work:
         return refresh(corpus.database, terms=terms, source=source, split=split, work=work)
 
@@ -129,11 +106,7 @@ def refresh(
     split: str | None = None,
     work: Work = QUIET,
 ) -> list[IndexReport]:
-    """Build the indexes that are missing or stale, each in a transaction of its own; as ``index``.
-
-    An interruption loses the one being built; those before it stay, and so does what it was to
-    replace.
-    """
+    """Build the indexes that are missing or stale, each in a transaction of its own."""
     check_scope(database, source, split)
     external_files.check(database)
     if terms is not None:
@@ -146,11 +119,7 @@ def refresh(
 def stale(
     database: Database, *, source: str | None = None, split: str | None = None
 ) -> list[tuple[str, str, str]]:
-    """Return source, split and reason of every index that is missing or does not fit.
-
-    The reason is ``not built``, ``records have changed`` (also where none is left), or
-    ``other terms``.
-    """
+    """Return source, split and reason of every index that is missing or out of date."""
     scope = {"source": source, "split": split}
     indexes = {(index.source, index.split): index for index in stored(database, **scope)}
     pairs = set(database.run("search/index/pairs", scope))
@@ -185,11 +154,7 @@ def stored(
 
 
 def check_scope(database: Database, source: str | None, split: str | None) -> None:
-    """Refuse a source or split that is not there.
-
-    Raises:
-        RecipeError, SplitError: There is no such source or split, or no splits yet.
-    """
+    """Refuse a source or split that the corpus does not have."""
     if split not in (None, "every"):
         checked_split(split)
     if source is not None:
@@ -220,19 +185,12 @@ def _set_terms(database: Database, terms: Terms) -> None:
 
 
 def documents(database: Database, index: Index) -> pa.Table:
-    """Return the documents: document (int32), section_key (int64), length (int32, tokens).
-
-    Rows by document, which counts from 0 without gaps, in the order of md5(record_id), position.
-    """
+    """Return document (int32, from 0 without gaps), section_key and length (int32, tokens)."""
     return database.table("search/index/documents", {"index": index.index_key})
 
 
 def vocabulary(database: Database, index: Index) -> Vocabulary:
-    """Return the vocabulary of an index, closed to other terms; to be closed by the caller.
-
-    Raises:
-        ExtensionError: DuckDB's fts extension is needed and missing.
-    """
+    """Return the vocabulary of an index, closed to other terms; the caller closes it."""
     found = Vocabulary(index.terms)
     try:
         rows = database.stream(query("search/index/terms"), {"index": index.index_key})

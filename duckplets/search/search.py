@@ -1,10 +1,6 @@
-"""Search a corpus, source or split for the sections that fit a text best, by BM25.
+"""Search a corpus, source or split for the sections that fit a text best, by BM25."""
 
-    text ─terms→ wanted of each index ─ranked_sections→ hits ─snippets→ rows
-
-The indexes of a scope count as one collection: their documents, lengths and document counts are
-added up. ``ranked_sections`` is a macro of the corpus file, so the duckdb CLI ranks as this does.
-"""
+# The indexes of a scope count as one collection: documents, lengths and counts are added up.
 
 from __future__ import annotations
 
@@ -58,14 +54,7 @@ def search(
     source: str | None = None,
     split: str | None = None,
 ) -> pa.Table:
-    """Return the k sections that fit a text best; fewer where fewer share a term with it.
-
-    Indexes that are missing or stale are built first. Scores are those of ``match_bm25`` over the
-    sections of the scope. See ``Corpus.search``.
-
-    Raises:
-        UnfitIndexError: An index would have to be built, and the corpus is open read-only.
-    """
+    """Return the k sections that fit a text best; fewer if fewer share a term with it."""
     k, text = integer("k", k, 1), checked("text", text, str, SamplerError)
     indexes = _indexes(database, source, split)
     with closing(Vocabulary(index.terms_of(database))) as vocabulary:
@@ -103,10 +92,8 @@ def _indexes(database: Database, source: str | None, split: str | None) -> list[
 
 
 def _words(text: str, most: int = _LOOKED) -> list[str]:
-    """Return the first words of a text, each with a blank if white space follows it.
-
-    A run of a script without spaces is cut into pieces, for a snippet begins and ends with a word.
-    """
+    """Return the first words of a text, each with a blank if white space follows it."""
+    # Scripts without spaces are cut into pieces, since a snippet begins and ends with a word.
     found = itertools.islice(_WORD.finditer(text), most)
     return [word[1] + " " * bool(word[2]) for word in found]
 

@@ -1,9 +1,6 @@
-"""Segmenters: users' functions that split texts into words, for languages written without spaces.
+"""Segmenters: users' functions that split texts into words, for languages without spaces."""
 
-name ─checked→ Terms.words ─REGISTRY→ function(texts) ─segmented→ texts, their words between blanks
-
-A corpus stores name and version, never a function, and nothing is imported by a stored name.
-"""
+# A corpus stores name and version; nothing is imported by a stored name.
 
 from __future__ import annotations
 
@@ -70,11 +67,7 @@ def checked(given: Any) -> Any:
 
 
 def segmented(segmenter: Segmenter, texts: pa.Array) -> pa.Array:
-    """Return texts with blanks between the words that a function returns.
-
-    Raises:
-        RecipeError: It is not registered, failed, or returned something other than words.
-    """
+    """Return texts with blanks between the words that a function returns."""
     function = REGISTRY.find(segmenter.name, segmenter.version)
     asked = texts.to_pylist()
     who = f"the function of words={segmenter.name!r}"

@@ -1,12 +1,7 @@
-"""Derive what sampling reads from a corpus, once for all processes: ``NAME.snapshot/``.
+"""Derive what sampling reads from a corpus, once for all processes: ``NAME.snapshot/``."""
 
-corpus ─segments─→ texts and chunks  ─┐
-opened runs ─kept─→ pools, candidates ┴─ manifest.json ─checked, mapped→ Snapshot
-
-The corpus stays the only truth. A snapshot is valid for a version if it was made at that version or
-a later one of the same history, and splits and chunks have not been remade since. A small corpus
-has none unless asked for: its texts are held in memory.
-"""
+# A snapshot is valid for a version if it is of that or a later one of the same history, and splits
+# and chunks were not made again. The texts of a small corpus are in memory instead.
 
 from __future__ import annotations
 

@@ -1,14 +1,7 @@
-"""Lay out texts and chunks as arrays, in memory or in mapped files, and look them up.
+"""Lay out texts and chunks as arrays, in memory or in mapped files, and look them up."""
 
-sections, chunks ─by spans of some characters→ a segment: columns, bytes of texts
-chunk or record keys ─columns→ spans of bytes ─within bounds→ one copy → Arrow texts
-
-Columns follow the texts in the file, in as few bytes as hold them: with its pool, a record of two
-texts takes at most 40 bytes, which stay in memory where the texts do not fit. Sizes are counted
-first and columns are filled on disk, so memory is bounded by one span. Conversations are served
-alike: in a run of messages a chunk is a whole conversation, its key is that of its record, and its
-text is JSON.
-"""
+# Columns take as few bytes as hold them. Sizes are counted first and columns are filled on disk, so
+# memory is bounded by one span. In a run of messages a chunk is a conversation, as JSON.
 
 from __future__ import annotations
 

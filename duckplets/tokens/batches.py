@@ -1,7 +1,4 @@
-"""Batches of token rows as NumPy arrays.
-
-A batch holds tokens and where texts begin in its rows; the other arrays are derived on demand.
-"""
+"""Batches of token rows as NumPy arrays; masks and positions are derived on demand."""
 
 from __future__ import annotations
 
@@ -52,12 +49,7 @@ class TokenBatch(Batch):
         self.step, self.position, self.sources = step, position, sources
 
     def __getitem__(self, which: str | SupportsIndex | slice) -> Any:
-        """Return a column by name, a row by number, or several rows by slice.
-
-        Raises:
-            KeyError: There is no such column.
-            IndexError: There is no such row.
-        """
+        """Return a column by name, a row by number, or several rows by slice."""
         if not isinstance(which, str):
             return super().__getitem__(which)
         if which not in self._names:

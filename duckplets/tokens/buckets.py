@@ -42,15 +42,11 @@ class BucketSchedule(Schedule):
 
 
 class Buckets:
-    """Deals whole batches to buckets, and the draws of a bucket to sources, by constant shares.
+    """Deals whole batches to buckets, and draws of a bucket to sources, by constant shares."""
 
-    Bucket b gets batches in the ratio of the sum over sources of share times the part of the
-    source's items that are in b, and within b a source gets its term of that sum. So each source
-    has its share again, and comes to its items equally often in all buckets. The bound on counts
-    holds for the batches of every bucket, not for prefixes of the run.
-
-    A leaf is the number of the bucket times the number of sources, plus that of the source.
-    """
+    # Bucket b gets batches by the sum over sources of share times the part of the source's items in
+    # b; a source gets its term of that sum. So each source has its share, equally often in all
+    # buckets. A leaf is the bucket's number times the number of sources, plus the source's number.
 
     def __init__(
         self, shares: Sequence[int], items: Sequence[Sequence[int]], purpose: int, batch: int

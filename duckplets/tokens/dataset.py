@@ -273,11 +273,7 @@ class TokenShards:
         return sampler
 
     def _streams(self, settings: RunSettings, sources: Sequence[str]) -> list[TokenStream]:
-        """Return the streams of some sources.
-
-        Raises:
-            EmptyPoolError: One has no row.
-        """
+        """Return the streams of some sources."""
         found = []
         for source in sources:
             rows = {b: of for b, of in self._rows(settings, source).items() if len(of)}

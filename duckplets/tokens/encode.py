@@ -1,10 +1,6 @@
-"""Encode blocks of texts with a tokenizer into arrays.
+"""Encode blocks of texts with a tokenizer into arrays."""
 
-blocks ─in a thread→ texts ─on an engine, or in two threads→ encodings, arrays
-
-The tokenizer uses all cores while it encodes, and nothing else does. So reading, encoding and
-extracting the ids (a tenth of the time) overlap.
-"""
+# The tokenizer uses all cores only while it encodes. So reading and extracting ids overlap with it.
 
 from __future__ import annotations
 
@@ -41,10 +37,7 @@ _PADS = ("<pad>", "[PAD]", "<|padding|>", "<|pad|>", "<|finetune_right_pad_id|>"
 
 
 class TokenEncoder:
-    """A tokenizer that adds nothing, and treats names of special tokens as text.
-
-    Read from a Hugging Face tokenizers JSON file, or a folder with ``tokenizer.json``.
-    """
+    """A tokenizer that adds nothing, and treats names of special tokens as text."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path) / TOKENIZER if Path(path).is_dir() else Path(path)
@@ -134,10 +127,7 @@ def encoded(
     offsets: bool = False,
     engine: Engine = INLINE,
 ) -> Generator[tuple[TextBlock, Encoded]]:
-    """Yield blocks of texts, which a thread reads, with their tokens.
-
-    Texts are cut at ``most`` tokens; with ``offsets`` the characters of each token come along.
-    """
+    """Yield blocks of texts, which a thread reads, with their tokens."""
     from tokenizers import __version__
 
     job = EncodeJob(encoder.content, most, offsets, __version__)
@@ -200,12 +190,9 @@ def _tokenizer(content: bytes) -> Tokenizer:
 
 
 def _cut(tokenizer: Tokenizer, text: str, encoding: Any, most: int) -> tuple[int, str]:
-    """Return how many tokens of a text are kept, and the text they stand for.
-
-    A character may be several tokens, so trailing tokens are dropped until the rest decodes to a
-    prefix of the text. If it never does, because the tokenizer changes texts, the offset of the
-    last token ends the text.
-    """
+    """Return how many tokens of a text are kept, and the text they stand for."""
+    # A character may be several tokens, so trailing tokens are dropped until the rest decodes to a
+    # prefix of the text. A tokenizer that changes texts has none: the last offset ends the text.
     for kept in range(most, max(most - 4, 0), -1):
         said = tokenizer.decode(encoding.ids[:kept], skip_special_tokens=False)
         if said and text.startswith(said):

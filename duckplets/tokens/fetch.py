@@ -1,7 +1,4 @@
-"""Turn plans of token rows into blocks, and blocks into batches.
-
-Plan ─rows of every stream, gathered in the background→ TokenBlock ─slices, copied→ TokenBatch
-"""
+"""Turn plans of token rows into blocks, and blocks into batches."""
 
 from __future__ import annotations
 
@@ -67,11 +64,7 @@ class TokenBlock:
 
 
 class TokenFetcher:
-    """Turn plans into blocks.
-
-    ``padded_from`` is the first position of rows that only fill the last batch; ``pads`` says that
-    batches mark such rows.
-    """
+    """Turn plans into blocks; rows from ``padded_from`` on only fill the last batch."""
 
     slots = ("input_ids",)
 

@@ -1,8 +1,6 @@
-"""Folders of token shards, local or in an object store.
+"""Folders of token shards, local or in an object store."""
 
-An export is made in a local folder. For a store that lies beside the corpus, and is sent when all
-its shards are there, the manifest last. Runs read a local mirror.
-"""
+# An export for a store lies beside the corpus until all shards are there; the manifest goes last.
 
 from __future__ import annotations
 
@@ -61,10 +59,7 @@ class ShardFolder:
         """Put the JSON files beside the shards."""
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes of all files that are not hidden, by path.
-
-        Files in hidden folders, such as the spool of an export, are hidden too; shards never are.
-        """
+        """Return the sizes of all files that are not hidden, by path."""
         found = {}
         for parent, folders, files in os.walk(self.folder):
             folders[:] = sorted(each for each in folders if not each.startswith("."))
@@ -218,10 +213,7 @@ def status(folder: str | Path) -> dict[str, Any]:
 
 
 def mirror(address: str, cache: str | Path | None) -> Path:
-    """Return a local folder with the shards of one in a store, downloading what is missing.
-
-    Who decodes a shard compares it with the manifest.
-    """
+    """Return a local folder with the shards of one in a store, downloading what is missing."""
     if cache is None:
         raise ShardError(f"{address}: shards in a store are read from this machine: give cache=")
     with opened(address) as place:

@@ -1,15 +1,8 @@
-"""The folder of token shards: which files there are, and what the manifest says of each.
+"""The folder of token shards: which files there are, and what the manifest says of each."""
 
-    OUT/manifest.json                                       what is listed here
-    OUT/tokenizer.json                                      the tokenizer, so that OUT is whole
-    OUT/mixtures.json                                       weights of sources, by phases
-    OUT/export_state.json                                   how far the export has come
-    OUT/SPLIT/SOURCE/bBUCKET/shard_bBUCKET_sINDEX.parquet   and .tsv beside it
-
-Where a shard lies follows from what it is of. So a path in a manifest is compared with the only one
-it may be, and nothing that is read there can lead out of the folder. Nothing in the manifest
-depends on when or where it was made: equal exports have equal manifests.
-"""
+# OUT/SPLIT/SOURCE/bBUCKET/shard_bBUCKET_sINDEX.parquet, each with a .tsv beside it. A path follows
+# from the shard's entry and is compared with it, so no manifest leads out of the folder. Nothing
+# depends on time or place: equal exports have equal manifests.
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Decode a folder of token shards once into files that every process memory-maps.
+"""Decode a folder of token shards once into files that every process memory-maps."""
 
-shards ─sha256, row groups→ NAME.tokens/: offsets, tokens with ends, and a manifest of both
-
-Parquet compresses tokens some thousand rows at a time, while the rows of a batch lie anywhere. So
-all tokens are laid end to end once, 4 bytes each, and gathering is arithmetic on offsets and one
-copy. What ends a text is part of the file: runs with another end, or none, have a file of their
-own. The files lie in an ``ArtifactFolder``: complete or absent, written by one process while
-others wait, rebuilt when the folder was exported anew, and safe to delete.
-"""
+# The rows of a batch lie anywhere, while Parquet compresses some thousand rows at a time. So all
+# tokens lie end to end, and gathering is one copy. Each end of texts has a file of its own.
 
 from __future__ import annotations
 
@@ -59,11 +53,7 @@ class TokenFile:
     def of(
         cls, folder: Path, manifest: ShardManifest, end: int | None, cache: Path | None = None
     ) -> TokenFile:
-        """Return the token file of a folder of shards, created if missing.
-
-        Texts are followed by the token ``end``, or by none. The file lies in ``cache``, by default
-        beside the folder.
-        """
+        """Return the token file of a folder of shards, created if missing."""
         path, ends = _place(folder, manifest, end, cache), int(end is not None)
         kept = ArtifactFolder(path, "a token file", _MANIFEST, _FORMAT)
         found = cls._opened(kept, manifest, ends)

@@ -1,10 +1,6 @@
-"""Write a mixture beside shards: phases, with the weight and shards of each source.
+"""Write a mixture beside shards: phases, with the weight and shards of each source."""
 
-Mixture, or tokens of each source ─phases→ mixtures.json ─read back→ Mixture
-
-Each phase is written out in full, so other readers need none of our rules; the mixture itself is
-stored too and is what is read back.
-"""
+# Phases are written out for other readers; the stored mixture itself is read back.
 
 from __future__ import annotations
 

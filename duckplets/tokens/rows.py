@@ -1,11 +1,6 @@
-"""Cut the texts of a source into rows of tokens, gather any of them, and draw them in order.
+"""Cut the texts of a source into rows of tokens, gather any of them, and draw them in order."""
 
-texts, laid end to end ─cut every ``seq_length`` tokens→ packed rows
-texts, one a row, without ends ─cut at ``seq_length``, padded→ single rows
-
-A row is a number: its tokens follow from the offsets of the texts, so rows need no storage, and all
-rows of a block are gathered by a few array operations.
-"""
+# A row is a number: its tokens follow from the offsets of the texts, so rows need no storage.
 
 from __future__ import annotations
 
@@ -42,11 +37,7 @@ class TextSpan:
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """First token and end of the texts in the file.
-
-        Raises:
-            DamagedFileError: They lie outside the file.
-        """
+        """Return first token and end of the texts in the file."""
         low, high = int(self.offsets[0]), int(self.offsets[-1])
         if not 0 <= low <= high <= len(self.file):
             raise self.damage()
@@ -185,10 +176,7 @@ class RowRecipe:
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The rows of a source, or of one of its buckets, in the order of a run.
-
-    It has the interface of a ``Stream``: a row is an anchor, with nothing drawn beside it.
-    """
+    """The rows of a source, or of one of its buckets, in the order of a run; as a ``Stream``."""
 
     source: str
     bucket: int | None  # if batches are of one

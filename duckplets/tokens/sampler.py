@@ -37,11 +37,7 @@ def new_settings(
     shards: Mapping[str, str],
     version: int,
 ) -> RunSettings:
-    """Return the settings of a new run; those of runs over a corpus stay empty.
-
-    ``arguments`` are those that every run has, ``rows`` say how texts become rows, ``shards`` name
-    and fingerprint of the folder, and ``version`` is of the corpus behind it.
-    """
+    """Return the settings of a new run; those of runs over a corpus stay empty."""
     recipe = {"name": "packed" if rows["pack"] else "records", **_checked_rows(rows)}
     options = {name: arguments[name] for name in _OPTIONS}
     own = {name: value for name, value in arguments.items() if name not in options}

@@ -1,7 +1,4 @@
-"""Settings of an export of shards, and everything that determines the bytes.
-
-arguments ─checked→ ShardSettings ─with corpus, tokenizer, libraries→ inputs ─SHA-256→ fingerprint
-"""
+"""Settings of an export of shards, and everything that determines the bytes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Export a corpus as token shards, in stages that can be interrupted.
+"""Export a corpus as token shards, in stages that can be interrupted."""
 
-tokenizing ─parts of a spool→ bucketing ─plan→ sharding ─files→ manifest ─names them→ completed
-
-Everything that determines the bytes is written to ``export_state.json`` first. An export continues
-only if all of it is equal; a part or shard is done when it has its name. The manifest comes last,
-so a folder with one is complete.
-"""
+# ``export_state.json`` comes first, and an export continues only if all of it is equal. A part or
+# shard is done when it has its name. The manifest comes last, so a folder with one is complete.
 
 from __future__ import annotations
 
@@ -273,10 +269,8 @@ class _Export:
         self._save(at_once=True)
 
     def _is_whole(self, shard: ShardEntry, sizes: Mapping[str, int] | None) -> bool:
-        """Return whether a shard is there, by sizes or else checksums; remove files that differ.
-
-        Sizes must do for an interrupted export, or each new start would read all shards.
-        """
+        """Return whether a shard is there, by sizes or else checksums; remove files that differ."""
+        # Sizes must do for an interrupted export, or each new start would read all shards.
         if sizes is not None:
             return sizes.get(shard.path) == shard.bytes and shard.tsv in sizes
         wrong = [path for path, sha256 in shard.files if not self.target.has(path, sha256)]

@@ -1,10 +1,6 @@
-"""Keep encoded texts in Arrow files until their shards are written.
+"""Keep encoded texts in Arrow files until their shards are written."""
 
-tokens of texts ─columns→ parts, each of a range of places ─places→ rows of a shard
-
-A part has its name once it is complete, and its places follow from the corpus alone, so an
-interrupted export continues with the next part.
-"""
+# A complete part has its name, and its places follow from the corpus: an export continues there.
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-r"""Read the texts of records ordered by split, source and record.
+r"""Read the texts of records ordered by split, source and record."""
 
-records of a version ─split, source, key→ places ─spans→ texts ─white space→ what is encoded
-
-A record's text is its sections but rejected ones, joined by a blank line. White space becomes
-single spaces, except in code: records that gates took for code, or sources the caller names.
-"""
+# White space becomes single spaces, except in code: by gates, or in sources that the caller names.
 
 from __future__ import annotations
 
@@ -105,10 +101,7 @@ class SplitTexts:
         }
 
     def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[TextBlock]:
-        """Yield the texts of places, about a megabyte at a time.
-
-        ``chosen`` flags the places to read; None for all.
-        """
+        """Yield the texts of places, or of ``chosen`` ones, about a megabyte at a time."""
         places = np.arange(low, high)
         if chosen is not None:
             places = places[chosen[low:high]]

@@ -1,12 +1,6 @@
-"""Train a tokenizer on the text of a split, unless an equal one exists.
+"""Train a tokenizer on the text of a split, unless an equal one exists."""
 
-texts of a split ─nine of ten→ byte-level BPE → tokenizer.json, its vocabulary and merges
-                 ─one of ten→ bytes per token
-
-Everything that determines the result is noted with the digests of the files: equal inputs and
-intact files are not trained again. Texts come in a fixed order and are counted as words, so the
-number of threads does not matter.
-"""
+# Texts come in a fixed order and are counted as words, so the number of threads does not matter.
 
 from __future__ import annotations
 
@@ -305,12 +299,9 @@ def _trainer(settings: dict[str, Any]) -> Any:
 
 
 def _learn(tokenizer: Tokenizer, trainer: Any, batches: Iterator[list[str]]) -> None:
-    """Train on batches of texts, which are produced in this thread.
-
-    The trainer pulls texts from threads of its own, with a new Python thread state each time. A
-    generator resumed in another thread corrupted memory there (tokenizers 0.23, Python 3.11), so
-    it pulls from a queue.
-    """
+    """Train on batches of texts, which are produced in this thread."""
+    # The trainer pulls texts from threads of its own. A generator resumed in another thread
+    # corrupted memory there (tokenizers 0.23, Python 3.11), so it pulls from a queue.
     waiting: Queue[list[str] | None] = Queue(maxsize=_AHEAD)
     failed: list[BaseException] = []
 

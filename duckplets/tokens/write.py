@@ -1,11 +1,6 @@
-"""Plan shards from the lengths of texts, and write them as Parquet with summaries.
+"""Plan shards from the lengths of texts, and write them as Parquet with summaries."""
 
-lengths ─bucket→ groups ─keyed permutation→ rows in order ─4 bytes a token→ shards
-a shard's rows ─from the spool→ columns ─row groups→ Parquet, TSV ─checksums→ entry
-
-The rows of a shard follow from lengths alone. So shards are written in any order, by any number of
-threads and after any interruption, with the same bytes.
-"""
+# The rows of a shard follow from lengths alone, so neither order, threads nor interruptions matter.
 
 from __future__ import annotations
 
@@ -81,12 +76,8 @@ def plan(
     size: int,
     seed: int,
 ) -> Iterator[Shard]:
-    """Yield the shards of a split and a source, by bucket and index.
-
-    ``counts`` are the tokens of consecutive texts from the place ``first`` on. A shard ends with
-    the row that reaches ``size`` bytes; a last one of less than a quarter of that joins its
-    predecessor.
-    """
+    """Yield the shards of a split and a source, by bucket and index."""
+    # A last shard of less than a quarter of ``size`` joins its predecessor.
     found = buckets_of(counts, buckets)
     for bucket in range(len(buckets) + 1):
         places = np.flatnonzero((found == bucket) & (counts > 0))

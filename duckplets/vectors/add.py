@@ -1,11 +1,4 @@
-"""Take vectors that were made elsewhere: rows that name a text, and its vector.
-
-    table ─blocks→ key columns ─hashes of texts→ ┐
-                   vector ─checked→ (n, d)       ┴─ one commit → the set
-
-A text is named by its chunk, by its record and role, or is given itself. All rows of a call are
-one commit, or none of them.
-"""
+"""Take vectors that were made elsewhere: rows that name a text, and its vector."""
 
 from __future__ import annotations
 
@@ -173,11 +166,7 @@ def remove_vectors(corpus: CorpusFile, /, name: str) -> int:
 
 
 def _hashes(database: Database, named: pa.Table, sql: str, first: int) -> Words:
-    """Return the hash of the text of each row; ``first`` is the number of the first.
-
-    Raises:
-        VectorError: A row names no text, or several.
-    """
+    """Return the hash of the text of each row; ``first`` is the number of the first."""
     asked = named.append_column("number", [np.arange(len(named))])
     if sql == "vectors/add/of_sections" and "position" not in named.column_names:
         asked = asked.append_column("position", pa.nulls(len(named), pa.int64()))
@@ -211,11 +200,7 @@ def _width(block: pa.Table) -> int:
 
 
 def _matrix(vectors: pa.ChunkedArray, of: VectorSet, first: int) -> Matrix:
-    """Return a column of lists in the type of a set; its rows count from ``first``.
-
-    Raises:
-        VectorError: A vector is missing, of another dimension, or has a number that is not finite.
-    """
+    """Return a column of lists as a finite matrix in the type of a set."""
     what, width = f"vectors {of.name!r}", of.dimension
     lengths = pc.list_value_length(vectors)
     fits = pc.fill_null(pc.equal(lengths, width), False)

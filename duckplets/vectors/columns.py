@@ -1,11 +1,7 @@
-"""Serve vectors beside texts: pin sets to a run, count missing vectors, gather rows.
+"""Serve vectors beside texts: pin sets to a run, count missing vectors, gather rows."""
 
-"anchor_vector" ─pinned→ set, commit, digest ─opened→ rows of a block's texts ─take→ (n, d)
-
-A vector belongs to the bare text of the chunk in a slot, by the chunk's own hash: another window,
-the section, or the text with a prefix has another. A run sees its sets as of their last commit when
-it was opened, so later vectors change nothing.
-"""
+# A vector belongs to the bare text of a chunk. A run sees its sets as of their last commit when it
+# was opened, so later vectors change nothing.
 
 from __future__ import annotations
 
@@ -51,16 +47,8 @@ def pinned(
     before: Mapping[str, Any] = {},
     run: str = "",
 ) -> dict[str, Any]:
-    """Return what settings keep of the vectors of a run; nothing where no column has any.
-
-    Columns of a saved run keep the sets that its settings had ``before``, as they were then, and
-    what becomes of texts without a vector, unless ``missing`` is given; else that is an error.
-
-    Raises:
-        VectorError: There is no such set, or a column leaves open which of several.
-        SamplerError: ``missing`` is something else, or no column has vectors and it was given.
-        StateMismatchError: A set has another history than the run was pinned to.
-    """
+    """Return the settings of the vectors of a run; nothing if no column has any."""
+    # A saved run keeps its sets as they were, and ``missing`` unless it is given.
     missing = checked("missing_vectors", missing, Missing | None, SamplerError)
     which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
     fresh = [name for name in columns if vector_slots([name]) and name not in which]
@@ -123,10 +111,7 @@ class VectorRows:
 
 
 class RunVectors:
-    """The sets of a run, opened as of the commits it is pinned to.
-
-    Large sets are mapped beside the snapshot in ``folder``; None for the usual one.
-    """
+    """The sets of a run, opened as of the commits it is pinned to."""
 
     def __init__(
         self,
@@ -156,11 +141,8 @@ class RunVectors:
         return RunVectors(self._path, pins, self._columns, self._folder)
 
     def join(self, earlier: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-        """Let samples before positions have the vectors of an earlier version, else null.
-
-        Where texts without a vector are left out, or are an error, these are the same: a text has
-        one vector for good.
-        """
+        """Let samples before positions have the vectors of an earlier version, else null."""
+        # For other values of ``missing`` both are the same: a text has one vector for good.
         for position, pins in earlier:
             if self._missing == "null" and pins["sets"] != self._pins["sets"]:
                 sets = pins["sets"].items()
@@ -193,11 +175,7 @@ class RunVectors:
         parts: Mapping[str, Collection[str]],
         where: Mapping[str, Any],
     ) -> None:
-        """Note what is missing in the pools of a run, or refuse it where that is an error.
-
-        ``pools`` come with their sources, ``parts`` of them are what each slot is drawn from, and
-        ``where`` has the split, the version and the sources of the run.
-        """
+        """Note texts without a vector in the pools of a run, or refuse them."""
         if self.texts is None:
             missing = [*self._lacking(pools, parts)]
         else:

@@ -1,13 +1,8 @@
-"""Rank candidates by the cosine of vectors: exactly, by blocks of matrix products.
+"""Rank candidates by the cosine of vectors: exactly, by blocks of matrix products."""
 
-    windows of anchors, of documents ─vectors of length 1→ products ─running bound→ near the best
-    pairs near the best, or the positive ─in double precision→ scores, in steps of 2^-20
-
-The score of two sections is that of their closest windows. Single precision only says which pairs
-are worth a second look: all within 2e-5 of the last that is kept, or of the positive, are scored
-again in double precision, rounded, and ties fall to the smaller record id. So blocks, threads and
-workers change nothing. Guards are masks over the few documents that they name.
-"""
+# The score of two sections is that of their closest windows. All pairs within 2e-5 of the last
+# kept, or of the positive, are scored again in double precision, in steps of 2^-20. Ties fall to
+# the smaller record id. So blocks, threads and workers change nothing.
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Embed the texts of a corpus that have no vector yet, so that nothing is lost and none done twice.
+"""Embed the texts of a corpus that have no vector yet."""
 
-    distinct texts − known ones ─→ blocks ─by length→ batches ─Calls→ vectors ─commit→ set
-
-What is done is what is committed, so going on needs no state. Texts come by the quantile of their
-hash within their split: whatever is committed, each split has its share of it. A commit is made
-every ten seconds, for that is what a kill may cost, and when it is interrupted.
-"""
+# Committed texts are done, so continuing needs no state. Texts come by the quantile of their hash
+# within their split: each split has its share at any time. A kill costs at most ten seconds.
 
 from __future__ import annotations
 
@@ -261,12 +257,7 @@ class _Embedding:
         self._failed: dict[int, str] = {}
 
     def run(self, queue: EmbedQueue, batch_size: int, work: Work) -> None:
-        """Embed all of it.
-
-        Raises:
-            VectorError: Too many texts fail.
-            KeyboardInterrupt: By the user; it says how to go on.
-        """
+        """Embed all texts; stop after too many failures, and say how to continue."""
         blocks = stretches(queue.characters, rows=_BATCHES * batch_size, total=_MOST_CHARACTERS)
         done, committed = 0, time.monotonic()
         try:

@@ -1,12 +1,8 @@
-"""Turn what a user embeds with into one kind of call, check what it returns, and find its failures.
+"""Turn a user's encoder into one kind of call, check its results, and find its failures."""
 
-    batch ─call→ as it should be? ─yes→ vectors
-                      └─no→ again, ``retries`` times → halves, until the texts that fail are alone
-
-A set is tied to what made it. Of a sentence-transformers model that is its name, a digest of what
-was loaded (weights, vocabulary, the kinds of its parts) and its longest text: the same for a name,
-a folder and the object itself, and another one after some steps of training.
-"""
+# A set is tied to its maker: a sentence-transformers model by name, by a digest of weights and
+# vocabulary, and by its longest text. A folder and the object are the same model; training changes
+# it.
 
 from __future__ import annotations
 
@@ -57,12 +53,7 @@ def encoder_of(
     prompts: Prompts,
     made_by: str | None = None,
 ) -> Encoder:
-    """Return what calls a function or a model; see ``embed`` for both and the arguments.
-
-    Raises:
-        VectorError: It is neither, or cannot be loaded; or ``made_by`` is wrong.
-        ExtensionError: A model is named, and sentence-transformers is missing.
-    """
+    """Return what calls a function or a model; see ``embed`` for both and the arguments."""
     if isinstance(model, str | Path):
         named = str(model)
         is_function = ":" in named and not Path(named).exists()
@@ -177,11 +168,7 @@ class Embedded(NamedTuple):
 
 
 class Calls:
-    """Calls of one encoder, made again up to ``retries`` times.
-
-    Where only some vectors are not finite, the others are kept. More failures among the last 200
-    texts than the share ``max_failures`` are enough.
-    """
+    """Calls of one encoder, made again up to ``retries`` times; finite vectors are kept."""
 
     made, of, wanted = "vector", "text", "an array (texts, dimension)"  # words of its messages
     error: type[DuckpletsError] = VectorError
@@ -215,11 +202,7 @@ class Calls:
         )
 
     def embed(self, texts: Sequence[str], prompt: str | None) -> Embedded:
-        """Embed a batch; where too many texts fail, it ends before the last of them.
-
-        Raises:
-            VectorError: One vector is returned for several texts.
-        """
+        """Embed a batch; if too many texts fail, stop before the last of them."""
         found, failed = [(np.zeros(0, np.int64), self._none(0))], dict[int, str]()
         left = [np.arange(len(texts))]
         while left and not self.is_enough:
@@ -239,11 +222,7 @@ class Calls:
         return Embedded(every, matrix, failed)
 
     def one(self, text: str, prompt: str | None) -> Array:
-        """Return the vector of one text, (dimension,).
-
-        Raises:
-            VectorError: The call fails, or returns something else.
-        """
+        """Return the vector of one text, (dimension,)."""
         (found,), reason = self._tried([text], prompt)
         if not np.isfinite(found).all():
             raise VectorError(f"the text cannot be embedded: {reason}")

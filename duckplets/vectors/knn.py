@@ -1,11 +1,7 @@
-"""Search a corpus by vector, exactly, or by text and vectors together.
+"""Search a corpus by vector, exactly, or by text and vectors together."""
 
-    text ─encoder→ vector ─·→ a score a text ─the best→ their chunks ─in scope→ sections
-    ranks of bm25, ranks of sets ─reciprocal rank fusion→ sections
-
-Every vector of the set is compared, block by block. A section is as near as the nearest of its
-chunks. The best texts are looked up in the corpus, more of them while too few lie in the scope.
-"""
+# A section is as near as the nearest of its chunks. More of the best texts are looked up while too
+# few lie in the scope.
 
 from __future__ import annotations
 

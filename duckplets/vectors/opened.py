@@ -1,12 +1,6 @@
-"""Open a set of vectors to look texts up in: in memory, or a large one in a file that is mapped.
+"""Open a set of vectors to look texts up in: in memory, or a large one in a mapped file."""
 
-    packed_vectors_N ─written once→ vectors-*.npy: vectors, hashes ascending, their rows
-                                    N.json: what set it is of ─mapped→ OpenedVectors
-    text hashes ─among the ascending ones→ rows ─one copy→ (n, dimension)
-
-The vector file is the truth. Mapped copies lie in the folder of the snapshot. One that is not
-there, is damaged, or is of another state of the set is made anew, whole.
-"""
+# The vector file is the truth; a mapped copy that is missing, damaged or stale is made again.
 
 from __future__ import annotations
 
@@ -54,11 +48,7 @@ class OpenedVectors:
         return rows
 
     def take(self, rows: Integers) -> Matrix:
-        """Return the vectors of some rows, copied once: shape (m, dimension).
-
-        Raises:
-            DamagedFileError: A row lies beyond what there is.
-        """
+        """Return the vectors of some rows, copied once: shape (m, dimension)."""
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self.matrix)):
             raise damaged(None, f"a vector of {self.of.name!r} would lie beyond its file")
         return self.matrix.take(rows, axis=0)
@@ -80,13 +70,7 @@ class OpenedVectors:
 def opened(
     corpus_path: Path, name: str, number: int | None = None, folder: Path | None = None
 ) -> OpenedVectors:
-    """Open the vectors of a corpus, up to a commit or the last.
-
-    A large set is mapped in the folder of the snapshot, by default that beside the corpus.
-
-    Raises:
-        VectorError: There is no such set or commit, or the file is not as it was written.
-    """
+    """Open the vectors of a corpus, up to a commit or the last; map a large set in ``folder``."""
     store = VectorStore(corpus_path)
     now = store.need(name)
     of = now if number is None else now.as_of(number)
@@ -199,10 +183,7 @@ def verify_mapped(corpus_path: Path) -> Iterator[str]:
 
 
 def having(corpus_path: Path, chunks: pa.ListArray) -> pa.Array | None:
-    """Return in words, for lists of hashes, how many have a vector of each set; None without sets.
-
-    Such as ``default 2 of 2``.
-    """
+    """Say for lists of hashes how many have a vector of each set, as ``default 2 of 2``."""
     store = VectorStore(corpus_path)
     sets = store.sets()
     if not sets:

@@ -1,12 +1,7 @@
-"""Score mined candidates again by a function over pairs of texts, such as a cross-encoder.
+"""Score mined candidates again by a function over pairs of texts, such as a cross-encoder."""
 
-    candidates of a mining, to a depth ─blocks of anchors→ (anchor, document), (anchor, positive)
-          pairs by length ─Calls→ scores ─best first→ a mining under another name
-
-A scorer like any other: what it has done is kept, resumed, drawn, exported and explained as mined
-candidates are. The guards acted when the candidates were mined. A block takes some seconds, for
-this is what a kill may cost; a pair whose call fails is left out and counted.
-"""
+# A block takes some seconds, since a kill may cost one. The guards acted when candidates were
+# mined.
 
 from __future__ import annotations
 

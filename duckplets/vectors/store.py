@@ -1,15 +1,7 @@
-"""Keep vectors in a file beside the corpus, by the hash of the text that each is of.
+"""Keep vectors in a file beside the corpus, by the hash of the text that each is of."""
 
-    hashes, matrix ─checked→ those not there yet ─one transaction→ packed_vectors_N, a commit
-
-A set has one dimension, one type and one maker. What is added at once is a commit, with a number
-and a digest that follows from all before it, so a run can be pinned to what there was. The file is
-opened for writing only while a commit is written, as a state file is for a save; a table that is
-added is one commit, so until it is read to its end others wait.
-
-A vector is stored as its bytes: DuckDB takes and gives arrays of floats value by value, at a sixth
-of the speed, and compressed them to 0.9 of their size at best. The view ``vectors_N`` has floats.
-"""
+# A commit has a number and a digest that follows from all before, so a run can be pinned to it. A
+# vector is stored as bytes: DuckDB's arrays of floats take six times as long.
 
 from __future__ import annotations
 
@@ -80,11 +72,7 @@ class VectorSet:
         return sum(commit.added - commit.dropped for commit in self.commits)
 
     def as_of(self, number: int) -> VectorSet:
-        """Return the set as of one of its commits, or before the first.
-
-        Raises:
-            VectorError: It has no such commit.
-        """
+        """Return the set as of one of its commits, or before the first."""
         then = replace(self, commits=tuple(c for c in self.commits if c.number <= number))
         if then.number != number:
             raise VectorError(
@@ -121,10 +109,7 @@ class VectorSet:
 
 
 class VectorStore:
-    """The vector file of a corpus, ``NAME.vectors.duckdb``, which need not be there yet.
-
-    Any number of them may be of one file, in several processes too.
-    """
+    """The vector file of a corpus, ``NAME.vectors.duckdb``, which may be missing."""
 
     def __init__(self, corpus_path: Path) -> None:
         self.path = files.beside(corpus_path, files.VECTORS)
@@ -143,11 +128,7 @@ class VectorStore:
         return next((found for found in self.sets() if found.name == name), None)
 
     def need(self, name: str) -> VectorSet:
-        """Return the set of a name as it is now.
-
-        Raises:
-            VectorError: There is none.
-        """
+        """Return the set of a name as it is now, or raise."""
         there = {found.name: found for found in self.sets()}
         if name in there:
             return there[name]
@@ -160,11 +141,7 @@ class VectorStore:
         )
 
     def remove(self, name: str) -> int:
-        """Remove a set; return how many vectors it had.
-
-        Raises:
-            VectorError: There is none of that name.
-        """
+        """Remove a set; return how many vectors it had."""
         found = self.need(name)
         with self._writing() as database:
             database.rows(found.statement("vectors/store/drop"))
@@ -175,14 +152,8 @@ class VectorStore:
     # -- in -----------------------------------------------------------------------------------
 
     def append(self, of: VectorSet, blocks: Iterable[tuple[Words, Matrix]]) -> int:
-        """Add vectors of texts that have none, in one transaction; return how many were added.
-
-        They are the next commit of a set, which is made unless it is there. Blocks are hashes of
-        texts (n,), of equal ones the first counts, and vectors of the set's type (n, dimension).
-
-        Raises:
-            VectorError: It is there with another dimension, type or maker, or what it is is wrong.
-        """
+        """Add vectors of texts that have none as the next commit; return how many were added."""
+        # Blocks are hashes (n,) and a matrix (n, dimension). The first of equal texts counts.
         if not self.path.exists():
             files.make_folder(self.path)
             migrate.create(self.path, "vectors")
@@ -207,11 +178,8 @@ class VectorStore:
                 database.run("vectors/store/add_failures", {"set_id": of.set_id})
 
     def keep_only(self, texts: Words) -> dict[str, int]:
-        """Remove the vectors of all but some texts; return how many went, by set.
-
-        Commits keep their numbers and digests, so whoever is pinned to one goes on, and sees the
-        vectors of all texts that are there. Their room in the file is used again.
-        """
+        """Remove the vectors of all texts but some; return how many went, by set."""
+        # Commits keep their numbers and digests, so pinned runs continue.
         if not self.path.exists():
             return {}
         freed: dict[str, int] = {}
@@ -238,13 +206,7 @@ class VectorStore:
         return np.sort(found.to_numpy())
 
     def read(self, of: VectorSet) -> Iterator[tuple[Words, Matrix]]:
-        """Yield the vectors of a set up to its last commit, in blocks, as they were added.
-
-        Hashes (n,), and a matrix (n, dimension).
-
-        Raises:
-            VectorError: They are not as many as there should be.
-        """
+        """Yield hashes (n,) and a matrix (n, dimension), in blocks, up to the last commit."""
         count = 0
         with self._reading() as database:
             for hashes, _, matrix in _rows(database, of):

@@ -1,14 +1,7 @@
-"""Serve a run's batches to PyTorch, as a dataset that any number of workers and ranks can read.
+"""Serve a run's batches to PyTorch, as a dataset that any number of workers and ranks can read."""
 
-    dataset = SamplerDataset("faq.duckdb", batch_size=64, seed=7)
-    for batch in DataLoader(dataset, batch_size=None, num_workers=4):
-        batch["anchor"], batch["weight"]  # a list of str, a tensor
-        checkpoint = dataset.state_dict(step=batch["step"] + 1)
-
-Every process that iterates opens the corpus for itself, read-only, so nothing is open across a
-fork. Worker w of W takes every W-th batch; a DataLoader asks its workers in turn, and the order
-comes out as one process alone would have it.
-"""
+# Every process opens the corpus for itself, so nothing is open across a fork. Worker w of W takes
+# every W-th batch; a DataLoader asks its workers in turn, so the order is that of one process.
 
 from __future__ import annotations
 

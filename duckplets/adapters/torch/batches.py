@@ -1,11 +1,7 @@
-"""Hand batches from workers to who trains: as Arrow, made into lists and tensors over there.
+"""Hand batches from workers to the trainer: as Arrow, made into lists and tensors over there."""
 
-    worker: Batch ─HandedOver→ Arrow IPC ─the DataLoader's queue→ who trains: WholeBatch
-
-A DataLoader goes through every string of a dict or a list that a worker yields, which takes longer
-than all else; what is neither it passes over. A tensor would go by shared memory, with a connection
-to the worker for each, so numbers go as Arrow too.
-"""
+# A DataLoader goes through every string of a dict or list, which takes longer than all the rest. A
+# tensor would need a connection to the worker, so numbers are Arrow too.
 
 from __future__ import annotations
 
@@ -40,11 +36,7 @@ class WholeBatch(dict[str, Any]):
 
 
 class HandedOver:
-    """A batch that a worker yields: it arrives as a dict, and a ``collate_fn`` may read it as one.
-
-    Args:
-        batch: Of the sampler.
-    """
+    """A batch that a worker yields; it arrives as a dict, and a ``collate_fn`` may read it."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch

@@ -1,7 +1,4 @@
-"""Open a run in whichever process iterates it, where that iteration begins.
-
-Each iteration is a pass over the run; the first one begins where a loaded state says.
-"""
+"""Open a run in whichever process iterates it, where that iteration begins."""
 
 from __future__ import annotations
 
@@ -34,10 +31,7 @@ _LEAST_MEMORY = 256  # MB
 
 @dataclass(frozen=True)
 class RunOpening:
-    """How to open a run, with arguments of ``sampler`` or ``resume`` of what it is of.
-
-    ``how`` has arguments for opening the corpus file or folder of token shards.
-    """
+    """How to open a run: arguments of ``sampler`` or ``resume``, and in ``how`` of the file."""
 
     kind: type[Corpus | TokenShards]
     path: Path
@@ -48,13 +42,7 @@ class RunOpening:
     resumed: bool = False
 
     def open(self, workers: int | None = None) -> Sampler:
-        """Open the run at its start, in one of so many workers or in the process they serve.
-
-        Closing the sampler closes the corpus.
-
-        Raises:
-            CorpusLockedError: Some process has the file open for writing.
-        """
+        """Open the run in one of some workers; closing the sampler closes the corpus."""
         opened = self._opened(workers)
         try:
             ranks = self.resolved()
@@ -117,21 +105,13 @@ class RunStates:
 
     @property
     def steps(self) -> int:
-        """Number of batches of the pass.
-
-        Raises:
-            TypeError: The run is endless.
-        """
+        """Number of batches of the pass."""
         if self.end is None:
             raise TypeError("an endless run has no length; bound it with steps= or epochs=")
         return -(-(self.end - self.first) // self.batch)
 
     def at(self, step: int) -> State:
-        """Return the state before the batch of a step of the pass.
-
-        Raises:
-            SamplerError: There is no such step.
-        """
+        """Return the state before the batch of a step of the pass."""
         least, most = self.first // self.batch, MAX_POSITION // self.batch
         step = integer("step", step, 0, most)
         last = None if self.end is None else least + self.steps
@@ -166,13 +146,11 @@ class Pass(NamedTuple):
 
 
 class Passes:
-    """Tell each iteration its pass, in this process or in a set of workers.
+    """Tell each iteration its pass, in this process or in a set of workers."""
 
-    Workers have copies of the dataset, so the number lies in memory that they share. The first of
-    a set to begin advances it, in one number: so the others cannot see half of it. A DataLoader
-    seeds its workers anew for every iteration, which tells one set from another; where a user sets
-    the seed each time, the passes that each worker has begun do.
-    """
+    # Workers copy the dataset, so the number is in shared memory; the first worker of a set
+    # advances it. A DataLoader seeds its workers anew for each iteration, which tells sets apart;
+    # if a user fixes the seed, the passes that each worker has begun do.
 
     def __init__(self, loaded: State | None = None, allow_drift: tuple[str, ...] = ()) -> None:
         self.loaded = loaded
@@ -213,11 +191,7 @@ class Passes:
         return self._next.by > _REPLACED
 
     def take(self, worker_info: Any) -> Pass:
-        """Return the pass that begins.
-
-        Raises:
-            SamplerError: This is a worker, and a state was loaded since it was started.
-        """
+        """Return the pass that begins."""
         due = self._next
         if worker_info is None:
             self._put(due._replace(by=_HERE, number=due.number + 1))
@@ -262,14 +236,9 @@ def standing(sampler: Sampler, worker: int, workers: int, number: int) -> State:
 def put(
     sampler: Sampler, of: Passes, due: Pass, worker: int, workers: int
 ) -> tuple[int, RunStates]:
-    """Put a worker's sampler where a pass begins, to take its share of the batches.
-
-    A state that a worker made (for torchdata) is of that worker's next batch; any other is of the
-    next batch of all workers. Returns the number of the pass, and what its states are made of.
-
-    Raises:
-        StateMismatchError: The state is of another run, or of another worker.
-    """
+    """Put a worker's sampler where a pass begins; return the number of the pass and its states."""
+    # A state of a worker (for torchdata) is of its next batch, any other of all workers' next
+    # batch.
     state, own, base = of.loaded, None, passes.at(sampler, sampler.position)
     if state is not None:
         at = Standing.of_plain(state).position
