@@ -101,7 +101,7 @@ def mine(
             given["terms"] = Terms.from_dict(
                 terms_of(opened.database).to_dict() | {"stemmer": stemmer}
             )
-        named = by or BM25
+        named: Any = by or BM25
         report = opened.mine(by=named if named in (BM25, JUDGED) else Dense(named), **given)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])

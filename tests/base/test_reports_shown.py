@@ -56,7 +56,7 @@ def test_a_report_is_lines_in_which_nothing_acts_in_a_notebook_too():
     ]
     lines = str(MiningReport(pairs=(PAIR,), seconds=1.0)).split("\n")
     assert lines[0].split()[:4] == ["recipe", "source", "split", "scorer"]
-    assert lines[1].split()[-3:] == ["7", "0", "-"]
+    assert lines[1].split()[-3:] == ["-", "-", "0.500"]
 
 
 def test_what_verbs_return_is_shown(tmp_path):
