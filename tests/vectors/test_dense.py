@@ -135,5 +135,5 @@ def test_what_is_wrong_is_named(tmp_path):
             corpus.mine(recipe(), by=dp.Dense("v"))
         with pytest.raises(dp.RecipeError, match="query='title'"):
             dp.Dense("v", query="title")
-        with pytest.raises(dp.RecipeError, match=r"give 'bm25', or dp.Dense"):
+        with pytest.raises(dp.RecipeError, match=r"give 'bm25', 'judged', or dp.Dense"):
             corpus.mine(recipe(), by="dense")
