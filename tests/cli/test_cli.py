@@ -33,8 +33,9 @@ from duckplets.recipes.files import load_recipes
 
 NAMES = {name: told for names in _COMMANDS.values() for name, (_, told) in names.items()}
 COMMANDS = [[name] for name in NAMES]
-# Besides the 150 of the surface, two for collections: decontaminate --card, split --given.
-MOST_COMMANDS, MOST_OPTIONS = 20, 150 + 2
+# Five more than the 150 of the surface: decontaminate --card, split --given, and of forecast
+# --resume, --tag and --newest.
+MOST_COMMANDS, MOST_OPTIONS = 20, 150 + 5
 
 
 @cache
