@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.adapters.run_log import SafeLogger, log_run
 from duckplets.base.checks import integer
@@ -71,7 +73,7 @@ def to_hf(
         label: Add ``label`` from the scores of mined triplets, for distillation. ``"margin"``: the
             positive's minus the negative's, a list if there are several. ``"scores"``: a list, the
             positive's first. The sampler's ``columns=`` must have ``positive_score`` and that of
-            each negative.
+            each negative. Of lists ``"scores"`` takes the place of ``labels``.
 
     Raises:
         ExtensionError: ``datasets`` is not installed.
@@ -130,7 +132,9 @@ def _at_end(sampler: Sampler) -> SamplerError:
 def to_hf_dataset(sampler: Sampler, steps: int, *, label: Label | None = None) -> Any:
     """Return the rows of the next batches as a ``datasets.Dataset``; the sampler stays.
 
-    A bounded run that ends before gives the batches it has left.
+    A bounded run that ends before gives the batches it has left. Of lists the columns are
+    ``anchor``, ``documents`` and ``labels``: a ``CrossEncoderTrainer`` takes them for listwise
+    losses such as ``LambdaLoss``, with ``hf_batch_sampler``. It takes no ``to_hf``.
 
     Args:
         sampler: The run.
@@ -153,8 +157,8 @@ def to_hf_dataset(sampler: Sampler, steps: int, *, label: Label | None = None) -
     return datasets.Dataset(pa.concat_tables(tables).combine_chunks())
 
 
-def hf_batch_sampler(sampler: Sampler) -> type:
-    """Return a class for ``batch_sampler=`` that keeps the batches of ``to_hf_dataset``.
+def hf_batch_sampler(sampler: Sampler) -> Callable[..., Any]:
+    """Return what to give as ``batch_sampler=``, which keeps the batches of ``to_hf_dataset``.
 
     Every epoch has the same batches in the same order: those of the dataset. The trainer's
     ``per_device_train_batch_size`` has to be the sampler's batch size.
@@ -167,43 +171,10 @@ def hf_batch_sampler(sampler: Sampler) -> type:
         SamplerError: The sampler is that of one rank of several.
     """
     _refuse_ranks(sampler)
-    default = imported("sentence_transformers.base.sampler").DefaultBatchSampler
-    expected = sampler.settings.batch_size
+    imported("sentence_transformers")
+    from duckplets.adapters.kept_batches import KeptBatches
 
-    class KeptBatches(default):  # type: ignore[misc, valid-type]
-        """Consecutive rows, a batch of the run each; see ``duckplets.adapters.huggingface``."""
-
-        def __init__(self, dataset: Any, batch_size: int, drop_last: bool, **others: Any) -> None:
-            if batch_size != expected:
-                raise SamplerError(
-                    f"the trainer's batch size is {batch_size}, that of this run {expected}: set "
-                    f"per_device_train_batch_size={expected}, or open the sampler with "
-                    f"batch_size={batch_size}"
-                )
-            super().__init__(dataset, batch_size=batch_size, drop_last=drop_last, **others)
-            self._rows = len(dataset)
-            self._first = 0
-
-        def __iter__(self) -> Iterator[list[int]]:
-            for step in range(self._first, len(self)):
-                start = step * expected
-                yield list(range(start, min(start + expected, self._rows)))
-
-        def __len__(self) -> int:
-            """Return the number of batches of an epoch."""
-            return self._rows // expected if self.drop_last else -(-self._rows // expected)
-
-        def set_epoch(self, epoch: int) -> None:
-            """Begin another epoch, with its first batch."""
-            if epoch != self.epoch:
-                self._first = 0
-            super().set_epoch(epoch)
-
-        def seek(self, step: int) -> None:
-            """Begin this epoch with another batch of the dataset than its first."""
-            self._first = integer("step", step, 0, len(self))
-
-    return KeptBatches
+    return partial(KeptBatches, of_run=sampler.settings.batch_size)
 
 
 def hf_callback(sampler: Sampler) -> Any:
@@ -449,7 +420,15 @@ def _refuse_process() -> NoReturn:
 def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> pa.Table:
     """Return the columns of a batch that a trainer takes."""
     table: pa.Table = batch.table
-    if label is not None:
+    if label is not None and "documents" in columns:
+        scores = pc.list_flatten(table["scores"])
+        if scores.null_count:
+            raise SamplerError(
+                f"label='scores': a document of a list from position {batch.position} on has no "
+                f"score, for it is not mined; leave out label="
+            )
+        table = table.append_column("label", table["scores"])
+    elif label is not None:
         negatives = sum(name.startswith("negative") for name in columns)
         scores = [table[name].to_numpy() for name in _scores(negatives)]
         if np.isnan(margins := scores[0][:, None] - np.stack(scores[1:], axis=1)).any():
@@ -475,7 +454,8 @@ def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
     """Return the columns a trainer takes, in order, with their types."""
     settings = sampler.settings
     checked("label", label, Label | None, SamplerError)
-    if label is not None and settings.kind != "triplets":
+    has_label = settings.kind == "triplets" or (settings.kind, label) == ("lists", "scores")
+    if label is not None and not has_label:
         raise SamplerError(f"label={label!r}: it is of triplets; leave it out for {settings.kind}")
     if ARRAYS[0] in settings.columns:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
@@ -483,12 +463,21 @@ def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
     if settings.kind == "messages":
         slots, kind = [*slots, "rejected_messages"], shaped_type(sampler.message_shape)
     found: dict[str, pa.DataType] = {slot: kind for slot in slots if slot in settings.columns}
+    if settings.kind == "lists":
+        found |= {slot: pa.list_(kind) for slot in slots[1:] if slot in found}
     if not found:
         raise SamplerError(
             f"this sampler has no texts: columns= has {', '.join(settings.columns)}; add "
             f"{', '.join(slots)}"
         )
-    if label is not None:
+    if settings.kind == "lists":
+        name, asked = ("labels", "labels") if label is None else ("label", "scores")
+        if [*found] != slots or asked not in settings.columns:
+            raise SamplerError(
+                f"a trainer takes whole lists: add {', '.join([*slots, asked])} to columns="
+            )
+        found[name] = pa.list_(pa.float64())
+    elif label is not None:
         names = _scores(settings.num)
         if len(found) < len(slots) or not {*names} <= {*settings.columns}:
             raise SamplerError(

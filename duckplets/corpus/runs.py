@@ -47,8 +47,10 @@ def sampler(
 
     Args:
         kind: ``triplets``; ``pairs`` of anchor and positive; ``labelled_pairs``, with the labels of
-            their sources, otherwise drawn: anchor and positive 1, anchor and negative 0; ``texts``;
-            or ``messages`` of converted records.
+            their sources, otherwise drawn: anchor and positive 1, anchor and negative 0; ``lists``
+            of an anchor's documents with ``labels`` and ``scores``: its positives in turn, at most
+            as many as it has negatives, then the negatives; ``texts``; or ``messages`` of converted
+            records.
         split: Every text of the run is of this split.
         recipes: Recipes, or names of stored ones. Default: the stored ones, otherwise the
             defaults of each source.

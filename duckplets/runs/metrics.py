@@ -360,6 +360,8 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
     need_texts(sampler, "diagnostics")
     fetcher: Any = sampler.reader.fetcher
     first, slots = fetcher.slots[0], sampler.text_columns
+    if sampler.settings.kind == "lists":
+        raise SamplerError("diagnostics compare pairs of texts, and this run serves lists of them")
     if first not in slots:
         raise SamplerError(
             f"diagnostics compare texts with the {first}, which columns= left out; this run "

@@ -136,6 +136,8 @@ def open_streams(
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
                 families=None if families is None else families.of(found.pool.anchors.records),
                 near=loading.near(source, found.pool) if settings.in_batch else None,
+                listed=settings.num if settings.kind == "lists" else 0,
+                ranked=loading.ranked(mined) if settings.kind == "lists" else (),
                 keyed=keyed,
                 generation=max(mining.key for mining, _ in mined) if mined else None,
             )
@@ -194,6 +196,12 @@ class _Loading:
         if named and self._minings is not None:
             mining = pinned_mining(self._minings, self._settings, named, name)
         return near.read(self._database, pool, mining, of.margin)
+
+    def ranked(self, mined: Sequence[tuple[Mining, Mined]]) -> list[Sequence[str]]:
+        """Return the files in which minings rank positives."""
+        if self._minings is None:
+            return []
+        return [self._minings.ranks(mining).ranked for mining, _ in mined]
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return the compiled pool of a recipe, and the minings it draws from."""

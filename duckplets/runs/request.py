@@ -25,7 +25,7 @@ from duckplets.samples.no_duplicates import NoDuplicates
 from duckplets.samples.plan import SINGLE
 from duckplets.vectors.columns import Missing
 
-Kind = Literal["triplets", "pairs", "labelled_pairs", "texts", "messages"]
+Kind = Literal["triplets", "pairs", "labelled_pairs", "lists", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
 Empty = Literal["error", "skip"]
 
@@ -151,7 +151,7 @@ class RunRequest:
             raise SamplerError(
                 f"consistent='{self.consistent}': {kind} have no pairs; leave it out"
             )
-        if kind in SINGLE and self.options.swap and self.options.preset is None:
+        if kind in (*SINGLE, "lists") and self.options.swap and self.options.preset is None:
             raise SamplerError(f"swap=True: {kind} have no two places; leave it out")
         if not of.num or of.when_short == "keep":
             what = f"num={of.num}" if not of.num else "when_short='keep'"
@@ -175,7 +175,7 @@ class RunRequest:
         for name in ("remainder", "prefixes", "prefetch", "memory_mb", "preset"):
             found[name] = getattr(options, name)
         swap = options.preset == "crate" if options.swap is None else options.swap
-        return found | {"swap": swap}
+        return found | {"swap": swap and self.kind != "lists"}
 
 
 def renewed(saved: Negatives, given: Any) -> Negatives:

@@ -23,7 +23,7 @@ _SHOWN = 5  # samples shown in a notebook
 # Samples per tranche; with 16,384 each string costs three times as much.
 _TRANCHE = 4096
 _TRANCHE_BYTES = 32 << 20  # bytes of their texts
-_TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
+_TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|documents|text|messages")
 
 
 # Arrow arrays, or objects that gather samples ``low … high-1`` by ``take(low, high)``.
@@ -36,10 +36,15 @@ class SlotTexts:
 
     texts: TextSpans | pa.Array
     places: Integers
+    offsets: Integers | None = None  # of each list among places, and the end; None for no lists
 
     def take(self, low: int, high: int) -> pa.Array:
-        """Return the texts of samples ``low … high-1``."""
-        return self.texts.take(self.places[low:high])
+        """Return the texts of samples ``low … high-1``, of each one or a list."""
+        if self.offsets is None:
+            return self.texts.take(self.places[low:high])
+        offsets = self.offsets[low : high + 1]
+        texts = self.texts.take(self.places[offsets[0] : offsets[-1]])
+        return pa.ListArray.from_arrays(pa.array(offsets - offsets[0], pa.int32()), texts)
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +140,8 @@ class Batch:
     ``in`` and ``**batch``. It is not registered as a ``Mapping``, for trainers build those anew.
 
     Columns are the texts (``anchor``, ``positive``, ``negative``, or ``negative_1`` and so on;
-    ``anchor`` and ``other`` with ``label`` and ``reason``; ``text``; ``messages``), ``weight``,
+    ``anchor`` and ``other`` with ``label`` and ``reason``; ``anchor`` and ``documents`` with
+    ``labels`` and ``scores``, lists of equal length; ``text``; ``messages``), ``weight``,
     ``instruction``, ``recipe`` and ``source``, and those that ``columns=`` asked for: the reference
     lists them under ``Columns of a batch``.
 

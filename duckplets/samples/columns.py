@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.columns import column, text_column
@@ -37,8 +38,10 @@ class Samples:
     texts: ChunkTexts  # texts of all chunks of the corpus
     # Returns further facts about chunks, or records of conversations: a row a key.
     look_up: Callable[[Samples], pa.Table]
-    # Returns the labels of positives: a row a chunk of an anchor, and one of its positive.
-    look_up_labels: Callable[[Samples], pa.Array]
+    # Returns the labels of texts for anchors, given the chunks of both and the stream of each.
+    look_up_labels: Callable[[Integers, Integers, Integers], pa.Array]
+    # Returns the scores of positives for anchors, given the chunks of both and files of a mining.
+    look_up_scores: Callable[[Integers, Integers, Sequence[str]], Floats]
     prefixed: Prefixed | None = None  # prefixes of their texts
     parsed: Mapping[str, pa.Array] | None = None  # parsed conversations
     padded_from: float = np.inf  # first position of samples that only fill the last batch
@@ -60,6 +63,26 @@ class Samples:
     def details(self) -> pa.Table:
         """Further facts about the chunks, slot by slot."""
         return self.look_up(self)
+
+    @cached_property
+    def documents(self) -> tuple[Integers, Integers]:
+        """Of lists where each begins, and the end; and of each document its index in ``keys``."""
+        present = self.plan.present
+        if present is None:
+            raise AssertionError(self.plan)
+        samples, slots = np.nonzero(present[1:].T)
+        offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(present[1:], axis=0))])
+        return offsets, (slots + 1) * len(self.plan) + samples
+
+    @property
+    def first_negative(self) -> int:
+        """The slot of the first negative of lists."""
+        drawn = self.plan.candidates
+        return len(self.plan.chunks) - (0 if drawn is None else len(drawn))
+
+    def lists(self, values: pa.Array) -> pa.Array:
+        """Return the values of all documents as a list for each sample."""
+        return pa.ListArray.from_arrays(pa.array(self.documents[0], pa.int32()), values)
 
     def of_slot(self, values: pa.Array, slot: int) -> pa.Array:
         """Return the values of one slot."""
@@ -84,7 +107,9 @@ class Samples:
 Make: TypeAlias = Callable[[Samples], Any]  # an Arrow array, or numbers or flags
 
 
-_ALL = ("triplets", "pairs", "labelled_pairs", "texts", "messages")
+_ALL = ("triplets", "pairs", "labelled_pairs", "lists", "texts", "messages")
+_PAIRED = ("triplets", "pairs", "labelled_pairs")
+_LISTS = ("lists",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +121,73 @@ class _Column:
 
 def _weight(of: Samples) -> Floats:
     """Recipe weight × mean over slots of trust × position (× proximity), as specified."""
-    weights = of.texts.columns(["weight"], of.keys)["weight"].reshape(len(of.slots), len(of.plan))
+    weights = of.texts.columns(["weight"], of.keys)["weight"].reshape(of.plan.chunks.shape)
     if len(of.slots) > 1:
         weights[:2] *= np.nan_to_num(of.proximity(), nan=1.0)
-    by_recipe = np.array([stream.recipe.weight for stream in of.streams])
-    product: Floats = weights.mean(axis=0) * by_recipe[of.plan.streams]
+    by_recipe, present = np.array([s.recipe.weight for s in of.streams]), of.plan.present
+    means = np.mean(weights, axis=0, where=True if present is None else present)
+    product: Floats = means * by_recipe[of.plan.streams]
     return product
+
+
+def _positive_label(of: Samples) -> pa.Array:
+    """Return the label of each sample's positive; null for a pair with a negative."""
+    plan = of.plan
+    anchors, positives = np.where(plan.swapped, plan.chunks[1::-1], plan.chunks[:2])
+    labels = of.look_up_labels(anchors, positives, plan.streams)
+    if plan.labels is None or plan.given:
+        return labels
+    return pc.if_else(pa.array(plan.labels == 0), None, labels)
+
+
+def _labels(of: Samples) -> pa.Array:
+    """Return the labels of documents; without one 1 for a positive and 0 for a negative."""
+    plan, (_, places) = of.plan, of.documents
+    slots, samples = np.divmod(places, len(plan))
+    asked = of.look_up_labels(plan.chunks[0, samples], of.keys[places], plan.streams[samples])
+    found = asked.to_numpy(zero_copy_only=False)
+    drawn = slots >= of.first_negative
+    found = np.where(np.isnan(found), ~drawn, found)
+    found[drawn] = np.minimum(found[drawn], 0)  # the label of a record is its positive's
+    return of.lists(column(found))
+
+
+def _scores(of: Samples) -> pa.Array:
+    """Return the scores of documents by what mined the negatives of their list."""
+    plan, size = of.plan, len(of.plan)
+    found = np.full(plan.chunks.shape, np.nan)
+    _, places = of.documents
+    slots, samples = np.divmod(places, size)
+    by = np.full(size, -1)  # of each sample which of its stream's candidates
+    for number, stream in enumerate(of.streams):
+        if len(stream.candidates) == 1:
+            by[plan.streams == number] = 0
+    for slot in range(len(plan.chunks) - of.first_negative):
+        for stream, rows, one, drawn in _mined(slot, of):
+            by[rows] = stream.candidates.index(one)
+            if one.scores is not None:
+                found[of.first_negative + slot, rows] = one.scores[drawn]
+    for number, stream in enumerate(of.streams):
+        for which, files in enumerate(stream.ranked):
+            mine = (plan.streams == number) & (by == which)
+            at = np.flatnonzero(mine[samples] & (slots < of.first_negative))
+            asked = plan.chunks[0, samples[at]], of.keys[places[at]]
+            found[slots[at], samples[at]] = of.look_up_scores(*asked, files)
+    values = pa.array(found.reshape(-1), pa.float64(), from_pandas=True)
+    return of.lists(values.take(column(places)))
+
+
+def _of_documents(make: Callable[[int, Samples], pa.Array], of: Samples) -> pa.Array:
+    """Return a column of each document."""
+    slots = [make(slot, of) for slot in range(len(of.plan.chunks))]
+    return of.lists(pa.concat_arrays(slots).take(column(of.documents[1])))
+
+
+def _origins_of_documents(of: Samples) -> pa.Array:
+    """Return the origin of each negative among documents; null for positives."""
+    positives = [pa.nulls(len(of.plan), pa.string())] * of.first_negative
+    negatives = [_by(slot, of).cast(pa.string()) for slot in range(len(of.plan.candidates))]
+    return of.lists(pa.concat_arrays(positives + negatives).take(column(of.documents[1])))
 
 
 def _reason(of: Samples) -> pa.Array:
@@ -132,6 +218,9 @@ def _prefix(name: str, slot: int, of: Samples) -> pa.Array:
 
 
 _OF_SAMPLES = {
+    "labels": _Column(_labels, _LISTS, _LISTS),
+    "scores": _Column(_scores, _LISTS, _LISTS),
+    "documents_by": _Column(_origins_of_documents, _LISTS),
     "label": _Column(lambda of: of.plan.labels, ("labelled_pairs",), ("labelled_pairs",)),
     "reason": _Column(_reason, ("labelled_pairs",), ("labelled_pairs",)),
     **{
@@ -146,10 +235,8 @@ _OF_SAMPLES = {
     "source": _Column(lambda of: of.by_stream(s.source for s in of.streams), _ALL, _ALL),
     "position": _Column(lambda of: of.plan.positions),
     "padded": _Column(lambda of: of.plan.positions >= of.padded_from),
-    "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs", "labelled_pairs")),
-    "positive_label": _Column(
-        lambda of: of.look_up_labels(of), ("triplets", "pairs", "labelled_pairs")
-    ),
+    "swapped": _Column(lambda of: of.plan.swapped, _PAIRED),
+    "positive_label": _Column(_positive_label, _PAIRED),
 }
 _OF_RECORDS = ("record_id", "trust", "date", "meta")
 OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {
@@ -175,6 +262,8 @@ def slot_names(kind: str, negatives: int) -> list[str]:
         return ["anchor", "other"]
     if kind == "pairs":
         return ["anchor", "positive"]
+    if kind == "lists":
+        return ["anchor", "documents"]
     if negatives == 1:
         return ["anchor", "positive", "negative"]
     return ["anchor", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
@@ -197,6 +286,9 @@ def known_columns(kind: str, negatives: int) -> dict[str, Make | None]:
     if kind == "messages":
         return found | {name: partial(_detail, name, 0) for name in _OF_RECORDS}
     for number, slot in enumerate(slots):
+        if slot == "documents":
+            found |= {f"{slot}_{n}": partial(_of_documents, make) for n, make in OF_TEXTS.items()}
+            continue
         found |= {f"{slot}_{name}": partial(make, number) for name, make in OF_TEXTS.items()}
         found[f"{slot}{VECTOR}"] = None
     return found | negative_columns(kind, negatives)
@@ -239,7 +331,7 @@ def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
 
 def needs_scores(columns: Collection[str]) -> bool:
     """Return whether a column is a score."""
-    return any(
+    return "scores" in columns or any(
         name.startswith(("negative_", "positive_")) and name.endswith("_score") for name in columns
     )
 
@@ -248,6 +340,8 @@ def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
     """Return the columns on the origin of negatives; ``negative_by`` names the worst one."""
     if kind in (*SINGLE, "pairs"):
         return {}
+    if kind == "lists":
+        return {"negative_by": _worst}
     slots = slot_names("triplets", 1 if kind == "labelled_pairs" else negatives)[2:]
     found: dict[str, Make] = {"negative_by": _worst, "positive_score": _positive_score}
     for number, slot in enumerate(slots):
@@ -257,7 +351,7 @@ def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
 
 
 def _worst(of: Samples) -> pa.Array:
-    slots = range(1 if of.plan.labels is not None else len(of.plan.chunks) - 2)
+    slots = range(len(of.plan.candidates))
     return _named(np.max([_origins(slot, of) for slot in slots], axis=0), of)
 
 
@@ -267,7 +361,7 @@ def _by(slot: int, of: Samples) -> pa.Array:
 
 def _score(slot: int, of: Samples) -> pa.Array:
     scores = np.full(len(of.plan), np.nan)
-    for rows, candidates, drawn in _mined(slot, of):
+    for _, rows, candidates, drawn in _mined(slot, of):
         if candidates.scores is not None:
             scores[rows] = candidates.scores[drawn]
     return pa.array(scores, pa.float64(), from_pandas=True)
@@ -277,14 +371,14 @@ def _positive_score(of: Samples) -> pa.Array:
     """Return the positive's score by what ranked the first mined negative."""
     scores = np.full(len(of.plan), np.nan)
     for slot in range(0 if of.plan.candidates is None else len(of.plan.candidates) - 1, -1, -1):
-        for rows, candidates, drawn in _mined(slot, of):
+        for _, rows, candidates, drawn in _mined(slot, of):
             scores[rows] = candidates.positive(drawn)
     return pa.array(scores, pa.float64(), from_pandas=True)
 
 
 def _rank(slot: int, of: Samples) -> pa.Array:
     ranks = np.zeros(len(of.plan), dtype=np.int64)
-    for rows, candidates, drawn in _mined(slot, of):
+    for _, rows, candidates, drawn in _mined(slot, of):
         ranks[rows] = candidates.rank(drawn)
     return pa.array(ranks, pa.int64(), mask=ranks == 0)
 
@@ -304,7 +398,7 @@ def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
     return counts
 
 
-def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integers]]:
+def _mined(slot: int, of: Samples) -> Iterator[tuple[Stream, Integers, Candidates, Integers]]:
     """Yield the samples with a mined negative by scorer: which, candidates and their numbers."""
     if of.plan.candidates is None:
         return
@@ -313,7 +407,7 @@ def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integ
         for one in stream.candidates:
             within = (origins >= one.first) & (origins < one.first + len(one))
             rows = np.flatnonzero((of.plan.streams == number) & within)
-            yield rows, one, origins[rows] - one.first
+            yield stream, rows, one, origins[rows] - one.first
 
 
 def _fallback(stream: Stream) -> str:
@@ -337,7 +431,7 @@ def _origins(slot: int, of: Samples) -> Integers:
             by_origin |= {FROM_SPLIT: last, OWN: code(own), FILLED: last - 1}
             table = np.array([by_origin[-number] for number in range(len(by_origin))])
             codes[rows] = table[np.maximum(-origins, 0)]
-        for rows, one, _ in _mined(slot, of):
+        for _, rows, one, _ in _mined(slot, of):
             codes[rows] = of.origins.index(one.scorer)
     codes[without_negative(plan)] = 0
     return codes

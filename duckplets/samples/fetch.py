@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.artifacts.folder import damaged
 from duckplets.artifacts.read_ahead import ReadAhead
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Floats, Integers
 from duckplets.base.columns import column, text_column
 from duckplets.base.fork_guard import HomeLock
 from duckplets.base.prefetch import IsStopped, never
@@ -76,7 +75,7 @@ class Fetcher:
     def fetch(self, plan: Plan, *, start: int, stop: int, is_stopped: IsStopped = never) -> Block:
         """Return a plan's samples as a block of batches."""
         samples, size, vectors = self._samples(plan), len(plan), {}
-        keys, order = samples.keys, np.arange(size * len(self.slots), dtype=np.int64)
+        keys, order = samples.keys, np.arange(plan.chunks.size, dtype=np.int64)
         with self._lock:  # refuses a forked process, as reading from the corpus does
             spans = self._texts.spans(keys)
         texts: TextSpans | pa.Array = (spans := spans.read_ahead(self.reads, is_stopped))
@@ -95,6 +94,8 @@ class Fetcher:
         columns = self._made(samples, self._columns)
         for number, slot in enumerate(self.slots):
             columns[slot] = SlotTexts(texts, order[number * size : (number + 1) * size])
+            if plan.counts is not None and number:
+                columns[slot] = SlotTexts(texts, samples.documents[1], samples.documents[0])
         if self._vectors is not None:
             hashes = dict(zip(self.slots, plan.hashes, strict=False))
             columns |= (vectors := self._vectors.rows_of(plan.positions, hashes))
@@ -108,7 +109,7 @@ class Fetcher:
         )
 
     def _samples(self, plan: Plan) -> Samples:
-        of = self._streams, self.slots, self._texts, self._look_up, self._positive_labels
+        of = self._streams, self.slots, self._texts, self._look_up, self._labels, self._scores
         padded_from = np.inf if self.padded_from is None else self.padded_from
         return Samples(plan, *of, padded_from=padded_from)
 
@@ -116,8 +117,10 @@ class Fetcher:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
         found, of_samples = np.zeros((size, 3), np.int64), sources[plan.streams]
         # as integers: bincount adds weights up as floats
-        for chunks in plan.chunks:
-            np.add.at(found[:, 0], of_samples, self._texts.tokens(chunks))
+        present = plan.present
+        for slot, chunks in enumerate(plan.chunks):
+            some = slice(None) if present is None else present[slot]
+            np.add.at(found[:, 0], of_samples[some], self._texts.tokens(chunks[some]))
         np.add.at(found[:, 1], of_samples, fallbacks(plan, self._streams))
         if plan.displaced is not None:
             gave = plan.displaced[plan.displaced >= 0]
@@ -136,7 +139,7 @@ class Fetcher:
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return the ids of a plan's samples; see ``Sampler.served``."""
         samples, versions = self._samples(plan), np.array([s.version for s in self._streams])
-        names = [] if len(self.slots) == 1 else ["swapped"]
+        names = [] if len(self.slots) == 1 or plan.counts is not None else ["swapped"]
         names += [] if plan.labels is None else ["label"]
         details = ("record_id", "section", "window")
         of_slots = [f"{slot}_{name}" for slot in self.slots for name in details]
@@ -161,17 +164,22 @@ class Fetcher:
                 found[name] = column(values) if isinstance(values, np.ndarray) else values
         return found
 
-    def _positive_labels(self, samples: Samples) -> pa.Array:
-        """Return the label of each sample's positive; null for a pair with a negative."""
-        plan, versions = samples.plan, np.array([of.version for of in self._streams])
-        anchors, positives = np.where(plan.swapped, plan.chunks[1::-1], plan.chunks[:2])
-        columns = {"request": np.arange(len(plan)), "anchor": anchors, "positive": positives}
-        columns["version"] = versions[plan.streams]
+    def _labels(self, anchors: Integers, texts: Integers, streams: Integers) -> pa.Array:
+        """Return the labels of texts for anchors, by chunks."""
+        versions = np.array([stream.version for stream in self._streams])
+        columns = {"request": np.arange(len(texts)), "anchor": anchors, "positive": texts}
+        columns["version"] = versions[streams]
         with self._lock, self._database.registered(asked=pa.table(columns)):
             labels = self._database.table("samples/fetch/positive_labels")["label"]
-        if plan.labels is None or plan.given:
-            return labels.combine_chunks()
-        return pc.if_else(pa.array(plan.labels == 0), None, labels.combine_chunks())
+        return labels.combine_chunks()
+
+    def _scores(self, anchors: Integers, texts: Integers, files: Sequence[str]) -> Floats:
+        """Return the scores that a mining gave to texts for anchors, by chunks; NaN for none."""
+        columns = {"request": np.arange(len(texts)), "anchor": anchors, "positive": texts}
+        with self._lock, self._database.registered(asked=pa.table(columns)):
+            where = {"files": list(files)}
+            scores = self._database.table("samples/fetch/positive_scores", where)["score"]
+        return np.asarray(scores.to_numpy(), np.float64)
 
     def _look_up(self, samples: Samples) -> pa.Table:
         """Return the details of chunks, or of records of conversations, slot by slot."""

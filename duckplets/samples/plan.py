@@ -50,15 +50,26 @@ class Plan(ArrayRecord):
     displaced: Integers | None = None  # stream that gave its position to each; -1 for most
     anchors: Integers | None = None  # as in ``Draw``: shape (1, samples)
     keys: Integers | None = None  # as in ``Draw``: shape (1, samples)
+    counts: Integers | None = None  # as in ``Draw``: shape (1, samples)
     given: bool = False  # whether they are labelled pairs, with nothing drawn
 
     def __len__(self) -> int:
         return len(self.streams)
 
+    @property
+    def present(self) -> Flags | None:
+        """Which slots of lists have a text: shape (slots, samples); None where all have."""
+        if self.counts is None or self.candidates is None:
+            return None
+        found = np.ones(self.chunks.shape, bool)
+        most = len(self.chunks) - len(self.candidates)  # the anchor and its positives
+        found[:most] = np.arange(most)[:, None] <= self.counts
+        return found
+
 
 _ARRAYS = [field.name for field in fields(Plan) if field.name != "given"]
 _OF_DRAWS = {
-    **dict.fromkeys(("chunks", "candidates", "anchors", "keys"), np.int64),
+    **dict.fromkeys(("chunks", "candidates", "anchors", "keys", "counts"), np.int64),
     "hashes": np.uint64,
     "labels": np.float64,
 }

@@ -61,7 +61,8 @@ class Drawn:
         """Return which texts may be drawn again: shape (slots, samples)."""
         found = np.zeros(self.plan.hashes.shape, dtype=bool)
         if self.plan.labels is None:
-            found[2 : len(self.plan.chunks)] = True
+            drawn = () if self.plan.candidates is None else self.plan.candidates
+            found[len(self.plan.chunks) - len(drawn) : len(self.plan.chunks)] = True
         else:
             found[1] = ~without_negative(self.plan)
         return found

@@ -48,7 +48,7 @@ _OF_SOURCE = 12  # attempts within the source before drawing from all sources
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Some samples of one stream, a row per slot: anchor, positive, negatives; or the text."""
+    """Some samples of one stream, a row per slot: anchor, positives, negatives; or the text."""
 
     chunks: Sequence[Integers]  # chunk keys; for messages record keys; for tokens row and epoch
     hashes: Sequence[Words]  # of their texts, and of families kept apart; none for tokens
@@ -58,6 +58,8 @@ class Draw:
     labels: Sequence[Floats] | None = None  # one row: the labels of pairs that come labelled
     anchors: Sequence[Integers] | None = None  # one row: of each, where texts near it are apart
     keys: Sequence[Integers] | None = None  # one row: the key of each, where batches have few
+    # One row: the positives of each list. Slots of others repeat the anchor.
+    counts: Sequence[Integers] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Stream:
     near: NearTexts | None = None  # texts kept from the batch of each anchor, if any are
     keyed: KeyedOrder | None = None  # the order of anchors, where batches have few keys
     generation: int | None = None  # number of the newest mining its candidates are of
+    listed: int = 0  # most positives of a list; 0 where samples are no lists
+    ranked: Sequence[Sequence[str]] = ()  # of lists: files of positives of each of the minings
 
     bucket = None  # length bucket: batches are of all lengths
 
@@ -128,15 +132,22 @@ class Stream:
         keys = None if self.keyed is None else [self.keyed.keys[units]]
         anchor_at = self._anchor_at(units, visits)
         chunks = [anchors.chunks[anchor_at].astype(np.int64, copy=False)]
-        hashes, swapped = [anchors.hashes[anchor_at]], None
+        hashes, swapped, counts = [anchors.hashes[anchor_at]], None, None
         if pool.positives is not None:
             of: Anchors | Positives = anchors
-            at = anchor_at
+            at = np.broadcast_to(anchor_at, (self.listed or 1, len(anchor_at)))
             if not pool.compiled.own_positive:
-                of, at = pool.positives, self._positive_at(pool.positives, units, at, visits)
-                swapped = None if of.questions is None else of.questions[at]
-            chunks.append(of.chunks[at].astype(np.int64, copy=False))
-            hashes.append(of.hashes[at])
+                of, at = pool.positives, self._positives_at(pool.positives, units, anchor_at, visits)
+                swapped = None if of.questions is None else of.questions[at[0]]
+            if self.listed:
+                at, counts = _distinct_first(of.hashes, at)
+            for slot, places in enumerate(at):
+                chunk, text = of.chunks[places].astype(np.int64, copy=False), of.hashes[places]
+                if counts is not None:
+                    chunk = np.where(slot < counts, chunk, chunks[0])
+                    text = np.where(slot < counts, text, hashes[0])
+                chunks.append(chunk)
+                hashes.append(text)
         families = [] if self.families is None else [self.families[units]]
         if pool.negatives is None:
             labels = None if pool.labels is None else [pool.labels[units]]
@@ -153,6 +164,7 @@ class Stream:
             requests,
             anchors=None if self.near is None else [units],
             keys=keys,
+            counts=None if counts is None else [counts],
         )
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
@@ -165,20 +177,26 @@ class Stream:
         start = below(hashed(self._keys["window"], anchors.ids[units]), count)
         return first + (start + visits) % count
 
-    def _positive_at(
+    def _positives_at(
         self, positives: Positives, units: Integers, anchor_at: Integers, visits: Integers
     ) -> Integers:
         """Rotate through an anchor's positives, so that every pairing comes in time."""
-        anchors = self.pool.anchors
+        anchors, most = self.pool.anchors, self.listed or 1
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
             count = count - banned.counts[anchor_at]
         start = below(hashed(self._keys["positive"], anchors.ids[units]), count)
-        cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
+        took, period = 1, count
+        if most > 1:
+            took = np.minimum(count, most)
+            period = count // np.gcd(count, took)
+        cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], period)
         # one more after each cycle: else pairs whose counts share a divisor would never meet
-        rank = (start + visits + visits // cycle) % count
+        first = start + visits * took + visits // cycle
+        rank = (first + np.arange(most)[:, None]) % count
         if banned is not None:
-            rank += banned.skipped(anchor_at, rank)
+            passed = banned.skipped(np.tile(anchor_at, most), rank.reshape(-1))
+            rank += passed.reshape(rank.shape)
         return np.asarray(positives.starts[units] + rank, np.int64)
 
     def _requests(
@@ -354,10 +372,25 @@ class Stream:
                 starts = np.arange(len(pool.negatives.chunks) + 1)
             negative = _mean(tokens_of(pool.negatives.chunks), starts[:-1], starts[1:])
         if per_draw == 1:
-            return anchor + positive + self.negatives * negative
+            many = 1.0
+            if self.listed and not pool.compiled.own_positive:
+                many = float(np.minimum(pool.positives.counts, self.listed).mean())
+            return anchor + many * positive + self.negatives * negative
         if swaps:
             anchor = positive = (anchor + positive) / 2
         return anchor + (positive + (per_draw - 1) * negative) / per_draw
+
+
+def _distinct_first(hashes: Words, at: Integers) -> tuple[Integers, Integers]:
+    """Return places, those of different texts first, and how many these are of each column."""
+    words = hashes[at]
+    order = np.argsort(words, axis=0, kind="stable")
+    words = np.take_along_axis(words, order, axis=0)
+    repeats, found = np.zeros(at.shape, bool), np.zeros(at.shape, bool)
+    repeats[1:] = words[1:] == words[:-1]
+    np.put_along_axis(found, order, repeats, axis=0)
+    at = np.take_along_axis(at, np.argsort(found, axis=0, kind="stable"), axis=0)
+    return at, np.count_nonzero(~found, axis=0)
 
 
 def _mean(tokens: Integers, starts: Integers, stops: Integers) -> float:

@@ -89,9 +89,8 @@ class Lists:
 
 LAYOUTS = (
     Grades("corpus_id", "score"),  # BEIR, MTEB
-    Grades("doc_id", "relevance"),  # ir_datasets
-    Grades("pid", "label"),  # TREC
-    Grades("passage_id", "label"),
+    # TREC, ir_datasets, the view qrels
+    *(Grades(name, of) for name in _DOCUMENT_IDS[2:] for of in ("label", "relevance")),
     Grades("passage_id", "score", are_scores=True),  # sentence-transformers
     Lists("doc_ids", grades="labels"),
     Lists("positive_id", "negative_id"),

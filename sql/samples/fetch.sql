@@ -54,6 +54,20 @@ LEFT JOIN (
 ) AS said ON said.request = pairs.request
 ORDER BY pairs.request
 
+-- name: positive_scores
+-- The scores that a mining gave to positives of anchors (Arrow asked: request, anchor, positive).
+-- Parameters: $files (of its positives).
+-- Rows: by request.
+SELECT max(ranked.score) AS score
+FROM asked
+JOIN chunks AS anchors ON anchors.chunk_key = asked.anchor
+JOIN chunks AS positives ON positives.chunk_key = asked.positive
+LEFT JOIN read_parquet($files) AS ranked
+    ON ranked.anchor_section_key = anchors.section_key
+    AND ranked.positive_section_key = positives.section_key
+GROUP BY asked.request
+ORDER BY asked.request
+
 -- name: conversation_details
 -- What else can be known of requested records (Arrow asked: request, key).
 -- Rows: by request.
