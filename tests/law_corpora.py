@@ -70,7 +70,7 @@ def filled(path: Any, ready: Any, corpora: list[law.Corpus]) -> dp.Corpus:
         label
         for number, of in enumerate(corpora)
         for label in of.labels
-        if number < 20 or isinstance(label.anchor, int)
+        if number < 16 or isinstance(label.anchor, int)
     ]
     for of in corpora:
         of.labels = labels

@@ -65,6 +65,8 @@ class Anchors:
     starts: Integers  # first chunk of every anchor, and the end of the last
     families: Keys | None = None  # of every anchor; None where each is its record
     questions: Words | None = None  # of every chunk, where several families ask some
+    # Of anchors that are pairs: how many their record has, and the number of each.
+    turns: tuple[Integers, Integers] | None = None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -265,6 +267,38 @@ def positives_of(
     counts = np.searchsorted(owners, anchors.records, side="right") - starts
     banned = _banned(anchors, counts, owners, hashes, distinct, unpaired)
     return Positives(rows["chunk_key"], hashes, starts, counts, banned)
+
+
+def paired(anchors: Anchors, positives: Positives) -> tuple[Integers, Anchors, Positives]:
+    """Return pairs of anchors and positives as anchors, and the anchor chunk that each chunk was."""
+    windows = np.diff(anchors.starts)
+    sizes = windows * positives.counts
+    owners = np.repeat(np.arange(len(anchors)), sizes)
+    within = ranges(np.zeros_like(sizes), sizes)
+    ranks, window = np.divmod(within, windows[owners])
+    at = anchors.starts[owners] + window
+    if (banned := positives.banned) is not None:
+        of = np.repeat(np.arange(len(at)), banned.counts[at])
+        entries = ranges(banned.firsts[at], banned.counts[at])
+        first = banned.firsts[at[of]]
+        theirs = banned.passed[entries] - first * banned.span + entries - first
+        legal = np.ones(len(at), bool)
+        legal[of[theirs == ranks[of]]] = False
+        at, owners, ranks = at[legal], owners[legal], ranks[legal]
+    starts = _boundaries(owners, ranks, every=False)
+    owners, ranks = owners[starts[:-1]], ranks[starts[:-1]]
+    firsts = _boundaries(owners, every=False)
+    counts = np.diff(firsts)
+    turns = np.repeat(counts, counts), np.arange(len(owners)) - np.repeat(firsts[:-1], counts)
+    places = np.asarray(positives.starts[owners] + ranks, np.int64)
+    made = Anchors(
+        *(anchors.chunks[at], anchors.hashes[at], anchors.classes[at]),
+        *(anchors.records[owners], anchors.ids[owners], starts),
+        families=None if anchors.families is None else anchors.families[owners],
+        turns=turns,
+    )
+    ones = np.ones(len(places), np.int64)
+    return at, made, replace(positives, starts=places, counts=ones, banned=None)
 
 
 def _banned(

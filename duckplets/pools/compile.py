@@ -110,6 +110,11 @@ class CompiledPool:
         """Whether it draws consistent pairs only."""
         return isinstance(self.recipe, TripletRecipe) and self.recipe.consistent is not None
 
+    @property
+    def of_pairs(self) -> bool:
+        """Whether each anchor is a pair of a record and a positive."""
+        return self.recipe.per == "pair" or (self.is_given and self.documents)
+
     def of_source(self) -> CompiledPool:
         """Return the pool whose negatives are of the anchors' source only, by the same law."""
         return replace(self, narrow=True)
@@ -185,6 +190,7 @@ def compile_pool(
             f"the positive of one record; limit the recipe to sources without labels"
         )
     drawn = labels != "given"  # these come as they were judged
+    of_documents = documents is not None and not drawn
     apart = set_apart_by(recipe, labels)
     is_split_wide = recipe.negatives_from == "split"
     if documents is not None and drawn and is_split_wide:
@@ -192,8 +198,9 @@ def compile_pool(
             f"recipe {recipe.name!r}, source {source!r}: negatives_from='split': its negatives are "
             f"all documents of {documents!r} already; leave it out"
         )
-    how: dict[str, Any] = {"relabelled": relabelled and drawn, "swaps": swaps and drawn}
-    return CompiledPool(recipe, parameters, apart, **how, documents=documents is not None and drawn)
+    how: dict[str, Any] = {"relabelled": of_documents or (relabelled and drawn)}
+    how |= {"swaps": swaps and drawn, "documents": documents is not None}
+    return CompiledPool(recipe, parameters, apart, **how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,12 +317,19 @@ _LABELS: dict[Labels | None, tuple[str, str]] = {  # who is left out for its lab
 
 
 def _triplet_fills(
-    recipe: TripletRecipe, labels: Labels | None, strategy: Strategy, *, staged: bool
+    recipe: TripletRecipe,
+    labels: Labels | None,
+    strategy: Strategy,
+    *,
+    documents: bool,
+    staged: bool,
 ) -> dict[str, str | Sequence[str]]:
     """Return the values of the placeholders in ``pools/law`` and ``pools/lists``."""
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
     promoted = positive if _asks_label(recipe.positive) else f"label >= 1 AND {positive}"
-    if labels == "given":  # other sections belong to no labelled pair
+    if labels == "given" and documents:
+        promoted = positive
+    elif labels == "given":  # other sections belong to no labelled pair
         anchor += " AND role = 'anchor'" if recipe.anchor.role != "anchor" else ""
         positive += " AND role = 'context'" if recipe.positive.role != "context" else ""
     elif labels is not None:
@@ -323,6 +337,8 @@ def _triplet_fills(
     near = next((x for x in recipe.selectors if x.kind == "near_date"), recipe.positive)
     order = "added_version, id_hash, record_key, chunk_key"
     label_condition, label_text = _LABELS[labels]
+    if labels == "given" and documents:
+        label_condition = "is_paired IS NULL"
     if labels is None and _asks_label(recipe.positive):
         label_condition = "FALSE"
     class_name, bin_name = strategy.columns
@@ -337,7 +353,9 @@ def _triplet_fills(
         "answers_condition": _slot(recipe.positive),
         "judged_condition": _judged(recipe, staged=staged),
         "anchor_names": [*([class_name] if strategy.parts else []), *(["label"] if labels else [])],
-        "positive_names": [],
+        "positive_names": ["label"] if labels == "given" and documents else [],
+        "taken_condition": "TRUE",
+        "other_pair": "positives.text_hash <> eligible.text_hash",
         "negative_names": [bin_name] if strategy.parts else [],
         "negative_order": f"bin, {order}" if strategy.parts else order,
         "class_name": class_name,
@@ -460,9 +478,11 @@ def _statement(
         fills = {"anchor_condition": conditions[0], **_unit(recipe)}
         return assembled(["pools/law/texts"], last, fills, _chunks(staged=staged))
     strategy = strategy_of(recipe, staged=staged)
-    fills = _triplet_fills(recipe, labels, strategy, staged=staged)
+    fills = _triplet_fills(recipe, labels, strategy, documents=documents, staged=staged)
     near = recipe.positive.kind == "near_date"
     last = "pools/law/triplets" if part == "pool" else f"pools/lists/{part}"
+    if part == "pool" and (recipe.per == "pair" or (labels == "given" and documents)):
+        last = "pools/law/pairs"
     wide = recipe.negatives_from == "split"
     texts = _chunks(wide=wide, drawn=wide and not narrow, beyond=near, staged=staged)
     if documents:
@@ -475,11 +495,14 @@ def _statement(
         texts |= {f"chunks_of({name}, $split, $version)": theirs for name in others}
         texts |= _OF_ALL_ASKERS
     if recipe.allow_same_anchor_positive:
-        texts |= {"other_text\n    AND ": "", "other_text AND ": ""}
+        texts |= {"other_text\n    AND ": "", "other_text AND ": "", " AND other_pair": ""}
     if recipe.strategy == "same_record":  # its family may draw texts that only it has
         texts["sole IS DISTINCT FROM family"] = "TRUE"
     if relabelled or recipe.consistent:
         fills["positive_keys"] = "record_key, text_hash"
+        pairs = "consistent" if recipe.consistent else "paired"
+        asked = "(record_key, eligible.text_hash, positives.text_hash)"
+        fills["taken_condition"] = f"{asked} IN (FROM {pairs})"
     if not recipe.consistent:
         texts |= dict.fromkeys(_OFFERED, "")
     elif recipe.consistent.min_score is None:
@@ -503,6 +526,7 @@ def _statement(
         "consistent_labelled": relabelled and recipe.consistent is not None,
         "swapped": swaps,
         "given": labels == "given",
+        "given_documents": labels == "given" and documents,
     }
     parts = [f"pools/law/{name}" for name, holds in steps.items() if holds]
     return assembled(parts, last, fills, texts)

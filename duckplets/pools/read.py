@@ -60,6 +60,15 @@ class Kinds(dict[str, Literal["binary", "graded"]]):
     relabelled = False  # whether pairs of others are labelled
     documents: Mapping[str, str] = MappingProxyType({})  # by source, the source of its documents
 
+    @property
+    def judged(self) -> set[str]:
+        """The sources that ``labelled_pairs`` serve as they are labelled."""
+        return {*self} | ({*self.documents} if self.relabelled else set())
+
+    def is_graded(self, source: str) -> bool:
+        """Return whether the labels of a source are floats."""
+        return self.get(source) == "graded" or source in self.documents
+
     def of(self, source: str) -> dict[str, Any]:
         """Return what a pool of a source is compiled with."""
         found: dict[str, Any] = {"labels": self.get(source), "relabelled": self.relabelled}
@@ -144,6 +153,17 @@ class PoolReader:
         elif compiled.relabelled:
             unpaired = self._rows(compiled, "unpaired")
         positives = arrays.positives_of(anchors, listed, distinct=distinct, unpaired=unpaired)
+        if compiled.of_pairs:
+            if (many := int((np.diff(anchors.starts) * positives.counts).sum())) > _MOST_PAIRS:
+                raise RecipeError(
+                    f"recipe {recipe.name!r}: per='pair' makes {many} pairs of windows"
+                )
+            at, anchors, positives = arrays.paired(anchors, positives)
+            rows = some_rows(rows, at)
+        if compiled.is_given and compiled.documents:
+            return Pool(
+                compiled, anchors, positives, None, labels=listed["label"][positives.starts]
+            )
         if compiled.is_given:
             labels = rows["label"][anchors.starts[:-1]]
             return Pool(compiled, anchors, positives, None, labels=labels)

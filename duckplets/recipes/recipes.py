@@ -22,6 +22,7 @@ Role = Literal["anchor", "context", "rejected"]
 SelectorKind = Literal["role", "position", "near_date", "any_section"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
+PerOfTriplets = Literal["record", "chunk", "pair"]
 By: TypeAlias = Scorer | Mined | Negatives  # ``random``, or what ranked candidates
 Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
@@ -143,7 +144,9 @@ class TripletRecipe:
             others. In the weight of a sample ``weight`` counts as it is.
         instruction: Carried to each sample unchanged.
         allow_same_anchor_positive: Whether the positive may have the anchor's very text.
-        per: The unit of an anchor, a ``record`` or a ``chunk``.
+        per: What comes once an epoch: a ``record`` of anchors, whose positives take turns; a
+            ``chunk`` of them; or a ``pair`` of a record and one of its positives, each window of a
+            long positive being one.
         sources: Names of the sources it is limited to; None means all.
         consistent: Draw only pairs whose positive is ranked high enough: ``("dense", 20)`` for rank
             20 or better by that scorer, or a table of ``scorer``, ``within`` and ``min_score``.
@@ -163,7 +166,7 @@ class TripletRecipe:
     share: Share | None = None
     instruction: str | None = None
     allow_same_anchor_positive: bool = False
-    per: Per = "record"
+    per: PerOfTriplets = "record"
     sources: Sources | None = None
     consistent: Consistent | None = None
 
@@ -178,6 +181,8 @@ class TripletRecipe:
                 f"{what}: a near_date negative is chosen by its date already, and only one of "
                 f"positive and negative can be near_date; leave the strategy at 'other_record'"
             )
+        if self.per == "pair" and self.own_positive:
+            raise RecipeError(f"{what}: per='pair': the positive is the anchor; leave it out")
         reason = ""
         if own:
             reason = "strategy 'same_record' takes those of the anchor's own record"

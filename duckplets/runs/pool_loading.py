@@ -133,7 +133,7 @@ def open_streams(
                 tuple(found.candidates),
                 of_records=loading.records[source] if by_anchors else None,
                 shares=shares_of(settings, source, recipe.name) if is_mixed else None,
-                graded=compiled.is_given and loading.kinds.get(source) == "graded",
+                graded=compiled.is_given and loading.kinds.is_graded(source),
                 families=None if families is None else families.of(found.pool.anchors.records),
                 near=loading.near(source, found.pool) if settings.in_batch else None,
                 listed=settings.num if settings.kind == "lists" else 0,
@@ -206,7 +206,7 @@ class _Loading:
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return the compiled pool of a recipe, and the minings it draws from."""
         of, mined = self.kinds.of(source), list[Any]()
-        if of["labels"] and self._settings.pairs == "labelled":
+        if self._settings.pairs == "labelled":
             of["labels"] = "given"
         if isinstance(recipe, TripletRecipe) and recipe.mined:
             mined = pinned_minings(self._minings, self._settings, source, recipe)

@@ -75,7 +75,7 @@ def resolved(
         sources=sources,
     )
     if run["pairs"] == "labelled":
-        there = labels_of(database, version)
+        there = labels_of(database, version).judged
         found = [
             replace(of, recipes=_without_negatives(of, of.optional), optional=frozenset())
             for of in found
@@ -102,8 +102,9 @@ def _filtered(recipes: Sequence[Recipe], by: Consistent) -> tuple[Recipe, ...]:
 
 def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pairs:
     """Return whether the pairs of sources are labelled or drawn; refuse a mix."""
-    there = labels_of(database, version)
-    judged, others = (sorted(of) for of in ({*drawn} & {*there}, {*drawn} - {*there}))
+    kinds = labels_of(database, version)
+    there, documents = kinds.judged, {*kinds.documents.values()}
+    judged, others = (sorted(of) for of in ({*drawn} & there, {*drawn} - there - documents))
     if judged and others:
         raise SamplerError(
             f"kind='labelled_pairs': source {judged[0]!r} has labels, and source {others[0]!r} has "
@@ -116,7 +117,7 @@ def check_labelled(
     database: Database, run: Mapping[str, Any], mixture: Mixture | None, version: int
 ) -> None:
     """Refuse arguments that a run of labelled pairs cannot have."""
-    there = labels_of(database, version)
+    there = labels_of(database, version).judged
     for name in () if mixture is None else mixture.weighed - {*there}:
         raise SamplerError(
             f"kind='labelled_pairs': source {name!r} has no labels; give it no weight in mixture="

@@ -107,8 +107,10 @@ def planned(
             else:
                 settings = replace(settings, mixture=kept.mixture, optional=kept.optional)
             version, schedule = _part(settings, number, events)
-        kinds = labels_of(database, version.corpus_version) if settings.pairs == "labelled" else {}
-        has_grades = bool(kinds) and any(kinds.get(name) == "graded" for name in version.sources)
+        has_grades = False
+        if settings.pairs == "labelled":
+            kinds = labels_of(database, version.corpus_version)
+            has_grades = any(map(kinds.is_graded, version.sources))
         if graded is False and has_grades:
             raise SamplerError(
                 f"corpus version {version.corpus_version} has grades, and the labels of run "

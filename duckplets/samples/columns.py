@@ -351,7 +351,7 @@ def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
 
 
 def _worst(of: Samples) -> pa.Array:
-    slots = range(len(of.plan.candidates))
+    slots = range(1 if of.plan.candidates is None else len(of.plan.candidates))
     return _named(np.max([_origins(slot, of) for slot in slots], axis=0), of)
 
 

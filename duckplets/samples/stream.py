@@ -137,7 +137,10 @@ class Stream:
             of: Anchors | Positives = anchors
             at = np.broadcast_to(anchor_at, (self.listed or 1, len(anchor_at)))
             if not pool.compiled.own_positive:
-                of, at = pool.positives, self._positives_at(pool.positives, units, anchor_at, visits)
+                of, at = (
+                    pool.positives,
+                    self._positives_at(pool.positives, units, anchor_at, visits),
+                )
                 swapped = None if of.questions is None else of.questions[at[0]]
             if self.listed:
                 at, counts = _distinct_first(of.hashes, at)
@@ -226,6 +229,9 @@ class Stream:
                 period = np.lcm(period, count) * count
         if self.candidates:
             visits = self._section_visits(units, visits, anchor_at)
+        if anchors.turns is not None:  # the pairs of a record take its negatives in turn
+            many, number = (of[units] for of in anchors.turns)
+            visits, period = visits * many + number, period * many
         return NegativeRequests(
             index,
             anchors.classes[anchor_at],

@@ -51,6 +51,20 @@ SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
     arg_min(text, chunk_key) AS anchor FROM eligible
 GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
 
+-- name: pairs
+-- The pool of a recipe whose anchors are pairs in one part.
+-- Rows: one a pair, in the order of the anchors, then of the positives.
+SELECT record_key, eligible.record_id,
+    list(eligible.chunk_key ORDER BY eligible.chunk_key) AS anchors,
+    arg_min(eligible.text, eligible.chunk_key) AS anchor,
+    positives.chunk_key AS positive_key, any_value(positives.text) AS positive
+FROM eligible JOIN positives USING (record_key)
+WHERE taken_condition AND other_pair
+GROUP BY record_key, eligible.record_id, eligible.added_version, eligible.id_hash,
+    positives.chunk_key, positives.added_version, positives.id_hash
+ORDER BY eligible.added_version, eligible.id_hash, record_key,
+    positives.added_version, positives.id_hash, positive_key
+
 -- name: texts
 -- The pool of a text recipe: the chunks that its selectors take, by record or chunk.
 -- Parameters: $split, $version, $source.
@@ -509,6 +523,23 @@ WITH eligible AS (
 )
 SELECT 1
 
+-- name: given_documents
+-- Steps of such a pool whose labels are of documents.
+
+-- The labelled documents of each record, with the greatest label where its windows have several.
+WITH positives AS (
+    SELECT promoted.* EXCLUDE (asked_key, anchor_hash, is_by_text)
+        REPLACE (asked_key AS record_key)
+    FROM promoted
+    QUALIFY row_number() OVER (
+        PARTITION BY asked_key, promoted.text_hash
+        ORDER BY label DESC, is_by_text, added_version, id_hash, chunk_key
+    ) = 1
+),
+paired AS (SELECT DISTINCT asked_key AS record_key, anchor_hash, text_hash FROM promoted),
+eligible AS (FROM anchors JOIN positive_texts USING (positive_keys))
+SELECT 1
+
 -- name: swapped
 -- Steps of a pool whose samples may be swapped: the positive then asks for its anchors.
 -- Parameters: $source, $negatives.
@@ -519,7 +550,8 @@ WITH known_swapped AS (
         SELECT question, unnest(list(DISTINCT record_key) FILTER (answers)) AS record_key FROM (
             SELECT question, record_key, family, answers FROM own
             WHERE answers AND source = $source
-            UNION ALL SELECT question, record_key, family, FALSE FROM positives
+            UNION ALL SELECT positives.question, record_key, asked.family, FALSE FROM positives
+            JOIN (SELECT DISTINCT record_key, family FROM anchors) AS asked USING (record_key)
         ) GROUP BY question HAVING min(family) < max(family)
     ) AS shared JOIN own USING (record_key) JOIN written USING (writing) WHERE asks
 ),

@@ -22,36 +22,47 @@ JOIN records ON records.record_key = chunks.record_key
 ORDER BY asked.request
 
 -- name: positive_labels
--- The labels of positives beside their anchors, else those of their own pairs (Arrow asked: request,
--- anchor, positive, version).
+-- The labels of texts for anchors, else those of a record's own pair (Arrow asked: request, anchor,
+-- positive, version). A label of a document is of the texts of all its windows.
 -- Rows: by request.
 WITH pairs AS (
     SELECT
-        asked.request, asked.version,
-        [text_side(anchors.text_hash), askers.id_hash] AS anchors,
-        [text_side(positives.text_hash), records.id_hash] AS documents,
-        CASE WHEN records.record_key = askers.record_key THEN records.label END AS label
+        asked.request, asked.version, positives.text_hash,
+        unnest([text_side(anchors.text_hash), askers.id_hash]) AS anchor,
+        CASE WHEN positives.record_key = askers.record_key THEN askers.label END AS label
     FROM asked
     JOIN chunks AS anchors ON anchors.chunk_key = asked.anchor
     JOIN records AS askers ON askers.record_key = anchors.record_key
     JOIN chunks AS positives ON positives.chunk_key = asked.positive
-    JOIN records ON records.record_key = positives.record_key
 ),
 
-sides AS (
-    SELECT request, version, anchor, unnest(documents) AS document
-    FROM (SELECT request, version, documents, unnest(anchors) AS anchor FROM pairs)
+labelled AS (SELECT * FROM labels SEMI JOIN pairs ON pairs.anchor = labels.anchor),
+
+said AS (
+    SELECT pairs.request, newest_label(labels.label, labels.added_version) AS label
+    FROM pairs
+    JOIN (
+        SELECT
+            anchor, label, added_version, document, 0 AS first_version, NULL AS removed_version
+        FROM labelled
+        UNION ALL
+        SELECT
+            labelled.anchor, labelled.label, labelled.added_version,
+            text_side(chunks.text_hash) AS document, records.added_version, records.removed_version
+        FROM labelled
+        JOIN records ON records.id_hash = labelled.document
+        JOIN chunks ON chunks.record_key = records.record_key
+    ) AS labels ON labels.anchor = pairs.anchor AND labels.document = text_side(pairs.text_hash)
+    WHERE
+        labels.added_version <= pairs.version
+        AND is_live(labels.first_version, labels.removed_version, pairs.version)
+    GROUP BY pairs.request
 )
 
-SELECT coalesce(said.label, pairs.label) AS label
+SELECT coalesce(any_value(said.label), any_value(pairs.label)) AS label
 FROM pairs
-LEFT JOIN (
-    SELECT sides.request, newest_label(labels.label, labels.added_version) AS label
-    FROM sides
-    JOIN labels ON labels.anchor = sides.anchor AND labels.document = sides.document
-    WHERE labels.added_version <= sides.version
-    GROUP BY sides.request
-) AS said ON said.request = pairs.request
+LEFT JOIN said ON said.request = pairs.request
+GROUP BY pairs.request
 ORDER BY pairs.request
 
 -- name: positive_scores

@@ -122,6 +122,56 @@ def test_no_negative_has_a_label_above_0_and_positives_rotate(tmp_path, seed, by
         assert_resumes_everywhere(sampler, 2)
 
 
+@pytest.mark.parametrize("seed", range(often(20, less=2)))
+def test_labels_come_with_pairs_and_with_lists(tmp_path, seed):
+    with made(tmp_path / "c.duckdb", seed) as corpus:
+        corpus.mine(split="train", progress=False)
+        texts, _, _, own, splits = world_of(corpus)
+        labels = labels_of(corpus, texts)
+        asked = {"columns": ["anchor_record_id", "other", "label"], "epochs": 1}
+        with corpus.sampler("labelled_pairs", batch_size=5, **asked) as sampler:
+            rows = [row for batch in sampler for row in batch.to_pylist()]
+            assert len(rows) == sampler.epoch_length
+        assert {(r["anchor_record_id"], r["other"]): r["label"] for r in rows} == {
+            pair: label for pair, label in labels.items() if splits[pair[0]] == "train"
+        }
+        scores = {
+            (row["record_id"], row["text"]): row["score"]
+            for row in corpus.sql(
+                "SELECT record_id, p.text, score FROM mined_positives "
+                "JOIN sections AS a ON a.section_key = anchor_section_key "
+                "JOIN records ON records.record_key = a.record_key "
+                "JOIN sections AS p ON p.section_key = positive_section_key"
+            ).to_pylist()
+        }
+        columns = ["documents", "labels", "scores", "documents_by", "documents_record_id"]
+        columns = ["anchor_record_id", *columns, "weight", "negative_by"]
+        policy = dp.Negatives(3, by="bm25")
+        sampler = corpus.sampler("lists", batch_size=4, negatives=policy, columns=columns)
+        rows = [row for step in range(40) for row in sampler.batch_at(step).to_pylist()]
+        assert {len(row["documents"]) for row in rows} > {4, 5}
+        for row in rows:
+            query, places = row["anchor_record_id"], len(row["documents"])
+            assert all(len(row[name]) == places for name in columns[1:6])
+            assert places == len({*row["documents"]})
+            assert row["documents_by"].count(None) == places - 3
+            for text, label, score, by, record in zip(*(row[n] for n in columns[1:6]), strict=True):
+                said = labels.get((query, text))
+                if by is None:
+                    assert label == (1 if said is None else said) >= 1
+                    assert score == scores[query, text]
+                    assert record == query if said is None else texts[record] == text
+                else:
+                    assert label == (0 if said is None else said) <= 0
+                    assert (score is None) == (by != "bm25")
+                    assert texts[record] == text
+        served = sampler.served(0, 8)["documents_record_id"].to_pylist()
+        assert served == [row["documents_record_id"] for row in rows[:8]]
+        assert_resumes_everywhere(sampler, 2)
+        with pytest.raises(dp.SamplerError, match="no two places"):
+            corpus.sampler("lists", options=dp.Options(swap=True))
+
+
 def test_later_documents_and_labels_join_and_older_runs_stay(tmp_path):
     with made(tmp_path / "c.duckdb", 5) as corpus:
         corpus.mine(progress=False)

@@ -120,6 +120,62 @@ def _check(corpus: dp.Corpus, guards: Guards, told: law.Law) -> None:
             assert (found >= 0) == illegal, (anchor, number)
 
 
+PAIRED = ("plain", "overlap", "relabelled", "documents", "documents, conditions", "position")
+
+
+@pytest.mark.parametrize("name", some(PAIRED, less=3))
+def test_pairs_come_once_an_epoch_and_lists_have_positives_in_turn(corpora: Any, name: str) -> None:
+    corpus, of_splits = corpora[None]
+    rows = corpus.sql("SELECT chunk_key, text_hash FROM chunks").to_pylist()
+    hashes, seen = {row["chunk_key"]: row["text_hash"] for row in rows}, 0
+    recipe, how, plain = KINDS[name]
+    laws = [law.Law(of, plain, source) for of in of_splits for source in ("a", "b")]
+    places = [place for place, told in enumerate(laws) if told.pool(1)]
+    for place in random.Random(name).sample(places, min(len(places), often(40, less=6))):
+        told, by_key = laws[place], {c.key: c for c in of_splits[place // 2].chunks}
+        anchors = [by_key[key] for _, chunks in told.pool(1) for key in chunks]
+        wanted: dict[tuple[int, int], set[int]] = {}
+        for a in anchors:
+            for p in told.positives(a):
+                if p.text != a.text:
+                    wanted.setdefault((a.record.key, hashes[p.key]), set()).add(a.key)
+        where = {"source": "ab"[place % 2], "split": f"r{place // 2}", "version": 1}
+        compiled = compile_pool(replace(recipe, per="pair"), **where, **how)
+        with PoolReader(corpus.database, [compiled]) as reader:
+            pool = reader.read(compiled)
+        listed = corpus.database.arrow(*compiled.statement("pool", staged=False)).to_pylist()
+        draw = Stream("a", pool, 7, 1).draw_at(np.arange(len(pool.anchors)))
+        pairs = [
+            (by_key[a].record.key, p)
+            for a, p in zip(draw.chunks[0].tolist(), draw.hashes[1].tolist(), strict=True)
+        ]
+        assert {*pairs} == wanted.keys()
+        assert [row["record_key"] for row in listed] == pool.anchors.records.tolist()
+        for row in listed:
+            pair = row["record_key"], hashes[row["positive_key"]]
+            assert {*row["anchors"]} == wanted[pair]
+        compiled = compile_pool(recipe, **where, **how)
+        with PoolReader(corpus.database, [compiled]) as reader:
+            pool = reader.read(compiled)
+        stream, came = Stream("a", pool, 7, 1, listed=2), set()
+        draw = stream.draw_at(np.arange(40 * len(pool.anchors)))
+        assert draw.counts is not None
+        columns = zip(*(c.tolist() for c in (draw.chunks[0], *draw.hashes, draw.counts[0])))
+        for anchor, *texts, negative, count in columns:
+            positives = texts[1 : 1 + count]
+            assert 1 <= len({*positives}) == count <= 2
+            assert texts[1 + count :] == texts[:1] * (2 - count)
+            mine = {(by_key[anchor].record.key, text) for text in positives}
+            assert all(anchor in wanted[pair] for pair in mine)
+            assert negative in {
+                hashes[c.key] for c in told.reach if c.text in told.legal(by_key[anchor])
+            }
+            came |= mine
+            seen += 1
+        assert came == wanted.keys()
+    assert seen
+
+
 QUESTIONS = ("capital of France", "colour of grass", "height of trees", "speed of sound")
 
 

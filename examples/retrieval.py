@@ -1,0 +1,128 @@
+"""Trains a small model on a retrieval set, from a BEIR folder to nDCG before and after, on a CPU.
+
+pip install 'duckplets[hf]'
+python examples/retrieval.py FOLDER [--steps 300] [--within 20] [--out results.json]
+
+The folder has corpus.jsonl, queries.jsonl, qrels/train.tsv and qrels/test.tsv. The model is a mean
+of word vectors that knows nothing at first; its tokenizer is made from the documents. It is trained
+three times from the same beginning: on pairs of query and document, with one mined negative each,
+and with one mined negative on consistent pairs only. Each is measured on the queries of qrels/test.tsv
+over all documents.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is loaded from the Hub
+
+import torch
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from transformers import PrinterCallback
+
+import duckplets as dp
+
+BATCH, DIMENSION, VOCABULARY, DEPTH = 256, 256, 16_000, 100
+
+
+def main(folder: Path, steps: int, within: int) -> dict[str, Any]:
+    """Read, mine, train and measure; return the figures."""
+    with tempfile.TemporaryDirectory() as work, dp.Corpus(Path(work) / "set.duckdb") as corpus:
+        print(corpus.ingest(folder, name="set", progress=False))
+        mined = corpus.mine(split="train", depth=DEPTH, progress=False)
+        print(mined)
+        tokenizer = tokenizer_of(corpus)
+        arms: dict[str, dict[str, Any]] = {
+            "pairs": {"kind": "pairs"},
+            "1 BM25": {"negatives": 1},
+            f"1 BM25, rank {within} or better": {"negatives": 1, "consistent": ("bm25", within)},
+        }
+        measured(corpus, fresh(tokenizer), Path(work) / "before.json")
+        found: dict[str, Any] = {"steps": steps, "arms": {}}
+        for name, asked in arms.items():
+            model = fresh(tokenizer)
+            train(model, corpus, steps, work, asked)
+            measured(corpus, model, Path(work) / "after.json")
+            compared = dp.compare(Path(work) / "before.json", Path(work) / "after.json")
+            found["arms"][name] = compared.metrics
+            print(f"{name}\n{compared}")
+            (Path(work) / "after.json").rename(Path(work) / f"{len(found['arms'])}.json")
+        found["queries"] = compared.queries
+    return found
+
+
+def tokenizer_of(corpus: dp.Corpus) -> Tokenizer:
+    """Return a tokenizer made from the documents."""
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    how = trainers.WordPieceTrainer(
+        vocab_size=VOCABULARY, special_tokens=["[UNK]"], show_progress=False
+    )
+    texts = corpus.sql("SELECT text FROM section_texts WHERE split = 'every' ORDER BY record_id")
+    made.train_from_iterator(texts["text"].to_pylist(), how)
+    return made
+
+
+def fresh(tokenizer: Tokenizer) -> SentenceTransformer:
+    """Return a model that knows nothing, the same each time."""
+    torch.manual_seed(1)
+    module = StaticEmbedding(tokenizer, embedding_dim=DIMENSION)
+    return SentenceTransformer(modules=[module], device="cpu")
+
+
+def train(
+    model: SentenceTransformer, corpus: dp.Corpus, steps: int, work: str, asked: dict[str, Any]
+) -> None:
+    """Train on the batches of a sampler."""
+    sampler = corpus.sampler(**asked, batch_size=BATCH, seed=7, steps=steps, no_duplicates=True)
+    settings = SentenceTransformerTrainingArguments(
+        output_dir=work,
+        max_steps=steps,  # a stream has no length
+        per_device_train_batch_size=BATCH,  # as the sampler's, so that its batches stay
+        learning_rate=0.2,  # word vectors from nothing
+        warmup_steps=steps // 10,
+        seed=7,
+        use_cpu=True,
+        accelerator_config={"dispatch_batches": False},  # it would cut the token ids of a batch
+        logging_steps=steps,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=settings,
+        train_dataset=sampler.to_hf(),
+        loss=MultipleNegativesRankingLoss(model),
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    sampler.close()
+
+
+def measured(corpus: dp.Corpus, model: SentenceTransformer, results: Path) -> None:
+    """Write nDCG, MRR and recall at 10 of every query of the test split."""
+    corpus.evaluator("test", results=results)(model)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--within", type=int, default=20)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    figures = main(given.folder, given.steps, given.within)
+    if given.out:
+        given.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
