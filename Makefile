@@ -11,7 +11,7 @@ TORCH := $(VENV)/torch
 # would compile all that it imports, in three times the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-newer test-torch lint format docs bench clean
+.PHONY: demo test test-all test-newer test-torch lint format docs bench bench-retrieval clean
 
 demo: $(READY)
 	$(BIN)/duckplets demo
@@ -63,6 +63,12 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/scale.py > benchmarks/scale.json
 	$(BIN)/python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 	$(BIN)/python benchmarks/report.py
+
+# Ten minutes, with PyTorch: what docs/retrieval.md shows.
+bench-retrieval: $(TORCH)/.ready
+	$(BIN)/python benchmarks/retrieval_set.py $(VENV)/wordnet
+	OMP_NUM_THREADS=1 $(TORCH)/bin/python examples/retrieval.py $(VENV)/wordnet --steps 400 --out benchmarks/retrieval.json
+	$(BIN)/python benchmarks/retrieval_report.py
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,8 +8,12 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from benchmark_scripts import FOLDER, load
 from effort import thorough
+
+import duckplets as dp
 
 
 def test_the_page_is_written_from_the_results():
@@ -163,6 +167,42 @@ def test_the_page_of_the_laboratory_is_written_from_its_results():
     assert report.PAGE.read_text(encoding="utf-8") == report.page(), (
         "docs/teach.md is not from benchmarks/teach.json: python benchmarks/teach_report.py"
     )
+
+
+def test_the_page_of_a_retrieval_set_has_the_figures_of_its_run():
+    report = load("retrieval_report")
+    text = report.PAGE.read_text(encoding="utf-8")
+    assert text == report.page(text), (
+        "docs/retrieval.md is not from retrieval.json: python benchmarks/retrieval_report.py"
+    )
+
+
+def test_sentences_of_entries_become_a_folder_of_beir(tmp_path):
+    entries = [
+        {"id": f"e{n}", "title": word, "lemmas": [word], "pos": "noun", "definition": f"sense {n}"}
+        | {"examples": [f"he saw a {word} there", "nothing of it"]}
+        for n, word in enumerate(["bank", "Bank", "tree"])
+    ]
+    pq.write_table(pa.Table.from_pylist(entries), tmp_path / "entries.parquet")
+    counts = load("retrieval_set").write(tmp_path / "set", None, tmp_path / "entries.parquet")
+    assert counts == {"documents": 3, "queries": 3, "labels": 5}
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(tmp_path / "set", name="set", progress=False)
+        rows = corpus.sql("SELECT query_id, document_id, label FROM qrels").to_pylist()
+    assert {(r["query_id"], r["document_id"]): r["label"] for r in rows} == {
+        ("e0-0", "e0"): 2, ("e0-0", "e1"): 1, ("e1-0", "e1"): 2, ("e1-0", "e0"): 1,
+        ("e2-0", "e2"): 2,
+    }  # fmt: skip
+
+
+def test_a_collection_is_measured(tmp_path, capsys):
+    speed = load("collection_speed")
+    speed.made(tmp_path, 200, 40)
+    for name in ("read", "draw_at_random", "mine", "draw_lists"):
+        speed.one(name, tmp_path)
+    read, *drawn = map(json.loads, capsys.readouterr().out.splitlines())
+    assert read["added"] == 200 + 40 + read["labels"]
+    assert all(of.get("samples_per_s", 1) > 0 for of in drawn)
 
 
 def test_the_laboratory_runs_each_arm_once_the_deciding_ones_with_more_seeds():

@@ -27,7 +27,7 @@ WITH_TORCH_PAGES = {"training.md"}  # tests/adapters runs these
 # tests/adapters runs these
 WITH_TORCH = {
     *("checkpoints", "distillation", "finetune", "instructions", "loops", "mining_again"),
-    *("pretraining", "rerank"),
+    *("pretraining", "rerank", "retrieval"),
     "similarity",
     "two_ranks",
 }

@@ -13,7 +13,7 @@ from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
 
 
-class KeptBatches(DefaultBatchSampler):  # type: ignore[misc]
+class KeptBatches(DefaultBatchSampler):
     """Consecutive rows, a batch of the run each; see ``huggingface.hf_batch_sampler``."""
 
     def __init__(

@@ -296,7 +296,8 @@ def _of_collection(
     if is_judged or options.in_place or options.prefix is not None:
         raise SourceError(
             "a collection is read without quality=, where=, size_mb=, limit=, in_place= and "
-            "prefix=: call quality(apply=…), decontaminate() or set_prefix() when it is stored"
+            "prefix=: give them to a source of its documents, read before, and name that: "
+            "dp.Collection(…, documents='NAME')"
         )
     with (
         working(options.engine, progress) as work,

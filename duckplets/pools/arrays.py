@@ -48,7 +48,7 @@ def rows_of(table: pa.Table) -> Rows:
     return rows
 
 
-def some_rows(rows: Rows, which: Flags | slice) -> Rows:
+def some_rows(rows: Rows, which: Flags | Integers | slice) -> Rows:
     """Return some of the rows."""
     return {name: column[which] for name, column in rows.items()}
 
@@ -270,7 +270,7 @@ def positives_of(
 
 
 def paired(anchors: Anchors, positives: Positives) -> tuple[Integers, Anchors, Positives]:
-    """Return pairs of anchors and positives as anchors, and the anchor chunk that each chunk was."""
+    """Return pairs of an anchor and a positive as anchors, and which chunk each chunk was."""
     windows = np.diff(anchors.starts)
     sizes = windows * positives.counts
     owners = np.repeat(np.arange(len(anchors)), sizes)

@@ -186,7 +186,8 @@ def _of_documents(make: Callable[[int, Samples], pa.Array], of: Samples) -> pa.A
 def _origins_of_documents(of: Samples) -> pa.Array:
     """Return the origin of each negative among documents; null for positives."""
     positives = [pa.nulls(len(of.plan), pa.string())] * of.first_negative
-    negatives = [_by(slot, of).cast(pa.string()) for slot in range(len(of.plan.candidates))]
+    drawn = range(len(of.plan.chunks) - of.first_negative)
+    negatives = [_by(slot, of).cast(pa.string()) for slot in drawn]
     return of.lists(pa.concat_arrays(positives + negatives).take(column(of.documents[1])))
 
 

@@ -189,7 +189,8 @@ class Stream:
         if banned is not None:
             count = count - banned.counts[anchor_at]
         start = below(hashed(self._keys["positive"], anchors.ids[units]), count)
-        took, period = 1, count
+        took: Integers | int = 1
+        period = count
         if most > 1:
             took = np.minimum(count, most)
             period = count // np.gcd(count, took)

@@ -87,7 +87,7 @@ class Lists:
             yield from document_of({**whole, "_id": _document_id(value, are_texts=True)})
 
 
-LAYOUTS = (
+LAYOUTS: tuple[Grades | Lists, ...] = (
     Grades("corpus_id", "score"),  # BEIR, MTEB
     # TREC, ir_datasets, the view qrels
     *(Grades(name, of) for name in _DOCUMENT_IDS[2:] for of in ("label", "relevance")),

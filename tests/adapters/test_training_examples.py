@@ -4,6 +4,7 @@ What those of ``make test-all`` show is held by the tests of datasets, their sta
 """
 
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -51,6 +52,30 @@ def program(name, folder, *options):
     assert running.returncode == 0, printed + errors
     assert not list(folder.iterdir()), "an example leaves nothing behind"
     return printed
+
+
+def test_a_retrieval_set_is_learned_in_every_way(example, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("set")
+    (folder / "qrels").mkdir()
+    rows = {row["doc"]: row for row in (docstrings if THOROUGH else fewer)()}
+    split_of = ["test" if number % 4 == 0 else "train" for number in range(len(rows))]
+    lines = {"corpus": [], "queries": [], "train": [], "test": []}
+    for number, (split, row) in enumerate(zip(split_of, rows.values(), strict=True)):
+        document = {"_id": f"d{number}", "title": row["doc"].split()[-1], "text": row["doc"]}
+        query = " ".join(re.findall(r"[A-Z]?[a-z]+|[A-Z]+", row["name"]))
+        lines["corpus"].append(json.dumps(document))
+        lines["queries"].append(json.dumps({"_id": f"q{number}", "text": query}))
+        lines[split].append(f"q{number}\td{number}\t1")
+    for name in ("corpus", "queries"):
+        (folder / f"{name}.jsonl").write_text("\n".join(lines[name]) + "\n")
+    for name in ("train", "test"):
+        text = "\n".join(["query-id\tcorpus-id\tscore", *lines[name]])
+        (folder / "qrels" / f"{name}.tsv").write_text(f"{text}\n")
+    printed = example("retrieval", folder, 30, 20, BATCH=64)
+    rows = re.findall(r"^(ndcg|recall)@10 .* ([+-][\d.]+) +[+-][\d.]+ +[+-][\d.]+$", printed, re.M)
+    assert [name for name, _ in rows] == ["ndcg", "recall"] * 4
+    titles, pairs = float(rows[0][1]), float(rows[3][1])
+    assert min(titles, pairs) > 0, printed
 
 
 def test_fine_tuning_lowers_the_loss_and_finds_more(example):

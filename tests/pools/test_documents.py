@@ -3,10 +3,13 @@
 import random
 from dataclasses import replace
 
+import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from collections_by_hand import collection
-from effort import often
+from effort import THOROUGH, often
 
 import duckplets as dp
 from duckplets.recipes.recipes import default_recipes
@@ -126,7 +129,7 @@ def test_no_negative_has_a_label_above_0_and_positives_rotate(tmp_path, seed, by
 def test_labels_come_with_pairs_and_with_lists(tmp_path, seed):
     with made(tmp_path / "c.duckdb", seed) as corpus:
         corpus.mine(split="train", progress=False)
-        texts, _, _, own, splits = world_of(corpus)
+        texts, _, _, _, splits = world_of(corpus)
         labels = labels_of(corpus, texts)
         asked = {"columns": ["anchor_record_id", "other", "label"], "epochs": 1}
         with corpus.sampler("labelled_pairs", batch_size=5, **asked) as sampler:
@@ -229,6 +232,72 @@ def test_documents_serve_texts_of_train_and_are_never_without_a_recipe(tmp_path)
         wide = replace(default_recipes("roles")[0], name="wide", negatives_from="split")
         with pytest.raises(dp.RecipeError, match=r"all documents of 'one\.documents' already"):
             corpus.sampler(recipes=[wide])
+
+
+def test_documents_may_be_read_before_in_place_gated_or_by_workers(tmp_path):
+    draw = random.Random(3)
+    texts = [" ".join(draw.choices(WORDS, k=12)) + f" {n}" for n in range(80)]
+    documents = pa.table({"id": [f"d{n}" for n in range(80)], "text": texts})
+    pq.write_table(documents, tmp_path / "documents.parquet")
+    queries = [{"id": f"q{n}", "text": f"{draw.choice(WORDS)} {n}"} for n in range(30)]
+    labels = {(f"q{n}", f"d{draw.randrange(80)}"): draw.choice([0, 1, 2]) for n in range(60)}
+    rows = [{"query_id": q, "document_id": d, "label": label} for (q, d), label in labels.items()]
+    ways = {
+        "at once": {},
+        "by workers": {"options": dp.IngestOptions(engine="local:2")},
+        "before": {},
+        "in place": {"options": dp.IngestOptions(in_place=True)},
+        "gated": {"quality": dp.Quality(language=None)},
+    }
+    columns, drawn = ["anchor", "positive_record_id", "negative_record_id"], set()
+    for number, (way, how) in enumerate(ways.items()):
+        asked = {"queries": queries, "qrels": {"train": rows}}
+        with dp.Corpus(tmp_path / f"{number}.duckdb") as corpus:
+            theirs = tmp_path / "documents.parquet"
+            if way in ("before", "in place", "gated"):
+                source = dp.sources.ParquetSource(theirs, id="id", text="text")
+                corpus.ingest(source, name="c.documents", progress=False, **how)
+                theirs, how = "c.documents", {}
+            corpus.ingest(dp.Collection(documents=theirs, **asked), name="c", progress=False, **how)
+            corpus.mine(progress=False)
+            for swap in (False, True):
+                options = dp.Options(swap=swap)
+                sampler = corpus.sampler(batch_size=64, columns=columns, options=options)
+                batch = sampler.batch_at(1).to_pylist()
+                drawn.add((swap, str(batch)))
+                for row in batch:
+                    query, document = row["anchor"], row["positive_record_id"]
+                    if swap and document.startswith("c/"):
+                        continue
+                    key = f"q{query.split()[1]}", row["negative_record_id"].partition("/")[2]
+                    assert labels.get(key, 0) <= 0
+    assert len(drawn) == 2, "each way draws the same"
+
+
+FOUND = """
+    SELECT count(*) FROM served JOIN texts ON texts.id = served.negative_record_id
+    JOIN answers ON answers.query = served.anchor_record_id AND answers.text = texts.text
+"""
+
+
+def test_among_ten_million_draws_no_negative_is_an_answer(tmp_path):
+    with made(tmp_path / "c.duckdb", 9) as corpus:
+        corpus.mine(split="train", progress=False)
+        texts, *_ = world_of(corpus)
+        above = [pair for pair, label in labels_of(corpus, texts).items() if label > 0]
+        answers = pa.table({"query": [q for q, _ in above], "text": [t for _, t in above]})
+        by = dp.Negatives(2, by={"bm25": 0.5, "random": 0.5})
+        sampler, step = corpus.sampler(batch_size=1000, negatives=by), often(500_000, less=10_000)
+        with duckdb.connect() as reader:
+            reader.register("texts", pa.table({"id": [*texts], "text": [*texts.values()]}))
+            reader.register("answers", answers)
+            for start in range(0, 10 * step if THOROUGH else step, step):
+                served = sampler.served(start, start + step)
+                for name in ("negative_1_record_id", "negative_2_record_id"):
+                    columns = ["anchor_record_id", "negative_record_id"]
+                    asked = served.select(["anchor_record_id", name]).rename_columns(columns)
+                    reader.register("served", asked)
+                    assert reader.execute(FOUND).fetchall() == [(0,)]
 
 
 def test_documents_go_with_the_last_source_that_names_them(tmp_path):

@@ -160,7 +160,8 @@ def test_pairs_come_once_an_epoch_and_lists_have_positives_in_turn(corpora: Any,
         stream, came = Stream("a", pool, 7, 1, listed=2), set()
         draw = stream.draw_at(np.arange(40 * len(pool.anchors)))
         assert draw.counts is not None
-        columns = zip(*(c.tolist() for c in (draw.chunks[0], *draw.hashes, draw.counts[0])))
+        parts = (draw.chunks[0], *draw.hashes, draw.counts[0])
+        columns = zip(*(part.tolist() for part in parts), strict=True)
         for anchor, *texts, negative, count in columns:
             positives = texts[1 : 1 + count]
             assert 1 <= len({*positives}) == count <= 2
