@@ -201,8 +201,8 @@ def mine_hard_negatives(folder: Path) -> dict[str, float]:
         for r in labels
         if int(r["query_id"][1:]) < few
     ]
-    kept = {text: row for text, row in zip(texts, _vectors(texts), strict=True)}
-    kept |= {text: row for text, row in zip(asked[:few], _vectors(asked[:few]), strict=True)}
+    kept = dict(zip(texts, _vectors(texts), strict=True))
+    kept |= dict(zip(asked[:few], _vectors(asked[:few]), strict=True))
 
     class Teacher:
         """A model whose vectors are there already."""
