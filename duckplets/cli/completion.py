@@ -60,8 +60,10 @@ def tags(context: typer.Context, incomplete: str) -> list[str]:
 def _saved(context: typer.Context) -> list[tuple[str, str | None]]:
     from duckplets.runs.state import state_path
 
-    corpus, given = _path(context, "corpus"), _path(context, "state")
-    return _read(given or (corpus and state_path(corpus)), _cursors)
+    corpus, sets = _path(context, "corpus"), context.params.get("changes") or ()
+    given = [state for of in sets if (state := of.removeprefix("options."))[:6] == "state="]
+    state = Path(given[-1][6:].strip("'\"")).expanduser() if given else None
+    return _read(state or (corpus and state_path(corpus)), _cursors)
 
 
 def _sources(database: Database) -> list[str]:

@@ -114,7 +114,7 @@ def mine(
 @command(
     "export:export",
     places={"path": "PATH"},
-    without={"negatives", "recipe", "source", "shape", "documents", "split"},
+    without={"negatives", "recipe", "source", "shape", "documents", "split", "consistent"},
 )
 def export(
     corpus: Path,
@@ -135,7 +135,7 @@ def export(
     write there.
 
     Args:
-        config (FILE.toml): A file of a run: its [negatives], split and first recipe.
+        config (FILE.toml): A file of a run: its [negatives], split, consistent and first recipe.
         negatives: Negatives of each anchor at most, the hardest first; 0 for plain pairs. [default:
             all]
         relative_margin: Leave out a candidate with a score above that of the positive, less this
@@ -160,8 +160,9 @@ def export(
     asked = {name: value for name, value in own.items() if value is not None}
     if asked or tables["negatives"]:
         tables["negatives"] = {"num": None, **tables["negatives"], **asked}
-    of_run = run_file.made(tables)
-    given |= {name: of_run[name] for name in ("negatives", "split") if name in of_run}
+    of_run = run_file.opened(tables, config)
+    keys = ("negatives", "split", "consistent")
+    given |= {name: of_run[name] for name in keys if name in of_run}
     given |= {"recipe": of_run["recipes"][0]} if of_run.get("recipes") else {}
     given |= {} if split is None else {"split": split}
     with corpus_at(corpus, read_only=True) as opened:

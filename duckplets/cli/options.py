@@ -133,7 +133,7 @@ def opening(
             if name in wins or (name == "negatives" and "num" in wins):
                 say(f"note: --{name.replace('_', '-')} goes before --set {name}")
             run_file.put(tables, name, value)
-    arguments = run_file.made(tables, is_partial=resume)
+    arguments = run_file.opened(tables, config, is_partial=resume)
     name = arguments.pop("run", "default")
     return RunOptions(run=name, resume=resume, tag=tag, arguments=arguments | others)
 

@@ -48,7 +48,7 @@ def runs(
         worst (N): Print the N samples with the highest losses.
         out: FILE.jsonl or FILE.parquet. [default: stdout]
         reset: Forget the run and its checkpoints; with --to only those after that step.
-        json: Print the list as JSON; ids are JSON lines always.
+        json: Print the list, or what --reset forgot, as JSON; ids are JSON lines always.
 
     Example:
         duckplets runs faq.duckdb
@@ -69,7 +69,7 @@ def runs(
     if reset:
         if given not in ([], ["--to"]):
             raise typer.BadParameter(f"--reset takes --to alone: leave {given[0]} out")
-        _forget(corpus, run, stop)
+        _forget(corpus, run, stop, json=json)
         return
     alone = {"--next", "--worst"}.intersection(given)
     if alone and len(given) > 1 + (out is not None):
@@ -103,11 +103,14 @@ def _list(corpus: Path, *, json: bool) -> None:
         tell(*cursor_lines(found))
 
 
-def _forget(corpus: Path, run: str, after: int | None) -> None:
+def _forget(corpus: Path, run: str, after: int | None, *, json: bool) -> None:
     from duckplets.runs.state import reset, state_path
 
-    removed = counted(reset(state_path(existing(corpus)), run, after=after), "checkpoint")
-    if after is None:
+    number = reset(state_path(existing(corpus)), run, after=after)
+    removed = counted(number, "checkpoint")
+    if json:
+        output.print_document({"run": run, "after": after, "checkpoints": number})
+    elif after is None:
         say(f"forgot run {run} and its {removed}")
     else:
         say(f"forgot {removed} of run {run} after step {after:,}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -106,20 +107,24 @@ def load_run(path: str | Path) -> dict[str, Any]:
         MixtureError, RecipeError: As of ``Mixture`` and of recipes.
     """
     tables = read_tables(path)
-    try:
+    with _naming(path):
         return made(tables)
-    except DuckpletsError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def read_tables(path: str | Path) -> Tables:
     """Return the checked tables of a run file."""
-    try:
+    with _naming(path):
         return _tables(read_document(Path(path), "TOML", SamplerError))
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Let errors begin with the path of the file."""
+    try:
+        yield
     except DuckpletsError as error:
-        if str(error).startswith(f"{path}: "):
-            raise
-        raise SamplerError(f"{path}: {error}") from None
+        named = str(error).startswith(f"{path}: ")
+        raise error if named else type(error)(f"{path}: {error}") from None
 
 
 def no_tables() -> Tables:
@@ -211,6 +216,24 @@ def with_sets(tables: Tables, given: Iterable[str]) -> dict[str, Any]:
         else:
             put(tables, name, read)
     return others
+
+
+def opened(tables: Tables, path: Path | None, *, is_partial: bool = False) -> dict[str, Any]:
+    """Return the arguments of tables; an error of the file alone begins with its path."""
+    try:
+        return made(tables, is_partial=is_partial)
+    except DuckpletsError as error:
+        if path is not None and _fault(read_tables(path), is_partial=is_partial) == str(error):
+            raise type(error)(f"{path}: {error}") from None
+        raise
+
+
+def _fault(tables: Tables, *, is_partial: bool) -> str | None:
+    try:
+        made(tables, is_partial=is_partial)
+    except DuckpletsError as error:
+        return str(error)
+    return None
 
 
 def made(tables: Tables, *, is_partial: bool = False) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.export.formats import FORMS, ExportFormat, write_collection
 from duckplets.export.subject import mined, pooled
 from duckplets.ingest.splits import need_splits
+from duckplets.recipes.consistent import consistent_of
 from duckplets.recipes.mined import Negatives, negatives_of
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -94,6 +95,7 @@ def export(
     source: str | None = None,
     split: str | None = None,
     shape: Shape | None = None,
+    consistent: Any = None,
     documents: Documents | None = None,
     scores: bool = False,
     overwrite: bool = False,
@@ -127,6 +129,7 @@ def export(
         split: The split. Default: ``train``; of ``beir`` ``test``, and of its collections all.
         shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
             ``labeled-pair`` or ``labeled-list``.
+        consistent: Write only pairs whose positive a scorer ranks high enough, as for ``sampler``.
         documents: Of ``beir``: documents of the ``split`` alone (the default), or of ``all``.
         scores: Write scores. That of every positive is the lowest of its anchor's.
         overwrite: Replace the file, of ``jsonl`` one that such an export has written. A folder is
@@ -143,6 +146,7 @@ def export(
     if checked("format", format, Format, SamplerError) == "jsonl":
         given = {"negatives": negatives, "recipe": recipe, "source": source, "split": split}
         given |= {"shape": shape, "documents": documents, "scores": scores or None}
+        given |= {"consistent": consistent}
         if wrong := [name for name, value in given.items() if value is not None]:
             raise SamplerError(f"{wrong[0]}=: format='jsonl' writes all records; leave it out")
         rows = record_lines.written(database, path, overwrite=overwrite)
@@ -158,12 +162,13 @@ def export(
     place, path = form.place, Path(path)
     check(path, place, overwrite=overwrite)
     collection = None
-    if not form.mined and recipe is None:
+    if not form.mined and recipe is None and consistent is None:
         collection = Collections.chosen(database, source, split)
     if collection is not None:
         return _written_as_is(collection, path, place, progress)
     split = split or ("train" if form.mined else "test")
     where: dict[str, Any] = {"source": source, "split": split}
+    where["consistent"] = consistent_of(consistent, SamplerError)
     if form.mined and not wanted.pairs:
         subject = mined(database, recipe, **where, negatives=asked)
     else:

@@ -17,6 +17,7 @@ from duckplets.mining.store import Mining, Minings
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.consistent import Consistent
 from duckplets.recipes.mined import Mined, Negatives, policy_for, policy_of
 from duckplets.recipes.recipes import USUAL, TextRecipe, TripletRecipe
 
@@ -51,12 +52,13 @@ def mined(
     source: str | None,
     split: str,
     negatives: Negatives,
+    consistent: Consistent | None,
 ) -> Subject:
     """Return what was mined for a recipe, by default the fullest one, in one source or all."""
     version, split = _checked(database, source, split)
     if recipe is None:
         recipe = _most_mined(database, source, split, version)
-    chosen = _triplet(database, recipe, version)
+    chosen = _triplet(database, recipe, version).filtered(consistent)
     minings, policy = Minings(database), policy_of(chosen.by)
     scorer = next(iter(negatives.ways), policy.scorer if policy else None)
     every = sorted(recipe_store.sources_of(database, version)) if source is None else [source]
@@ -83,13 +85,14 @@ def pooled(
     *,
     source: str | None,
     split: str,
+    consistent: Consistent | None = None,
     every: bool = False,
 ) -> Subject:
     """Return a recipe with its pools in a split; with ``every`` documents are of all splits."""
     version, split = _checked(database, source, split)
     if recipe is None:
         recipe = _usual(database, split, version)
-    chosen = _triplet(database, recipe, version)
+    chosen = _triplet(database, recipe, version).filtered(consistent)
     names = _suited(database, chosen, source, version)
     found = partial(_pool, Minings(database), labels_of(database, version), version=version)
     pools = [found(chosen, name, split=split) for name in names]

@@ -211,6 +211,11 @@ class TripletRecipe:
         """The selectors of anchor, positive and negative."""
         return (self.anchor, self.positive, self.negative)
 
+    def filtered(self, by: Consistent | None) -> TripletRecipe:
+        """Return the recipe with a run's filter, unless it has its own or pairs a text twice."""
+        is_open = self.consistent is None and self.anchor != self.positive
+        return replace(self, consistent=by) if by is not None and is_open else self
+
     def of_pool(self) -> TripletRecipe:
         """Return the recipe without what its pool does not depend on: names and shares."""
         asked = self.strategy == "question_answer_mismatch"  # the law of every pool has that

@@ -33,7 +33,6 @@ from duckplets.recipes.recipes import USUAL, Recipe, TripletRecipe, role
 from duckplets.runs import messages
 
 if TYPE_CHECKING:
-    from duckplets.recipes.consistent import Consistent
     from duckplets.recipes.store import SourceDefaults, SourceRecipes
     from duckplets.runs.settings import Pairs, RunSettings
     from duckplets.samples.stream import Stream
@@ -83,21 +82,11 @@ def resolved(
         ]
     elif run["kind"] == "pairs":
         found = [replace(of, recipes=_without_negatives(of)) for of in found]
-    if run["consistent"]:
-        found = [replace(of, recipes=_filtered(of.recipes, run["consistent"])) for of in found]
+    if by := run["consistent"]:
+        of_pairs = [[r for r in of.recipes if isinstance(r, TripletRecipe)] for of in found]
+        filtered = (tuple(recipe.filtered(by) for recipe in of) for of in of_pairs)
+        found = [replace(of, recipes=made) for of, made in zip(found, filtered, strict=True)]
     return found
-
-
-def _filtered(recipes: Sequence[Recipe], by: Consistent) -> tuple[Recipe, ...]:
-    """Return recipes with a consistency filter, where they pair different sections."""
-    return tuple(
-        replace(recipe, consistent=by)
-        if isinstance(recipe, TripletRecipe)
-        and recipe.consistent is None
-        and recipe.anchor != recipe.positive
-        else recipe
-        for recipe in recipes
-    )
 
 
 def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pairs:

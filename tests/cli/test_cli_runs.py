@@ -126,7 +126,8 @@ def test_tags_and_runs(toy):
     assert len(json.loads(ok("runs", toy, "--json"))) == 2
     forgot = cli("runs", toy, "r", "--to", "2", "--reset").stderr
     assert forgot == "forgot 1 checkpoint of run r after step 2\n"
-    assert cli("runs", toy, "r", "--reset").stderr == "forgot run r and its 1 checkpoint\n"
+    forgotten = json.loads(ok("runs", toy, "r", "--reset", "--json"))
+    assert forgotten == {"run": "r", "after": None, "checkpoints": 1}
     assert len(ok("runs", toy).splitlines()) == 1
 
 

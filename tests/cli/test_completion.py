@@ -68,6 +68,7 @@ OFFERED = {
     "runs C |": "default first",
     "sample C --run first --resume --tag |": "t1 t2",
     "sample C --tag |": "d1",
+    "sample C --set seed=1 --set state=T --run |": "elsewhere",
     "sho|": "show",
 }
 

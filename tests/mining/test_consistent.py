@@ -3,6 +3,7 @@
 import json
 import random
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -213,3 +214,8 @@ def test_a_run_file_and_the_shell_have_it(tmp_path, monkeypatch):
     for how in (["--consistent", "bm25=5"], ["--config", "run.toml"]):
         printed = ok("sample", "c.duckdb", "--batch-size", "8", *how)
         assert [json.loads(line)["positive"] for line in printed.splitlines()] == expected
+    for file, how in (("some", ["--config", "run.toml"]), ("all", [])):
+        write = ("export", "c.duckdb", f"{file}.jsonl", "--format", "flagembedding")
+        ok(*write, "--negatives", "0", "--split", "train", *how)
+    some, every = (Path(f"{name}.jsonl").read_text().splitlines() for name in ("some", "all"))
+    assert 0 < len(some) < len(every)

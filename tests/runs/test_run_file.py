@@ -158,6 +158,15 @@ def test_an_option_goes_before_set_before_the_file_before_the_default(path, tmp_
     ]:
         shown = cli(*sample, "--set", wrong)
         assert message in shown.stderr.replace("\n", " "), shown.stderr
+    file.write_text("[run]\nbatch_size = 'x'\n")
+    for command in (
+        sample,
+        ("forecast", *sample[1:]),
+        ("export", path, "x.jsonl", "--format", "beir", *sample[2:]),
+    ):
+        assert f"error: {file}: batch_size='x': give" in error(*command)
+    assert "error: seed='y': give" in error(*sample, "--set", "batch_size=3", "--set", "seed=y")
+    ok("sample", path, "--config", file, "--batch-size", "3")
 
 
 def test_a_resumed_run_takes_parts_of_values(path, tmp_path):
