@@ -250,7 +250,7 @@ def _preview(found: Mapping[str, Any], rows: int, on_error: Any, *, json: bool) 
             tell(*f"{shown(name)}: {seen}".splitlines())
 
 
-@command("ingest.splits:split")
+@command("ingest.splits:split", without={"given"})
 def split(corpus: Path, **given: Any) -> None:
     """Assign every record to train, validation or test.
 

@@ -67,8 +67,6 @@ def opening(
     config: Path | None = None,
     changes: list[str] | None = None,
     resume: bool = False,
-    tag: str | None = None,
-    newest: bool = False,
     recipes: list[str] | None = None,
     mixture: list[str] | None = None,
     negatives: int | None = None,
@@ -84,11 +82,10 @@ def opening(
     Args:
         config (FILE.toml): A file of the run; `duckplets forecast CORPUS --write FILE.toml` writes
             one with every key and its meaning.
-        changes (--set KEY=VALUE): Set a key of that file: --set remainder=drop.
+        changes (--set KEY=VALUE): Set a key of that file: --set remainder=drop. With --resume also
+            tag=NAME, a checkpoint; version=newest: text that arrived since joins, in each recipe
+            from the end of its epoch; and allow_drift=KEY,….
         resume: Continue where the run was saved.
-        tag: Checkpoint to resume from.
-        newest: With --resume: text that arrived since joins, in each recipe from the end of its
-            epoch.
         recipes (NAME,…|FILE.toml): Names of recipes, or files of recipes.
         mixture (SOURCE=WEIGHT,…|proportional|equal|FILE.toml): Weight of each source; a source
             without one is left out. proportional: each anchor once an epoch, the default if
@@ -110,11 +107,10 @@ def opening(
 
     tables = run_file.read_tables(config) if config else run_file.no_tables()
     others = run_file.with_sets(tables, changes or ())
-    if newest:
-        others["version"] = "newest"
     if others and not resume:
-        name = "newest" if newest else f"set {next(iter(others))}"
-        raise typer.BadParameter(f"--{name} is about a saved run: give --resume with it")
+        raise typer.BadParameter(
+            f"--set {next(iter(others))} is about a saved run: give --resume with it"
+        )
     if recipes:
         tables.pop("recipe", None)
     unique = {"true": True, "false": False}.get(no_duplicates or "", no_duplicates)
@@ -134,7 +130,7 @@ def opening(
                 say(f"note: --{name.replace('_', '-')} goes before --set {name}")
             run_file.put(tables, name, value)
     arguments = run_file.opened(tables, config, is_partial=resume)
-    name = arguments.pop("run", "default")
+    name, tag = arguments.pop("run", "default"), others.pop("tag", None)
     return RunOptions(run=name, resume=resume, tag=tag, arguments=arguments | others)
 
 

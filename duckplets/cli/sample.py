@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,8 @@ def sample(
         duckplets sample faq.duckdb --config run.toml --set seed=7 --steps 100
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --out hf://me/faq-triplets
     """
-    how = opening(tag=tag, rank=rank, world_size=world_size, columns=columns, **given)
+    how = opening(rank=rank, world_size=world_size, columns=columns, **given)
+    how = how if tag is None else replace(how, tag=tag)
     if how.tag is not None and not (how.resume or save):
         raise typer.BadParameter("--tag is about a save: give --resume or --save with it")
     repo = out if out is not None and out.startswith("hf://") else None

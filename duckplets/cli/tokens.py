@@ -61,7 +61,6 @@ def shard(
     tokenizer: Path | None = None,
     sources: list[str] | None = None,
     mixture: Path | None = None,
-    status: bool = False,
     verify: bool = False,
     json: bool = False,
     **given: Any,
@@ -69,32 +68,28 @@ def shard(
     """Write the texts of a corpus as token shards, and verify them.
 
     They are Parquet files of like lengths, with a manifest. An interrupted export continues when
-    it is called again. A finished one compares checksums and repairs files. With --verify the exit
-    code is 1 where a file differs from the manifest.
+    it is called again. A finished one compares checksums and repairs files. A folder of shards
+    alone prints how far its export has come. With --verify the exit code is 1 where a file differs
+    from the manifest.
 
     Args:
         out (OUT): A folder, or s3://bucket/prefix in an object store.
         tokenizer: A tokenizers file, or the folder of dp.train_tokenizer.
         sources (--source NAME,…): Names of sources. [default: all]
         mixture (FILE.toml): Phases and weights for mixtures.json.
-        status: Only say how far the export in a folder has come: shard OUT --status.
         verify: Only compare the shards of a folder with their manifest: shard OUT --verify.
 
     Example:
         duckplets shard faq.duckdb shards --tokenizer tokenizer.json
         duckplets shard faq.duckdb s3://bucket/shards --tokenizer tokenizer.json
-        duckplets shard shards --status
+        duckplets shard shards
         duckplets shard shards --verify
     """
-    if status and verify:
-        raise typer.BadParameter("give --status or --verify, not both")
-    if status or verify:
-        (_tell_status if status else _verify)(out or corpus, json=json)
+    if verify or (out is None and tokenizer is None and not Path(corpus).is_file()):
+        (_verify if verify else _tell_status)(out or corpus, json=json)
         return
     if out is None or tokenizer is None:
-        raise typer.BadParameter(
-            "give CORPUS, OUT and --tokenizer; or OUT and --status or --verify"
-        )
+        raise typer.BadParameter("give CORPUS, OUT and --tokenizer; or OUT alone, or with --verify")
     from duckplets.order.mixture import Mixture
 
     given["mixture"] = None if mixture is None else Mixture.from_toml(mixture)

@@ -207,9 +207,11 @@ def with_sets(tables: Tables, given: Iterable[str]) -> dict[str, Any]:
         except (tomllib.TOMLDecodeError, KeyError):
             read = value
         table, _, inner = name.rpartition(".")
-        if name in ("allow_drift", "version"):
-            is_names = name == "allow_drift" and isinstance(read, str)
-            others[name] = read.split(",") if is_names else read
+        if name in ("allow_drift", "version", "tag"):
+            if isinstance(read, str):
+                others[name] = read.split(",") if name == "allow_drift" else read
+            else:
+                others[name] = value if name == "tag" else read
         elif table:
             key_of(inner, table)
             tables[table][inner] = read

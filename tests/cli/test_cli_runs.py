@@ -113,6 +113,8 @@ def test_tags_and_runs(toy):
     later = lines(ok("sample", toy, "--run", "r", "--resume"))
     tagged = lines(ok("sample", toy, "--run", "r", "--resume", "--tag", "one", "--steps", "3"))
     assert tagged[-2:] == later
+    by_key = ("sample", toy, "--run", "r", "--resume", "--set", "tag=one", "--steps", "3")
+    assert lines(ok(*by_key)) == tagged
     assert "tags: one" in error("sample", toy, "--run", "r", "--resume", "--tag", "two")
     drift = error("sample", toy, "--run", "r", "--resume", "--batch-size", "3")
     assert "batch_size (saved: 2, now: 3)" in drift

@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 import pytest
-from commands import cli, ok
+from commands import ok
 from effort import THOROUGH, often, some, thorough
 from frozen_runs import TITLED, titled
 from prebuilt import copied, copying
@@ -294,13 +294,12 @@ def test_records_that_were_removed_come_no_more(path):
 def test_the_command_line_lets_text_join(path):
     sample = ("sample", path, "--run", "triplets", "--resume", "--steps", 3, "--save")
     ok(*sample)
-    ok(*sample, "--newest")
+    ok(*sample, "--set", "version=newest")
     with dp.resume(path, "triplets") as sampler:
         assert [join["step"] for join in sampler.settings.joins] == [3]
         assert "from step 3 on corpus version 7" in sampler.describe()
     assert "3, 7 from step 3" in ok("status", path)
     assert "3, 7 from step 3" in ok("runs", path)
-    assert "--resume" in cli("sample", path, "--newest").stderr
 
 
 # ---- what stands beside texts

@@ -467,10 +467,10 @@ def test_commands_make_tell_and_verify(corpus_file, tmp_path):
         told = dp.train_tokenizer(corpus, made, vocab_size=500, sources=["wordnet"])
         assert "bytes per token" in str(told)
         corpus.shard(out, **small, progress=False)
-    state = json.loads(ok("shard", out, "--status", "--json"))
+    state = json.loads(ok("shard", out, "--json"))
     assert state["stage"] == "completed"
     assert len(state["completed_shards"]) == state["counters"]["shards"]
-    assert "completed" in ok("shard", out, "--status")
+    assert "completed" in ok("shard", out)
     refused = error("shard", corpus_file, out, "--tokenizer", made, "--seed", "1")
     assert "give another folder, or overwrite=True" in refused
     assert cli("shard", corpus_file).exit_code == 2
