@@ -23,15 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Array, Floats, Integers
-from duckplets.base.checks import integer
-from duckplets.base.fork_guard import alone
 from duckplets.base.sanitize import ShownDict, listed, shown
 from duckplets.errors import SamplerError, nearest
 from duckplets.samples.batch import Batch
-from duckplets.samples.plan import joined
 
 if TYPE_CHECKING:
-    from duckplets.runs.reader import FetchesSamples
+    from duckplets.runs.reader import BatchReader, FetchesSamples
     from duckplets.runs.sampler import Sampler
     from duckplets.runs.state import Counts
     from duckplets.samples.plan import Plan, Planner
@@ -290,34 +287,8 @@ class Metrics(ShownDict):
     """What was taken of every source, by name: numbers, for any logger."""
 
 
-def metrics(sampler: Sampler, step: int | None = None) -> dict[str, float]:
-    """Return what the run has of every source, and how long blocks were waited for.
-
-    Of all positions before the present one, or a ``step``, by all ranks: ``data/NAME/samples``,
-    ``data/NAME/tokens`` of all their texts, prefixes not counted (of messages those of the record's
-    sections), and ``data/NAME/epochs``: samples to the number of its anchors. Where some negatives
-    can lack, ``data/NAME/fallbacks``: those drawn at random for want of mined ones, of other
-    records for want of the anchor's own, or of all sources of the split for want of enough in their
-    own. With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
-    their positions to others, but count as samples of their source.
-
-    Tokens and what follows are counted when this is called, from the last count on: two million
-    samples a second.
-
-    Of this sampler since it was opened: ``prefetch/blocks_ready``, prepared and not begun;
-    ``prefetch/waits`` for a block that was not ready, as the first one; and
-    ``prefetch/seconds_waited`` for these. Where they grow with the steps, training waits for data.
-    Where something was not in memory and was read ahead, ``read_ahead/reads``,
-    ``read_ahead/bytes``, ``read_ahead/seconds`` for all of them, and ``read_ahead/bytes_dropped``:
-    read for blocks that a jump or other weights made useless.
-
-    Args:
-        sampler: The run.
-        step: Of the next batch, if that is an earlier one than the sampler's: a trainer takes
-            batches before it uses them.
-    """
-    planner, reader = sampler.planner, sampler.reader
-    position = sampler._used_up_to(step)
+def metrics(planner: Planner, reader: BatchReader, position: int) -> Metrics:
+    """Return the figures of ``Sampler.metrics`` before a position."""
     counts = reader.counter.at(position)
     samples, epochs = planner.schedule.samples(position), planner.epochs(position)
     numbers = planner.schedule.numbers
@@ -375,23 +346,6 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
         if slot != first
     }
     return found | {"proximity": fetcher.proximity(_plan_of(sampler, batch))}
-
-
-@alone
-def worst(sampler: Sampler, count: int = 32) -> pa.Table:
-    """Return the samples with the highest reported losses of steps before the position.
-
-    Columns: as of ``served``, and ``loss``; the highest first. Of steps that were saved the
-    4,096 highest are known. Look there for wrong labels and false negatives.
-    """
-    count = integer("count", count, 0)
-    found = sampler._losses.samples(0, sampler._steps_taken).slice(0, count)
-    sampler.reader.check_open()
-    fetcher, plan = sampler.reader.fetcher, [sampler.planner.plan(0, 0)]
-    with fetcher.sound():
-        plan += [sampler.planner.plan(at, at + 1) for at in found["position"].to_pylist()]
-        table = fetcher.identities(joined(plan), sampler._batch)
-    return table.append_column("loss", found["loss"])
 
 
 def need_texts(sampler: Sampler, what: str) -> None:

@@ -166,6 +166,13 @@ class BatchReader:
                 yield self._batch(block, begin, min(self.part.end(begin), span[1]))
             start = span[1]
 
+    def identities(self, spans: Sequence[tuple[int, int]]) -> pa.Table:
+        """Return the ids of spans of positions, of all ranks."""
+        self.check_open()
+        with self.fetcher.sound():
+            plan = joined([self.planner.plan(*span) for span in spans or [(0, 0)]])
+            return self.fetcher.identities(plan, self.part.batch)
+
     def _batch(self, block: Block, start: int, stop: int) -> Batch:
         position, after = self.part.slice(start, stop)
         low = (start - block.start) // self.part.stride * self.part.batch_size

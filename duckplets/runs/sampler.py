@@ -23,14 +23,13 @@ from duckplets.base.sanitize import html_lines
 from duckplets.base.settings import SlashedName, checked
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Event
-from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state, versions
-from duckplets.runs.metrics import Losses, checked_losses, checked_samples
+from duckplets.runs.metrics import Losses, Metrics, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
-from duckplets.runs.settings import RunSettings
+from duckplets.runs.settings import RunSettings, as_saved
 from duckplets.runs.state import Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
 
@@ -86,7 +85,7 @@ class Sampler:
             # the block in use, one in preparation and those waiting share the memory
             block_bytes=((settings.memory_mb or _MEMORY_MB) << 20) // (settings.prefetch + 2),
         )
-        self._position = 0
+        self._position, self._batch = 0, settings.global_batch
         self.notes: list[str] = []
         self.unused: list[tuple[str, str, int]] = []  # source, recipe and anchors of later minings
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
@@ -160,10 +159,6 @@ class Sampler:
         """The text columns of a batch, in order; of messages theirs."""
         slots = self.reader.fetcher.slots
         return [column for column in self.settings.columns if column in slots]
-
-    @property
-    def _batch(self) -> int:
-        return self.reader.part.batch
 
     @property
     def _steps_taken(self) -> int:
@@ -288,19 +283,14 @@ class Sampler:
             raise SamplerError(
                 f"positions {start} to {stop}: ask for {_MOST_ROWS:,} of them at most at once"
             )
-        self.reader.check_open()
-        found, fetcher = [], self.reader.fetcher
-        for low in range(start, max(stop, start + 1), _ROWS):
-            with fetcher.sound():
-                plan = self.planner.plan(low, min(low + _ROWS, stop))
-                found.append(fetcher.identities(plan, self._batch))
-        table = pa.concat_tables(found).combine_chunks()
+        lows = range(start, max(stop, start + 1), _ROWS)
+        parts = [self.reader.identities([(low, min(low + _ROWS, stop))]) for low in lows]
+        table = pa.concat_tables(parts).combine_chunks()
         if not self._skipped:
             return table
-        steps, skipped = table["step"].to_numpy(), np.zeros(len(table), dtype=bool)
-        for step, many in self._skipped:
-            skipped |= (steps >= step) & (steps < step + many)
-        return table.append_column("skipped", column(skipped))
+        steps = table["step"].to_numpy()
+        found = [(step <= steps) & (steps < step + many) for step, many in self._skipped]
+        return table.append_column("skipped", column(np.logical_or.reduce(found)))
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
@@ -327,10 +317,37 @@ class Sampler:
         lines = forecasts.described(*of, self.step)
         return "\n".join([*lines, *(f"note: {note}" for note in notes)])
 
-    metrics = figures.metrics
+    def metrics(self, step: int | None = None) -> Metrics:
+        """Return what the run has of every source, and how long blocks were waited for.
+
+        Before the next batch, by all ranks: ``data/NAME/samples``; ``data/NAME/tokens`` of their
+        texts, without prefixes; ``data/NAME/epochs``, samples over anchors. Where negatives can
+        lack, ``data/NAME/fallbacks``: those drawn at random, of other records or sources instead.
+        With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
+        their positions to others. Counting takes a second for two million samples.
+
+        Of this sampler: ``prefetch/blocks_ready``, ``prefetch/waits`` for a block that was not
+        ready, and ``prefetch/seconds_waited``: if these grow, training waits for data. If texts
+        were read ahead, ``read_ahead/reads``, ``…/bytes``, ``…/seconds``, ``…/bytes_dropped``.
+
+        Args:
+            step: Of an earlier batch than the next: a trainer takes batches before it uses them.
+        """
+        return figures.metrics(self.planner, self.reader, self._used_up_to(step))
+
+    @alone
+    def worst(self, count: int = 32) -> pa.Table:
+        """Return the samples with the highest reported losses of steps before the position.
+
+        Columns: as of ``served``, and ``loss``; the highest first. Of steps that were saved the
+        4,096 highest are known. Look there for wrong labels and false negatives.
+        """
+        found = self._losses.samples(0, self._steps_taken).slice(0, integer("count", count, 0))
+        table = self.reader.identities([(at, at + 1) for at in found["position"].to_pylist()])
+        return table.append_column("loss", found["loss"])
+
     loss_by_source = figures.loss_by_source
     diagnostics = figures.diagnostics
-    worst = figures.worst
 
     @alone
     def report_loss(
@@ -455,18 +472,18 @@ class Sampler:
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
         at = self._standing(step)
-        return {"position": at["position"], **state.Standing(**at).plain()}
+        return {"position": at.position, **at.plain()}
 
-    def _standing(self, step: int | None) -> dict[str, Any]:
+    def _standing(self, step: int | None) -> state.Standing:
         position = self._used_up_to(step)
-        return {
-            "position": position,
-            "fingerprint": self.settings.fingerprint(),
-            "events": self.planner.schedule.events,
-            "counts": self.reader.counter.known(position),
-            "minings": self.minings,
-            "skipped": self._skipped,
-        }
+        return state.Standing(
+            position=position,
+            fingerprint=self.settings.fingerprint(),
+            events=self.planner.schedule.events,
+            counts=self.reader.counter.known(position),
+            minings=self.minings,
+            skipped=self._skipped,
+        )
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
@@ -540,29 +557,12 @@ class Sampler:
     def _as_saved(self, tag: str | None, step: int | None) -> state.Save:
         if tag is not None:
             checked("tag", tag, SlashedName, SamplerError)
-        at, settings = self._standing(step), self.settings
-        position = at["position"]
-        return state.Save(
-            run=settings.run,
-            tag=tag,
-            kind=settings.kind,
-            corpus_version=settings.corpus_version,
-            order_version=ORDER_VERSION,
-            settings=replace(settings, rank=0).plain(),
-            joins=[[join["step"], join["corpus_version"]] for join in settings.joins],
-            step=position // self._batch,
-            epoch=self.planner.epoch_at(position),
-            samples=self.planner.schedule.samples(position),
-            drifted_from=self._drifted_from,
-            changed_from=self.changed_from,
-            **at,
-        )
+        found = {"drifted_from": self._drifted_from, "changed_from": self.changed_from}
+        return as_saved(self.settings, self.planner, self._standing(step), tag=tag, **found)
 
     def _used_up_to(self, step: int | None) -> int:
         """Return the position at which a step begins; by default the sampler's."""
-        if step is None:
-            return self._position
-        steps = integer("step", step, 0, -(-self._position // self._batch))
+        steps = self._steps_taken if step is None else integer("step", step, 0, self._steps_taken)
         return min(steps * self._batch, self._position)  # the last batch may be short
 
     def close(self) -> None:

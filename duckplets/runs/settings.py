@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked, from_plain, kinds_of, misfit, to_plain
@@ -24,9 +24,12 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Negatives, negatives_of
 from duckplets.recipes.recipes import Preset, Recipe
 from duckplets.runs.request import Kind, Options, Remainder, RunRequest, options_of, renewed
-from duckplets.runs.state import Fingerprint, Save, digest
+from duckplets.runs.state import Fingerprint, Save, Standing, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
+
+if TYPE_CHECKING:
+    from duckplets.samples.plan import Planner
 
 Pairs = Literal["labelled", "drawn"]
 
@@ -246,6 +249,23 @@ def _parts(of: Mapping[str, Any], *, is_tokens: bool = False) -> dict[str, Any]:
 def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]]:
     """Return the names of all optional recipes by source."""
     return {source: sorted(recipe.name for recipe in of) for source, of in recipes.items()}
+
+
+def as_saved(settings: RunSettings, planner: Planner, at: Standing, **others: Any) -> Save:
+    """Return a run, where it stands, as state files keep it; ``others``: further fields."""
+    return Save(
+        run=settings.run,
+        kind=settings.kind,
+        corpus_version=settings.corpus_version,
+        order_version=ORDER_VERSION,
+        settings=replace(settings, rank=0).plain(),
+        joins=[[join["step"], join["corpus_version"]] for join in settings.joins],
+        step=at.position // settings.global_batch,
+        epoch=planner.epoch_at(at.position),
+        samples=planner.schedule.samples(at.position),
+        **{each.name: getattr(at, each.name) for each in fields(at)},
+        **others,
+    )
 
 
 def saved_settings(saved: Save) -> RunSettings:

@@ -368,7 +368,7 @@ def take_minings(sampler: Sampler) -> int | None:
         StateMismatchError: The minings are stale or of other anchors, or a checkpoint lies
             beyond.
     """
-    step = sampler.planner.next_change(sampler._position)
+    step = sampler.planner.next_change(sampler.position)
     mined = (stream.generation for stream in sampler.planner.newest.streams)
     if sampler.read_minings is None or not any(mined):
         raise SamplerError(
@@ -382,7 +382,7 @@ def take_minings(sampler: Sampler) -> int | None:
     sampler.planner.go_on_by(part)
     earlier = (of for of in sampler.minings if of[0] < step)
     sampler.minings = (*earlier, (step, minings))
-    sampler.reader.go_on_with(sampler.planner.schedule, step * sampler._batch)
+    sampler.reader.go_on_with(sampler.planner.schedule, step * sampler.settings.global_batch)
     return step
 
 
