@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from duckplets.order.copies import IndexControls
 from duckplets.records.data_index import DataIndex
-from duckplets.records.index_controls import IndexControls
 from duckplets.records.order import (
     IndexOrder,
     IndexSampler,

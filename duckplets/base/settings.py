@@ -205,31 +205,30 @@ def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: 
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise error(f"{where}{name} is missing")
     values = dict(table)
-    for name, (alone, in_list, is_optional) in _read_otherwise(made).items():  # type: ignore[arg-type]
-        value = values.get(name)
+    for name, value in table.items():
+        kind, is_optional = _read_otherwise(made).get(name, (None, False))  # type: ignore[arg-type]
         if value is False and is_optional:
             values[name] = None
-        elif in_list is not None and isinstance(value, list | tuple):
-            each = enumerate(value)
-            values[name] = tuple(_read(in_list, v, error, f"{where}{name}[{i}]") for i, v in each)
-        elif alone is not None and value is not None:
-            values[name] = _read(alone, value, error, where + name)
+        elif kind is not None:
+            values[name] = _read(kind, value, error, where + name)
     return made(**values)
 
 
 @cache
-def _read_otherwise(made: Any) -> dict[str, tuple[Any, Any, bool]]:
-    """Return the settings classes of a field, alone and in a list, and whether false is None."""
+def _read_otherwise(made: Any) -> dict[str, tuple[Any, bool]]:
+    """Return of each field its kind, if that holds settings, and whether false is None."""
     found = {}
     for name, kind in kinds_of(made).items():
         parts = _parts(kind)
-        lists = [part for part in parts if get_origin(part) in (tuple, Sequence)]
-        inner = [part for of in lists for part in _parts(get_args(of)[0])]
-        alone, in_list = (next(filter(is_dataclass, of), None) for of in (parts, inner))
         is_optional = types.NoneType in parts and bool not in parts
-        if alone or in_list or is_optional:
-            found[name] = alone, in_list, is_optional
+        found[name] = kind if _holds_settings(kind) else None, is_optional
     return found
+
+
+@cache
+def _holds_settings(kind: Any) -> bool:
+    parts = _parts(kind)
+    return any(is_dataclass(of) or any(map(_holds_settings, get_args(of))) for of in parts)
 
 
 def _parts(kind: Any) -> list[Any]:
@@ -242,14 +241,23 @@ def _parts(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _read(made: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
-    """Build settings from a table; pass other values on."""
-    if not isinstance(value, Mapping):
-        return value
-    try:
-        return from_plain(made, value, error)
-    except error as wrong:
-        raise error(f"{what}: {wrong}") from None
+def _read(kind: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
+    """Build the settings in a value of a kind from their tables; pass other values on."""
+    for part in filter(_holds_settings, _parts(kind)):
+        origin, inner = get_origin(part), get_args(part)
+        if origin in (tuple, list, Sequence) and isinstance(value, list | tuple):
+            each = enumerate(value)
+            return tuple(_read(inner[0], one, error, f"{what}[{place}]") for place, one in each)
+        if not isinstance(value, Mapping):
+            continue
+        if not is_dataclass(part):
+            named = value.items()
+            return {name: _read(inner[1], one, error, f"{what}[{name!r}]") for name, one in named}
+        try:
+            return from_plain(part, value, error)  # type: ignore[arg-type]
+        except error as wrong:
+            raise error(f"{what}: {wrong}") from None
+    return value
 
 
 def to_plain(value: Any, *, defaults: bool = True) -> Any:

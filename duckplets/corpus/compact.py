@@ -31,7 +31,6 @@ from duckplets.ingest.chunks import next_keys
 from duckplets.mining import views as minings
 from duckplets.pools import macros
 from duckplets.runs import state as states
-from duckplets.runs.state import Save
 from duckplets.vectors.store import VectorStore
 
 _BYTES = 32_000_000  # rows copied at a time
@@ -134,7 +133,9 @@ def compact(
     texts = database.table("corpus/compact/texts").column(0).to_numpy()
     gone = VectorStore(path).keep_only(texts)
     freed |= {f"vectors of {name}": count for name, count in gone.items()}
-    if gone_minings := minings.keep_only(database, {key for run in runs for key in _minings(run)}):
+    if gone_minings := minings.keep_only(
+        database, {key for run in runs for key in _minings([run.settings, run.plain()])}
+    ):
         freed["minings"] = gone_minings
     return CompactReport(
         freed=freed,
@@ -145,16 +146,13 @@ def compact(
     )
 
 
-def _minings(run: Save) -> Iterator[int]:
-    """Yield the numbers of the minings a run draws from."""
-    later = [{"candidates": of} for _, of in run.minings]
-    for of in (run.settings, *run.settings.get("joins", []), *later):
-        for of_source in of.get("ranked", {}).values():
-            yield from (int(pinned["mining"]) for pinned in of_source.values())
-        near = (of.get("in_batch") or {}).get("minings", {})
-        for of_source in (*of.get("candidates", {}).values(), *near.values()):
-            for of_recipe in of_source.values():
-                yield from (int(pinned["mining"]) for pinned in of_recipe.values())
+def _minings(plain: Any) -> Iterator[int]:
+    """Yield the numbers of the minings that JSON values of a run are pinned to."""
+    if isinstance(plain, dict) and isinstance(plain.get("mining"), int):
+        yield plain["mining"]
+    elif isinstance(plain, dict | list):
+        for of in plain.values() if isinstance(plain, dict) else plain:
+            yield from _minings(of)
 
 
 def _choose(reader: Database, versions: Collection[int]) -> None:

@@ -7,14 +7,17 @@ without their own, from the version on at which it was set; runs pinned earlier 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed
+from duckplets.base.settings import check
 from duckplets.db.writes import CorpusFile, changes
-from duckplets.errors import SourceError, nearest
+from duckplets.errors import SourceError, StateMismatchError, nearest
 from duckplets.ingest import records
 from duckplets.text.prefix import COLUMNS, Prefix, meta_key, prefix_of
 
@@ -99,15 +102,25 @@ def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
             )
 
 
-def digest(database: Database, version: int) -> dict[str, Any]:
-    """Return a digest of the prefixes of a version; empty if there are none."""
-    found: dict[str, Any] = {}
-    if sources := of_sources(database, version):
-        found["sources"] = {name: definition for _, name, definition in sources}
+@dataclass(frozen=True, slots=True)
+class DeclaredPrefixes:
+    """The prefixes of a version: definitions by source, and counts of those of records."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    records: tuple[int | str, ...] = ()  # they came with records, whose content runs compare
+
+    def __post_init__(self) -> None:
+        check(self, StateMismatchError, "declared_prefixes")
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.records)
+
+
+def declared(database: Database, version: int) -> DeclaredPrefixes:
+    """Return the prefixes of a version."""
+    sources = {name: definition for _, name, definition in of_sources(database, version)}
     records, *lengths = database.run("ingest/prefixes/of_records", {"version": version})[0]
-    if records:  # they came with records, whose content runs compare
-        found["records"] = [records, *lengths]
-    return found
+    return DeclaredPrefixes(sources, (records, *lengths) if records else ())
 
 
 def _json(prefix: Prefix) -> str:

@@ -12,8 +12,8 @@ arranged by are short lists of hashes: no vector is compared when drawing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from duckplets.base.arrays import Integers, Words, places, ranges
 from duckplets.base.sanitize import counted, listed
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
+from duckplets.mining.pins import InBatch
 from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.pools.arrays import Pool
 from duckplets.recipes.mined import no_scorer
@@ -43,15 +44,6 @@ class NearTexts:
         lists = self.groups[anchors]
         counts = self.starts[lists + 1] - self.starts[lists]
         return counts, self.words[ranges(self.starts[lists], counts)]
-
-
-@dataclass(frozen=True, slots=True)
-class InBatch:
-    """The scorer and margin of a run, and by source and recipe the mining it is pinned to."""
-
-    scorer: str
-    margin: float
-    minings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read(database: Database, pool: Pool, mining: Mining | None, margin: float) -> NearTexts:

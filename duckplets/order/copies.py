@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from duckplets.base.arrays import Integers
-from duckplets.base.settings import Bounds
+from duckplets.base.settings import Bounds, check
+from duckplets.errors import SamplerError
 from duckplets.order.apportion import exact
 from duckplets.order.permute import hashed, key
 
@@ -75,30 +76,44 @@ class Listing:
     rows: Integers  # distinct rows, ascending
 
 
-def listing(
-    name: str,
-    records: int,
-    *,
-    size: int | None = None,
-    size_mode: SizeMode = "first",
-    weight: float = 1.0,
-    seed: int = 42,
-) -> Listing:
-    """Return what an index lists of a data set, after size and weight."""
-    by_size = SAME
-    if size is not None and records:
-        by_size = sized((name,), records, size, size_mode, seed)
-    entries = by_size.count(records)
-    by_weight = weighed((name,), entries, exact(weight), seed)
-    every = np.arange(records, dtype=np.int64)
-    rows = every if by_size.whole else every[by_size.rest]
-    if not by_weight.whole:
-        # of whole copies and a remainder, the entries whose places are sampled
-        places = np.arange(entries, dtype=np.int64)[by_weight.rest]
-        copied, rest = by_size.whole * records, every[by_size.rest]
-        low, high = places[places < copied], places[places >= copied]
-        rows = np.unique(np.concatenate([low % max(1, records), rest[high - copied]]))
-    return Listing(by_weight.count(entries), rows)
+@dataclass(frozen=True, slots=True)
+class IndexControls:
+    """How an index lists the records of a source; ``DataIndex.adjust`` says it in full.
+
+    Attributes:
+        size: How many records it lists, or None for all.
+        size_mode: ``first``, or ``sample`` for those that the seed chooses.
+        weight: How often it lists each, after the size: 1 for once, 0 for never.
+        seed: Of what is sampled: an integer of 64 bits.
+
+    Raises:
+        SamplerError: A value is wrong.
+    """
+
+    size: Annotated[int, Bounds(0, MOST)] | None = None
+    size_mode: SizeMode = "first"
+    weight: Times = 1.0
+    seed: Annotated[int, Bounds(-(1 << 63), (1 << 63) - 1)] = 42
+
+    def __post_init__(self) -> None:
+        check(self, SamplerError)
+
+    def listing(self, name: str, records: int) -> Listing:
+        """Return what an index lists of a data set, after size and weight."""
+        by_size = SAME
+        if self.size is not None and records:
+            by_size = sized((name,), records, self.size, self.size_mode, self.seed)
+        entries = by_size.count(records)
+        by_weight = weighed((name,), entries, exact(self.weight), self.seed)
+        every = np.arange(records, dtype=np.int64)
+        rows = every if by_size.whole else every[by_size.rest]
+        if not by_weight.whole:
+            # of whole copies and a remainder, the entries whose places are sampled
+            places = np.arange(entries, dtype=np.int64)[by_weight.rest]
+            copied, rest = by_size.whole * records, every[by_size.rest]
+            low, high = places[places < copied], places[places >= copied]
+            rows = np.unique(np.concatenate([low % max(1, records), rest[high - copied]]))
+        return Listing(by_weight.count(entries), rows)
 
 
 def sampled(purpose: int, entries: int, size: int) -> slice | Integers:

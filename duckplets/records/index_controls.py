@@ -6,49 +6,14 @@ mixtures.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated
+from dataclasses import asdict
 
-from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
-from duckplets.errors import SamplerError
 from duckplets.ingest import records
 from duckplets.ingest.splits import checked_split, need_splits
-from duckplets.order.copies import MOST, SizeMode, Times
+from duckplets.order.copies import IndexControls, SizeMode
 from duckplets.records.data_index import DataIndex
-
-_SEEDS = (-(1 << 63), (1 << 63) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexControls:
-    """How an index lists the records of a source; ``DataIndex.adjust`` says it in full.
-
-    Attributes:
-        size: How many records it lists, or None for all.
-        size_mode: ``first``, or ``sample`` for those that the seed chooses.
-        weight: How often it lists each, after the size: 1 for once, 0 for never.
-        seed: Of what is sampled: an integer of 64 bits.
-
-    Raises:
-        SamplerError: A value is wrong.
-    """
-
-    size: Annotated[int, Bounds(0, MOST)] | None = None
-    size_mode: SizeMode = "first"
-    weight: Times = 1.0
-    seed: Annotated[int, Bounds(*_SEEDS)] = 42
-
-    def __post_init__(self) -> None:
-        check(self, SamplerError)
-
-    def of(self, name: str, records: int, split: str | None) -> DataIndex:
-        """Return the index of a source with so many records."""
-        index = DataIndex({name: records}, split=split)
-        if not records:
-            return index
-        return index.adjust(self.size, self.weight, mode=self.size_mode, seed=self.seed)
 
 
 def _set_controls(database: Database, source_id: int, made: IndexControls) -> None:
@@ -109,6 +74,9 @@ def data_index(corpus: CorpusFile, /, split: str | None = None) -> DataIndex:
     indexes = [DataIndex({}, split=split)]
     rows = database.run("records/controls/sources", {"split": split, "version": version})
     for name, _, count, *said in rows:
-        made = IndexControls(*said) if said[1] is not None else IndexControls()
-        indexes.append(made.of(name, count, split))
+        of = IndexControls(*said) if said[1] is not None else IndexControls()
+        index = DataIndex({name: count}, split=split)
+        if count:
+            index = index.adjust(of.size, of.weight, mode=of.size_mode, seed=of.seed)
+        indexes.append(index)
     return DataIndex.concatenate(indexes)

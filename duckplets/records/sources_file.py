@@ -30,9 +30,9 @@ from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import Named, checked
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
+from duckplets.order.copies import IndexControls
 from duckplets.quality.intake import QualityGates
 from duckplets.quality.settings import Quality
-from duckplets.records.index_controls import IndexControls
 from duckplets.sources import paths
 from duckplets.sources.files import reader_of
 from duckplets.sources.formats.text_file import TextLinesSource

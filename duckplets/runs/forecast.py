@@ -240,7 +240,7 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
             left = figure(float(of.counts[of.rows].mean()))
             yield f"of {of.scorer}'s candidates {left} are left to an anchor of {name}"
     yield from (
-        f"from step {join['step']:,} on corpus version {join['corpus_version']}, every recipe of a "
+        f"from step {join.step:,} on corpus version {join.corpus_version}, every recipe of a "
         f"source in a new epoch"
         for join in settings.joins
     )

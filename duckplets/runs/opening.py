@@ -114,7 +114,7 @@ def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampl
         "vectors": pinned(path, columns, options.missing_vectors),
         "corpus_version": version,
         "records": fingerprint(database, version),
-        "declared_prefixes": prefix_store.digest(database, version),
+        "declared_prefixes": prefix_store.declared(database, version),
         "index": mixed.index,
     }
     settings = RunSettings(**run)
@@ -190,7 +190,7 @@ def resume_run(
     with closed_on_error(sampler):
         was = replace(sampler.settings, mixture=before.mixture)
         if (joins := sampler.settings.joins) != before.joins:  # what joins has minings of its own
-            step = joins[-1]["step"]
+            step = joins[-1].step
             saved = replace(saved, minings=tuple(of for of in saved.minings if of[0] < step))
         take_up(sampler, saved, edited, partial(schedule_of, was))
         sampler.unused = sources.unused_minings(database, now, sampler.planner.streams)
@@ -306,7 +306,7 @@ def _opened(
     if settings.joins and vectors is not None:
         parts = zip(settings.versions, settings.joins, strict=False)
         batch = settings.global_batch
-        vectors.join((join["step"] * batch, version.vectors) for version, join in parts)
+        vectors.join((join.step * batch, version.vectors) for version, join in parts)
     parse = None
     if contents == "conversations":
         shape = messages.shape_of(database, newest.corpus_version)

@@ -16,13 +16,13 @@ import numpy as np
 
 from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Integers, Words
+from duckplets.base.settings import to_plain
 from duckplets.errors import EmptyPoolError
 from duckplets.ingest.families import Families
 from duckplets.mining import near
 from duckplets.mining.near import NearTexts
 from duckplets.mining.store import Minings
 from duckplets.order.blocks import KeyedOrder
-from duckplets.order.copies import listing
 from duckplets.order.permute import key
 from duckplets.pools.arrays import Pool
 from duckplets.pools.batch_keys import BatchKeys
@@ -177,8 +177,7 @@ class _Loading:
             if control := settings.index.get(source):
                 where = {**self.where, "sources": [source], "by_source": False}
                 keys = database.table("records/read/keys", where)["record_key"].to_numpy()
-                rows = listing(source, len(keys), **control).rows
-                self._listed[source] = np.asarray(keys[rows])
+                self._listed[source] = keys[control.listing(source, len(keys)).rows]
 
     @cached_property
     def records(self) -> dict[str, int]:
@@ -191,7 +190,7 @@ class _Loading:
         """Return the texts that are kept from the batches of a pool's anchors."""
         of, name = self._settings.in_batch, pool.compiled.recipe.name
         assert of is not None  # noqa: S101 - for the type checker
-        named = of.minings.get(source, {}).get(name, {}).get(of.scorer)
+        named = of.minings.of(source, name).get(of.scorer)
         mining = None
         if named and self._minings is not None:
             mining = pinned_mining(self._minings, self._settings, named, name)
@@ -211,7 +210,7 @@ class _Loading:
         if isinstance(recipe, TripletRecipe) and recipe.mined:
             mined = pinned_minings(self._minings, self._settings, source, recipe)
         ranked = None
-        named = self._settings.ranked.get(source, {}).get(recipe.name)
+        named = next(iter(self._settings.ranked.of(source, recipe.name).values()), None)
         if named and self._minings is not None:
             mining = pinned_mining(self._minings, self._settings, named, recipe.name)
             ranked = self._minings.ranks(mining)
@@ -249,9 +248,9 @@ class _Loading:
             of_run += [bool(settings.no_duplicates)]
         for mining, policy in mined:
             of_run += [mining.digest, policy.to_dict(), needs_scores(settings.columns)]
-        if settings.vectors.get("missing") == "drop":
-            of_run += [settings.vectors["sets"]]
-        control = settings.index.get(pool.parameters["source"])
+        if settings.vectors.missing == "drop":
+            of_run += [to_plain(settings.vectors.sets)]
+        control = to_plain(settings.index.get(pool.parameters["source"]))
         return key_of(to_dict(pool.recipe), pool.parameters, pool.labels, control, of_run)
 
     def read(self, wanted: Sequence[Wanted]) -> list[FoundPool]:

@@ -34,11 +34,11 @@ from duckplets.runs.state import Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
+    from duckplets.mining.pins import Pins
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import RunSchedule
     from duckplets.runs.forecast import Forecast
     from duckplets.runs.reader import FetchesSamples
-    from duckplets.runs.sources import Candidates
     from duckplets.samples.plan import Planner
 
 log = logging.getLogger("duckplets")
@@ -73,7 +73,7 @@ class Sampler:
         state_path: Path,
         open_source: Callable[[str], None],
         # reads what a run goes on with from a step on; a run of tokens has none
-        read_minings: Callable[[Sampler, int, Candidates | None], Any] | None = None,
+        read_minings: Callable[[Sampler, int, Pins | None], Any] | None = None,
     ) -> None:
         self.settings, self.planner = settings, planner
         self.reader = BatchReader(
@@ -92,7 +92,7 @@ class Sampler:
         self._state_path = state_path
         self._saves: list[dict[str, Any]] | None = None  # losses in the file, once read
         self._open_source, self.read_minings = open_source, read_minings
-        self.minings: tuple[tuple[int, Candidates], ...] = ()  # those taken on the way, by step
+        self.minings: tuple[tuple[int, Pins], ...] = ()  # those taken on the way, by step
         self._skipped: tuple[tuple[int, int], ...] = ()  # steps, and how many from each on
         self.owned: Any = None  # closed with it, such as the corpus
         self._drifted_from: Fingerprint | None = None  # fingerprint it was resumed from

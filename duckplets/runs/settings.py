@@ -6,33 +6,40 @@ JSON values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.settings import checked, from_plain, kinds_of, misfit, to_plain
+from duckplets.base.settings import checked, from_plain, kinds_of, to_plain
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
-from duckplets.mining.near import InBatch
+from duckplets.ingest.prefixes import DeclaredPrefixes
+from duckplets.mining.pins import InBatch, Pins
+from duckplets.order.copies import IndexControls
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
-from duckplets.recipes.consistent import Consistent, consistent_of
+from duckplets.recipes.consistent import Consistent
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.mined import Negatives, negatives_of
-from duckplets.recipes.recipes import Preset, Recipe
+from duckplets.recipes.mined import Negatives
+from duckplets.recipes.recipes import Preset
 from duckplets.runs.request import Kind, Options, Remainder, RunRequest, options_of, renewed
 from duckplets.runs.state import Fingerprint, Save, Standing, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
+from duckplets.vectors.columns import VectorPins
 
 if TYPE_CHECKING:
     from duckplets.samples.plan import Planner
 
 Pairs = Literal["labelled", "drawn"]
 
+_OF_JOIN = (
+    *("corpus_version", "records", "declared_prefixes", "candidates", "ranked", "consistent"),
+    *("in_batch", "vectors"),
+)
 _OF_OPTIONS = ("remainder", "swap", "preset", "prefixes", "prefetch", "memory_mb")
 _KEEPS = (
     "run",
@@ -44,13 +51,60 @@ _KEEPS = (
 )  # which a saved run cannot change
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Join:
+    """A later version of the corpus that a run draws from, from a step on."""
+
+    step: int
+    corpus_version: int
+    records: Sequence[int]
+    declared_prefixes: DeclaredPrefixes
+    negatives: Negatives
+    candidates: Pins
+    ranked: Pins
+    consistent: Consistent | None
+    in_batch: InBatch | None
+    vectors: VectorPins
+    sources: Sequence[str]  # sources that came with it
+    recipes: Mapping[str, Sequence[Any]]  # of these
+    index: Mapping[str, IndexControls]
+    lengths: Mapping[str, int]  # lengths of the mixture
+
+    def after(self, last: RunSettings) -> RunSettings:
+        """Return the settings from its step on, where a run had others."""
+        recipes = {**last.recipes, **self.recipes}
+        return replace(
+            last,
+            **{name: getattr(self, name) for name in _OF_JOIN},
+            recipes=recipes,
+            optional=every_recipe(recipes),
+            index={**last.index, **self.index},
+            sources=[*last.sources, *self.sources],
+            mixture=replace(last.mixture, lengths=self.lengths),
+            negatives=replace(self.negatives, num=last.negatives.num),
+        )
+
+    def without(self, sources: Collection[str]) -> Join:
+        """Return it without some of the sources that came with it."""
+        left = [name for name in self.sources if name not in sources]
+        return replace(
+            self,
+            sources=left,
+            recipes={name: self.recipes[name] for name in left},
+            index={name: self.index[name] for name in left if name in self.index},
+            candidates=self.candidates.without(sources),
+            ranked=self.ranked.without(sources),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Everything a run's order and batches follow from: sampler arguments, and the following."""
 
     kind: Kind | Literal["tokens"]
     split: str
-    recipes: dict[str, Sequence[Any]]  # by source; for tokens how they become rows, as plain values
+    # by source; for tokens how they become rows, as plain values
+    recipes: Mapping[str, Sequence[Any]]
     optional: dict[str, list[str]]  # names of recipes left out if they find no anchor
     sources: list[str]  # all sources of the pinned version
     mixture: Mixture
@@ -68,43 +122,27 @@ class RunSettings:
     world_size: int
     run: str
     corpus_version: int
-    records: list[int]  # fingerprint of the records of that version
+    records: Sequence[int]  # fingerprint of the records of that version
     splits: dict[str, Any]
     chunking: dict[str, Any]
-    # By source, mined recipe and scorer: number and digest of its mining.
-    candidates: dict[str, dict[str, dict[str, dict[str, Any]]]] = field(default_factory=dict)
+    candidates: Pins = Pins()  # noqa: RUF009 - it is frozen, as all that follow
     prefixes: bool = True
-    declared_prefixes: dict[str, Any] = field(default_factory=dict)  # their digest
-    # By source: size, size_mode, weight and seed of its index controls.
-    index: dict[str, dict[str, Any]] = field(default_factory=dict)
+    declared_prefixes: DeclaredPrefixes = DeclaredPrefixes()  # noqa: RUF009
+    index: Mapping[str, IndexControls] = field(default_factory=dict)  # by source
     consistent: Consistent | None = None  # for recipes that leave it open
-    # By source and recipe: number and digest of the mining that ranks their positives.
-    ranked: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    ranked: Pins = Pins()  # noqa: RUF009 - minings that rank positives
     in_batch: InBatch | None = None  # texts near an anchor that are kept from its batch
     batch_by: str | None = None  # what the samples of a batch share
     preset: Preset | None = None  # preset for recipes of sources that join
     pairs: Pairs | None = None  # of labelled pairs
-    # Vector columns: columns, the set of each; sets, commit and digest of each; missing.
-    vectors: dict[str, Any] = field(default_factory=dict)
-    # Later versions that joined: step, changed settings, new sources, recipes and index,
-    # lengths of the mixture.
-    joins: list[dict[str, Any]] = field(default_factory=list)
+    vectors: VectorPins = VectorPins()  # noqa: RUF009
+    joins: tuple[Join, ...] = ()
     shards: dict[str, str] = field(default_factory=dict)  # token shards: name and fingerprint
     memory_mb: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
-        joins = [{**join, **_plain_parts(join)} for join in self.joins]
-        mixture = self.mixture.to_dict()
-        return {**vars(self), **_plain_parts(vars(self)), "mixture": mixture, "joins": joins}
-
-    @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
-        """Return the settings from ``plain``."""
-        is_tokens = plain["kind"] == "tokens"
-        made = {**plain, **_parts(plain, is_tokens=is_tokens)}
-        made["joins"] = [{**join, **_parts(join)} for join in plain["joins"]]
-        return cls(**{**made, "mixture": Mixture.from_dict(plain["mixture"])})
+        return _plain(self)
 
     @property
     def request(self) -> RunRequest:
@@ -118,31 +156,18 @@ class RunSettings:
     @property
     def versions(self) -> list[RunSettings]:
         """The settings at each version it is pinned to."""
-        found = [self if not self.joins else replace(self, joins=[])]
+        found = [self if not self.joins else replace(self, joins=())]
         for join in self.joins:
-            last, number = found[-1], join["corpus_version"]
-            came: dict[str, Any] = {
-                n: {**getattr(last, n), **join[n]} for n in ("recipes", "index")
-            }
-            came["sources"] = [*last.sources, *join["sources"]]
-            came["optional"] = every_recipe(came["recipes"])
-            came["mixture"] = replace(last.mixture, lengths=join["lengths"])
-            came["seed"] = key(self.seed, "version", number)
-            came["negatives"] = replace(join["negatives"], num=self.negatives.num)
-            others = {n: v for n, v in join.items() if n not in (*came, "step", "lengths")}
-            found.append(replace(last, **others, **came))
+            seed = key(self.seed, "version", join.corpus_version)
+            found.append(replace(join.after(found[-1]), seed=seed))
         return found
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample."""
         plain = self.plain()
-        mined = {
-            source: {name: [of["digest"] for of in taken.values()] for name, taken in of.items()}
-            for source, of in self.candidates.items()
-        }
         joins = [[join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]]
         shows = self.prefixes and self.declared_prefixes and self.kind != "messages"
-        sets, drops = self.vectors.get("sets"), self.vectors.get("missing") == "drop"
+        sets, drops = plain["vectors"]["sets"], self.vectors.missing == "drop"
         found: Fingerprint = {"batch_size": self.global_batch}
         for name in ("kind", "split", "seed", "swap", "no_duplicates"):
             found[name] = getattr(self, name)
@@ -153,20 +178,14 @@ class RunSettings:
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
             found[name] = digest(plain[name])
         some = {
-            "candidates": mined and digest(mined),
+            "candidates": self.candidates and digest(self.candidates.digests()),
             "by": self.negatives.by != "random" and self.negatives.chosen.to_dict(),
-            "consistent": self.ranked
-            and digest(
-                {
-                    source: {n: of["digest"] for n, of in named.items()}
-                    for source, named in self.ranked.items()
-                }
-            ),
-            "in_batch_margin": self.in_batch and digest(to_plain(self.in_batch)),
+            "consistent": self.ranked and digest(self.ranked.digests()),
+            "in_batch_margin": self.in_batch and digest(plain["in_batch"]),
             "batch_by": self.batch_by,
             "pairs": self.pairs,
-            "prefixes": shows and digest(self.declared_prefixes),
-            "index": self.index and digest(self.index),
+            "prefixes": shows and digest(plain["declared_prefixes"]),
+            "index": self.index and digest(plain["index"]),
             # if texts without vectors are left out, vectors determine the samples
             "vectors": sets and {"sets": sets, **({"missing": "drop"} if drops else {})},
             "shards": self.shards and self.shards["fingerprint"][:12],
@@ -177,7 +196,7 @@ class RunSettings:
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = [self.declared_prefixes, *(join["declared_prefixes"] for join in self.joins)]
+        declared = [self.declared_prefixes, *(join.declared_prefixes for join in self.joins)]
         return self.prefixes and any(declared) and self.kind != "messages"
 
     @property
@@ -231,22 +250,31 @@ def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, S
     return {source: [made[repr(plain)] for plain in of] for source, of in definitions.items()}
 
 
-def _plain_parts(of: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of settings, or of a join, as JSON values."""
-    made = {"recipes": _definitions(of["recipes"]), "negatives": of["negatives"].to_dict()}
-    made |= {name: of[name] and to_plain(of[name]) for name in ("consistent", "in_batch")}
-    return made
+def _plain(of: RunSettings | Join) -> dict[str, Any]:
+    """Return settings, or a join, as JSON values."""
+    own: dict[str, Callable[[Any], Any]] = {
+        "recipes": _definitions,
+        "joins": lambda joins: [*map(_plain, joins)],
+    }
+    return {each.name: own.get(each.name, to_plain)(getattr(of, each.name)) for each in fields(of)}
 
 
-def _parts(of: Mapping[str, Any], *, is_tokens: bool = False) -> dict[str, Any]:
-    """Return the values from ``_plain_parts``."""
-    made: dict[str, Any] = {} if is_tokens else {"recipes": _recipes(of["recipes"])}
-    in_batch = of["in_batch"] and from_plain(InBatch, of["in_batch"], SamplerError)
-    made |= {"negatives": negatives_of(of["negatives"]), "in_batch": in_batch}
-    return made | {"consistent": consistent_of(of["consistent"], SamplerError)}
+def _of_plain(made: Any, plain: Mapping[str, Any], *, is_tokens: bool = False) -> Any:
+    """Return the settings, or the join, from ``_plain``; refuse a missing or foreign value."""
+    if missing := kinds_of(made).keys() - plain.keys():
+        raise StateMismatchError(f"it has no {', '.join(sorted(missing))}")
+    values = dict(plain)
+    if not is_tokens:
+        values["recipes"] = _recipes(plain["recipes"])
+    if "joins" in plain:
+        values["joins"] = [_of_plain(Join, join) for join in plain["joins"]]
+    found = from_plain(made, values, StateMismatchError)
+    for name, kind in kinds_of(made).items():
+        checked(name, getattr(found, name), kind, StateMismatchError)
+    return found
 
 
-def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]]:
+def every_recipe(recipes: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     """Return the names of all optional recipes by source."""
     return {source: sorted(recipe.name for recipe in of) for source, of in recipes.items()}
 
@@ -259,7 +287,7 @@ def as_saved(settings: RunSettings, planner: Planner, at: Standing, **others: An
         corpus_version=settings.corpus_version,
         order_version=ORDER_VERSION,
         settings=replace(settings, rank=0).plain(),
-        joins=[[join["step"], join["corpus_version"]] for join in settings.joins],
+        joins=[[join.step, join.corpus_version] for join in settings.joins],
         step=at.position // settings.global_batch,
         epoch=planner.epoch_at(at.position),
         samples=planner.schedule.samples(at.position),
@@ -276,16 +304,13 @@ def saved_settings(saved: Save) -> RunSettings:
             f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
             f"version it was started with"
         )
-    shape = get_type_hints(RunSettings) | {"recipes": {str: [dict]}, "mixture": dict}
-    shape |= {"negatives": dict, "in_batch": (dict, None), "consistent": (dict, None)}
-    differ = sorted(shape.keys() ^ saved.settings)
-    wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
-    if not wrong and sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
-        wrong = "it has recipes of other sources"
+    plain = saved.settings
     try:
-        if not wrong:
-            return RunSettings.of_plain(saved.settings)
-    except (DuckpletsError, KeyError, TypeError) as error:
+        found = _of_plain(RunSettings, plain, is_tokens=plain.get("kind") == "tokens")
+        if sorted(found.recipes) == sorted(found.sources):
+            return cast("RunSettings", found)
+        wrong = "it has recipes of other sources"
+    except (DuckpletsError, AttributeError, KeyError, TypeError, ValueError) as error:
         wrong = str(error)
     raise StateMismatchError(
         f"run {saved.run!r} was saved by another version of duckplets, or its state file is "
@@ -359,7 +384,7 @@ def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Sche
     version, begin = settings.versions[number], 0
     mixture = version.mixture
     if settings.joins:
-        begins = [0, *(join["step"] for join in settings.joins), MAX_POSITION]
+        begins = [0, *(join.step for join in settings.joins), MAX_POSITION]
         begin, stop = begins[number : number + 2]
         mixture = mixture.of_known(version.sources)
         # events that name later sources belong to later parts

@@ -22,9 +22,10 @@ from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.mining import store as mining_store
-from duckplets.mining.near import InBatch, refuse_unknown
+from duckplets.mining.near import refuse_unknown
+from duckplets.mining.pins import InBatch, Pin, Pins
 from duckplets.mining.store import Mining, as_drawn
-from duckplets.order.copies import listing
+from duckplets.order.copies import IndexControls
 from duckplets.order.mixture import Mixture
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
@@ -38,12 +39,7 @@ if TYPE_CHECKING:
     from duckplets.samples.stream import Stream
 
 Drawn: TypeAlias = Mapping[str, Sequence[Recipe]]  # recipes by source
-Candidates: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source, recipe and scorer
-Ranks: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source and recipe
-Control = dict[str, Any]  # size, size_mode, weight and seed, for ``listing``
-Counts = Mapping[str, tuple[int, Control | None]]
-
-_CONTROL = ("size", "size_mode", "weight", "seed")
+Counts = Mapping[str, tuple[int, IndexControls | None]]
 
 
 def resolved(
@@ -150,7 +146,7 @@ def drawn_by(settings: RunSettings) -> Drawn:
     found = dict[str, Sequence[Recipe]]()
     for source, recipes in settings.recipes.items():
         found[source] = drawn = [recipe for recipe in recipes if recipe.weight]
-        if taken := settings.candidates.get(source):
+        if taken := settings.candidates.by_source.get(source):
             scorers = {name: next(iter(of)) for name, of in taken.items()}
             policy = settings.negatives.policy
             found[source] = [as_drawn(of, scorers.get(of.name), policy) for of in drawn]
@@ -159,7 +155,7 @@ def drawn_by(settings: RunSettings) -> Drawn:
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
     """Return the shares of the ways in which negatives of a recipe are mixed, or None."""
-    taken = settings.candidates.get(source, {}).get(recipe, {})
+    taken = settings.candidates.of(source, recipe)
     (of_run,) = (r for r in settings.recipes[source] if r.name == recipe)
     by = settings.negatives.by
     if not isinstance(by, Mapping) or not taken or not is_open(of_run):
@@ -175,7 +171,7 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     needed, there = settings.mixture.drawn(settings.sources), set[str]()
     for source, recipes in settings.recipes.items():
         for recipe in recipes:
-            taken = settings.candidates.get(source, {}).get(recipe.name, {})
+            taken = settings.candidates.of(source, recipe.name)
             there |= taken.keys()
             for scorer in asked if source in needed and is_open(recipe) else ():
                 if scorer not in taken:
@@ -196,7 +192,7 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
         )
     notes = list[str]()
     for (name, scorer), sources in of_open.items():
-        has_others = bool(settings.candidates.get(sources[0], {}).get(name))
+        has_others = bool(settings.candidates.of(sources[0], name))
         notes.append(
             f"recipe {name!r} has no mined negatives of {scorer} in source {listed(sources)}, "
             f"split {settings.split!r}, so it draws {'others' if has_others else 'at random'} "
@@ -205,13 +201,13 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     return notes
 
 
-def ranked_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> Ranks:
+def ranked_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> Pins:
     """Return number and digest of each mining that ranks the positives of a run.
 
     Raises:
         StateMismatchError: A scorer has not ranked the positives of a recipe, or they are stale.
     """
-    minings, found = mining_store.Minings(database), dict[str, dict[str, dict[str, Any]]]()
+    minings, found = mining_store.Minings(database), dict[str, dict[str, dict[str, Pin]]]()
     needed = settings.mixture.drawn(settings.sources)
     for source, recipes in settings.recipes.items():
         for recipe in recipes if source in needed else ():
@@ -221,9 +217,9 @@ def ranked_pins(database: Database, settings: RunSettings, *, allow_stale: bool)
                 where: dict[str, Any] = {"source": source, "split": settings.split}
                 where |= {"version": settings.corpus_version, "allow_stale": allow_stale}
                 mining = minings.ranking(recipe, **where)
-                pinned = {"mining": mining.key, "digest": mining.digest}
+                pinned = {mining.scorer: Pin(mining.key, mining.digest)}
                 found.setdefault(source, {})[recipe.name] = pinned
-    return found
+    return Pins(found)
 
 
 def near_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> InBatch:
@@ -246,13 +242,13 @@ def pins(
     allow_stale: bool,
     instead: str = "",
     near: str | None = None,
-) -> Candidates:
+) -> Pins:
     """Return number and digest of each mining a run draws from; refuse stale ones.
 
     ``at_random`` are sources and recipes that draw at random nevertheless; ``near`` is a scorer
     whose minings are wanted in place of those drawn from.
     """
-    minings, found = mining_store.Minings(database), dict[str, Any]()
+    minings, found = mining_store.Minings(database), dict[str, dict[str, dict[str, Pin]]]()
     take = partial(
         minings.current,
         split=settings.split,
@@ -272,7 +268,7 @@ def pins(
             there = minings.serving(recipe, source, settings.split)
             scorers: list[Any] = [near] if near in there else []
             if near is None:
-                before = settings.candidates.get(source, {}).get(recipe.name, ())
+                before = settings.candidates.of(source, recipe.name)
                 scorers = _scorers(recipe, settings.negatives, there, before)
             try:
                 mined = [take(recipe, source=source, scorer=scorer) for scorer in scorers]
@@ -283,9 +279,9 @@ def pins(
                     raise
                 continue
             if mined:
-                pinned = {m.scorer: {"mining": m.key, "digest": m.digest} for m in mined}
+                pinned = {m.scorer: Pin(m.key, m.digest) for m in mined}
                 found.setdefault(source, {})[recipe.name] = pinned
-    return found
+    return Pins(found)
 
 
 def _scorers(
@@ -308,8 +304,8 @@ def pinned_minings(
     minings: mining_store.Minings | None, settings: RunSettings, source: str, recipe: TripletRecipe
 ) -> list[tuple[Mining, Mined]]:
     """Return the minings that a run draws a recipe's negatives from, each with its policy."""
-    pinned = settings.candidates.get(source, {}).get(recipe.name)
-    if minings is None or pinned is None:
+    pinned = settings.candidates.of(source, recipe.name)
+    if minings is None or not pinned:
         raise StateMismatchError(
             f"source {source!r}, recipe {recipe.name!r}: there were no mined negatives when run "
             f"{settings.run!r} was opened; call corpus.mine({recipe.name!r}), and open another run"
@@ -325,15 +321,15 @@ def pinned_minings(
 
 
 def pinned_mining(
-    minings: mining_store.Minings, settings: RunSettings, named: Mapping[str, Any], recipe: str
+    minings: mining_store.Minings, settings: RunSettings, named: Pin, recipe: str
 ) -> Mining:
     """Return a mining that a run is pinned to, as it was then."""
-    mining = minings.by_key(named["mining"])
-    if mining.digest != named["digest"]:
+    mining = minings.by_key(named.mining)
+    if mining.digest != named.digest:
         raise StateMismatchError(
             f"source {mining.source!r}, recipe {recipe!r}: the negatives of mining {mining.key} "
             f"are not those run {settings.run!r} was opened with (digest then: "
-            f"{named['digest']}, now: {mining.digest}); it is another corpus"
+            f"{named.digest}, now: {mining.digest}); it is another corpus"
         )
     return mining
 
@@ -360,7 +356,7 @@ class Shares:
     """How the sources of a run are drawn, with notes for the user."""
 
     mixture: Mixture
-    index: dict[str, Control]  # limits of their records; see ``RunSettings.index``
+    index: dict[str, IndexControls]  # limits of their records; see ``RunSettings.index``
     notes: list[str]
 
 
@@ -379,7 +375,7 @@ def shares(
         is_controlled |= offers.controlled
         own |= {} if offers.weight is None else {name: offers.weight}
     declared = Mixture(own, omitted=1) if own else None
-    index, notes = dict[str, Control](), list[str]()
+    index, notes = dict[str, IndexControls](), list[str]()
     if is_controlled:
         there = counted(database, split, version)
         counts = {name: of for name, of in there.items() if name in sources}
@@ -397,7 +393,8 @@ def shares(
 
 def _as_listed(counts: Counts) -> Shares:
     """Return shares in the ratio of what index controls list."""
-    entries = {name: listing(name, n, **(of or {})).entries for name, (n, of) in counts.items()}
+    every = {name: of or IndexControls() for name, (_, of) in counts.items()}
+    entries = {name: of.listing(name, counts[name][0]).entries for name, of in every.items()}
     words = listed(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
     note = (
         f"no mixture= is given, so sources are drawn in the ratio of what their index controls "
@@ -407,27 +404,29 @@ def _as_listed(counts: Counts) -> Shares:
     return Shares(Mixture({n: float(e) for n, e in entries.items()}), controls, [note])
 
 
-def _as_sized(counts: Counts, what: str) -> tuple[dict[str, Control], str]:
+def _as_sized(counts: Counts, what: str) -> tuple[dict[str, IndexControls], str]:
     """Return the controls of sources with a size, and what to say if others give shares."""
     sizes = {
-        name: {**control, "weight": 1.0}
+        name: replace(control, weight=1.0)
         for name, (_, control) in counts.items()
-        if control is not None and control["size"] is not None
+        if control is not None and control.size is not None
     }
     note = f"{what} takes the place of the shares that index controls give"
     if sizes:
         sized = [
-            f"{name} {len(listing(name, counts[name][0], **of).rows):,} of {counts[name][0]:,}"
+            f"{name} {len(of.listing(name, counts[name][0]).rows):,} of {counts[name][0]:,}"
             for name, of in sizes.items()
         ]
         note += f"; their sizes hold, so anchors are of the listed records: {listed(sized)}"
     return sizes, note
 
 
-def counted(database: Database, split: str, version: int) -> dict[str, tuple[int, Control | None]]:
+def counted(
+    database: Database, split: str, version: int
+) -> dict[str, tuple[int, IndexControls | None]]:
     """Return of every source how many records a split has, and its index controls."""
     rows = database.run("records/controls/sources", {"split": split, "version": version})
     return {
-        name: (records, None if control[1] is None else dict(zip(_CONTROL, control, strict=True)))
+        name: (records, None if control[1] is None else IndexControls(*control))
         for name, _, records, *control in rows
     }

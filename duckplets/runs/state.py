@@ -25,11 +25,12 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed, shown
-from duckplets.base.settings import misfit
+from duckplets.base.settings import misfit, to_plain
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
+from duckplets.mining.pins import Pins
 from duckplets.order.mixture import Event, Mixture, differences
 from duckplets.order.ranks import world_sizes
 from duckplets.order.schedule import Events, RunSchedule
@@ -52,7 +53,6 @@ _MOST_SHARES = 1 << 16  # of an anneal
 _SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _COUNTS = {"position": _COUNT, "sources": {str: [_COUNT]}}
-_MININGS = {str: {str: {str: {"mining": int, "digest": str}}}}  # by source, recipe and scorer
 _STATE: dict[Any, Any] = {
     "settings": {"batch_size": range(1, 1 << 23), "world_size": range(1, 1 << 23)},
     "fingerprint": {"batch_size": range(1, 1 << 23)},
@@ -70,8 +70,7 @@ class Standing:
     fingerprint: Fingerprint  # fingerprint: positions mean the same samples if it agrees
     events: Events = field(default_factory=dict)  # weights set on the way, by step
     counts: Counts = (0, {})
-    # A step, and what is drawn from since, by source, recipe and scorer.
-    minings: tuple[tuple[int, dict[str, Any]], ...] = ()
+    minings: tuple[tuple[int, Pins], ...] = ()  # a step, and the minings drawn from since
     skipped: tuple[tuple[int, int], ...] = ()  # a step, and how many from it on were passed over
     losses: pa.Table | None = None  # saved losses of the steps before
     sample_losses: pa.Table | None = None  # the highest of samples of these steps
@@ -90,7 +89,7 @@ class Standing:
             "fingerprint": self.fingerprint,
             "events": events,
             "counts": {"position": position, "sources": sources},
-            **{name: [[*of] for of in some] for name, some in met.items() if some},
+            **{name: to_plain(some) for name, some in met.items() if some},
         }
 
     @classmethod
@@ -105,7 +104,7 @@ class Standing:
         counts = given.get("counts", {"position": 0, "sources": {}})
         minings, skipped = given.get("minings", []), given.get("skipped", [])
         try:
-            wrong = misfit([of for _, of in minings], [_MININGS]) or misfit(counts, _COUNTS)
+            wrong = misfit(counts, _COUNTS)
             if wrong or any(len(of) != 3 for of in counts["sources"].values()):
                 raise ValueError(wrong or "counts are three numbers a source")
             return cls(
@@ -113,7 +112,7 @@ class Standing:
                 fingerprint=dict(given["fingerprint"]),
                 events={int(step): Event(*values) for step, *values in given.get("events", [])},
                 counts=(counts["position"], counts["sources"]),
-                minings=tuple((int(step), of) for step, of in minings),
+                minings=tuple((int(step), Pins.of_plain(of)) for step, of in minings),
                 skipped=tuple((int(step), int(steps)) for step, steps in skipped),
                 **others,
             )

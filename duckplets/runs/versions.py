@@ -35,9 +35,8 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import Negatives, policy_of
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
-from duckplets.runs.settings import RunSettings, schedule_of_part
+from duckplets.runs.settings import Join, RunSettings, schedule_of_part
 from duckplets.runs.sources import (
-    Candidates,
     drawn_by,
     near_pins,
     notes_on_mined,
@@ -53,6 +52,8 @@ from duckplets.vectors.columns import pinned
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+    from duckplets.ingest.prefixes import DeclaredPrefixes
+    from duckplets.mining.pins import Pins
     from duckplets.pools.arrays import Pool
     from duckplets.recipes.store import Recipe
     from duckplets.runs.pool_loading import Left, Named
@@ -80,20 +81,20 @@ def planned(
     end_of = replace(settings, steps=None).end  # other steps= change no earlier batch
     graded: bool | None = None
     for number in range(len(settings.joins) + 1):
-        is_open = number and settings.joins[number - 1]["step"] == _open_step(settings)
+        is_open = number and settings.joins[number - 1].step == _open_step(settings)
         if is_open:
             step = Planner(planners, end_of).next_change(position)
             settings = _with_join(settings, number, step=step)
         version, schedule = _part(settings, number, events)
         streams, empty = read(version, schedule.drawn | {*also} & {*version.sources})
         there, came = {s.source for s in streams}, settings.joins[number - 1 :]
-        out = {left.source for left in empty if is_open and left.source in came[0]["sources"]}
+        out = {left.source for left in empty if is_open and left.source in came[0].sources}
         if out := out - there - version.mixture.named:
-            settings = _without(settings, number, out)
+            settings = _with_join(settings, number, came[0].without(out))
             outside += [left for left in empty if left.source in out]
             version, schedule = _part(settings, number, events)
         if settings.joins:
-            stops = [*(join["step"] for join in settings.joins), MAX_POSITION]
+            stops = [*(join.step for join in settings.joins), MAX_POSITION]
             stop = max(stops[number], schedule.begin + 1)
             steps = (at for at in schedule.changes if at < stop)
             if lacking := {name for at in steps for name in schedule.names_at(at)} - there:
@@ -136,25 +137,16 @@ def planner_of(
     )
 
 
-def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSettings:
-    joins = list(settings.joins)
-    joins[number - 1] = {**joins[number - 1], **changes}
-    return replace(settings, joins=joins)
+def _with_join(
+    settings: RunSettings, number: int, join: Join | None = None, **changes: Any
+) -> RunSettings:
+    joins = [*settings.joins]
+    joins[number - 1] = replace(join or joins[number - 1], **changes)
+    return replace(settings, joins=tuple(joins))
 
 
 def _part(settings: RunSettings, number: int, events: Events) -> tuple[RunSettings, Schedule]:
     return settings.versions[number], schedule_of_part(settings, number, events)
-
-
-def _without(settings: RunSettings, number: int, names: Collection[str]) -> RunSettings:
-    """Return settings without some of the sources that came with a join."""
-    join = settings.joins[number - 1]
-    changes = {
-        name: {source: of for source, of in join[name].items() if source not in names}
-        for name in ("recipes", "candidates", "ranked", "index")
-    }
-    sources = [name for name in join["sources"] if name not in names]
-    return _with_join(settings, number, sources=sources, **changes)
 
 
 def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:
@@ -216,30 +208,32 @@ def with_version(
     fresh = {s.source: s.recipes for s in of_version if s.source not in last.sources}
     offers = recipe_store.sources_of(database, version)
     came = {name: offers[name] for name in fresh}
-    missing = last.vectors.get("missing")
-    join = {
-        "step": _open_step(settings),
-        "corpus_version": version,
-        "records": fingerprint(database, version),
-        "declared_prefixes": _prefixes(database, last, version, fresh),
-        "negatives": negatives,
-        "candidates": last.candidates,
-        "ranked": last.ranked,
-        "consistent": last.consistent,
-        "in_batch": last.in_batch,
-        "sources": [*fresh],
-        "recipes": fresh,
-        "index": shares(database, Mixture(), came, split=settings.split, version=version).index,
-        "vectors": (missing and pinned(Path(str(database.path)), last.columns, missing)) or {},
-        "lengths": {},
-    }
-    made, number = replace(settings, joins=[*settings.joins, join]), len(settings.joins) + 1
+    vectors = last.vectors
+    if vectors:
+        vectors = pinned(Path(str(database.path)), last.columns, vectors.missing)
+    join = Join(
+        step=_open_step(settings),
+        corpus_version=version,
+        records=fingerprint(database, version),
+        declared_prefixes=_prefixes(database, last, version, fresh),
+        negatives=negatives,
+        candidates=last.candidates,
+        ranked=last.ranked,
+        consistent=last.consistent,
+        in_batch=last.in_batch,
+        sources=[*fresh],
+        recipes=fresh,
+        index=shares(database, Mixture(), came, split=settings.split, version=version).index,
+        vectors=vectors,
+        lengths={},
+    )
+    made, number = replace(settings, joins=(*settings.joins, join)), len(settings.joins) + 1
     begins_here = _with_join(made, number, step=position // settings.global_batch)
     needed = schedule_of_part(begins_here, number, events).planned
     at_random = set[tuple[str, str]]()
     if is_same:  # later minings are for new runs
         pairs = ((source, recipe) for source, of in last.recipes.items() for recipe in of)
-        at_random = {(s, r.name) for s, r in pairs if r.name not in last.candidates.get(s, {})}
+        at_random = {(s, r.name) for s, r in pairs if not last.candidates.of(s, r.name)}
     stays_stale = version == last.corpus_version
     found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
     made = _with_join(made, number, candidates=found)
@@ -259,19 +253,17 @@ def _open_step(settings: RunSettings) -> int:
 
 def _begun(settings: RunSettings, position: int) -> RunSettings:
     """Return settings without joins that begin at a position or later."""
-    joins = [join for join in settings.joins if join["step"] * settings.global_batch < position]
-    return replace(settings, joins=joins)
+    joins = [join for join in settings.joins if join.step * settings.global_batch < position]
+    return replace(settings, joins=tuple(joins))
 
 
 def _prefixes(
     database: Database, last: RunSettings, version: int, fresh: Collection[str]
-) -> dict[str, Any]:
-    """Return the digest of the prefixes of a version in a run: its sources keep theirs."""
-    found = prefix_store.digest(database, version)
-    of_fresh = {n: d for n, d in found.get("sources", {}).items() if n in fresh}
-    of_sources = last.declared_prefixes.get("sources", {}) | of_fresh
-    of_records = {"records": found["records"]} if "records" in found else {}
-    return ({"sources": of_sources} if of_sources else {}) | of_records
+) -> DeclaredPrefixes:
+    """Return the prefixes of a version in a run: its sources keep theirs."""
+    found = prefix_store.declared(database, version)
+    of_fresh = {name: of for name, of in found.sources.items() if name in fresh}
+    return replace(found, sources={**last.declared_prefixes.sources, **of_fresh})
 
 
 def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, str]]:
@@ -280,7 +272,7 @@ def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, st
     found = prefix_store.of_sources(database, first.corpus_version)
     for join, version in zip(settings.joins, later, strict=True):
         of_version = prefix_store.of_sources(database, version.corpus_version)
-        found += [of for of in of_version if of[1] in join["sources"]]
+        found += [of for of in of_version if of[1] in join.sources]
     return [(key, definition) for key, _, definition in found]
 
 
@@ -290,18 +282,19 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
     now = replace(
         settings,
         records=fingerprint(database, settings.corpus_version),
-        declared_prefixes=prefix_store.digest(database, settings.corpus_version),
+        declared_prefixes=prefix_store.declared(database, settings.corpus_version),
         vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
-        joins=[],
+        joins=(),
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):
-        number, names = version.corpus_version, join["sources"]
-        found = {
-            "records": fingerprint(database, number),
-            "declared_prefixes": _prefixes(database, now.versions[-1], number, names),
-            "vectors": pinned(path, version.columns, missing, version.vectors, version.run),
-        }
-        now = replace(now, joins=[*now.joins, {**join, **found}])
+        number = version.corpus_version
+        found = replace(
+            join,
+            records=fingerprint(database, number),
+            declared_prefixes=_prefixes(database, now.versions[-1], number, join.sources),
+            vectors=pinned(path, version.columns, missing, version.vectors, version.run),
+        )
+        now = replace(now, joins=(*now.joins, found))
     return now
 
 
@@ -314,22 +307,22 @@ def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> Non
         sampler.notes.append(f"run {settings.run!r} has corpus version {number} already")
         return
     pairs = zip_longest(before.joins, joins)
-    steps = [of["step"] for pair in pairs if pair[0] != pair[1] for of in pair if of is not None]
+    steps = [of.step for pair in pairs if pair[0] != pair[1] for of in pair if of is not None]
     changed, known = min(steps) * settings.global_batch, sampler.changed_from
     sampler.changed_from = changed if known is None else min(changed, known)
     if joins and not settings.rank:
         join = joins[-1]
         sampler.notes.append(
-            f"from step {join['step']:,} on run {settings.run!r} draws from corpus version "
-            f"{join['corpus_version']}, and every recipe of a source begins a new epoch there"
+            f"from step {join.step:,} on run {settings.run!r} draws from corpus version "
+            f"{join.corpus_version}, and every recipe of a source begins a new epoch there"
             + "".join(f"; {said}" for said in unreached(sampler.planner))
         )
         sampler.notes += _left_out(newest, sampler.planner)
-        if join["sources"]:
+        if join.sources:
             weights = newest.mixture.declared(newest.sources)
             weighed = listed(
                 f"{name!r} {float(weights[name]):g} ({listed(recipe.name for recipe in recipes)})"
-                for name, recipes in join["recipes"].items()
+                for name, recipes in join.recipes.items()
             )
             sampler.notes.append(
                 f"sources that came since, with their weights in the mixture and recipes: "
@@ -386,7 +379,7 @@ def take_minings(sampler: Sampler) -> int | None:
     return step
 
 
-def take_up(sampler: Sampler, minings: Sequence[tuple[int, Candidates]]) -> None:
+def take_up(sampler: Sampler, minings: Sequence[tuple[int, Pins]]) -> None:
     """Go on with the minings that a saved run took, instead of its own."""
     sampler.planner.without_later()
     sampler.minings = ()
@@ -399,29 +392,25 @@ def take_up(sampler: Sampler, minings: Sequence[tuple[int, Candidates]]) -> None
 
 
 def read_minings(
-    database: Database, load: Read, sampler: Sampler, step: int, given: Candidates | None
-) -> tuple[PartPlanner, Candidates] | None:
+    database: Database, load: Read, sampler: Sampler, step: int, given: Pins | None
+) -> tuple[PartPlanner, Pins] | None:
     """Return a run's part with the minings given, or the newest, from a step on, and these.
 
     None where the newest are those in force.
     """
     settings, before = sampler.settings, sampler.planner.at(step * sampler.settings.global_batch)
-    begun = [join for join in settings.joins if join["step"] <= step]
+    begun = [join for join in settings.joins if join.step <= step]
     version = settings.versions[len(begun)]
     earlier = [minings for at, minings in sampler.minings if at <= step]
     last = earlier[-1] if earlier else version.candidates
     if given is None:
-        newest = pins(database, version, allow_stale=False)
-        given = {
-            source: {name: newest.get(source, {}).get(name, of) for name, of in recipes.items()}
-            for source, recipes in last.items()
-        }
+        given = last.renewed(pins(database, version, allow_stale=False))
         if given == last:
             return None
     now = replace(version, candidates=given)
     for source, recipe in ((s, r) for s, of in drawn_by(now).items() for r in of):
         policy = policy_of(getattr(recipe, "by", None))
-        if source in given and policy is not None and policy.when_short == "drop":
+        if source in given.by_source and policy is not None and policy.when_short == "drop":
             raise SamplerError(
                 f"take_minings: recipe {recipe.name!r} leaves out anchors with too few candidates "
                 f"(when_short='drop'), and anchors stay as they are; give its policy "

@@ -19,6 +19,7 @@ import numpy as np
 
 from duckplets.base.arrays import Array, ArrayRecord, Flags, Floats, Integers, Words
 from duckplets.base.checks import MAX_POSITION
+from duckplets.mining.pins import Pins
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import InBlocks
 from duckplets.order.permute import hashed, key
@@ -166,7 +167,7 @@ class PartPlanner:
         self.first = schedule.first * schedule.batch  # and from which on it holds
         self.stop = MAX_POSITION + 1  # and at the next part's
         # What it draws from, where it goes on with the epochs of the part before.
-        self.minings: dict[str, Any] | None = None
+        self.minings: Pins | None = None
         self.epoch = 0  # nominal epoch of the run at its origin
         self.numbers = np.zeros(0, np.int64)  # number of its first stream in the run
         self._seed, self._swap_key = seed, key(seed, "swap")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import product
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.columns import column
 from duckplets.base.sanitize import counted, listed, shown
-from duckplets.base.settings import checked
+from duckplets.base.settings import check, checked
 from duckplets.errors import SamplerError, StateMismatchError, VectorError
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorSet, VectorStore
@@ -40,17 +40,48 @@ def vector_slots(columns: Sequence[str]) -> list[str]:
     return [base.removesuffix(VECTOR) for base in bases if base.endswith(VECTOR)]
 
 
+@dataclass(frozen=True, slots=True)
+class CommitPin:
+    """The last commit of a set of vectors when a run was opened; 0 before the first."""
+
+    number: int
+    digest: str
+
+    def __post_init__(self) -> None:
+        check(self, StateMismatchError, "commit")
+
+
+@dataclass(frozen=True, slots=True)
+class VectorPins:
+    """The vectors of a run: handling of missing ones, the set of each column, and commits."""
+
+    missing: Missing = "error"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, CommitPin] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self, StateMismatchError, "vectors")
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of the last commit of each set."""
+        return {name: commit.number for name, commit in self.sets.items()}
+
+
 def pinned(
     corpus_path: Path,
     columns: Sequence[str],
     missing: Missing | None = None,
-    before: Mapping[str, Any] = {},
+    before: VectorPins = VectorPins(),
     run: str = "",
-) -> dict[str, Any]:
+) -> VectorPins:
     """Return the settings of the vectors of a run; nothing if no column has any."""
     # A saved run keeps its sets as they were, and ``missing`` unless it is given.
     missing = checked("missing_vectors", missing, Missing | None, SamplerError)
-    which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
+    which, missing = dict(before.columns), missing or before.missing
     fresh = [name for name in columns if vector_slots([name]) and name not in which]
     if not which and not fresh:
         if missing != "error":
@@ -58,23 +89,24 @@ def pinned(
                 f"missing_vectors={missing!r}: no column has vectors; ask for some, as in "
                 f"columns=['anchor', 'anchor_vector', …], or leave it out"
             )
-        return {}
+        return VectorPins()
     store = VectorStore(corpus_path)
     sets = {of.name: of for of in store.sets()}
     which |= {asked: _set_of(store, sets, asked) for asked in fresh}
-    pins = {name: [of.number, of.digest] for name, of in sets.items() if name in which.values()}
-    for name, (number, digest) in before.get("sets", {}).items():
+    used = {*which.values()}
+    pins = {name: CommitPin(of.number, of.digest) for name, of in sets.items() if name in used}
+    for name, pin in before.sets.items():
         commits = {commit.number: commit.digest for commit in store.need(name).commits}
-        if number and commits.get(number) != digest:
-            now = commits.get(number, "no such commit")
+        if pin.number and commits.get(pin.number) != pin.digest:
+            now = commits.get(pin.number, "no such commit")
             raise StateMismatchError(
                 f"vectors {name!r} are not those run {run!r} was opened with: commit "
-                f"{number} had digest {digest[:12]} then, and now it is {now[:14]}. They were "
-                f"removed and made anew, or another {store.path.name} lies there; put the file "
-                f"back, or open another run"
+                f"{pin.number} had digest {pin.digest[:12]} then, and now it is {now[:14]}. They "
+                f"were removed and made anew, or another {store.path.name} lies there; put the "
+                f"file back, or open another run"
             )
-        pins[name] = [number, digest]
-    return {"missing": missing, "columns": which, "sets": dict(sorted(pins.items()))}
+        pins[name] = pin
+    return VectorPins(missing, which, dict(sorted(pins.items())))
 
 
 def _set_of(store: VectorStore, sets: Mapping[str, VectorSet], asked: str) -> str:
@@ -116,15 +148,15 @@ class RunVectors:
     def __init__(
         self,
         corpus_path: Path,
-        pins: Mapping[str, Any],  # result of ``pinned``
+        pins: VectorPins,
         columns: Sequence[str],  # columns of the run
         folder: Path | None,
     ) -> None:
         self._path, self._folder = corpus_path, folder
         self._pins, self._columns = pins, columns
-        sets = pins["sets"].items()
-        self._sets = {name: opened(corpus_path, name, pin[0], folder) for name, pin in sets}
-        self._missing: Missing = pins["missing"]
+        numbers = pins.numbers.items()
+        self._sets = {name: opened(corpus_path, name, number, folder) for name, number in numbers}
+        self._missing = pins.missing
         self._earlier: list[tuple[int, dict[str, int]]] = []  # position, vectors of each set before
         # Texts of a run with ``drop``: those with a vector in each set, ascending.
         self.texts: Words | None = None
@@ -134,26 +166,26 @@ class RunVectors:
         # notes on how they are opened
         self.notes = [note for of in self._sets.values() for note in of.notes]
 
-    def as_of(self, pins: Mapping[str, Any]) -> RunVectors:
+    def as_of(self, pins: VectorPins) -> RunVectors:
         """Return the vectors of another version of the run; this object if no commit differs."""
         if pins == self._pins:
             return self
         return RunVectors(self._path, pins, self._columns, self._folder)
 
-    def join(self, earlier: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+    def join(self, earlier: Iterable[tuple[int, VectorPins]]) -> None:
         """Let samples before positions have the vectors of an earlier version, else null."""
         # For other values of ``missing`` both are the same: a text has one vector for good.
         for position, pins in earlier:
-            if self._missing == "null" and pins["sets"] != self._pins["sets"]:
-                sets = pins["sets"].items()
-                then = {name: self._sets[name].of.as_of(pin[0]).vectors for name, pin in sets}
+            if self._missing == "null" and pins.sets != self._pins.sets:
+                numbers = pins.numbers.items()
+                then = {name: self._sets[name].of.as_of(at).vectors for name, at in numbers}
                 self._earlier.append((position, then))
 
     def _asked(self) -> Iterator[tuple[str, str, str]]:
         """Yield every vector column of the run, with slot and set."""
         for asked in self._columns:
             for slot in vector_slots([asked]):
-                yield asked, slot, self._pins["columns"][asked]
+                yield asked, slot, self._pins.columns[asked]
 
     def rows_of(self, positions: Integers, texts: Mapping[str, Words]) -> dict[str, VectorRows]:
         """Return the vectors of the columns of samples; ``texts`` are the hashes by slot."""

@@ -11,7 +11,7 @@ from effort import thorough
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.records.index_controls import IndexControls
+from duckplets.order.copies import IndexControls
 from duckplets.records.sources_file import load_sources
 from duckplets.sources.formats.text_file import TextLinesSource
 

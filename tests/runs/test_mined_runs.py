@@ -85,7 +85,7 @@ def test_none_takes_what_was_mined_where_something_was(mined):
     assert "negatives mined" in told["s0", "open"]
     assert all("negatives random" in told[key] for key in [("s1", "open"), ("s0", "other")])
     for sampler in (opened(mined, negatives=dp.Negatives(by="random")), opened(mined, RANDOM)):
-        assert sampler.settings.candidates == {}
+        assert sampler.settings.candidates.by_source == {}
         assert sampler.notes == []
         assert {row["negative_by"] for row in rows_of(sampler, 3)} == {"random"}
 
@@ -184,9 +184,11 @@ def test_stale_ones_are_refused_with_three_ways_out(corpus):
         opened(corpus)
     for way in ("duckplets mine", "by='random'", "allow_stale=True"):
         assert way in str(caught.value)
-    assert opened(corpus, negatives=dp.Negatives(by="random")).settings.candidates == {}
+    assert opened(corpus, negatives=dp.Negatives(by="random")).settings.candidates.by_source == {}
     assert opened(corpus, negatives=dp.Negatives(allow_stale=True)).settings.candidates
-    assert opened(corpus, mixture={"s1": 1}).settings.candidates == {}, "it is not drawn from"
+    assert opened(corpus, mixture={"s1": 1}).settings.candidates.by_source == {}, (
+        "it is not drawn from"
+    )
     corpus.close()
     sample = ("sample", corpus.path, "--mixture", "s0=1,s1=0")
     assert "by='random'" in (shown := error(*sample))

@@ -126,7 +126,7 @@ def test_versions_join_a_run_wherever_it_stands(corpus, run, seed):
             now = sampler.served(0, SEEN)
             assert changed >= min(sampler.position, SEEN)
             assert told(now).slice(0, changed).equals(told(expected).slice(0, changed))
-            begins = {0: FIRST} | {j["step"]: j["corpus_version"] for j in sampler.settings.joins}
+            begins = {0: FIRST} | {j.step: j.corpus_version for j in sampler.settings.joins}
             if run != "apart" and draw.random() < 0.3:  # whose sources are small
                 source = draw.choice(sampler.settings.versions[-1].sources)
                 sampler.set_weights({source: draw.choice([0.3, 2, 5])})
@@ -296,7 +296,7 @@ def test_the_command_line_lets_text_join(path):
     ok(*sample)
     ok(*sample, "--set", "version=newest")
     with dp.resume(path, "triplets") as sampler:
-        assert [join["step"] for join in sampler.settings.joins] == [3]
+        assert [join.step for join in sampler.settings.joins] == [3]
         assert "from step 3 on corpus version 7" in sampler.describe()
     assert "3, 7 from step 3" in ok("status", path)
     assert "3, 7 from step 3" in ok("runs", path)
