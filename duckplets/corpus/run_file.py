@@ -118,13 +118,14 @@ def read_tables(path: str | Path) -> Tables:
 
 
 @contextmanager
-def _naming(path: str | Path) -> Iterator[None]:
-    """Let errors begin with the path of the file."""
+def _naming(path: str | Path, only: str | None = None) -> Iterator[None]:
+    """Let errors begin with the path of the file; if ``only`` is given, pass over others."""
     try:
         yield
     except DuckpletsError as error:
-        named = str(error).startswith(f"{path}: ")
-        raise error if named else type(error)(f"{path}: {error}") from None
+        if only in (None, str(error)):
+            is_named = str(error).startswith(f"{path}: ")
+            raise error if is_named else type(error)(f"{path}: {error}") from None
 
 
 def no_tables() -> Tables:
@@ -225,17 +226,10 @@ def opened(tables: Tables, path: Path | None, *, is_partial: bool = False) -> di
     try:
         return made(tables, is_partial=is_partial)
     except DuckpletsError as error:
-        if path is not None and _fault(read_tables(path), is_partial=is_partial) == str(error):
-            raise type(error)(f"{path}: {error}") from None
+        if path is not None:
+            with _naming(path, str(error)):
+                made(read_tables(path), is_partial=is_partial)
         raise
-
-
-def _fault(tables: Tables, *, is_partial: bool) -> str | None:
-    try:
-        made(tables, is_partial=is_partial)
-    except DuckpletsError as error:
-        return str(error)
-    return None
 
 
 def made(tables: Tables, *, is_partial: bool = False) -> dict[str, Any]:

@@ -249,7 +249,7 @@ class _Loading:
         for mining, policy in mined:
             of_run += [mining.digest, policy.to_dict(), needs_scores(settings.columns)]
         if settings.vectors.missing == "drop":
-            of_run += [to_plain(settings.vectors.sets)]
+            of_run += [to_plain(settings.vectors.digests)]
         control = to_plain(settings.index.get(pool.parameters["source"]))
         return key_of(to_dict(pool.recipe), pool.parameters, pool.labels, control, of_run)
 

@@ -167,7 +167,8 @@ class RunSettings:
         plain = self.plain()
         joins = [[join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]]
         shows = self.prefixes and self.declared_prefixes and self.kind != "messages"
-        sets, drops = plain["vectors"]["sets"], self.vectors.missing == "drop"
+        vectors = {name: plain["vectors"][name] for name in ("sets", "digests")}
+        vectors |= {"missing": "drop"} if self.vectors.missing == "drop" else {}
         found: Fingerprint = {"batch_size": self.global_batch}
         for name in ("kind", "split", "seed", "swap", "no_duplicates"):
             found[name] = getattr(self, name)
@@ -187,7 +188,7 @@ class RunSettings:
             "prefixes": shows and digest(plain["declared_prefixes"]),
             "index": self.index and digest(plain["index"]),
             # if texts without vectors are left out, vectors determine the samples
-            "vectors": sets and {"sets": sets, **({"missing": "drop"} if drops else {})},
+            "vectors": self.vectors and vectors,
             "shards": self.shards and self.shards["fingerprint"][:12],
             "versions": joins,
         }

@@ -41,34 +41,19 @@ def vector_slots(columns: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitPin:
-    """The last commit of a set of vectors when a run was opened; 0 before the first."""
-
-    number: int
-    digest: str
-
-    def __post_init__(self) -> None:
-        check(self, StateMismatchError, "commit")
-
-
-@dataclass(frozen=True, slots=True)
 class VectorPins:
-    """The vectors of a run: handling of missing ones, the set of each column, and commits."""
+    """The vectors of a run: handling of missing ones, the set of each column, and last commits."""
 
     missing: Missing = "error"
     columns: Mapping[str, str] = field(default_factory=dict)
-    sets: Mapping[str, CommitPin] = field(default_factory=dict)
+    sets: Mapping[str, int] = field(default_factory=dict)  # number of the commit; 0 for none
+    digests: Mapping[str, str] = field(default_factory=dict)  # of the commit
 
     def __post_init__(self) -> None:
         check(self, StateMismatchError, "vectors")
 
     def __bool__(self) -> bool:
         return bool(self.columns)
-
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The number of the last commit of each set."""
-        return {name: commit.number for name, commit in self.sets.items()}
 
 
 def pinned(
@@ -93,20 +78,20 @@ def pinned(
     store = VectorStore(corpus_path)
     sets = {of.name: of for of in store.sets()}
     which |= {asked: _set_of(store, sets, asked) for asked in fresh}
-    used = {*which.values()}
-    pins = {name: CommitPin(of.number, of.digest) for name, of in sets.items() if name in used}
-    for name, pin in before.sets.items():
+    pins = {of.name: (of.number, of.digest) for of in sets.values() if of.name in which.values()}
+    for name, number in before.sets.items():
         commits = {commit.number: commit.digest for commit in store.need(name).commits}
-        if pin.number and commits.get(pin.number) != pin.digest:
-            now = commits.get(pin.number, "no such commit")
+        if number and commits.get(number) != (digest := before.digests.get(name, "")):
+            now = commits.get(number, "no such commit")
             raise StateMismatchError(
                 f"vectors {name!r} are not those run {run!r} was opened with: commit "
-                f"{pin.number} had digest {pin.digest[:12]} then, and now it is {now[:14]}. They "
-                f"were removed and made anew, or another {store.path.name} lies there; put the "
-                f"file back, or open another run"
+                f"{number} had digest {digest[:12]} then, and now it is {now[:14]}. They were "
+                f"removed and made anew, or another {store.path.name} lies there; put the file "
+                f"back, or open another run"
             )
-        pins[name] = pin
-    return VectorPins(missing, which, dict(sorted(pins.items())))
+        pins[name] = number, before.digests.get(name, "")
+    numbers, digests = ({n: of[at] for n, of in sorted(pins.items())} for at in (0, 1))
+    return VectorPins(missing, which, numbers, digests)  # type: ignore[arg-type]
 
 
 def _set_of(store: VectorStore, sets: Mapping[str, VectorSet], asked: str) -> str:
@@ -154,8 +139,8 @@ class RunVectors:
     ) -> None:
         self._path, self._folder = corpus_path, folder
         self._pins, self._columns = pins, columns
-        numbers = pins.numbers.items()
-        self._sets = {name: opened(corpus_path, name, number, folder) for name, number in numbers}
+        sets = pins.sets.items()
+        self._sets = {name: opened(corpus_path, name, number, folder) for name, number in sets}
         self._missing = pins.missing
         self._earlier: list[tuple[int, dict[str, int]]] = []  # position, vectors of each set before
         # Texts of a run with ``drop``: those with a vector in each set, ascending.
@@ -177,8 +162,8 @@ class RunVectors:
         # For other values of ``missing`` both are the same: a text has one vector for good.
         for position, pins in earlier:
             if self._missing == "null" and pins.sets != self._pins.sets:
-                numbers = pins.numbers.items()
-                then = {name: self._sets[name].of.as_of(at).vectors for name, at in numbers}
+                sets = pins.sets.items()
+                then = {name: self._sets[name].of.as_of(at).vectors for name, at in sets}
                 self._earlier.append((position, then))
 
     def _asked(self) -> Iterator[tuple[str, str, str]]:
