@@ -240,10 +240,10 @@ def test_what_is_damaged_can_be_put_right_as_the_error_says(full):
     run = full.database.rows
     run("UPDATE recipes SET definition = '['")
     with pytest.raises(
-        dp.errors.DamagedFileError, match=r"table recipes, recipe 't': .*remove_recipe"
+        dp.errors.DamagedFileError, match=r"table recipes, recipe 't': .*remove\(recipe="
     ):
         full.recipes()
-    full.remove_recipe("t")
+    full.remove(recipe="t")
     assert full.recipes() == []
     run("INSERT INTO recipes VALUES ('t', 'triplet', '{}')")
     run("UPDATE unfinished_ingests SET settings = '[', counts = '[]'")

@@ -326,7 +326,7 @@ def test_python_holds_no_sql(file):
 
 # ---- importing
 
-MOST_NAMES = 60
+MOST_NAMES, MOST_MEMBERS = 60, 41
 HEAVY = ["sqlglot", "typer", "rich", "tokenizers", "torch", "datasets", "huggingface_hub", "click"]
 
 
@@ -351,12 +351,14 @@ def test_a_type_checker_sees_the_public_names_where_they_are_found():
     homes |= dict.fromkeys(duckplets._MODULES, "duckplets")
     assert sorted(seen) == [(name, name, homes[name]) for name in sorted(homes)]
     assert len(duckplets.__all__) <= MOST_NAMES
+    assert len([name for name in dir(duckplets.Corpus) if name[0] != "_"]) <= MOST_MEMBERS
 
 
 OLD_NAMES = [
     (lambda _: duckplets.CsvSource, AttributeError, "dp.CsvSource is now dp.Source"),
     (lambda _: duckplets.Csv, AttributeError, "has no attribute 'Csv'"),
     (lambda c: c.judge, AttributeError, "Corpus.judge is now corpus.quality(apply=…)"),
+    (lambda c: c.remove_recipe, AttributeError, "is now corpus.remove(recipe=…)"),
     (lambda c: c.judged, AttributeError, "no attribute 'judged'"),
     (lambda c: c.mine(scorer="bm25"), TypeError, "Corpus.mine(scorer=) is now by="),
     (lambda c: c.ingest([], jsonl="x"), TypeError, "options=dp.IngestOptions(jsonl=…)"),

@@ -117,7 +117,7 @@ def remove(corpus: Path, source: str, yes: bool = False) -> None:
     Example:
         duckplets remove faq.duckdb faq --yes
     """
-    from duckplets.runs.state import runs
+    from duckplets.runs.state import runs, state_path
 
     with corpus_at(corpus) as opened:
         there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
@@ -127,7 +127,7 @@ def remove(corpus: Path, source: str, yes: bool = False) -> None:
             if source in kept:
                 rows = counted(kept[source], "row")
                 say(f"discarded too, of an unfinished ingest of it: {rows}")
-            saved = runs(opened.state_path())
+            saved = runs(state_path(opened.path))
             drawing = [run.run for run in saved if source in run.settings.get("sources", ())]
             say(f"saved runs that go on drawing from it, as it was: {listed(drawing) or 'none'}")
             _confirm(f"remove {source} from {corpus}?", yes=yes)
@@ -184,7 +184,7 @@ def _store_recipes(corpus: Corpus, file: Path) -> None:
         if stored.get(recipe.name, recipe) != recipe:
             raise RecipeError(
                 f"the corpus has another recipe {recipe.name!r}, nothing was added; remove it "
-                f"first: Corpus.remove_recipe({recipe.name!r})"
+                f"first: Corpus.remove(recipe={recipe.name!r})"
             )
     new = [recipe.name for recipe in recipes if corpus.add_recipe(recipe)]
     if known := [recipe.name for recipe in recipes if recipe.name in stored]:

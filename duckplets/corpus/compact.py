@@ -97,7 +97,7 @@ def compact(
     from duckplets.ingest.sections_view import complete
 
     started = time.monotonic()
-    files = states.state_paths(corpus, state)
+    files = states.state_paths(corpus.path, state)
     database, path = corpus.database, corpus.path
     sweep(database)
     before = path.stat().st_size

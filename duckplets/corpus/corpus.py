@@ -26,7 +26,6 @@ from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, QueryError, SamplerError
 from duckplets.ingest import records
 from duckplets.pools import macros
-from duckplets.runs import state as run_state
 
 if TYPE_CHECKING:
     from duckplets import export as _export
@@ -114,7 +113,7 @@ class Corpus:
         database.statement_timeout = timeout
         self.database, self.read_only = database, read_only
         self.path = database.path = path.absolute()  # the working directory may change
-        self._owned: LiveSet[Sampler | Records] = LiveSet()
+        self.opened: LiveSet[Sampler | Records] = LiveSet()  # closed with the corpus
         try:
             if read_only:
                 migrate.check(self.database, "corpus")
@@ -142,13 +141,12 @@ class Corpus:
     data_index = _controls.data_index
 
     unfinished = _checkpoint.unfinished
-    remove = _checkpoint.remove
+    remove = _maintenance.remove
     quality = _quality.quality
     deduplicate = _quality.deduplicate
     decontaminate = _quality.decontaminate
 
     add_recipe = _recipes.add_recipe
-    remove_recipe = _recipes.remove_recipe
     recipes = _recipes.recipes
     pool = _recipes.pool
     sql = _recipes.sql
@@ -167,7 +165,6 @@ class Corpus:
     embed = _embed.embed
     add_vectors = _vectors.add_vectors
     vectors = _vectors.vectors
-    remove_vectors = _vectors.remove_vectors
 
     shard = _shards.shard
     token_sampler = _token_runs.token_sampler
@@ -193,27 +190,9 @@ class Corpus:
         """The newest committed version; 0 for an empty corpus."""
         return records.current_version(self.database)
 
-    def state_path(self, given: str | Path | None = None) -> Path:
-        """Return the state file that is given, or the one beside the corpus.
-
-        Raises:
-            SamplerError: It is the corpus itself.
-        """
-        beside = run_state.state_path(self.path)
-        if given is not None and Path(given).resolve() == self.path.resolve():
-            raise SamplerError(
-                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
-                f"in {beside.name}"
-            )
-        return beside if given is None else Path(given).absolute()
-
-    def owns(self, opened: Sampler | Records) -> None:
-        """Close a sampler or a reader when the corpus is closed."""
-        self._owned.add(opened)
-
     def close(self) -> None:
         """Close the samplers, what reads records, and the file."""
-        for opened in self._owned:
+        for opened in self.opened:
             opened.close()
         self.database.close()
 

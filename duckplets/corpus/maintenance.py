@@ -14,7 +14,7 @@ from duckplets.base.stages import stage
 from duckplets.corpus.runs import sampler
 from duckplets.db.writes import CorpusFile
 from duckplets.engine import opened
-from duckplets.errors import DuckpletsError, ReadOnlyError
+from duckplets.errors import DuckpletsError, ReadOnlyError, SourceError
 from duckplets.ingest import splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.runs import state as states
@@ -51,6 +51,41 @@ class PrepareReport(Reported):
     seconds: float
 
 
+@stage("remove from")
+def remove(
+    corpus: CorpusFile,
+    /,
+    source: str | None = None,
+    *,
+    recipe: str | None = None,
+    vectors: str | None = None,
+) -> int:
+    """Remove a source from the newest version, a stored recipe, or a set of vectors.
+
+    Runs pinned to earlier versions keep drawing from a source; runs pinned to vectors end. What an
+    unfinished ingest of a source has stored is discarded and counted too.
+
+    Returns:
+        How many records, recipes or vectors were removed.
+
+    Raises:
+        SourceError, RecipeError, VectorError: There is none of that name.
+    """
+    from duckplets.ingest import checkpoint
+    from duckplets.recipes import store as recipe_store
+    from duckplets.vectors.store import VectorStore
+
+    if sum(name is not None for name in (source, recipe, vectors)) != 1:
+        raise SourceError("remove: give the name of a source, or recipe=, or vectors=")
+    if vectors is not None:
+        return VectorStore(corpus.path).remove(vectors)
+    with corpus.database.changing(f"remove a {'recipe' if source is None else 'source'} from"):
+        if recipe is None:
+            return checkpoint.remove(corpus.database, source or "")
+        recipe_store.remove(corpus.database, recipe)
+        return 1
+
+
 @stage("prepare")
 def prepare(
     corpus: CorpusFile,
@@ -80,7 +115,7 @@ def prepare(
 
     started, database, version = time.monotonic(), corpus.database, corpus.version
     folder, chunking = snapshot.folder_of(corpus.path), chunking_of(database)
-    files = states.state_paths(corpus, state)
+    files = states.state_paths(corpus.path, state)
     before = _sizes(folder)
     try:
         with opened(engine) as by:

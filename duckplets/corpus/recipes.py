@@ -38,12 +38,6 @@ def add_recipe(corpus: CorpusFile, /, recipe: Recipe) -> bool:
     return recipe_store.add(corpus.database, recipe, records.current_version(corpus.database))
 
 
-@changes("remove a recipe from")
-def remove_recipe(corpus: CorpusFile, /, name: str) -> None:
-    """Remove a stored recipe."""
-    recipe_store.remove(corpus.database, name)
-
-
 def recipes(corpus: CorpusFile, /) -> list[Recipe]:
     """Return the stored recipes, by name."""
     return recipe_store.stored(corpus.database)

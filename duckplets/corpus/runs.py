@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.db.writes import CorpusFile
+from duckplets.runs.state import given_state
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -114,8 +115,10 @@ def sampler(
         run=run,
         options=options_of(options),
     )
-    opened = opening.open_run(corpus.database, request, corpus.state_path(request.options.state))
-    corpus.owns(opened)
+    opened = opening.open_run(
+        corpus.database, request, given_state(corpus.path, request.options.state)
+    )
+    corpus.opened.add(opened)
     return opened
 
 
@@ -150,12 +153,12 @@ def resume(
         corpus.database,
         run,
         tag,
-        corpus.state_path(state),
-        save_to=None if save_to is None else corpus.state_path(save_to),
+        given_state(corpus.path, state),
+        save_to=None if save_to is None else given_state(corpus.path, save_to),
         allow_drift=allow_drift,
         overrides=overrides,
         version=version,
         snapshot=snapshot,
     )
-    corpus.owns(sampler)
+    corpus.opened.add(sampler)
     return sampler

@@ -53,7 +53,7 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
     Args:
         pools: Count pools and shared anchors; by default of a corpus of at most 500,000 records.
     """
-    database, state_path = corpus.database, corpus.state_path()
+    database, state_path = corpus.database, state.state_path(corpus.path)
     stored, current = splits.current_splits(database), splits.splits_in_use(database)
     in_use = {"given": "with labels"} if current else None
     in_place = _in_place(database)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from duckplets.base.live_set import LiveSet
 from duckplets.base.stages import stage
 from duckplets.db.database import Database
 
@@ -19,18 +20,11 @@ class CorpusFile(Protocol):
     database: Database
     path: Path
     read_only: bool
+    opened: LiveSet[Any]  # samplers and readers to close with it
 
     @property
     def version(self) -> int:
         """The newest committed version; 0 for an empty corpus."""
-        ...
-
-    def state_path(self, given: str | Path | None = None) -> Path:
-        """Return the given state file, or the one beside the corpus."""
-        ...
-
-    def owns(self, opened: Any) -> None:
-        """Close a sampler or a reader together with the corpus."""
         ...
 
 

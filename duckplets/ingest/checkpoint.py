@@ -17,7 +17,7 @@ from typing import Any
 
 from duckplets.base.documents import StoredJson
 from duckplets.db.database import Database
-from duckplets.db.writes import CorpusFile, changes
+from duckplets.db.writes import CorpusFile
 from duckplets.ingest import records
 
 UNPUBLISHED = 2**63 - 1
@@ -108,20 +108,15 @@ def unfinished(corpus: CorpusFile, /) -> list[dict[str, Any]]:
     return overview(corpus.database)
 
 
-@changes("remove a source from")
-def remove(corpus: CorpusFile, /, name: str) -> int:
-    """Remove a source from the newest version; returns how many records it had.
-
-    Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-    name has stored is discarded and counted too.
-    """
-    sweep(corpus.database)
-    found = find(corpus.database, name)
+def remove(database: Database, name: str) -> int:
+    """Remove a source and what an unfinished ingest of it stored; return how many records."""
+    sweep(database)
+    found = find(database, name)
     if found is None:
-        return records.remove(corpus.database, name)
-    discarded = discard(corpus.database, found)
-    live = {row[1] for row in corpus.database.run("ingest/records/live_sources")}
-    return discarded + (records.remove(corpus.database, name) if name in live else 0)
+        return records.remove(database, name)
+    discarded = discard(database, found)
+    live = {row[1] for row in database.run("ingest/records/live_sources")}
+    return discarded + (records.remove(database, name) if name in live else 0)
 
 
 def overview(database: Database) -> list[dict[str, Any]]:

@@ -180,7 +180,7 @@ def parsed(rows: Iterable[tuple[Any, ...]], path: Path | None) -> list[Recipe]:
     """Return recipes from rows of a corpus."""
     found = []
     for name, definition in rows:
-        way = f"Remove it: Corpus({str(path)!r}).remove_recipe({name!r})"
+        way = f"Remove it: Corpus({str(path)!r}).remove(recipe={name!r})"
         place = StoredJson(path, "recipes", f"recipe {name!r}", way)
         parts = place.read("definition", definition, dict)
         with place.making("definition"):

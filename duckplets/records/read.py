@@ -111,7 +111,7 @@ def read(
     texts = _mapped_texts(database, version) if wants_texts else None
     shape = shape_of(database, version, "value" if isinstance(order, DataIndex) else "text")
     batches = Records(_batches(database, keys, names, take, batch_size, texts, shape))
-    corpus.owns(batches)
+    corpus.opened.add(batches)
     return batches
 
 

@@ -36,7 +36,6 @@ from duckplets.order.ranks import world_sizes
 from duckplets.order.schedule import Events, RunSchedule
 
 if TYPE_CHECKING:
-    from duckplets.db.writes import CorpusFile
     from duckplets.runs.metrics import Losses
 
 log = logging.getLogger("duckplets")
@@ -158,18 +157,33 @@ def state_path(corpus: Path) -> Path:
     return files.beside(corpus, files.STATE)
 
 
-def state_paths(corpus: CorpusFile, given: str | Path | Iterable[str | Path]) -> list[Path]:
+def given_state(corpus: Path, given: str | Path | None) -> Path:
+    """Return the state file that is given, or the one beside the corpus.
+
+    Raises:
+        SamplerError: It is the corpus itself.
+    """
+    beside = state_path(corpus)
+    if given is not None and Path(given).resolve() == corpus.resolve():
+        raise SamplerError(
+            f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, in "
+            f"{beside.name}"
+        )
+    return beside if given is None else Path(given).absolute()
+
+
+def state_paths(corpus: Path, given: str | Path | Iterable[str | Path]) -> list[Path]:
     """Return the state file beside a corpus, and one that is given or several.
 
     Raises:
         StateMismatchError: A given one is not there.
     """
     several = [given] if isinstance(given, str | Path) else given
-    others = [corpus.state_path(path) for path in several]
+    others = [given_state(corpus, path) for path in several]
     for path in others:
         if not path.exists():
             raise StateMismatchError(f"state={str(path)!r} does not exist")
-    return [corpus.state_path(), *others]
+    return [state_path(corpus), *others]
 
 
 def save(

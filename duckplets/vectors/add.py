@@ -156,15 +156,6 @@ def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
     return chunks.append_column("vector", found.of.lists(found.take(rows[rows >= 0])))
 
 
-def remove_vectors(corpus: CorpusFile, /, name: str) -> int:
-    """Remove a set of vectors, and return how many it had; runs that are pinned to it end.
-
-    Raises:
-        VectorError: There is none of that name.
-    """
-    return VectorStore(corpus.path).remove(name)
-
-
 def _hashes(database: Database, named: pa.Table, sql: str, first: int) -> Words:
     """Return the hash of the text of each row; ``first`` is the number of the first."""
     asked = named.append_column("number", [np.arange(len(named))])

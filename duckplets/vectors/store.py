@@ -353,7 +353,7 @@ def refuse_other(found: VectorSet, wanted: VectorSet) -> None:
     if other:
         raise VectorError(
             f"vectors {found.name!r} are of another maker: {'; '.join(other)}. Give another name=, "
-            f"or remove them first with corpus.remove_vectors({found.name!r})"
+            f"or remove them first with corpus.remove(vectors={found.name!r})"
         )
 
 

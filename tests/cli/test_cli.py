@@ -293,7 +293,7 @@ def test_recipes_are_stored_and_shown(toy):
     Path("other.toml").write_text(RECIPES.replace("mine", "new") + "\nweight = 7\n")
     said = error("prepare", toy, "--recipes", "other.toml")
     assert "another recipe 'bodies', nothing was added" in said
-    assert "Corpus.remove_recipe('bodies')" in said
+    assert "Corpus.remove(recipe='bodies')" in said
     Path("shown.toml").write_text(ok("show", toy, "--recipes"))
     assert load_recipes("shown.toml") == load_recipes("r.toml")
     assert {row["from"] for row in json.loads(ok("show", toy, "--recipes", "--json"))} == {"stored"}

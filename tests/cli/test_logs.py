@@ -118,7 +118,7 @@ STAGES = {
     "decontaminate c.duckdb more.jsonl --text t --ngram 3": r"decontaminate c\.duckdb: ",
     "quality c.duckdb --apply c4 --dry-run": r"judge the texts of c\.duckdb: ",
     "status c.duckdb --html page.html": r"report on c\.duckdb: ",
-    "remove c.duckdb toy --yes": r"remove a source from c\.duckdb: : 12$",
+    "remove c.duckdb toy --yes": r"remove from c\.duckdb: : 12$",
     "prepare c.duckdb --compact": r"compact c\.duckdb: .*before [\d,]+, after ",
 }
 

@@ -194,7 +194,7 @@ def test_each_verb_that_changes_what_they_follow_from_makes_them_anew(tmp_path, 
     assert expected("anchor_context", "titles")
     every.remove("titles")
     with dp.Corpus(path) as corpus:
-        corpus.remove_recipe("titles")
+        corpus.remove(recipe="titles")
         corpus.compact()
     assert expected()
     every.clear()
@@ -344,11 +344,11 @@ def test_a_damaged_definition_can_be_removed(whole, tmp_path):
     )
     with dp.Corpus(path, read_only=True) as corpus:
         for macro in ("pools.titles", "POOLS.anchor_context", "left_out.x"):
-            with pytest.raises(dp.errors.DamagedFileError, match="remove_recipe"):
+            with pytest.raises(dp.errors.DamagedFileError, match=r"remove\(recipe="):
                 corpus.sql(f"FROM {macro}('faq')")
         assert corpus.sql("FROM records").num_rows == 8
     with dp.Corpus(path) as corpus:
-        corpus.remove_recipe("titles")
+        corpus.remove(recipe="titles")
         assert corpus.sql("FROM pools.anchor_context('faq')").num_rows == 8
     assert stored(path) == of("anchor_context")
     dp.Corpus(path).close()

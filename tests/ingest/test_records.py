@@ -409,7 +409,7 @@ def test_a_read_only_corpus_refuses_to_change(tmp_path):
         ("chunk", lambda corpus: corpus.chunk(dp.Chunking(max_tokens=3))),
         ("remove a source", lambda corpus: corpus.remove("toy")),
         ("add a recipe", lambda corpus: corpus.add_recipe(recipe)),
-        ("remove a recipe", lambda corpus: corpus.remove_recipe("r")),
+        ("remove a recipe", lambda corpus: corpus.remove(recipe="r")),
     ]
     content = (tmp_path / "toy.duckdb").read_bytes()
     with dp.Corpus(tmp_path / "toy.duckdb", read_only=True) as corpus:

@@ -149,7 +149,7 @@ def test_policies_leave_what_plain_python_does(grid, corpus):
         kept = Counter("none" if not of else "full" if len(of) == policy.wanted else "short"
                        for of in expected)  # fmt: skip
         assert {name: n for name, n in told.items() if n} == dict(counts | kept), policy
-        corpus.remove_recipe("scored")
+        corpus.remove(recipe="scored")
         corpus.add_recipe(dp.TripletRecipe("scored", *RECIPE.selectors, by=policy))
         shown = corpus.sql("SELECT anchor_section_key AS a, score FROM negatives ORDER BY a, rank")
         by_anchor = {anchor: [] for anchor in anchors}
@@ -167,14 +167,14 @@ def test_policies_leave_what_plain_python_does(grid, corpus):
 
 def test_the_newest_scorer_counts_unless_a_recipe_names_one(corpus):
     anchors, documents = sections(corpus, "anchor"), sections(corpus, "context")
-    corpus.remove_recipe("scored")
+    corpus.remove(recipe="scored")
     corpus.add_recipe(RECIPE)
     for scorer, document in (("bm25", 0), ("given", 1)):
         rows = {anchors[5]: [(documents[document], 1.0)]}
         write_mining(corpus, RECIPE, rows, source="s", scorer=scorer)
     assert corpus.sql("FROM candidates").num_rows == 2
     assert corpus.sql("FROM negatives")["scorer"].to_pylist() == ["given"]
-    corpus.remove_recipe("scored")
+    corpus.remove(recipe="scored")
     corpus.add_recipe(dp.TripletRecipe("scored", *RECIPE.selectors, by="bm25"))
     (row,) = corpus.sql("FROM hard_negatives").to_pylist()
     assert (row["anchor"], row["negative"], row["rank"]) == ("question 5", "answer 0", 1)

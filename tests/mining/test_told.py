@@ -76,7 +76,7 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
     with pytest.raises(RecipeError, match="'same_record' takes those of the anchor's own"):
         corpus.mine("own", progress=False)
     for name in ("open", "asks"):
-        corpus.remove_recipe(name)
+        corpus.remove(recipe=name)
     (note,) = corpus.mine(progress=False).notes
     assert "nothing was mined" in note
     assert "chance (by='random')" in note

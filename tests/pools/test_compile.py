@@ -160,7 +160,7 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path):
         assert "odd0" in (statement := corpus.pool("one", sql=True))
         assert corpus.sql(statement).num_rows == corpus.pool("one").num_rows
         assert corpus.pool(limited).equals(corpus.pool("one"))
-        corpus.remove_recipe("one")
+        corpus.remove(recipe="one")
         assert corpus.recipes() == []
         with pytest.raises(dp.RecipeError, match="did you mean 'anchor_context'"):
             corpus.pool("anchor_contex")
@@ -202,8 +202,9 @@ def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):
 @pytest.mark.parametrize("given", [3, None, ["anchor_context"]], ids=str)
 def test_what_is_neither_a_recipe_nor_a_name_is_refused(given, corpus):
     rows = {"anchor_id": ["a"], "negative_id": ["b"], "score": [1.0]}
-    for verb in (corpus.pool, corpus.remove_recipe):
-        with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
-            verb(given)
+    with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
+        corpus.pool(given)
+    with pytest.raises(dp.DuckpletsError, match="give (a recipe, or )?the name of"):
+        corpus.remove(recipe=given)
     with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
         corpus.add_negatives(rows, name=given)

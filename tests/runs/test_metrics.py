@@ -16,7 +16,7 @@ from effort import often, some
 from prebuilt import copying, reading, toy_corpus
 
 import duckplets as dp
-from duckplets.runs.state import reset
+from duckplets.runs.state import reset, state_path
 
 corpus = reading(toy_corpus, 150, sources=("a", "b", "c"))
 
@@ -216,7 +216,7 @@ def test_losses_are_exact_wherever_a_run_is_resumed(own):
     of farther checkpoints what was there.
     """
     draw = random.Random(5)
-    path = own.state_path()
+    path = state_path(own.path)
     for case in range(often(12, less=1)):
         run, known, held, cursors = f"r{case}", Rows(), Rows(), dict[str | None, int]()
         sampler, passes = own.sampler(**TEXTS, run=run), 0
@@ -269,10 +269,10 @@ def test_every_file_of_a_run_has_its_losses(own, tmp_path):
         resumed.report_loss({"c": 2.0})
         assert len(stored(resumed.save())) == 5
     # A run that is forgotten leaves no losses.
-    reset(own.state_path(), "default", after=2)
-    assert max(stored(own.state_path()))[0] <= 2
-    reset(own.state_path(), "default")
-    assert stored(own.state_path()) == {}
+    reset(state_path(own.path), "default", after=2)
+    assert max(stored(state_path(own.path)))[0] <= 2
+    reset(state_path(own.path), "default")
+    assert stored(state_path(own.path)) == {}
 
 
 def test_the_samples_with_the_highest_losses_are_kept_and_found_again(own):

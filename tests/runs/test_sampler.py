@@ -11,6 +11,7 @@ from prebuilt import copying, kept, reading, toy_corpus
 
 import duckplets as dp
 from duckplets import testing
+from duckplets.runs.state import state_path
 from duckplets.testing import toy_records
 
 corpus = reading(toy_corpus, 150, sources=("a", "b"))
@@ -186,7 +187,7 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
             "replaces that save. To go on from there resume it, by duckplets.resume or --resume"
         ]
         assert saved(again, 2, "earlier") == []  # replaces nothing
-        went_back = f"run 'default' is saved at step 2 in {corpus.state_path()}, which "
+        went_back = f"run 'default' is saved at step 2 in {state_path(corpus.path)}, which "
         assert saved(again, 2) == [f"{went_back}replaces the save at step 30"]
         assert saved(again, 3) == []
         assert corpus.resume().notes == []
@@ -199,9 +200,9 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         saved(other(), 5)
         (note,) = other().notes
         assert "run 'b c' was saved at step 5" in note
-        corpus.state_path().write_bytes(b"no database")
+        state_path(corpus.path).write_bytes(b"no database")
         (note,) = corpus.sampler(batch_size=4).notes
-        assert note.startswith(f"this run cannot be saved in {corpus.state_path()}: ")
+        assert note.startswith(f"this run cannot be saved in {state_path(corpus.path)}: ")
 
 
 def test_a_save_makes_missing_folders_and_a_file_in_their_place_is_refused(tmp_path):

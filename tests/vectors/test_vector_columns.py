@@ -120,7 +120,7 @@ def test_a_run_refuses_other_vectors(tmp_path):
         refuses()
         shutil.move(tmp_path / "elsewhere", store.path)
         corpus.resume().close()
-        assert corpus.remove_vectors("default") > 0
+        assert corpus.remove(vectors="default") > 0
         refuses()
         filled(corpus, texts=[SHARED])
         refuses()
