@@ -66,11 +66,11 @@ MIXTURES = [
     "a.b.'c'.d = '''x'''\n",
 ]
 RECIPES = [
-    '[[triplet]]\nname = "t"\nanchor = { role = "anchor" }\npositive = { role = "context" }\n'
+    '[[recipe]]\nname = "t"\nanchor = { role = "anchor" }\npositive = { role = "context" }\n'
     "negative = { role = \"context\", where = \"meta['lang'] = 'en'\" }\n"
     "strategy = { sql = \"negative.meta['topic'] = anchor.meta['topic']\" }\n"
     'by = { bm25 = { range_max = 8 } }\nweight = 0.7\nsources = ["a"]\n',
-    '[[text]]\nname = "bodies"\nselector = { position = 1 }\nper = "chunk"\ninstruction = "x"\n',
+    '[[recipe]]\nname = "bodies"\nselector = { position = 1 }\nper = "chunk"\ninstruction = "x"\n',
 ]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as _json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.sanitize import harmless, listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
 from duckplets.cli.options import command_line
@@ -102,6 +101,7 @@ def _batches(corpus: Corpus, run: str | None, most: int) -> list[Batch]:
 
 def _show_recipes(corpus: Corpus, *, json: bool) -> None:
     """Print the stored recipes, else the defaults of the sources, in the form of a recipes file."""
+    from duckplets.corpus.run_file import recipe_lines
     from duckplets.recipes.files import to_dict
 
     found = dict.fromkeys(corpus.recipes(), "stored") or _defaults(corpus)
@@ -109,11 +109,7 @@ def _show_recipes(corpus: Corpus, *, json: bool) -> None:
         output.print_document([to_dict(recipe) | {"from": of} for recipe, of in found.items()])
         return
     for recipe, of in found.items():
-        parts = to_dict(recipe)
-        print(f"# {shown(of)}\n[[{parts.pop('kind')}]]")
-        for key, value in parts.items():
-            print(f"{key} = {_toml(value)}")  # uncut, since it is read again
-        print()
+        print(f"# {shown(of)}", *recipe_lines(recipe), "", sep="\n")  # uncut: it is read again
 
 
 def _defaults(corpus: Corpus) -> dict[Recipe, str]:
@@ -131,15 +127,6 @@ def _defaults(corpus: Corpus) -> dict[Recipe, str]:
         long = "default where sections are longer than a window"
         defaults[long_section_recipe("context")] = long
     return defaults
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML, whose strings are those of JSON."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
-    text = _json.dumps(value, ensure_ascii=False)
-    # eight digits: TOML has no surrogate pairs
-    return "".join(s if harmless(s) == s else f"\\U{ord(s):08x}" for s in text)
 
 
 def check_source(corpus: Corpus, source: str | None) -> None:

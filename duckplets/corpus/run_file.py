@@ -21,13 +21,14 @@ from typing import Any
 
 from duckplets.base.docstrings import documented_arguments
 from duckplets.base.documents import read_document
-from duckplets.base.sanitize import listed
+from duckplets.base.sanitize import harmless, listed
 from duckplets.base.settings import from_plain, to_plain, value_shown
 from duckplets.corpus.runs import sampler
 from duckplets.errors import DuckpletsError, MixtureError, SamplerError, nearest
 from duckplets.order.mixture import Mixture
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Negatives
+from duckplets.recipes.recipes import Recipe
 from duckplets.runs.request import Options, RunRequest, options_of
 
 Tables = dict[str, dict[str, Any]]
@@ -247,15 +248,10 @@ def made(tables: Tables, *, is_partial: bool = False) -> dict[str, Any]:
     if tables["options"]:
         found["options"] = options_of(tables["options"])
     if own := tables.get("recipe", {}).get("tables"):
-        found["recipes"] = [*found.get("recipes", ()), *map(_recipe, own)]
+        found["recipes"] = [*found.get("recipes", ()), *map(from_dict, own)]
     checked = {name: value for name, value in found.items() if name != "negatives"}
     RunRequest(**checked)
     return found
-
-
-def _recipe(table: Mapping[str, Any]) -> Any:
-    kind = "text" if "selector" in table else "triplet"
-    return from_dict({"kind": kind, **table})
 
 
 def written(arguments: Mapping[str, Any]) -> str:
@@ -286,17 +282,28 @@ def _lines(request: RunRequest) -> Iterator[str]:
             unset = value is None or (value == () and key.name == "phases")
             yield f"# {key.name} =" if unset else f"{off}{key.name} = {_toml(to_plain(value))}"
     for recipe in own:
-        yield from ("", "[[recipe]]")
-        yield from (f"{n} = {_toml(v)}" for n, v in to_dict(recipe).items() if v is not None)
+        yield from ("", *recipe_lines(recipe))
+
+
+def recipe_lines(recipe: Recipe) -> Iterator[str]:
+    """Yield a recipe as lines of a file."""
+    yield "[[recipe]]"
+    yield from (
+        f"{name} = {_toml(value)}" for name, value in to_dict(recipe).items() if name != "kind"
+    )
 
 
 def _toml(value: Any) -> str:
-    """Return a plain value in TOML."""
+    """Return a plain value in TOML; its strings are those of JSON."""
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(n)} = {_toml(v)}" for n, v in value.items() if v is not None)
+        pairs = (f"{_key_text(n)} = {_toml(v)}" for n, v in value.items() if v is not None)
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False)
+    # eight digits: TOML has no surrogate pairs
+    return "".join(of if harmless(of) == of else f"\\U{ord(of):08x}" for of in text)
+
+
+def _key_text(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else _toml(name)

@@ -1,8 +1,8 @@
 """Turn recipes into plain dicts and back, and read TOML files of them.
 
-A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields of the recipes::
+A file, of a run or of recipes alone, holds ``[[recipe]]`` tables with the fields of recipes::
 
-    [[triplet]]
+    [[recipe]]
     name = "title_body"
     anchor = { role = "anchor" }
     positive = { role = "context" }
@@ -12,8 +12,8 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
     weight = 0.7
     share = "anchors"                            # or left out: its share is its weight
 
-    [[text]]
-    name = "bodies"
+    [[recipe]]
+    name = "bodies"                              # a recipe of texts has a selector
     selector = { position = 1 }                  # role, position, any_section = true; or a list
 """
 
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["from_dict", "load_recipes", "to_dict"]
 
 _MADE = {"triplet": TripletRecipe, "text": TextRecipe}
+_KEYS = ("recipe", "version", "run", "mixture", "negatives", "options")  # of a run file
 
 
 def load_recipes(path: str | PathLike[str]) -> list[Recipe]:
-    """Read the recipes of a TOML file: triplet recipes, then text recipes, each in its order.
+    """Read the recipes of a TOML file, in its order.
 
     Raises:
         RecipeError: The file is missing, unreadable or wrong; the message names the file, the
@@ -67,7 +68,8 @@ def from_dict(d: Mapping[str, Any]) -> Recipe:
     if not isinstance(d, Mapping):
         raise RecipeError(f"a recipe must be a table of keys and values, not {d!r}")
     what = f"recipe {d.get('name')!r}"
-    kind = checked("kind", d.get("kind"), Literal["triplet", "text"], RecipeError, what)
+    usual = "text" if "selector" in d else "triplet"
+    kind = checked("kind", d.get("kind", usual), Literal["triplet", "text"], RecipeError, what)
     values = {name: value for name, value in d.items() if name != "kind"}
     if isinstance(by := d.get("by"), Mapping):
         values["by"] = Mined.from_dict(by, what)
@@ -76,16 +78,12 @@ def from_dict(d: Mapping[str, Any]) -> Recipe:
 
 
 def _tables(content: Mapping[str, Any]) -> list[Any]:
-    if unknown := [key for key in content if key not in _MADE]:
-        hint = nearest(unknown[0], _MADE)
-        raise RecipeError(f"unknown key {unknown[0]!r}{hint}; tables: [[triplet]], [[text]]")
-    tables = []
-    for kind in _MADE:
-        entries = content.get(kind, [])
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise RecipeError(f"{kind} must be a list of tables: write [[{kind}]], not [{kind}]")
-        for entry in entries:
-            if entry.get("kind", kind) != kind:
-                raise RecipeError(f"kind {entry['kind']!r} in [[{kind}]]: leave it out")
-            tables.append({"kind": kind, **entry})
+    for key in content:
+        if key in _MADE:
+            raise RecipeError(f"[[{key}]] is now [[recipe]]; recipes of texts have a selector")
+        if key not in _KEYS:
+            raise RecipeError(f"unknown key {key!r}{nearest(key, _KEYS)}; write [[recipe]]")
+    tables = content.get("recipe", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise RecipeError("recipe must be a list of tables: write [[recipe]], not [recipe]")
     return tables

@@ -204,7 +204,7 @@ def test_what_is_neither_a_recipe_nor_a_name_is_refused(given, corpus):
     rows = {"anchor_id": ["a"], "negative_id": ["b"], "score": [1.0]}
     with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
         corpus.pool(given)
-    with pytest.raises(dp.DuckpletsError, match="give (a recipe, or )?the name of"):
+    with pytest.raises(dp.DuckpletsError, match=r"give (a recipe, or )?the name of"):
         corpus.remove(recipe=given)
     with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
         corpus.add_negatives(rows, name=given)

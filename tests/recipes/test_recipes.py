@@ -227,12 +227,12 @@ def test_a_wrong_dict_is_refused_by_name(changes, why):
 
 TOML = """
 # the readable form
-[[text]]
+[[recipe]]
 name = "bodies"
 selector = { position = 1, where = "len(text) > 10" }
 per = "chunk"
 
-[[triplet]]
+[[recipe]]
 name = "title_body"
 anchor = { role = "anchor" }
 positive = { role = "context" }
@@ -241,20 +241,21 @@ strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }
 by = { bm25 = { range_max = 8, relative_margin = 0.05 } }
 weight = 0.7
 
-[[triplet]]
+[[recipe]]
 name = "next week"
 strategy = "other_record"
 instruction = "What came next?"
 sources = ["news", "wire"]
 weight = 3
-[triplet.anchor]
+[recipe.anchor]
 any_section = true
-[triplet.positive]
+[recipe.positive]
 near_date = 7
-[triplet.negative]
+[recipe.negative]
 any_section = true
 """
 READ = [
+    TextRecipe("bodies", position(1, where="len(text) > 10"), per="chunk"),
     triplet(
         "title_body",
         negative=role("context", where="meta['lang'] = 'en'"),
@@ -266,7 +267,6 @@ READ = [
         "next week", any_section(), near_date(7), any_section(),
         weight=3, instruction="What came next?", sources=("news", "wire"),
     ),
-    TextRecipe("bodies", position(1, where="len(text) > 10"), per="chunk"),
 ]  # fmt: skip
 
 
@@ -278,14 +278,14 @@ def test_a_file_gives_its_recipes(tmp_path):
     assert load_recipes(file) == []
 
 
-ONE = '[[text]]\nname = "a"\nselector = { any_section = true }\n'
+ONE = '[[recipe]]\nname = "a"\nselector = { any_section = true }\n'
 
 
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
         ("r.toml", ONE + ONE, "two recipes are named 'a'"),
-        ("r.toml", "[[text]]\nname = \n", "not TOML: .*line 2"),
+        ("r.toml", "[[recipe]]\nname = \n", "not TOML: .*line 2"),
         ("r.toml", ONE + "wieght = 1\n", "recipe 'a': unknown key 'wieght'.*did you mean 'weight'"),
         (
             "r.toml",
@@ -293,9 +293,9 @@ ONE = '[[text]]\nname = "a"\nselector = { any_section = true }\n'
             "recipe 'a': selector: .*'ancor'",
         ),
         ("r.toml", ONE.replace('name = "a"', ""), "recipe None: name is missing"),
-        ("r.toml", "[[triplets]]\n", "unknown key 'triplets'.*did you mean 'triplet'"),
-        ("r.toml", "text = [1]\n", r"write \[\[text\]\]"),
-        ("r.toml", ONE + 'kind = "triplet"\n', "kind 'triplet' in"),
+        ("r.toml", "[[recipes]]\n", "unknown key 'recipes'.*did you mean 'recipe'"),
+        ("r.toml", "[[triplet]]\n", r"\[\[triplet\]\] is now \[\[recipe\]\]"),
+        ("r.toml", "recipe = [1]\n", r"write \[\[recipe\]\]"),
         ("r.toml", b"name = '\xff'", "not UTF-8: byte 8"),
     ],
 )

@@ -117,7 +117,7 @@ def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_pa
     assert 'positive = { role = "context", where = "label >= 0.5" }' in told
     file = tmp_path / "graded.toml"
     shown = (
-        "[[triplet]]\nname = "
+        "[[recipe]]\nname = "
         + re.search(r'"anchor_context"\n(?:.+\n)+', ok("show", path, "--recipes"))[0]
     )
     positive = 'positive = { role = "context" }'
