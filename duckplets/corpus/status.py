@@ -18,7 +18,6 @@ from duckplets.errors import DamagedFileError, StateMismatchError
 from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.mining import labels
 from duckplets.mining import store as mining_store
 from duckplets.pools.compile import CompiledPool, compile_pool, set_apart_by
 from duckplets.pools.read import PoolReader, labels_of
@@ -78,7 +77,9 @@ def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
         "pools": _pools(database) if can_count and pools else [],
         "uncounted": ["shared_anchors", "pools"] if can_count and not pools else [],
         "capacity": _capacity(database) if pools else [],
-        "labels": labels.held(database, records.current_version(database)),
+        "labels": database.table(
+            "mining/labels/counts", {"version": records.current_version(database)}
+        ).to_pylist(),
         "mining": _mining(database) if current else [],
         "snapshot": _snapshot(database),
         "vectors": _vectors(corpus.path),

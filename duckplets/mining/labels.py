@@ -101,7 +101,8 @@ def relabel(corpus: CorpusFile, /, table: Any, *, annotator: str | None = None) 
                 asked = {"annotator": annotator, "version": version}
                 database.run("mining/labels/append", asked)
                 database.run("mining/labels/keep_ids")
-        of = {each.pop("meaning"): each for each in held(database, version)}
+        counts = database.table("mining/labels/counts", {"version": version})
+        of = {each.pop("meaning"): each for each in counts.to_pylist()}
         report = RelabelReport(
             version=version,
             read=len(rows),
@@ -158,11 +159,3 @@ def relabelled_sections(database: Database, version: int) -> tuple[Integers, Int
     rows = database.table("mining/labels/sections", {"version": version})
     anchors, negatives = (rows[name].to_numpy() for name in rows.column_names)
     return anchors, negatives
-
-
-def held(database: Database, version: int) -> list[dict[str, Any]]:
-    """Count the labels that hold at a version, by ``meaning``: ``pairs``, ``gone``, ``across``."""
-    found: list[dict[str, Any]] = database.table(
-        "mining/labels/counts", {"version": version}
-    ).to_pylist()
-    return found

@@ -104,7 +104,7 @@ def test_nothing_is_offered_where_a_file_cannot_be_read(made, tmp_path):
 @thorough  # see test_help_is_quick_and_imports_nothing_heavy
 def test_a_command_loads_only_what_it_uses(made):
     spared = ["sqlglot", "duckplets.runs.sampler", "duckplets.sources.formats.csv_file"]
-    spared += ["duckplets.cli.ingest", "duckplets.ingest.ingest"]
+    spared += ["duckplets.cli.ingest", "duckplets.ingest.ingest", "pandas", "pyarrow.dataset"]
     code = (
         f"import sys\nsys.argv[1:] = ['show', {str(made)!r}, 'fables', '--json']\n"
         "from duckplets.cli import main\ntry:\n    main()\nfinally:\n"
