@@ -326,11 +326,7 @@ def _taken_apart(kind: Any, rules: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
 
 
 def _fitted(value: Any, kinds: _Kinds) -> Any:
-    """Return a value normalised to one of several kinds.
-
-    Raises:
-        _Misfit: It is of none; a near miss says where it fails.
-    """
+    """Return a value normalised to one of several kinds."""
     if value is None and kinds.is_optional:
         return None
     closest: _Misfit | None = None

@@ -282,10 +282,7 @@ def _of_key(option: str, context: Any) -> str | None:
 
 
 def _reserve_streams() -> None:
-    """Let closed standard streams lead nowhere.
-
-    A corpus would get their file descriptors, and messages of C code would be written into it.
-    """
+    """Let closed standard streams lead nowhere: a corpus would get their descriptors."""
     for number in range(3):
         try:
             os.fstat(number)

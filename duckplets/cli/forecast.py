@@ -85,13 +85,7 @@ def _write(path: Path, arguments: Mapping[str, Any]) -> None:
 
 
 def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
-    """Return what another mixture alters of a run, as plain values.
-
-    ``first_step`` and ``first_position``: of the first sample that may be another, or None;
-    ``end_may_move``: whether a run of so many epochs draws from other sources, which make up an
-    epoch; ``shares``: before and after, of the sources and steps where they differ, each as that of
-    the first and of the last of these steps; ``lr_scale``: where that differs.
-    """
+    """Return what another mixture alters of a run, as plain values."""
     from duckplets.base.checks import MAX_POSITION
     from duckplets.runs.settings import schedule_of
 

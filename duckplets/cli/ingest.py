@@ -177,12 +177,7 @@ def _collection(given: Sequence[str], columns: Mapping[str, Any]) -> Collection 
 def _sources(
     given: Sequence[str], form: str | None, name: str | None, columns: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the sources that arguments name, by name.
-
-    Raises:
-        typer.BadParameter: An option contradicts a file of sources.
-        SourceError: A source is wrong, or two have one name.
-    """
+    """Return the sources that arguments name, by name."""
     from duckplets.records.sources_file import load_sources
     from duckplets.sources.by_path import format_of, source_at
 

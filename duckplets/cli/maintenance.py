@@ -194,12 +194,7 @@ def _store_recipes(corpus: Corpus, file: Path) -> None:
 
 
 def _confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation on a terminal; elsewhere require ``--yes``.
-
-    Raises:
-        typer.Exit: The answer is no.
-        typer.BadParameter: There is no terminal to ask on.
-    """
+    """Ask for confirmation on a terminal; elsewhere require ``--yes``."""
     if yes:
         return
     if not _can_ask():

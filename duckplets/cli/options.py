@@ -33,30 +33,18 @@ class RunOptions:
     tag: str | None
     arguments: Mapping[str, Any]
 
-    @property
-    def state(self) -> Path | None:
-        """The state file, if one was given."""
-        options = self.arguments.get("options")
-        return None if options is None else options.state
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it says more than which saved run it is."""
-        options = self.arguments.get("options")
-        more = options is not None and bool(options.given.keys() - {"state"})
-        return not self.resume and (more or bool(self.arguments.keys() - {"options"}))
-
     def open(self, corpus: Corpus, *, save: bool = False) -> Sampler:
         """Return the run's sampler; notes about saving are dropped unless it will be saved."""
+        from duckplets.runs.request import Options
         from duckplets.runs.state import not_of_saving
 
+        arguments = dict(self.arguments)
         if self.resume:
-            arguments = dict(self.arguments)
-            if self.state is not None:
-                arguments["options"] = replace(arguments["options"], state=None)
-            sampler = corpus.resume(self.run, self.tag, self.state, **arguments)
+            options: Any = arguments.get("options") or Options()
+            state, arguments["options"] = options.state, replace(options, state=None)
+            sampler = corpus.resume(self.run, self.tag, state, **arguments)
         else:
-            sampler = corpus.sampler(run=self.run, **self.arguments)
+            sampler = corpus.sampler(run=self.run, **arguments)
         if not save:
             sampler.notes[:] = not_of_saving(sampler.notes)
         return sampler

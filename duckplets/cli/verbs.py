@@ -190,14 +190,10 @@ def _option(
     )
 
 
-def _written(name: str, arguments: Collection[str]) -> str:
-    """Return an argument's name as an option; other words unchanged."""
-    return f"--{name.replace('_', '-')}" if name in arguments else name
-
-
 def _as_options(text: str, arguments: Collection[str]) -> str:
     """Return a text with argument names written as options."""
-    return re.sub(r"``(\w+)``", lambda word: _written(word[1], arguments), text).replace("``", "")
+    written = {name: f"--{name.replace('_', '-')}" for name in arguments}
+    return re.sub(r"``(\w+)``", lambda word: written.get(word[1], word[1]), text).replace("``", "")
 
 
 def _with_default(text: str, default: Any) -> str:
@@ -253,11 +249,7 @@ def _is_place(parameter: Parameter) -> bool:
 
 
 def _split(parameter: Parameter, given: Any) -> Any:
-    """Return the value of an option; a list whose placeholder has ``,…`` is split.
-
-    Raises:
-        typer.BadParameter: A value is not an integer.
-    """
+    """Return the value of an option; a list whose placeholder has ``,…`` is split."""
     _, how = get_args(parameter.annotation)
     if not isinstance(given, list) or ",…" not in str(how.metavar):
         return given

@@ -11,21 +11,46 @@ A verb is a function of a room that takes the corpus first: ``corpus.mine(...)``
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from types import MethodType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, Timeout
 from duckplets.base.live_set import LiveSet
-from duckplets.base.old_names import sentence
+from duckplets.base.old_names import refusing_old, sentence
 from duckplets.base.sanitize import html_table
 from duckplets.base.settings import checked
 from duckplets.corpus import maintenance as _maintenance
-from duckplets.corpus.rooms import Room
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, QueryError, SamplerError
 from duckplets.ingest import records
 from duckplets.pools import macros
+
+
+class Room:
+    """A module of the package; ``room.verb`` binds a verb before the module is imported."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, verb: str) -> Verb:
+        return Verb(self._name, verb)
+
+
+class Verb:
+    """A verb that replaces itself by the imported function when first used."""
+
+    def __init__(self, room: str, name: str) -> None:
+        self._room, self._name = room, name
+
+    def __get__(self, corpus: object, owner: type) -> Any:
+        function = getattr(import_module(f"duckplets.{self._room}"), self._name)
+        function = refusing_old(self._name, function)
+        setattr(owner, self._name, function)
+        return function if corpus is None else MethodType(function, corpus)
+
 
 if TYPE_CHECKING:
     from duckplets import export as _export

@@ -233,11 +233,7 @@ class _Wanted(NamedTuple):
 
 
 def _wanted(sources: Any, columns: Mapping[str, Any]) -> dict[str, _Wanted]:
-    """Return several sources by name, in order.
-
-    Raises:
-        SourceError: An entry is no source, two share a name, or a file is wrong.
-    """
+    """Return several sources by name, in order."""
     from duckplets.records.sources_file import DescribedSource, load_sources
     from duckplets.sources.by_path import given_source, takes_columns
 

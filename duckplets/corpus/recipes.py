@@ -43,15 +43,10 @@ def recipes(corpus: CorpusFile, /) -> list[Recipe]:
     return recipe_store.stored(corpus.database)
 
 
-def brought_recipes(corpus: CorpusFile, /, preset: Preset | None = None) -> dict[str, list[Recipe]]:
-    """Return by source the recipes that it brought, else its defaults, but for long sections.
-
-    Samplers with this preset draw by them where none are given or stored. What only a preset
-    draws may be named without it, too.
-    """
+def brought_recipes(corpus: CorpusFile, /) -> dict[str, list[Recipe]]:
+    """Return by source the recipes that it brought, else its defaults, but for long sections."""
     sources = recipe_store.sources_of(corpus.database, records.current_version(corpus.database))
-    drawn = checked_preset(preset)
-    return {name: list(brought.recipes(drawn)) for name, brought in sources.items()}
+    return {name: list(brought.recipes(None)) for name, brought in sources.items()}
 
 
 def pool(

@@ -296,14 +296,11 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
 def _toml(value: Any) -> str:
     """Return a plain value in TOML; its strings are those of JSON."""
     if isinstance(value, Mapping):
-        pairs = (f"{_key_text(n)} = {_toml(v)}" for n, v in value.items() if v is not None)
+        names = {n: n if n.isidentifier() and n.isascii() else _toml(n) for n in value}
+        pairs = (f"{names[n]} = {_toml(v)}" for n, v in value.items() if v is not None)
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     text = json.dumps(value, ensure_ascii=False)
     # eight digits: TOML has no surrogate pairs
     return "".join(of if harmless(of) == of else f"\\U{ord(of):08x}" for of in text)
-
-
-def _key_text(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else _toml(name)

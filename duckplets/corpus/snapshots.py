@@ -13,7 +13,6 @@ from duckplets.base import memory
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError
 from duckplets.serving.snapshot import SnapshotManifest, folder_of
-from duckplets.serving.texts import ManifestEntry
 
 
 def overview(database: Database, version: int) -> dict[str, Any] | None:
@@ -37,13 +36,10 @@ def overview(database: Database, version: int) -> dict[str, Any] | None:
 
 def fit(folder: Path, manifest: SnapshotManifest) -> dict[str, Any]:
     """Return the memory a snapshot could fill, and the reads/s of its disk if it is too little."""
-    room, of = memory.available(), max(chain(*manifest.segments.values()), key=_size, default=None)
+    every = chain(*manifest.segments.values())
+    room, of = memory.available(), max(every, key=lambda of: of["file"]["size"], default=None)
     rate = None
     if of is not None and room is not None and manifest.size > room:
         file = ArrayFile(folder, FileEntry(**of["file"]))
         rate = reads_per_second(file, file.buffer.size // 2)
     return {"memory_available": room, "reads_per_s": rate and round(rate)}
-
-
-def _size(segment: ManifestEntry) -> int:
-    return int(segment["file"]["size"])

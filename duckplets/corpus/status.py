@@ -126,14 +126,7 @@ def in_a_line(database: Database) -> str:
 
 
 def _capacity(database: Database) -> list[dict[str, Any]]:
-    """Estimate from counts alone how many samples each source and split has.
-
-    With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
-    once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
-    crate). The recipe of long sections counts records that have one; derived texts are counted as
-    chunks. Grades make triplets only with a condition, and one pair each. Of a collection with D
-    documents, Q queries and P positive labels: R·P·(D-1) triplets, R·Q·4 and R·Q·D pairs.
-    """
+    """Estimate samples by source and split as the triplets crate does; R·P·(D-1) of collections."""
     version = records.current_version(database)
     stored, kinds = recipe_store.stored(database), labels_of(database, version)
     rows = []

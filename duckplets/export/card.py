@@ -20,6 +20,7 @@ from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.runs.settings import plain_of
 from duckplets.sources.remote.grammar import HubUri
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def drawn_from(of: CorpusFile, sampler: Sampler, start: int, rows: int) -> Conte
         rows=rows,
         version=newest.corpus_version,
         recipes=newest.recipes,
-        made=made | sampler.settings.plain(),
+        made=made | plain_of(sampler.settings),
         counts=list(metrics.values()),
         notes=sampler.describe(),
     )

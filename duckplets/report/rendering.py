@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +60,6 @@ def parted(text: str) -> tuple[str, str]:
     return head, text[len(head) :]
 
 
-def _whole(text: str) -> str:
-    """Return a text uncut, with its control characters escaped."""
-    return harmless(text, None)
-
-
 @cache
 def _environment() -> Environment:
     try:
@@ -80,5 +75,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"words": words, "whole": _whole, "parted": parted}
+    made.filters |= {"words": words, "whole": partial(harmless, limit=None), "parted": parted}
     return made

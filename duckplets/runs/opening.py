@@ -38,6 +38,7 @@ from duckplets.runs.settings import (
     changed_options,
     check_overrides,
     overridden,
+    plain_of,
     saved_settings,
     schedule_of,
 )
@@ -234,7 +235,7 @@ def edited_in(
         saved.fingerprint,
         found,
         allow_drift=allow_drift,
-        described={} if found == saved.fingerprint else differing(saved.settings, now.plain()),
+        described={} if found == saved.fingerprint else differing(saved.settings, plain_of(now)),
         edited={"mixture": edited} if edited else {},
     )
     return edited

@@ -140,10 +140,6 @@ class RunSettings:
     shards: dict[str, str] = field(default_factory=dict)  # token shards: name and fingerprint
     memory_mb: int | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """Return the settings as JSON values."""
-        return _plain(self)
-
     @property
     def request(self) -> RunRequest:
         """The request that it follows from, without recipes, mixture and columns."""
@@ -164,7 +160,7 @@ class RunSettings:
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample."""
-        plain = self.plain()
+        plain = plain_of(self)
         joins = [[join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]]
         shows = self.prefixes and self.declared_prefixes and self.kind != "messages"
         vectors = {name: plain["vectors"][name] for name in ("sets", "digests")}
@@ -251,17 +247,17 @@ def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, S
     return {source: [made[repr(plain)] for plain in of] for source, of in definitions.items()}
 
 
-def _plain(of: RunSettings | Join) -> dict[str, Any]:
+def plain_of(of: RunSettings | Join) -> dict[str, Any]:
     """Return settings, or a join, as JSON values."""
     own: dict[str, Callable[[Any], Any]] = {
         "recipes": _definitions,
-        "joins": lambda joins: [*map(_plain, joins)],
+        "joins": lambda joins: [*map(plain_of, joins)],
     }
     return {each.name: own.get(each.name, to_plain)(getattr(of, each.name)) for each in fields(of)}
 
 
 def _of_plain(made: Any, plain: Mapping[str, Any], *, is_tokens: bool = False) -> Any:
-    """Return the settings, or the join, from ``_plain``; refuse a missing or foreign value."""
+    """Return the settings, or the join, from ``plain_of``; refuse a missing or foreign value."""
     if missing := kinds_of(made).keys() - plain.keys():
         raise StateMismatchError(f"it has no {', '.join(sorted(missing))}")
     values = dict(plain)
@@ -287,7 +283,7 @@ def as_saved(settings: RunSettings, planner: Planner, at: Standing, **others: An
         kind=settings.kind,
         corpus_version=settings.corpus_version,
         order_version=ORDER_VERSION,
-        settings=replace(settings, rank=0).plain(),
+        settings=plain_of(replace(settings, rank=0)),
         joins=[[join.step, join.corpus_version] for join in settings.joins],
         step=at.position // settings.global_batch,
         epoch=planner.epoch_at(at.position),

@@ -287,10 +287,7 @@ def pins(
 def _scorers(
     recipe: TripletRecipe, of: Negatives, there: Collection[str], before: Collection[str]
 ) -> list[str | None]:
-    """Return which scorers a recipe is drawn by, of those there are; None is the only one.
-
-    A run that leaves it open goes on with what it drew before.
-    """
+    """Return by which scorers, of those there, a recipe is drawn; None is the only one."""
     if own := policy_of(recipe.by):
         is_run = bool(of.cuts) and isinstance(of.by, str) and of.by in there
         return [of.by if is_run and isinstance(of.by, str) else own.scorer]

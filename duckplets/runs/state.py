@@ -210,8 +210,12 @@ def save(
         row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
         database.run("runs/state/add", row | {"state": json.dumps(plain)})
         _write_losses(database, saved, losses, whole=not saves)
-        is_last = before is not None and last is not None and _alike(before[0], last)
-        known = before[1] if before is not None and is_last else []
+        then, known = before or (None, [])
+        if not (then and last) or (then.fingerprint, then.events) != (
+            last.fingerprint,
+            last.events,
+        ):
+            known = []
         if (shares := _changed_shares(schedule, known)) is not None:
             first, rows = shares
             database.run("runs/state/delete_shares", {"run": run, "first": first})
@@ -222,11 +226,6 @@ def save(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
             *(run, saved.step, path, *replaced),
         )
-
-
-def _alike(one: Save, other: Save) -> bool:
-    """Return whether two saves have the same shares."""
-    return (one.fingerprint, one.events) == (other.fingerprint, other.events)
 
 
 def _changed_shares(schedule: RunSchedule, known: Ways) -> tuple[int, pa.Table] | None:

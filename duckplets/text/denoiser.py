@@ -256,11 +256,7 @@ def _rewrite_lines(
     over: Flags,
     limit: float,
 ) -> None:
-    """Update ``keep`` and ``data`` so that lines keep only their cells, and tokens in waves.
-
-    Bytes and flags belong to adjoining lines; the others have an item per line: first byte, byte
-    after the last, whether it is a table row, whether it has too many digits.
-    """
+    """Update ``keep`` and ``data`` so that lines keep only their cells, and tokens in waves."""
     within = _bytes_of(table | over, start, end, len(data))
     solid = within & (flags & SPACE == 0)
     if table.any():

@@ -155,10 +155,7 @@ def _moved(addresses: tuple[list[int], list[int]], found: re.Match[str]) -> str:
 
 
 def _ordered(text: str) -> str:
-    """Return a text with marks in canonical order where one character carries very many.
-
-    Python's ordering of n marks is quadratic, unless they are in order already.
-    """
+    """Return marks in canonical order where there are many: Python's ordering is quadratic."""
     if _marks(1).search(text[::_MOST_MARKS]):  # only characters with that many in a row
         return _marks(_MOST_MARKS).sub(_in_order, text)
     return text
