@@ -1,4 +1,4 @@
-"""The metrics stored for every text: names and types."""
+"""The metrics stored for every text: names, types, meanings; a star for those of the page."""
 
 # Metrics are integers. Shares are computed when rows are decided, the same on every machine.
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 _DOCUMENTED = """
 sha256 binary: of the text
 bytes: of the text in UTF-8
-characters: of the text
-words: between white space; letters of scripts without spaces by weight, as tokens of chunks
-lines: of the text; an empty one after the last line break does not count
+* characters: of the text
+* words: between white space; letters of scripts without spaces by weight, as tokens of chunks
+* lines: of the text; an empty one after the last line break does not count
 present list: names of required fields that a row may be asked for and that are not blank
 license string: of the row
 emails: e-mail addresses
@@ -32,11 +32,11 @@ code_characters: characters that are not white space there
 code_keywords: keywords of programming languages there
 code_words: words there
 code_early bool: whether the first 256 characters have an indented line and a symbol
-tokens: words and marks
+* tokens: words and marks
 plain_tokens: tokens that are not marks
 plain_characters: characters of these; a letter that is a word counts as five
-alphabetic_tokens: tokens with a letter
-stop_words: how many different stop words occur
+* alphabetic_tokens: tokens with a letter
+* stop_words: how many different stop words occur
 hashes: number signs
 ellipses: three dots, and the character for them
 bullet_lines: lines that begin with a bullet
@@ -45,7 +45,7 @@ paragraphs: parts between blank lines
 duplicate_paragraphs: those that stood before
 duplicate_paragraph_characters: characters in those
 pieces: what stands between line breaks, the empty pieces at both ends included
-duplicate_lines: pieces that stood before
+* duplicate_lines: pieces that stood before
 duplicate_line_characters: characters in those
 top_2gram: characters in the most frequent two tokens
 top_3gram: characters in the most frequent three tokens
@@ -56,7 +56,7 @@ duplicate_7grams: characters in seven tokens that stood before
 duplicate_8grams: characters in eight tokens that stood before
 duplicate_9grams: characters in nine tokens that stood before
 duplicate_10grams: characters in ten tokens that stood before
-sentences: in lines that C4 keeps
+* sentences: in lines that C4 keeps
 lorem_ipsum: such lines with these words
 curly_brackets: such lines with an opening curly bracket
 filled_lines: lines that are not blank
@@ -81,13 +81,16 @@ _TYPES = {
 
 
 def _field(line: str) -> pa.Field:
-    head, says = line.split(": ", 1)
+    head, says = line.removeprefix("* ").split(": ", 1)
     name, _, kind = head.partition(" ")
-    return pa.field(name, _TYPES[kind], metadata={"comment": says})
+    return pa.field(name, _TYPES[kind], metadata={"comment": says, "page": line[0]})
 
 
 METRICS = pa.schema([_field(line) for line in _DOCUMENTED.strip().splitlines()])
-"""Every metric, with what it says under ``comment`` in its metadata; beside ``row`` in a table."""
+"""Every metric, with its meaning under ``comment`` in its metadata; beside ``row`` in a table."""
+ON_PAGE = {
+    of.name: of.metadata[b"comment"].decode() for of in METRICS if of.metadata[b"page"] == b"*"
+}
 
 
 def whole(metrics: pa.Table) -> pa.Table:

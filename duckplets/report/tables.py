@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from duckplets.base.sanitize import counted
 from duckplets.corpus import status
-from duckplets.db.queries import bound, query
+from duckplets.db.queries import Value, bound, query
+from duckplets.quality.metrics import ON_PAGE
 from duckplets.quality.pii import redacted
 from duckplets.report.plots import Plot, bars
 
@@ -66,7 +67,7 @@ def asked(
     database: Database,
     title: str,
     statement: str,
-    parameters: Mapping[str, int | str] | None = None,
+    parameters: Mapping[str, Value] | None = None,
     *,
     most: int = MOST,
     **how: Any,
@@ -307,12 +308,14 @@ def gates(database: Database, cut: int) -> Section:
         "Personal data is replaced by its kind, as in [EMAIL]; the statement has it as it came. Of "
         "rows without a text none was kept."
     )
-    metrics = asked(database, "Metrics", "report/gates/metrics", {"every": every})
+    given = {"every": every, "names": [*ON_PAGE]}
+    metrics = asked(database, "Metrics", "report/gates/metrics", given)
+    meanings = "; ".join(f"{name} {meaning}" for name, meaning in ON_PAGE.items())
     tables = [
         outcomes,
         replace(examples, note=note),
         asked(database, "Languages", "report/gates/languages"),
-        replace(metrics, note=f"Of one row in {every}." if every > 1 else ""),
+        replace(metrics, note=f"Of one row in {every}: {meanings}."),
     ]
     section.tables.extend(tables)
     return section

@@ -54,29 +54,21 @@ ORDER BY judgements.source, count(*) DESC, language
 
 -- name: metrics
 -- Quantiles of what was measured of the records of every source: of each one, or of every so many.
--- Parameters: $every (of one record in so many).
+-- Parameters: $every (of one record in so many), $names (of the metrics).
 -- Rows: by source and metric.
 SELECT
-    source, entry.key AS metric, count(*) AS records,
-    quantile_disc(entry.value, 0.1) AS tenth, quantile_disc(entry.value, 0.5) AS half,
-    quantile_disc(entry.value, 0.9) AS nine_tenths
+    source, metric, count(*) AS records,
+    quantile_disc(measured, 0.1) AS tenth, quantile_disc(measured, 0.5) AS half,
+    quantile_disc(measured, 0.9) AS nine_tenths
 FROM (
-    SELECT
-        judgements.source,
-        unnest(map_entries(map {
-            'characters': judgements.metrics.characters,
-            'words': judgements.metrics.words,
-            'lines': judgements.metrics.lines,
-            'tokens': judgements.metrics.tokens,
-            'stop words': judgements.metrics.stop_words,
-            'alphabetic tokens': judgements.metrics.alphabetic_tokens,
-            'sentences': judgements.metrics.sentences,
-            'duplicate lines': judgements.metrics.duplicate_lines
-        })) AS entry
-    FROM judgements
-    JOIN records ON records.record_key = judgements.record_key
-    WHERE records.removed_version IS NULL AND judgements.judgement_key % $every = 0
+    UNPIVOT (
+        SELECT judgements.source, unnest(judgements.metrics)
+        FROM judgements
+        JOIN records ON records.record_key = judgements.record_key
+        WHERE records.removed_version IS NULL AND judgements.judgement_key % $every = 0
+    )
+    ON COLUMNS(lambda name: list_contains($names, name))
+    INTO NAME metric VALUE measured
 )
-WHERE entry.value IS NOT NULL
-GROUP BY source, entry.key
+GROUP BY source, metric
 ORDER BY source, metric
