@@ -196,4 +196,4 @@ def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
         with pytest.raises(dp.StateMismatchError, match="stale"):
             corpus.resume(version="newest")
         write_mining(corpus, RECIPE, {}, source="s", scorer="judge")
-        assert corpus.resume(version="newest").settings.versions[-1].in_batch.minings["s"]
+        assert corpus.resume(version="newest").settings.versions[-1].in_batch.minings.by_source["s"]

@@ -116,7 +116,7 @@ def test_draws_depend_on_rows_and_not_on_their_order_or_format(tmp_path, name):
 
 def test_a_run_saved_in_an_older_order_is_refused(tmp_path, monkeypatch):
     with filled(tmp_path / "c.duckdb", 0, "parquet") as corpus:
-        monkeypatch.setattr("duckplets.runs.sampler.ORDER_VERSION", 3)
+        monkeypatch.setattr("duckplets.runs.settings.ORDER_VERSION", 3)
         corpus.sampler(batch_size=4, run="old", recipes=["mined"]).save()
         monkeypatch.undo()
         with pytest.raises(dp.StateMismatchError, match=r"order version 3; .* in order version 4"):
