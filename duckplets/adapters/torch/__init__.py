@@ -275,7 +275,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             sampler.take_losses(self._losses)
             saved = sampler.save(tag, path)
             if path is None:
-                self._losses.written(sampler._steps_taken)
+                self._losses.written(-(-sampler.position // sampler.settings.global_batch))
             return saved
 
     # -- metrics ------------------------------------------------------------------------------
