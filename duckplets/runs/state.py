@@ -73,6 +73,8 @@ class Standing:
     # A step, and what is drawn from since, by source, recipe and scorer.
     minings: tuple[tuple[int, dict[str, Any]], ...] = ()
     skipped: tuple[tuple[int, int], ...] = ()  # a step, and how many from it on were passed over
+    # Where shares of tokens last changed, as of ``Schedule.last_change``.
+    change: list[Any] | None = None
     losses: pa.Table | None = None  # saved losses of the steps before
     sample_losses: pa.Table | None = None  # the highest of samples of these steps
 
@@ -91,6 +93,7 @@ class Standing:
             "events": events,
             "counts": {"position": position, "sources": sources},
             **{name: [[*of] for of in some] for name, some in met.items() if some},
+            **({} if self.change is None else {"change": self.change}),
         }
 
     @classmethod
@@ -106,6 +109,10 @@ class Standing:
         minings, skipped = given.get("minings", []), given.get("skipped", [])
         try:
             wrong = misfit([of for _, of in minings], [_MININGS]) or misfit(counts, _COUNTS)
+            change = given.get("change")
+            if change is not None:
+                step, stair, item, *lists = change
+                wrong = wrong or misfit([step, stair, item], [_COUNT]) or misfit(lists, [[int]])
             if wrong or any(len(of) != 3 for of in counts["sources"].values()):
                 raise ValueError(wrong or "counts are three numbers a source")
             return cls(
@@ -115,6 +122,7 @@ class Standing:
                 counts=(counts["position"], counts["sources"]),
                 minings=tuple((int(step), of) for step, of in minings),
                 skipped=tuple((int(step), int(steps)) for step, steps in skipped),
+                change=change,
                 **others,
             )
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
