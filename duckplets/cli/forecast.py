@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -19,6 +19,7 @@ from duckplets.errors import SamplerError
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.runs.sampler import Sampler
+    from duckplets.samples.fetch import Fetcher
 
 
 @command(opening, "corpus.runs:sampler", without=NOT_HERE)
@@ -87,15 +88,16 @@ def _write(path: Path, arguments: Mapping[str, Any]) -> None:
 def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     """Return what another mixture alters of a run, as plain values."""
     from duckplets.base.checks import MAX_POSITION
+    from duckplets.runs.pool_loading import with_lengths
     from duckplets.runs.settings import schedule_of
+    from duckplets.samples.token_counts import measured
 
     before, settings = sampler.planner.schedule, sampler.settings
     mixture.check(settings.sources)
-    if isinstance(mixture.weights, str):
-        length_of = sampler.planner.newest.length_of
-        lengths = {name: length_of(name) for name in settings.sources}
-        mixture = replace(mixture, lengths=lengths)
-    after = schedule_of(replace(settings, mixture=mixture), before.events)
+    streams, fetcher = sampler.planner.newest.streams, cast("Fetcher", sampler.reader.fetcher)
+    if mixture.unit == "tokens":
+        streams = measured(streams, fetcher.tokens_of)
+    after = schedule_of(with_lengths(replace(settings, mixture=mixture), streams), before.events)
     changed, batch = sampler.first_change(after), settings.global_batch
     is_altered = changed <= MAX_POSITION
     steps = sorted({*before.changes, *after.changes})

@@ -128,7 +128,7 @@ class Apportionment:
             middle = (low + high) // 2
             by, total, phase = self._split(low, middle, high)
             before, rest = divmod(first * by + phase, total)
-            lefts, _ = _divided(items, by, rest, total)
+            lefts, _ = divided(items, by, rest, total)
             if at < middle:
                 first, items, high = before, lefts, middle
             else:
@@ -185,15 +185,19 @@ def _descend(leaves: Sequence[int], split: _Split, first: int, items: Integers) 
         middle = (low + high) // 2
         by, total, phase = split(low, middle, high)
         before, rest = divmod(first * by + phase, total)
-        lefts, rests = _divided(items, by, rest, total)
+        lefts, rests = divided(items, by, rest, total)
         is_left = rests >= total - by
         is_right, rights = ~is_left, items - lefts
         waiting.append((middle, high, first - before, rights[is_right], offsets[is_right]))
         waiting.append((low, middle, before, lefts[is_left], offsets[is_left]))
 
 
-def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers, Integers]:
-    """Return quotient and remainder of ``(items * by + plus) / total``, exactly; items < 2^34."""
+def divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers, Integers]:
+    """Return quotient and remainder of ``(items * by + plus) / total``, exactly."""
+    if int(items[-1]) >> 34:
+        products = items.astype(object) * by + plus
+        quotients = products // total
+        return quotients.astype(np.int64), (products - quotients * total).astype(np.int64)
     if int(items[-1]) * by + plus < 1 << 63:
         products = items * by + plus
         quotients = products // total

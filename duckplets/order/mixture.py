@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from duckplets.base.documents import read_document
 from duckplets.base.sanitize import listed
@@ -97,8 +97,12 @@ class Mixture:
         phases: ``Phase``s by rising ``start_step``.
         anneal: One ``Anneal`` instead of phases.
         omitted: Weight of each source that a mapping of weights does not name; None is 0.
-        lengths: Of every source of a run its samples an epoch, which decide on the shares that
-            ``"proportional"`` and ``"equal"`` mean; filled in when a run is opened.
+        unit: What shares are of: ``"samples"``, or ``"tokens"``: then at every step, since the
+            weights were set, the tokens of each source are within 1.7 longest samples of its share
+            of all of them (within a half for two sources). Tokens are those of the drawn windows as
+            they were cut: of texts and messages the text, else of anchor and positive.
+        lengths: Of every source of a run its samples an epoch, or their tokens, which decide on the
+            shares that ``"proportional"`` and ``"equal"`` mean; filled in when a run is opened.
     """
 
     weights: Word | Shares = "proportional"
@@ -106,6 +110,7 @@ class Mixture:
     phases: Sequence[Phase] = ()
     anneal: Anneal | None = None
     omitted: Annotated[float, Bounds(0)] | None = None
+    unit: Literal["samples", "tokens"] = "samples"
     lengths: Mapping[str, int] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +134,7 @@ class Mixture:
             [mixture]
             weights = { web = 0.7, code = 0.3 }   # or "proportional", "equal"
             temperature = 1.5
+            unit = "tokens"                       # shares of tokens; by default of samples
             # anneal = { start_step = 50, weights = { web = 0.2 }, end_step = 100 }
 
             [[mixture.phases]]
@@ -317,6 +323,7 @@ def _described(mixture: Mixture) -> dict[str, str]:
         "weights": mixture.weights if isinstance(mixture.weights, str) else f"{mixture.weights}",
         "omitted": f"{mixture.omitted or 0:g}",
         "temperature": f"{mixture.temperature:g}",
+        "unit": mixture.unit,
     }
     for change in mixture._changes():
         end = getattr(change, "end_step", None)

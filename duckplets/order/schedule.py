@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise, zip_longest
 from math import ceil, inf
 from operator import attrgetter
@@ -24,9 +25,11 @@ from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
 from duckplets.order.blocks import InBlocks, InEpochs
+from duckplets.order.by_tokens import ByTokens, Frontier
 from duckplets.order.kinds import Factor, Shares, Step
 from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
+from duckplets.order.tapes import Tape
 
 Events = Mapping[int, Event]
 
@@ -42,8 +45,9 @@ class _Segment:
     start: int
     how: tuple[object, ...]
     deal: Any = field(compare=False)  # an ``Apportionment`` or ``Stairs``, or its like
+    merge: ByTokens | None = field(compare=False)  # what deals by tokens, whole blocks perhaps
     names: tuple[str, ...] = field(compare=False)
-    base: list[int] = field(compare=False)  # counts of each leaf before it
+    base: list[int] = field(compare=False)  # counts of each leaf before it; 0 where tokens count
     stairs: tuple[int, ...] = field(compare=False)  # first steps of the segments, and the end
 
     def upto(self, draws: int) -> list[int]:
@@ -74,7 +78,11 @@ class Schedule:
         self.first = begin  # step from which on it deals
         self._seed = seed
         self.together = batch // samples_per_draw if batch_by else 1  # draws dealt together
-        self._keeps_epochs = batch_by == "source"  # other keys need batches of whole blocks
+        by_tokens = mixture.unit == "tokens"
+        # other keys need batches of whole blocks
+        self._keeps_epochs = batch_by == "source" and not by_tokens
+        # by source the tokens of what is dealt together, for its planner to fill in
+        self.tapes: dict[int, Tape] | None = {} if by_tokens else None
         self._changes = list(mixture.changes(self.sources))
         self._segments: list[_Segment] = []
         for change in self._changes:
@@ -134,6 +142,19 @@ class Schedule:
         """Return how many of the first draws each leaf gets."""
         return self._segments[self._number_at(draws)].upto(draws)
 
+    def last_change(self, draws: int) -> list[Any] | None:
+        """Return where shares of tokens last changed before some draws, as values for ``know``."""
+        segment = self._segments[self._number_at(draws)]
+        if segment.merge is None:
+            return None
+        return [segment.step, *segment.merge.last_start((draws - segment.start) // self.together)]
+
+    def know(self, change: Sequence[Any]) -> None:
+        """Take where shares last changed from a saved run, rather than find it."""
+        segment = self._segments[self._number_of(int(change[0]))]
+        if segment.merge is not None and segment.step == change[0]:
+            segment.merge.know(segment.start // self.together, change[1:])
+
     def samples(self, position: int) -> list[int]:
         """Return how many of the first positions each source gets, by its number."""
         whole, rest = divmod(position, self.samples_per_draw)
@@ -176,13 +197,19 @@ class Schedule:
                 stairs = segment.stairs[:: max(1, ceil(len(segment.stairs) / most))]
                 yield from pairwise([step, *(at for at in stairs if step < at < end), end])
 
-    def parts(self, start: int, stop: int) -> list[float]:
-        """Return the mean share of each source over steps without a change."""
+    def parts(self, start: int, stop: int, *, samples: bool = False) -> list[float]:
+        """Return the mean share of each source over steps without a change.
+
+        Where shares are of tokens, those in ``samples`` are about what comes.
+        """
         segment = self._segments[self._number_of(start)]
+        parts = segment.deal.parts
+        if samples and segment.merge:
+            parts = partial(segment.merge.parts, samples=True)
         if not segment.stairs:
-            return list(segment.deal.parts())
+            return list(parts())
         steps = (min(stop, b) - max(start, a) for a, b in pairwise(segment.stairs))
-        return list(segment.deal.parts([max(0, of_stair) for of_stair in steps]))
+        return list(parts([max(0, of_stair) for of_stair in steps]))
 
     def first_change(self, other: Schedule) -> int | None:
         """Return the first position that another schedule may deal differently, or None."""
@@ -287,22 +314,37 @@ class Schedule:
         purpose = key(self._seed, "sources", *([step] if step else []))
         how: tuple[object, ...] = (shares, purpose)
         deal: Any
+        merge: ByTokens | None = None
+        of_stairs, edges = [list(shares)], [0, 0]
         if change.until > step:
             goal = exact_shares([target[name] for name in names], temperature)
             stairs, of_stairs = _stairs(change, step, shares, goal)
             edges = [(self.first_draw(edge) - start) // self.together for edge in stairs]
             how = (stairs, of_stairs[0], of_stairs[-1], purpose)
-            deal = Stairs(of_stairs, edges, purpose)
+        del self._segments[bisect_left(self._segments, step, key=_step) :]
+        before = self._segments[-1] if self._segments else None
+        if self.tapes is not None:
+            how, base = ("tokens", *how), partial(self._cut, before, start)
+            deal = merge = ByTokens(of_stairs, edges[:-1], self.tapes, base)
         else:
-            deal = self._dealer(shares, purpose, step)
+            deal = (
+                Stairs(of_stairs, edges, purpose) if stairs else self._dealer(shares, purpose, step)
+            )
         if epoch := self._epoch(change, temperature):
             how, deal = (epoch, purpose), InEpochs(epoch, self.together, purpose)
         elif self.together > 1:
             deal = InBlocks(deal, self.together)
         drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
-        del self._segments[bisect_left(self._segments, step, key=_step) :]
-        base = self._segments[-1].upto(start) if self._segments else [0] * len(deal.counts(0))
-        self._segments.append(_Segment(step, start, how, deal, drawn, base, stairs))
+        counts = [0] * (len(names) if merge else len(deal.counts(0)))
+        if before and not merge:
+            counts = before.upto(start)
+        self._segments.append(_Segment(step, start, how, deal, merge, drawn, counts, stairs))
+
+    def _cut(self, before: _Segment | None, draw: int) -> Frontier:
+        """Return where leaves stand before a draw at which shares change."""
+        if before is None or before.merge is None:
+            return Frontier(0, [0] * len(self.sources), [0] * len(self.sources))
+        return before.merge.cut((draw - before.start) // self.together)
 
     def _epoch(self, change: Change, temperature: float) -> tuple[int, ...]:
         """Return each source's draws an epoch if batches are dealt so; nothing otherwise."""
@@ -324,7 +366,14 @@ class Schedule:
 
     def _number_at(self, draw: int) -> int:
         """Return the number of the last segment that starts at a draw or before."""
-        return bisect_right(self._segments, draw, key=_start) - 1
+        number = bisect_right(self._segments, draw, key=_start) - 1
+        known = number
+        while known >= 0 and (merge := self._segments[known].merge) and not merge.starts:
+            known -= 1
+        for segment in self._segments[known + 1 : number + 1]:
+            if segment.merge:  # in order: thousands may not wait for each other
+                segment.merge.start(0)
+        return number
 
 
 class RunSchedule:
@@ -369,6 +418,11 @@ class RunSchedule:
         """The steps at which shares change, and by what: equal lists have equal shares."""
         parts = zip(self.parts, self._stops, strict=True)
         return [of for part, stop in parts for of in part.ways if of[0] < stop]
+
+    def last_change(self, position: int) -> list[Any] | None:
+        """Return where shares last changed before a position, as ``Schedule.last_change``."""
+        part = self.at(position // self.batch)
+        return part.last_change((position - part.begin * self.batch) // part.samples_per_draw)
 
     def over_time(self, first: int, most: int) -> Iterator[tuple[int, list[float]]]:
         """Yield the steps at which shares change, with all shares; of an anneal ``most`` means."""

@@ -24,6 +24,7 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.sanitize import aligned, counted, figure, html_lines, listed, percent, shown
 from duckplets.mining import near
 from duckplets.pools import batch_keys
+from duckplets.samples.plan import SINGLE
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -54,7 +55,7 @@ SCHEMA = pa.schema(
         *(("fallback_anchors", pa.int64()), ("shared_questions", pa.int64()), ("swap", pa.bool_())),
     ]
 )
-_WORDS = {"equal": "equal", "proportional": "in proportion to anchors"}
+_WORDS = {"equal": "equal", "proportional": "in proportion to {}"}
 _TOO_FEW = {
     "mined": "mined negatives than a sample takes, and fall back on random ones",
     "given": "ready negatives than a sample takes, and fall back on random ones",
@@ -85,7 +86,8 @@ class Forecast:
     Attributes:
         table: Arrow. ``phase`` is that of the mixture, from 0, and ``start_step`` where these
             shares set in, also those of an anneal or of weights that were set during the run.
-            ``share`` of all samples of these steps (of an anneal the mean). ``anchors`` of the
+            ``share`` of all samples of these steps, or of all tokens where the mixture's unit is
+            tokens (of an anneal the mean). ``anchors`` of the
             stream; ``samples`` of all ranks, each pair one; ``tokens`` that all their texts are
             expected to have, without prefixes; ``visits``: how often each anchor comes up.
             ``negatives``: ``random``, ``mined``, ``given`` (with the rows), ``same_record``, or
@@ -210,9 +212,16 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
         f"batches of {settings.global_batch:,}, epochs of "
         f"{counted(planner.epoch_length, 'sample')}{_shares_words(schedule, step)}"
     )
+    if schedule.mixture.unit == "tokens":
+        tokenizer = settings.chunking.get("tokenizer")
+        by = f"the corpus's tokenizer, {tokenizer[:12]}" if tokenizer else "words"
+        counts = "the text" if settings.kind in SINGLE else "anchor and positive"
+        yield f"shares are of tokens ({by}): a sample counts those of {counts}"
     part, rows = planner.at(step * settings.global_batch), []
-    for stream, share in zip(part.streams[:_STREAMS], part.shares(step, step + 1), strict=False):
-        visits = figure(share * planner.epoch_length / planner.samples_per_draw / len(stream))
+    span = step, step + 1
+    each = zip(part.streams, part.shares(*span), part.sample_shares(*span), strict=True)
+    for stream, share, of_samples in [*each][:_STREAMS]:
+        visits = figure(of_samples * planner.epoch_length / planner.samples_per_draw / len(stream))
         rows.append(
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
@@ -268,7 +277,8 @@ def _shares_words(schedule: RunSchedule, step: int) -> str:
         return ""
     at = schedule.at(step)
     is_word = isinstance(weights, str) and not at.is_overridden(step)
-    words = _WORDS[str(weights)] if is_word else "as given"
+    unit = "tokens" if schedule.mixture.unit == "tokens" else "anchors"
+    words = _WORDS[str(weights)].format(unit) if is_word else "as given"
     temperature = at.in_force(step).temperature
     return f", shares {words}" + f" (temperature {temperature:g})" * (temperature != 1)
 
@@ -341,7 +351,8 @@ def _not_reached(settings: RunSettings, planner: Planner, end: int) -> Iterator[
     by = settings.batch_by
     if by in (None, "source") or rest or len(planner.parts) > 1 or len(schedule.changes) > 1:
         return
-    if schedule.mixture.weights != "proportional" or schedule.mixture.temperature != 1:
+    mixture = schedule.mixture
+    if (mixture.weights, mixture.temperature, mixture.unit) != ("proportional", 1, "samples"):
         return
     samples = planner.schedule.samples(end)
     left = {name: epochs * planner.newest.length_of(name) - n for name, n in samples.items()}

@@ -30,7 +30,7 @@ from duckplets.order.schedule import Events, RunSchedule
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, passes, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
-from duckplets.runs.pool_loading import Named, in_words, open_streams
+from duckplets.runs.pool_loading import Left, Named, in_words, open_streams
 from duckplets.runs.request import RunRequest, renewed
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
@@ -47,6 +47,8 @@ from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes import Prefixes
+from duckplets.samples.stream import Stream
+from duckplets.samples.token_counts import TokensOf, measured
 from duckplets.serving.snapshot import fingerprint, serve, texts_of
 from duckplets.serving.texts import Contents
 from duckplets.vectors.columns import RunVectors, pinned
@@ -295,6 +297,7 @@ def _opened(
     read = partial(open_streams, database, vectors, kept)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(texts_of, kept, reading, contents, settings.chunking)
+        read = partial(_measured, read, lambda keys: reads.result().tokens(keys))
         settings, planner, empty = versions.planned(
             database, settings, events, read, position, also=also, named=named
         )
@@ -338,6 +341,15 @@ def _opened(
             sampler.notes += near.unknown(planner.streams, newest.in_batch)
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler
+
+
+def _measured(
+    read: versions.Read, tokens_of: TokensOf, settings: RunSettings, names: Collection[str]
+) -> tuple[list[Stream], list[Left]]:
+    """Read streams, with the tokens of their samples where shares are of tokens."""
+    streams, empty = read(settings, names)
+    by_tokens = settings.mixture.unit == "tokens"
+    return measured(streams, tokens_of) if by_tokens else streams, empty
 
 
 def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -> None:

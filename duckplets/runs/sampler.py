@@ -157,8 +157,7 @@ class Sampler:
     @property
     def text_columns(self) -> list[str]:
         """The text columns of a batch, in order; of messages theirs."""
-        slots = self.reader.fetcher.slots
-        return [column for column in self.settings.columns if column in slots]
+        return [name for name in self.settings.columns if name in self.reader.fetcher.slots]
 
     @property
     def _steps_taken(self) -> int:
@@ -201,8 +200,7 @@ class Sampler:
         """Go to the first batch that begins in a nominal epoch, or after it if none does."""
         epoch = integer("epoch", epoch, 0, self.planner.epoch_at(MAX_POSITION))
         position = self.planner.epoch_start(epoch)
-        begin = -(-position // self._batch) * self._batch
-        self.move(max(position, self.reader.bounded(begin)))
+        self.move(max(position, self.reader.bounded(position + -position % self._batch)))
 
     def batch_at(self, step: int) -> Batch:
         """Return the batch of any step, past or future; the position stays."""
@@ -216,8 +214,7 @@ class Sampler:
 
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
-        steps = integer("steps", steps, 0, MAX_POSITION)
-        part = self.reader.part
+        steps, part = integer("steps", steps, 0, MAX_POSITION), self.reader.part
         stop = part.after(self._position) + (steps - 1) * part.stride
         return self.reader.between(self._position, stop)
 
@@ -294,8 +291,8 @@ class Sampler:
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
-        wanted = integer("steps", steps, 0, MAX_POSITION) * self._batch
-        return self.served(self._position, self.reader.bounded(self._position + wanted))
+        stop = self._position + integer("steps", steps, 0, MAX_POSITION) * self._batch
+        return self.served(self._position, self.reader.bounded(stop))
 
     def forecast(self, steps: int | None = None) -> Forecast:
         """Return what the run draws from step 0 on: shares, samples, tokens, visits, warnings.
@@ -483,6 +480,7 @@ class Sampler:
             counts=self.reader.counter.known(position),
             minings=self.minings,
             skipped=self._skipped,
+            change=self.planner.schedule.last_change(position),
         )
 
     def load_state_dict(
@@ -510,6 +508,8 @@ class Sampler:
         self._skipped = at.skipped
         schedule = self.planner.schedule.with_events(at.events)
         self._open_sources(schedule)
+        if at.change is not None and at.fingerprint == self.settings.fingerprint():
+            schedule.at(at.change[0]).know(at.change)
         self.move(at.position)
         self.planner.deal_by(schedule)
         self.reader.counter.load(at.counts)

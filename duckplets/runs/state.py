@@ -71,6 +71,8 @@ class Standing:
     counts: Counts = (0, {})
     minings: tuple[tuple[int, Pins], ...] = ()  # a step, and the minings drawn from since
     skipped: tuple[tuple[int, int], ...] = ()  # a step, and how many from it on were passed over
+    # Where shares of tokens last changed, as of ``Schedule.last_change``.
+    change: list[Any] | None = None
     losses: pa.Table | None = None  # saved losses of the steps before
     sample_losses: pa.Table | None = None  # the highest of samples of these steps
 
@@ -89,6 +91,7 @@ class Standing:
             "events": events,
             "counts": {"position": position, "sources": sources},
             **{name: to_plain(some) for name, some in met.items() if some},
+            **({} if self.change is None else {"change": self.change}),
         }
 
     @classmethod
@@ -104,6 +107,10 @@ class Standing:
         minings, skipped = given.get("minings", []), given.get("skipped", [])
         try:
             wrong = misfit(counts, _COUNTS)
+            change = given.get("change")
+            if change is not None:
+                step, stair, item, *lists = change
+                wrong = wrong or misfit([step, stair, item], [_COUNT]) or misfit(lists, [[int]])
             if wrong or any(len(of) != 3 for of in counts["sources"].values()):
                 raise ValueError(wrong or "counts are three numbers a source")
             return cls(
@@ -113,6 +120,7 @@ class Standing:
                 counts=(counts["position"], counts["sources"]),
                 minings=tuple((int(step), Pins.of_plain(of)) for step, of in minings),
                 skipped=tuple((int(step), int(steps)) for step, steps in skipped),
+                change=change,
                 **others,
             )
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:

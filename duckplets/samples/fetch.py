@@ -56,7 +56,7 @@ class Fetcher:
         self._known = known_columns(kind, negatives)
         self._columns = columns
         self._details = "conversation_details" if kind == "messages" else "details"
-        self._texts, self._folder = texts, folder
+        self._texts, self.tokens_of, self._folder = texts, texts.tokens, folder
         self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
         self._shows_meta = any(name.endswith("_prefix_meta") for name in columns)
         self.padded_from = padded_from

@@ -24,6 +24,7 @@ from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import InBlocks
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import RunSchedule, Schedule
+from duckplets.order.tapes import SourceTape
 from duckplets.samples.negatives import AT_RANDOM
 from duckplets.samples.stream import Draw, Stream
 
@@ -199,6 +200,9 @@ class PartPlanner:
             if self._batch_by not in (None, "source"):
                 recipes = InBlocks(recipes, self.schedule.together)
             self._recipes[leaf] = indexes, recipes
+            if self.schedule.tapes is not None:
+                tapes = [self.streams[i].tape for i in indexes]
+                self.schedule.tapes[leaf] = SourceTape(tapes, recipes, self.schedule.together)
 
     def plan_at(self, positions: Integers) -> Plan:
         """Plan ascending positions, with or without gaps, that span less than 2^34."""
@@ -260,8 +264,16 @@ class PartPlanner:
         return found
 
     def shares(self, start: int, stop: int) -> Floats:
-        """Return the mean share of each stream over steps without a change."""
-        of_sources = np.array(self.schedule.parts(start, stop))
+        """Return the mean share of each stream over steps without a change, perhaps of tokens."""
+        shares = self.sample_shares(start, stop)
+        if self.schedule.tapes is not None:
+            shares *= [of.tape.mean for of in self.streams]
+            shares /= shares.sum()
+        return shares
+
+    def sample_shares(self, start: int, stop: int) -> Floats:
+        """Return the mean share of each stream in samples, about, where ``shares`` is of tokens."""
+        of_sources = np.array(self.schedule.parts(start, stop, samples=True))
         shares: Floats = of_sources[self.sources] * self.recipe_parts()
         return shares
 

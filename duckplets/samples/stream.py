@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -79,6 +79,7 @@ class Stream:
     near: NearTexts | None = None  # texts kept from the batch of each anchor, if any are
     keyed: KeyedOrder | None = None  # the order of anchors, where batches have few keys
     generation: int | None = None  # number of the newest mining its candidates are of
+    tape: Any = None  # a ``StreamTape`` of its samples, where shares are of tokens
     listed: int = 0  # most positives of a list; 0 where samples are no lists
     ranked: Sequence[Sequence[str]] = ()  # of lists: files of positives of each of the minings
 
@@ -125,26 +126,19 @@ class Stream:
     def draw_at(self, index: Integers) -> Draw:
         """Return the chunks of samples by ascending number, with or without gaps."""
         pool, anchors = self.pool, self.pool.anchors
-        if self.keyed is None:
-            units, visits = ranks_at(self._keys["order"], len(anchors), index)
-        else:
-            units, visits = self.keyed.at(index)
+        known = None if self.tape is None else self.tape.known(index)
+        units, visits, anchor_at, *positive_at = self.places_at(index) if known is None else known
         keys = None if self.keyed is None else [self.keyed.keys[units]]
-        anchor_at = self._anchor_at(units, visits)
         chunks = [anchors.chunks[anchor_at].astype(np.int64, copy=False)]
         hashes, swapped, counts = [anchors.hashes[anchor_at]], None, None
         if pool.positives is not None:
             of: Anchors | Positives = anchors
-            at = np.broadcast_to(anchor_at, (self.listed or 1, len(anchor_at)))
             if not pool.compiled.own_positive:
-                of, at = (
-                    pool.positives,
-                    self._positives_at(pool.positives, units, anchor_at, visits),
-                )
-                swapped = None if of.questions is None else of.questions[at[0]]
+                of = pool.positives
+                swapped = None if of.questions is None else of.questions[positive_at[0]]
             if self.listed:
-                at, counts = _distinct_first(of.hashes, at)
-            for slot, places in enumerate(at):
+                positive_at, counts = _distinct_first(of.hashes, np.stack(positive_at))
+            for slot, places in enumerate(positive_at):
                 chunk, text = of.chunks[places].astype(np.int64, copy=False), of.hashes[places]
                 if counts is not None:
                     chunk = np.where(slot < counts, chunk, chunks[0])
@@ -170,6 +164,25 @@ class Stream:
             counts=None if counts is None else [counts],
         )
 
+    def places_at(self, index: Integers) -> tuple[Integers, ...]:
+        """Return of samples the anchors, the visits before, and chunks of anchor and positives."""
+        pool = self.pool
+        if self.keyed is None:
+            units, visits = ranks_at(self._keys["order"], len(self), index)
+        else:
+            units, visits = self.keyed.at(index)
+        anchor_at = self._anchor_at(units, visits)
+        if pool.positives is None:
+            return units, visits, anchor_at
+        at = np.broadcast_to(anchor_at, (self.listed or 1, len(anchor_at)))
+        if not pool.compiled.own_positive:
+            at = self._positives_at(pool.positives, units, anchor_at, visits)
+        return units, visits, anchor_at, *at
+
+    def first_turns(self, what: str, units: Integers, counts: Integers) -> Integers:
+        """Return which chunk (``window``) or positive (``positive``) an anchor begins with."""
+        return below(hashed(self._keys[what], self.pool.anchors.ids[units]), counts)
+
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
         """Rotate through an anchor's chunks: the visit-th from a hashed start."""
         anchors = self.pool.anchors
@@ -177,7 +190,7 @@ class Stream:
             return units
         first = anchors.starts[units]
         count = anchors.starts[units + 1] - first
-        start = below(hashed(self._keys["window"], anchors.ids[units]), count)
+        start = self.first_turns("window", units, count)
         return first + (start + visits) % count
 
     def _positives_at(
@@ -188,7 +201,7 @@ class Stream:
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
             count = count - banned.counts[anchor_at]
-        start = below(hashed(self._keys["positive"], anchors.ids[units]), count)
+        start = self.first_turns("positive", units, count)
         took: Integers | int = 1
         period = count
         if most > 1:

@@ -23,6 +23,7 @@ from duckplets.engine.work import working
 from duckplets.errors import (
     ChunkingError,
     EmptyPoolError,
+    MixtureError,
     SamplerError,
     StateMismatchError,
     nearest,
@@ -221,6 +222,8 @@ class TokenShards:
     def schedule(self, settings: RunSettings, events: Events | None) -> RunSchedule:
         """Return the schedule of a run from its settings and weight events."""
         mixture = settings.mixture
+        if mixture.unit == "tokens":
+            raise MixtureError("unit='tokens': token shards deal rows; leave it out")
         dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
         if not rows_of(settings)["by_bucket"]:
             return RunSchedule([Schedule(mixture, settings.sources, events=events, **dealt)])

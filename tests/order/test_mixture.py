@@ -126,7 +126,10 @@ def test_plain_values_make_an_equal_mixture():
 @pytest.mark.parametrize(
     ("d", "message"),
     [
-        (["web"], "mixture: give a table of weights, temperature, phases, anneal, omitted, leng"),
+        (
+            ["web"],
+            "mixture: give a table of weights, temperature, phases, anneal, omitted, unit, leng",
+        ),
         ({"weigths": {}}, r"unknown key 'weigths' \(did you mean 'weights'\?\); keys: weights, t"),
         ({3: 4}, "unknown key 3; keys"),
         ({"phases": {}}, r"phases=\{\}: give a list"),
