@@ -103,11 +103,7 @@ class RawTable:
 
     @classmethod
     def of(cls, given: Any, role: str, limits: Limits, split: str | None = None) -> RawTable:
-        """Look at a path, a source or data.
-
-        Raises:
-            SourceError: It cannot be read, or has no columns of its role.
-        """
+        """Look at a path, a source or data."""
         source = raw(_source_of(given, role))
         where = shown(source.uri or f"{role} in memory")
         with closing(FileReader.within(limits)) as reader:
@@ -302,12 +298,7 @@ class Collection:
                 )
 
     def parts(self, limits: Limits, known: Set[str] = frozenset()) -> Parts:
-        """Look at all parts; ``known`` are the sources of the corpus.
-
-        Raises:
-            SourceError: A part cannot be read or has no such columns.
-            SplitError: A split has another name.
-        """
+        """Look at all parts; ``known`` are the sources of the corpus."""
         given = self._unfolded()
         asked = given._tables(given.queries, "queries", limits)
         labels = given._tables(given.qrels, "labels", limits)
@@ -390,10 +381,7 @@ def _named_by(path: str, splits: Any = None) -> Collection | None:
 
 
 def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, CollectionPart]]:
-    """Return the queries of test of BEIR folders at or below a folder: name, split, queries.
-
-    Without labels of test they are those of validation, and all queries without any labels.
-    """
+    """Return the queries of test of BEIR folders at or below a folder: name, split, queries."""
     found = []
     for each in sorted({file.parent for file in folder.rglob("corpus.*")}):
         if (parts := _of_path(each)) is None:

@@ -65,10 +65,7 @@ class Files(Mapped, ABC):
                 address_of(each, SourceError)
 
     def settings(self) -> dict[str, Any]:
-        """Return how the files are read, with a digest of their paths, sizes and times.
-
-        For objects of a store the ETag replaces the time.
-        """
+        """Return how the files are read, with a digest of their paths, sizes and times."""
         written = [
             each.name
             for each in fields(self)
@@ -179,11 +176,7 @@ def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
 def brought(
     given: paths.Paths,
 ) -> tuple[Iterable[tuple[Path | StoredObject, Path]], Callable[[], None] | None]:
-    """Return the files that paths and addresses name, each with a local path.
-
-    Objects are downloaded one ahead to a temporary folder, and removed once the next is requested;
-    then there is also a function that stops it.
-    """
+    """Return the files that paths and addresses name, each with a local path."""
     found = paths.files(given)
     objects = [each for each in found if isinstance(each, StoredObject)]
     if not objects:

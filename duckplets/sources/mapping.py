@@ -172,11 +172,7 @@ class Mapped:
         return self.on_error or ("skip" if self.converter is None else "raise")
 
     def described(self) -> dict[str, Any]:
-        """Return the reading as JSON values, without what is unset.
-
-        Readings with equal descriptions make the same records of the same rows. The rule for bad
-        rows and the trust are not part of it.
-        """
+        """Return the reading as JSON values, without what is unset."""
         found = {part.name: _plain(getattr(self, part.name)) for part in fields(Mapped)}
         several = (*ROLES, "taxonomy", "meta", "date_format")
         found |= {part: list(self.part(part)) for part in several if found[part] is not None}
@@ -363,10 +359,7 @@ _KEPT = {"group": "group_key"} | {n: n for n in ("date", "taxonomy", "created_at
 
 
 def names_kept(reading: Described | None) -> list[str] | None:
-    """Return the names under which records keep the fields of rows; None if rows choose them.
-
-    A text that has several candidates is kept under one of them, so only the first is named.
-    """
+    """Return the names under which records keep the fields of rows; None if rows choose them."""
     if not reading or not {*TEXTS, "titles", "converter"} & {*reading} or "sections" in reading:
         return None
     if "titles" in reading:

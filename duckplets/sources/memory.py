@@ -100,10 +100,7 @@ def _streamed(records: Any) -> tuple[list[str], Iterator[pa.RecordBatch]]:
 
 
 def _frame_blocks(mapping: Mapped, frame: Any) -> Iterator[RowBlock]:
-    """Yield the rows of a frame of pandas or polars, converting only columns that are read.
-
-    Values of a column that Arrow does not have are read one by one.
-    """
+    """Yield the rows of a frame of pandas or polars, converting only columns that are read."""
     columns = _columns_of(frame)
     names = [name for name, _ in columns]
     require_texts(mapping, names, _WHERE)
@@ -227,11 +224,7 @@ class DatasetSource(Mapped):
         return {"dataset": _identity(self.dataset), "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check the columns, and return the rows from a cursor on.
-
-        Raises:
-            SourceError: A column is missing.
-        """
+        """Check the columns, and return the rows from a cursor on."""
         where = f"data set {self.default_name()!r}"
         if (getattr(self.dataset, "format", None) or {}).get("type") == "custom":
             raise SourceError(

@@ -39,10 +39,7 @@ def is_optional(name: str, column: str) -> bool:
 
 
 def path_of(name: str, columns: Sequence[str]) -> tuple[int, Steps] | None:
-    """Return the column with which a path begins, the longest, and its steps.
-
-    A final ``?`` is not part of it. None if it is no path into a column.
-    """
+    """Return the column with which a path begins, the longest, and its steps."""
     name = name.removesuffix("?")
     for cut in range(len(name) - 1, 0, -1):
         if name[cut] in ".[":
@@ -85,10 +82,7 @@ def head(name: str) -> str:
 
 
 def known_fields(mapping: Mapped) -> frozenset[str]:
-    """Return the fields that a built-in converter and its mapping read, in lower case.
-
-    Empty for others: without a converter the user chose the columns; a function reads whole rows.
-    """
+    """Return the fields that a built-in converter and its mapping read, in lower case."""
     converter = mapping.conversion()
     if converter is None or converter.is_own:
         return frozenset()
@@ -174,11 +168,7 @@ def there_are(columns: Sequence[str]) -> str:
 
 
 class Names:
-    """The keys matched by a mapping's names, learnt as rows are read.
-
-    Rows need not share keys, so a name is matched when its key first appears, and is an error only
-    if no row of the whole input has it; a path, when a row has its value.
-    """
+    """The keys matched by a mapping's names, learnt as rows are read."""
 
     def __init__(self, mapping: Mapped, where: str, limits: Limits) -> None:
         converter = mapping.conversion()

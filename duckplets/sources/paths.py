@@ -143,10 +143,7 @@ def inner_suffix(path: PurePath) -> str:
 
 
 def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
-    """Yield groups of files of bounded number and size, with their bytes.
-
-    Compressed files count several times.
-    """
+    """Yield groups of files of bounded number and size, with their bytes."""
     number = weight = group = 0
     sizes: dict[F, int] = {}
 

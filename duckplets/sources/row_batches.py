@@ -60,11 +60,7 @@ def opened(
     marks: bool = True,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
-    """Return the rows of blocks, after looking at the first ones.
-
-    ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and have
-    places of their own.
-    """
+    """Return the rows of blocks, after looking at the first ones."""
     if mapping.is_raw:
         whole: Any = blocks
         return Rows(whole, total=total, notes=notes, of=of)

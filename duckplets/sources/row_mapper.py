@@ -428,11 +428,7 @@ class RowMapper:
     # -- columns ----------------------------------------------------------------------------------
 
     def table(self) -> pa.Table | None:
-        """Return the rows taken, but for their keys and hashes, and what these are made of.
-
-        Columns are those of ``ROW_SCHEMA`` and ``EXTRA_COLUMNS``, with ``id``, ``identity`` and
-        ``has_key``, whether the content is a key where there is no id.
-        """
+        """Return the rows taken, but for their keys and hashes, and what these are made of."""
         tables = [*self._tables, *([self._made()] if self.rows else ())]
         if not tables:
             return None

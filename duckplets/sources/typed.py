@@ -200,10 +200,7 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """Return the values of a column as rows have them.
-
-    Invalid UTF-8 becomes lone surrogates, or stays bytes in binary columns.
-    """
+    """Return the values of a column as rows have them."""
     kind, types = column.type, pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return _texts(column)
@@ -312,10 +309,7 @@ Classes = Mapping[str, tuple[str, ...]]
 
 
 def with_classes(rows: Sequence[Any], classes: Classes) -> Sequence[Any]:
-    """Return rows with class names in place of numbers.
-
-    An unknown number is a fault of its row; -1 means none.
-    """
+    """Return rows with class names in place of numbers."""
     if not classes:
         return rows
     return [_classed(row, classes) if isinstance(row, dict) else row for row in rows]

@@ -25,10 +25,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class Odd(str):
-    """The text of a value that is no text; ``kind`` says what it is (date, UUID, number, …).
-
-    ``day`` is the date of a moment in its own time zone.
-    """
+    """The text of a value that is no text; ``kind`` says what it is (date, UUID, number, …)."""
 
     __slots__ = ("day", "kind")
     day: str | None
@@ -362,10 +359,7 @@ _UNITS = {9: 0, 10: 0, 12: 3, 13: 3, 15: 6, 16: 6, 18: 9, 19: 9}  # by the numbe
 
 
 def _of_epoch(text: str) -> datetime | None:
-    """Return the time that a number tells: seconds since 1970, or thousandths or less of them.
-
-    The unit follows from the digits: from 1973 to 2286 they are unambiguous.
-    """
+    """Return the time that a number tells: seconds since 1970, or thousandths or less of them."""
     found = _EPOCH.fullmatch(text)
     power = _UNITS.get(len(found[1])) if found else None
     if found is None or power is None:

@@ -342,12 +342,7 @@ def _is_reply(turn: Turn) -> bool:
 def _spoken(
     turns: list[Turn], main: str, reply: int | None = None, first: int = 0, *, each: bool = False
 ) -> tuple[str, str, str]:
-    """Return prompt, reply and messages of turns.
-
-    The prompt is everything said before the reply, joined by blank lines. With ``each`` it is the
-    user turns from the first turn on, turns before that weigh 0, and the messages end with the
-    reply.
-    """
+    """Return prompt, reply and messages of turns."""
     if not turns:
         raise Wrong(f"{main} is empty", f"field '{main}': the conversation is empty")
     if not each:

@@ -114,11 +114,7 @@ class IndexedSource(Mapped):
         return settings_of(self, self.name) | {"seed": self.seed, "shuffle": self.shuffle}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Start reading at a cursor.
-
-        Raises:
-            SourceError: The number of records has changed since the ingest began.
-        """
+        """Start reading at a cursor."""
         size = self._size()
         place = cursor_of(cursor, f"source {self.name!r}", _PLACE)["at"]
         if place is not None and place["size"] != size:

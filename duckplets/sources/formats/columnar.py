@@ -48,9 +48,6 @@ _MOST_OF_CODEC = {-1: 0, 0: 255}  # memory of a file in multiples of its bytes: 
 class ParquetSource(Files):
     """Parquet files, a row group's columns decoded a few megabytes at a time."""
 
-    path: paths.Paths
-    """File, glob, or list of them."""
-
     kind: ClassVar[str] = "parquet"
 
     def look(self, file: Path, reader: Database) -> Look:
@@ -79,9 +76,6 @@ class ParquetSource(Files):
 @dataclass(frozen=True, slots=True)
 class ArrowSource(Files):
     """Arrow IPC files or streams, and Feather (version 2) files."""
-
-    path: paths.Paths
-    """File, glob, or list of them."""
 
     kind: ClassVar[str] = "arrow"
 
@@ -114,11 +108,8 @@ def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
 def _announced(
     reader: Database, file: Path, groups: Sequence[int], used: Sequence[str]
 ) -> tuple[int, bool]:
-    """Return the bytes a row group's columns announce, and whether texts are delta-encoded.
-
-    Delta-encoded texts take more than announced. PyArrow (26.0) crashes on columns of a damaged
-    footer; DuckDB does not.
-    """
+    """Return the bytes a row group's columns announce, and whether texts are delta-encoded."""
+    # PyArrow (26.0) crashes on columns of a damaged footer; DuckDB does not.
     starts = tuple(f"{name}." for name in used)  # nested columns have several parts
     place = {"path": re.sub(r"([*?\[])", r"[\1]", str(file))}
     try:
@@ -149,10 +140,7 @@ def _parquet_batches(
 
 
 def _longest(encoded: pq.ParquetFile, texts: list[str], group: int) -> int:
-    """Return the length of the longest text in the dictionaries of a row group.
-
-    Any number of rows may refer to it; other values are in the file once per row.
-    """
+    """Return the length of the longest text in the dictionaries of a row group."""
     first = next(encoded.iter_batches(64, row_groups=[group], columns=texts), None)
     columns = () if first is None else first.columns
     found = [c.dictionary for c in columns if pa.types.is_dictionary(c.type) and len(c.dictionary)]

@@ -67,8 +67,6 @@ class CsvSource(Files):
     are skipped, if there are some in the first million characters.
     """
 
-    path: paths.Paths
-    """File (also .gz and .zst), glob, or list of them."""
     delimiter: str | None = field(default=None, kw_only=True)
     """One character; else a tab for .tsv, or the one of , tab ; | that the header has most of."""
     quote: str | None = field(default="auto", kw_only=True)
@@ -93,11 +91,7 @@ class CsvSource(Files):
                 raise SourceError(f"{name}={value!r}: give one character")
 
     def look(self, file: Path, reader: Database) -> Look:
-        """Return the column names of a file.
-
-        Raises:
-            SourceError: It has no valid header row.
-        """
+        """Return the column names of a file."""
         limits = limits_of(reader)
         dialect = self._dialect(file, limits)
         with paths.open_text(file, self.encoding) as text:

@@ -96,12 +96,7 @@ def is_code(path: PurePosixPath) -> bool:
 
 
 def front_matter(text: str) -> tuple[str | None, int]:
-    """Return the title in a text's front matter, and the offset of the text after it.
-
-    Front matter is YAML between two lines ``---`` or TOML between two ``+++``, up to 200 lines.
-    Only one entry of it is parsed, so aliases and tags elsewhere cost nothing. An entry that is no
-    title, such as ``title: A: B`` in YAML, gives ``""``.
-    """
+    """Return the title in a text's front matter, and the offset of the text after it."""
     if not text.startswith(("---", "+++")):
         return None, 0
     found = _TextLines(text, _LINES)
@@ -155,11 +150,7 @@ def _value(entry: str, form: Any) -> str | None:
 
 
 def opening(text: str, markup: Markup = None) -> Heading | None:
-    r"""Return the heading at the beginning of a text, or None.
-
-    A heading is ``# Heading``, or a line underlined with at least its length of one character,
-    possibly overlined. Comments, directives, labels, badges and HTML may precede it.
-    """
+    r"""Return the heading at the beginning of a text, or None."""
     found = _TextLines(text, _LINES)
     place = _first(found.lines)
     if place is None or (len(text) > _START and place + 1 >= len(found.lines)):
@@ -208,10 +199,7 @@ def headings(text: str, markup: Markup) -> list[Heading]:
 def sections(
     text: str, markup: Markup, title: str | None, name: str
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of a text between headings, each with the titles leading to it.
-
-    Text before an opening heading, such as badges, belongs to the first part.
-    """
+    """Yield the parts of a text between headings, each with the titles leading to it."""
     found, first = headings(text, markup), opening(text, markup)
     begins = bool(found) and first is not None and found[0].start == first.start
     if begins and title is not None and found[0].title.casefold() == title.casefold():

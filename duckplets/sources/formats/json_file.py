@@ -159,10 +159,7 @@ class _Values:
         self._is_met = False  # whether a list of rows was there
 
     def blocks(self, steps: Sequence[str] | None) -> Iterator[RowBlock]:
-        """Yield the objects of the list that steps lead to, or without steps one after the other.
-
-        Where there are steps the text may hold several documents.
-        """
+        """Yield the objects of the list that steps lead to; without steps, one after another."""
         rows: list[Any] = []
         size = 0
         for value, whole in self._rows_of(steps):

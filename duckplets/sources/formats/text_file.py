@@ -53,8 +53,6 @@ class TextLinesSource(Files):
     Lines end with ``\n`` or ``\r\n``. For folders of whole texts there is ``TextFileSource``.
     """
 
-    path: paths.Paths
-    """File (also .gz and .zst), glob, or list of them."""
     text: str = field(default="line", init=False)
     encoding: str | None = field(default=None, kw_only=True)
     """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
@@ -401,11 +399,7 @@ def _time_of(seconds: float) -> datetime | None:
 
 
 def is_binary(start: bytes) -> bool:
-    """Return whether a file is binary, by its beginning.
-
-    Text in other encodings has hardly any control characters; random bytes have one in ten, and
-    what programs leave beside files may be NULs for the greater part.
-    """
+    """Return whether a file is binary, by its beginning."""
     nulls, controls = start.count(0), len(_CONTROL.findall(start))
     if nulls > _FEW_NULLS and 10 * nulls > len(start):
         return True
@@ -461,10 +455,7 @@ def patterns(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
-    """Return what a folder contains, or just the named files.
-
-    Pipes, devices and sockets are skipped: reading one could block for ever.
-    """
+    """Return what a folder contains, or just the named files."""
     folder = Path(os.path.expanduser(place)) if isinstance(place, str | os.PathLike) else Path()
     if not isinstance(place, str | os.PathLike) or not folder.is_dir():
         named = [file.absolute() for file in paths.local_files(place)]
@@ -520,12 +511,7 @@ _IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
 
 
 def path_date(path: PurePath) -> date | None:
-    """Return the date in the innermost dated part of a path.
-
-    A part is dated if it begins with YYYY-MM-DD or MM-DD-YYYY, as a word, or if all of it, up to
-    ``--``, is MM-DD under a folder YYYY; ``_`` counts as ``-``. The last part is taken without its
-    suffix.
-    """
+    """Return the date in the innermost dated part of a path."""
     parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
     for place in reversed(range(len(parts))):
         part = parts[place]

@@ -92,12 +92,7 @@ class HubSource(Mapped):
         return {"uri": self.uri, "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Look at what the repository holds, and return the rows from a place on.
-
-        Raises:
-            SourceError: The hub cannot be reached or denies access, there is no such data set,
-                configuration or split, or a column is not there.
-        """
+        """Look at what the repository holds, and return the rows from a place on."""
         place = cursor_of(cursor, self.uri, _PLACE)
         hub = Hub(self._uri.repo, self.token, self._sleep)
         revision = (place["of"] or {}).get("revision") or hub.info().sha
@@ -192,10 +187,7 @@ def _shard_blocks(
 
 
 class _ByDatasets:
-    """A shard of another format, streamed by the loader of ``datasets``.
-
-    The loader gets the downloaded shard, not the repository. Scripts are never run.
-    """
+    """A shard of another format, streamed by the loader of ``datasets``."""
 
     def __init__(self, here: Path) -> None:
         datasets = imported("datasets")

@@ -182,10 +182,7 @@ def _split_name(path: str, config: str) -> str:
 
 
 def _ordered(files: Sequence[Remote]) -> _Parted:
-    """Return the files of the preferred format, by path, and the others.
-
-    Without any readable format, those of the most frequent suffix.
-    """
+    """Return the files of the preferred format, by path, and the others."""
     kinds = [form_of(file.path) or suffix_of(file.path) for file in files]
     known = [form for form in READERS if form in kinds]
     count = Counter(kinds)
