@@ -198,7 +198,7 @@ class RowBatches:
         if taken is None:
             return
         if self._mapping.handling() == "raise":
-            self._refuse()
+            self._refuse(taken)
         try:
             made = hashed(self._reader, taken)
         except QueryError as error:
@@ -236,17 +236,18 @@ class RowBatches:
             days = pc.coalesce(days, found.combine_chunks())
         return list(days.to_pylist())
 
-    def _refuse(self) -> None:
+    def _refuse(self, taken: pa.Table) -> None:
         """Refuse the first row that cannot be used."""
-        bad = (row for row in self._mapper.rows if row.get("skip") not in (None, DROPPED))
-        if (row := next(bad, None)) is None:
+        bad = taken.filter(pc.not_equal(taken["skip"], DROPPED)).slice(0, 1)
+        if not bad.num_rows:
             return
+        (row,) = bad.to_pylist()
         where = f"{self._source}, row {row['row']}"
         if row.get("file"):
-            line = f", line {row['line']}" if "line" in row else ""
+            line = f", line {row['line']}" if row["line"] is not None else ""
             where += f" ({row['file']}{line})"
-        value = "" if row.get("value") is None else f": {row['value']!r}"
-        said = row.get("complaint") or f"{row['skip']}{value}"
+        value = "" if row["value"] is None else f": {row['value']!r}"
+        said = row["complaint"] or f"{row['skip']}{value}"
         advice = ADVICE.get(row["skip"]) if hasattr(self._mapping, "encoding") else None
         raise SourceError(
             f"{where}: {said}; on_error='skip' or 'quarantine' goes on without such rows"

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from duckplets.base.settings import misfit
 from duckplets.errors import SourceError
@@ -124,15 +122,10 @@ class RowBlock(NamedTuple):
         rows, lines, raw = self.rows[count:], self.lines[count:], self.raw[count:]
         return self._replace(rows=rows, lines=lines, raw=raw)
 
-    def single(self, places: NDArray[np.intp]) -> Iterator[RowBlock]:
-        """Yield a block for each of the rows at places."""
-        if not len(places):
-            return
-        take = getattr(self.rows, "at", None)  # of Arrow data, so that no other row is made
-        rows = take(places) if take else [self.rows[place] for place in places]
-        for place, row in zip(places.tolist(), rows, strict=True):
-            here = slice(place, place + 1)
-            yield self._replace(rows=[row], lines=self.lines[here], raw=self.raw[here])
+    def before(self, count: int) -> RowBlock:
+        """Return the first rows of the block."""
+        rows, lines, raw = self.rows[:count], self.lines[:count], self.raw[:count]
+        return self._replace(rows=rows, lines=lines, raw=raw)
 
 
 @dataclass(frozen=True, slots=True)

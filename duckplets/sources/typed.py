@@ -1,7 +1,7 @@
 """Convert Arrow data of any encoding to plain row values, a bounded block at a time.
 
 Arrow files may not contain what they declare, so structure is validated before values are read.
-Values are read when a row is looked at: plain columns go by ``column_mapper`` instead.
+Values are read when a row is looked at; ``columns`` reads plain ones by kernels instead.
 Dictionaries and runs stay shared between rows.
 """
 
