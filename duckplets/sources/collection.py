@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from duckplets.base.formats import HUB_MARK, OF_SUFFIX, TEXT
 from duckplets.base.sanitize import listed, shown
+from duckplets.db.database import Database
 from duckplets.errors import SourceError, SplitError
 from duckplets.sources import paths
 from duckplets.sources.by_path import given_source, source_at, source_of
@@ -43,11 +44,8 @@ from duckplets.sources.layouts import (
 from duckplets.sources.limits import FileReader, Limits, limits_of
 from duckplets.sources.mapping import OnError, raw
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows, Stoppable
 from duckplets.sources.values import Fault
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _SPLITS = {"train": "train", "test": "test"}
 _SPLITS |= dict.fromkeys(("dev", "valid", "val", "validation"), "validation")
@@ -76,9 +74,7 @@ class _LineRows(Files):
         """Return the names of the fields."""
         return Look(list(self.header))
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file."""
         with paths.open_text(file, None, "\n") as text:
             for lines, numbers in line_blocks(text, str(file), limits_of(reader)):
@@ -246,7 +242,6 @@ class CollectionPart:
 
 
 def _is_known(made: dict[str, Any], seen: set[bytes]) -> bool:
-    """Return whether a record was there before, and note it."""
     size, text = len(seen), repr(made).encode("utf-8", "surrogatepass")
     seen.add(hashlib.blake2b(text, digest_size=16).digest())
     return len(seen) == size
@@ -349,7 +344,6 @@ class Collection:
         return found
 
     def _unfolded(self) -> Collection:
-        """Return the collection with its tables named."""
         if self.rows is None:
             return self
         is_path = isinstance(self.rows, (str, os.PathLike))
@@ -401,7 +395,6 @@ def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, Collec
 
 
 def _asked(file: Path, limits: Limits) -> set[str | None]:
-    """Return the ids of the queries that labels name."""
     table = RawTable.of(file, "labels", limits)
     layout: Any = table.layout
     with closing(FileReader.within(limits)) as reader:

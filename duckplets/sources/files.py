@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from duckplets.base.formats import READERS
 from duckplets.base.object_store import StoredObject, address_of
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.limits import limits_of, part_of
@@ -27,10 +28,7 @@ from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.remote.stores import arrivals, store_of
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows, Stoppable
 
 _Looked = tuple[Path | StoredObject, Path, Look, list[str]]
 """A file, where it lies on this machine, what it looks like, and the columns that are read."""
@@ -83,9 +81,7 @@ class Files(Mapped, ABC):
         return []
 
     @abstractmethod
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file with the columns used."""
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:

@@ -195,7 +195,9 @@ class MappedBlock:
         found, further = list[_Texts](), np.zeros(self._count, np.int64)
         for part, role in (("anchor", "anchor"), ("positive", "context"), ("text", "context")):
             waiting = self._readable.copy()
-            for name in names[part] if waiting.any() else ():
+            for name in names[part]:
+                if not waiting.any():
+                    break
                 texts, rows, odd = self._listed(name, make, waiting)
                 waiting[rows] = waiting[odd] = False
                 if part == "anchor":  # of a list the first
@@ -245,7 +247,6 @@ class MappedBlock:
         return _Texts(self._array([one[-1] for one in every], rows), rows, numbers)
 
     def _whole(self, parts: list[_Texts], kinds: list[tuple[str | None, ...]]) -> pa.Array:
-        """Return sections by row."""
         ends, texts, number = self._merged(parts, counts=True)
         each_of = [escaped_texts(of).take(number) for of in zip(*kinds, strict=True)]
         roles, headings = each_of or (texts, texts)
@@ -253,7 +254,6 @@ class MappedBlock:
         return pa.ListArray.from_arrays(ends, parts_of)
 
     def _meta(self) -> pa.Array:
-        """Return metadata by row."""
         kinds, parts = list[tuple[str | None, ...]](), list[_Texts]()
         if self._mapper.is_own and self._names["meta"]:
             parts.append(self._told(each(_own_meta, self._of.rows), kinds))
@@ -281,7 +281,7 @@ class MappedBlock:
         if counts and len(rows):
             lengths = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
             self._sizes += np.bincount(rows, lengths, self._count)
-        ends = np.cumsum([0, *np.bincount(rows, minlength=self._count)])
+        ends = np.append(0, np.bincount(rows, minlength=self._count).cumsum())
         return pa.array(ends, pa.int32()), texts, pa.array(number)
 
     # -- conversations -----------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class MappedBlock:
             of["value"][row] = None if value is None else shown(escaped(value), _MOST_SHOWN)
         has_key = np.ones(self._count, np.bool_)
         has_key[[*no_key]] = False
-        made = {name: escaped_texts(values) for name, values in of.items()}
+        made = {name: escaped_texts(values) for name, values in of.items() if any(values)}
         return made | {"has_key": pa.array(has_key)}
 
 

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar, Literal
 
 from duckplets.base.sanitize import shown
@@ -384,13 +383,10 @@ def overriding(source: Any, on_error: OnError | None) -> Any:
 def raw(source: Any) -> Any:
     """Return a copy of a source with columns that opens into blocks of its rows as they are."""
     made = copy.copy(source)
-    object.__setattr__(made, "__class__", _raw_kind(source.__class__))
+    kind = source.__class__
+    raw_kind = type(kind.__name__, (kind,), {"__slots__": (), "is_raw": True})
+    object.__setattr__(made, "__class__", raw_kind)
     return made
-
-
-@cache
-def _raw_kind(kind: Any) -> Any:
-    return type(kind.__name__, (kind,), {"__slots__": (), "is_raw": True})
 
 
 def changed(source: Any, **values: Any) -> Any:
@@ -406,12 +402,9 @@ def written(reading: Described | None) -> str:
     """Return a reading as text, to be compared with another."""
     if not reading:
         return "nothing mapped"
-    pairs = (f"{n}: {json.dumps(_bare(v), ensure_ascii=False)}" for n, v in reading.items())
+    bare = {n: v[0] if isinstance(v, list) and len(v) == 1 else v for n, v in reading.items()}
+    pairs = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in bare.items())
     return shown(", ".join(pairs), 600)
-
-
-def _bare(value: Any) -> Any:
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def told(reading: Described) -> str:

@@ -9,12 +9,13 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pyarrow as pa
 
 from duckplets.base.sanitize import shown
+from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import Limits, limits_of
@@ -24,9 +25,6 @@ from duckplets.sources.row_batches import opened, refused
 from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
 from duckplets.sources.typed import blocks_of, classes_of_features, names_of
 from duckplets.sources.values import Fault, escaped
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _WHERE = "records"
 _MEMORY_ROWS = 1_024  # dictionaries in a block
@@ -53,24 +51,22 @@ class MemorySource(Mapped):
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns, then read the records; an iterator is used up."""
-        records = self.records
+        records, total = self.records, getattr(self.records, "num_rows", None)
         if hasattr(records, "columns") and (
             hasattr(records, "iloc") or hasattr(records, "to_series")
         ):
-            frame = _frame_blocks(self, records)
-            return opened(reader, self, frame, _WHERE, total=len(records), marks=False)
-        if hasattr(records, "__arrow_c_stream__"):
-            total = getattr(records, "num_rows", None)
-            names, batches = _streamed(records)
-            blocks = table_blocks(self, names, batches, _WHERE)
-            return opened(reader, self, blocks, _WHERE, total=total, marks=False)
-        if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
+            blocks, total = _frame_blocks(self, records), len(records)
+        elif hasattr(records, "__arrow_c_stream__"):
+            blocks = table_blocks(self, *_streamed(records), _WHERE)
+        elif isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
             raise SourceError(
                 f"{type(records).__name__} records: give a list of dictionaries, one per record, "
                 f"or an Arrow table"
             )
-        total = len(records) if isinstance(records, (list, tuple)) else None
-        return opened(reader, self, _blocks(records), _WHERE, total=total, marks=False)
+        else:
+            blocks = _blocks(records)
+            total = len(records) if isinstance(records, (list, tuple)) else None
+        return opened(reader, self, blocks, _WHERE, total=total, marks=False)
 
 
 def table_blocks(
@@ -395,8 +391,6 @@ class _Scan:
 
 def _opened(database: str | PathLike[str]) -> Database:
     """Open a DuckDB file; a file from anybody may hold views and macros that read others."""
-    from duckplets.db.database import Database
-
     path = Path(os.path.expanduser(database))
     if not path.is_file():
         raise SourceError(f"{path} is not a file")

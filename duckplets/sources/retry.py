@@ -103,7 +103,6 @@ class Rereading:
             raise error
 
     def _fresh(self, items: Iterator[pa.RecordBatch | Mark]) -> Iterator[pa.RecordBatch | Mark]:
-        """Yield what was not given before."""
         last = self._last if self._tried else 0
         for item in items:
             if isinstance(item, Mark):
@@ -118,7 +117,6 @@ class Rereading:
 
 @contextmanager
 def _ended(items: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Yield items, and close their generator."""
     try:
         yield items
     finally:

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.db.database import Database
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
@@ -36,9 +37,6 @@ from duckplets.sources.rows import (
     Rows,
     cursor_of,
 )
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 MAX_ROWS = 16_384
 MAX_BYTES = 24 << 20
@@ -160,7 +158,8 @@ class RowBatches:
                         place = None
                 if block.at is not None:
                     place, end = block.at, self.row
-                    if self._is_due():
+                    many = self.row - self._marked[0] >= MAX_ROWS or mapper.is_full
+                    if many or time.monotonic() - self._marked[1] > _MARK_SECONDS:
                         yield from self._told(place)
                         place = None
         except SourceError:
@@ -180,11 +179,6 @@ class RowBatches:
     def _told(self, place: Any) -> Iterator[pa.RecordBatch | Mark]:
         yield from self.flushed()
         yield from self._mark(place)
-
-    def _is_due(self) -> bool:
-        row, then = self._marked
-        many = self.row - row >= MAX_ROWS or self._mapper.is_full
-        return many or time.monotonic() - then > _MARK_SECONDS
 
     def _mark(self, at: Any) -> Iterator[Mark]:
         if self._part is None:
@@ -213,7 +207,6 @@ class RowBatches:
         yield from batches
 
     def _extra(self, taken: pa.Table) -> list[str]:
-        """Return which further columns the rows have values in."""
         always = {"line", "file"} if "file" in taken.column_names else set()
         if self._mapping.converter is not None:
             always |= {"messages", "complaint"}
@@ -237,7 +230,6 @@ class RowBatches:
         return list(days.to_pylist())
 
     def _refuse(self, taken: pa.Table) -> None:
-        """Refuse the first row that cannot be used."""
         bad = taken.filter(pc.not_equal(taken["skip"], DROPPED)).slice(0, 1)
         if not bad.num_rows:
             return

@@ -278,7 +278,6 @@ class RowMapper:
 
 
 def _whole(row: Any, raw: str | None) -> str | None:
-    """Return a row as JSON."""
     if isinstance(row, Fault):
         return row.whole
     if raw is not None and is_utf8(raw):

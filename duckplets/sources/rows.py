@@ -128,6 +128,9 @@ class RowBlock(NamedTuple):
         return self._replace(rows=rows, lines=lines, raw=raw)
 
 
+Blocks = Iterator[RowBlock]
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A place between batches where reading can continue."""

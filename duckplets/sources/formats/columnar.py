@@ -15,26 +15,24 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of, part_of
-from duckplets.sources.rows import Look, RowBlock
+from duckplets.sources.rows import Blocks, Look
 from duckplets.sources.typed import BLOCK_BYTES, blocks_of, classes_of_schema, names_of
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _ROWS = 16_384  # rows of a batch
 _MOST_BYTES = 64 << 20  # bytes of a batch, whatever its values stand for
@@ -57,9 +55,7 @@ class ParquetSource(Files):
             rows = parquet.metadata.num_rows
         return Look(names_of(schema, str(file)), rows, classes_of_schema(schema))
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file, or of some row groups, with the columns used."""
         part, limits = part_of(reader), limits_of(reader)
         with opened(file) as parquet:
@@ -85,9 +81,7 @@ class ArrowSource(Files):
             schema = next(found)
         return Look(names_of(schema, str(file)), None, classes_of_schema(schema))
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file with the columns used."""
         batches, limits = _arrow_batches(file, used), limits_of(reader)
         if _may_take(file) > limits.size("memory"):

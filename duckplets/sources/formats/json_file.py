@@ -7,19 +7,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO
 
 from duckplets.base.sanitize import listed
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows
 from duckplets.sources.values import Fault, is_utf8
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _ROWS, _CHARACTERS = 2_048, 4 << 20  # objects of a block
 _CHUNK = 1 << 20
@@ -77,9 +75,7 @@ class JsonSource(Files):
         with paths.open_text(file, self.encoding, "\n") as text:
             return _form(text.read(_CHUNK))
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the objects of a file."""
         limits, form = limits_of(reader), self._form(file)
         with paths.open_text(file, self.encoding, "\n") as text:
@@ -89,7 +85,8 @@ class JsonSource(Files):
         if self.rows is not None:
             yield from _Values(text, where, limits).blocks(tuple(self.rows.split(".")))
         elif form == "lines":
-            yield from _lines_of(text, where, limits)
+            for lines, numbers in line_blocks(text, where, limits):
+                yield RowBlock([_object(line) for line in lines], where, numbers, raw=lines)
         else:
             yield from _Values(text, where, limits).blocks(() if form == "array" else None)
 
@@ -122,13 +119,8 @@ def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list
         yield lines, range(first, first + len(lines))
 
 
-def _lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
-    """Yield objects from lines of JSON; blank lines are None."""
-    for lines, numbers in line_blocks(text, where, limits):
-        yield RowBlock([_object(line) for line in lines], where, numbers, raw=lines)
-
-
 def _object(line: str) -> dict[str, Any] | Fault | None:
+    """Return the object of a line; None for a blank one."""
     try:
         value = json.loads(line)
     except ValueError:

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from duckplets.base.sanitize import counted, shown
 from duckplets.base.settings import checked
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files, digest_of
@@ -35,11 +36,8 @@ from duckplets.sources.formats.json_file import line_blocks
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import LFS_POINTER, Look, RowBlock, Rows
+from duckplets.sources.rows import LFS_POINTER, Blocks, Look, RowBlock, Rows
 from duckplets.sources.values import Fault
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
@@ -71,9 +69,7 @@ class TextLinesSource(Files):
         """Return the one column."""
         return Look(["line"])
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the lines of a file."""
         with paths.open_text(file, self.encoding, "\n") as text:
             for lines, numbers in line_blocks(text, str(file), limits_of(reader)):
@@ -388,7 +384,6 @@ def _read(
 
 
 def _time_of(seconds: float) -> datetime | None:
-    """Return a UTC time; None if out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     except (ValueError, OverflowError, OSError):
@@ -512,7 +507,7 @@ _IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
 
 def path_date(path: PurePath) -> date | None:
     """Return the date in the innermost dated part of a path."""
-    parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
+    parts = [p.split("--", 1)[0].replace("_", "-") for p in (*path.parts[:-1], path.stem)]
     for place in reversed(range(len(parts))):
         part = parts[place]
         pair = "/".join(parts[max(place - 1, 0) : place + 1])
@@ -525,7 +520,3 @@ def path_date(path: PurePath) -> date | None:
             except ValueError:
                 continue  # month 13: another kind of number
     return None
-
-
-def _undecorated(part: str) -> str:
-    return part.split("--", 1)[0].replace("_", "-")

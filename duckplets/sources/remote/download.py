@@ -166,7 +166,6 @@ class Hub:
         )
 
     def _failure(self, error: Exception, what: str) -> str:
-        """Return the error in words."""
         kind, status = type(error).__name__, status_of(error)
         if kind in ("ConnectError", "ConnectTimeout", "ProxyError"):
             why = f"{_reason(error)}; check the network and HF_ENDPOINT"

@@ -13,9 +13,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from duckplets.base.documents import LARGEST
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
@@ -24,12 +25,8 @@ from duckplets.sources.remote.download import Hub, Sleep, imported
 from duckplets.sources.remote.layout import Card, choose, form_of, parse_card
 from duckplets.sources.remote.stores import Remote, arrivals
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable, cursor_of
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import Classes, blocks_of, classes_of_features, with_classes
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
-
 
 _PLACE = {"file": str, "row": range(1 << 63)}
 _ROWS = 1_000  # rows of a batch of datasets
@@ -129,7 +126,6 @@ class HubSource(Mapped):
     def _left(
         self, files: Sequence[Remote], place: dict[str, Any] | None
     ) -> tuple[Sequence[Remote], int]:
-        """Return the remaining files, and how many rows of the first are done."""
         if place is None:
             return files, 0
         there = [file.path for file in files]
@@ -149,7 +145,6 @@ class HubSource(Mapped):
 
 
 def _contents(hub: Hub, revision: str, uri: str) -> tuple[Sequence[Remote], Card]:
-    """Return the files of a data set, and its card."""
     files, readme = hub.files(revision), ""
     cards = [file for file in files if file.path == "README.md"]
     fetched = arrivals(cards, lambda file, here: hub.fetch(file, revision, here))
@@ -202,9 +197,7 @@ class _ByDatasets:
             first = next(iter(self._found.with_format("arrow").iter(batch_size=1)), None)
         return Look([] if first is None else first.schema.names)
 
-    def blocks(
-        self, here: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, here: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows."""
         with _told(here):
             for table in self._found.with_format("arrow").iter(batch_size=_ROWS):
@@ -230,7 +223,6 @@ def _told(here: Path) -> Iterator[None]:
 
 
 def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
-    """Return the options of a line combined with arguments."""
     if not isinstance(line, str):
         raise SourceError(
             f"{line!r} is no data set on the Hub; give a text such as {grammar.EXAMPLE}"

@@ -307,8 +307,11 @@ def _config(one: Mapping[str, Any]) -> CardConfig:
         split, path = "train", part
         if isinstance(part, Mapping):
             split, path = str(part.get("split", "train")), part.get("path")
-        patterns = (folder + _pattern(pattern, one) for pattern in _several(path, one))
-        splits[split] = splits.get(split, ()) + tuple(patterns)
+        splits.setdefault(split, ())
+        for pattern in _several(path, one):
+            if isinstance(pattern, Mapping | list | None):
+                raise _odd(pattern, one)
+            splits[split] = (*splits[split], folder + str(pattern).removeprefix("./"))
     return CardConfig(_name(one), one.get("default") is True, splits, folder)
 
 
@@ -319,12 +322,6 @@ def _several(value: Any, config: Mapping[str, Any]) -> list[Any]:
     if isinstance(value, list):
         return value
     raise _odd(value, config)
-
-
-def _pattern(value: Any, config: Mapping[str, Any]) -> str:
-    if isinstance(value, Mapping | list | None):
-        raise _odd(value, config)
-    return str(value).removeprefix("./")
 
 
 def _odd(value: Any, config: Mapping[str, Any]) -> ValueError:

@@ -128,7 +128,6 @@ def matching(glob: str, paths: Sequence[str]) -> list[bool]:
 
 
 def _filesystem(scheme: str) -> Any:
-    """Return a filesystem of a kind, configured by the environment."""
     kind = _KINDS[scheme]
     try:
         made = getattr(import_module(kind.module), kind.name)
