@@ -134,19 +134,19 @@ class RowMapper:
     def take(self, block: RowBlock, number: int) -> int:
         """Take rows of a block; return their number."""
         most = max(1, self._most_rows - self._count)
-        block = block.before(most) if len(block.rows) > most else block
+        block = block.part(0, most) if len(block.rows) > most else block
         try:
             return self._take(block, number)
         except TooLarge:
             if len(block.rows) > 1:
-                return self.take(block.before(len(block.rows) // 2), number)
+                return self.take(block.part(0, len(block.rows) // 2), number)
             self._check_fields(block.rows[0], number)
             raise self._limits.exceeded(
                 f"{self._where}, row {number}", "it is larger", "row"
             ) from None
         except Failed as failed:
             if failed.row:  # what is before it comes first
-                return self.take(block.before(failed.row), number)
+                return self.take(block.part(0, failed.row), number)
             error = failed.__cause__
             if not isinstance(error, RecursionError):
                 said = f"{type(error).__name__}: {error}"

@@ -117,15 +117,10 @@ class RowBlock(NamedTuple):
         rows = [values | row if isinstance(row, dict) else row for row in self.rows]
         return self._replace(rows=rows)
 
-    def after(self, count: int) -> RowBlock:
-        """Return the block without its first rows."""
-        rows, lines, raw = self.rows[count:], self.lines[count:], self.raw[count:]
-        return self._replace(rows=rows, lines=lines, raw=raw)
-
-    def before(self, count: int) -> RowBlock:
-        """Return the first rows of the block."""
-        rows, lines, raw = self.rows[:count], self.lines[:count], self.raw[:count]
-        return self._replace(rows=rows, lines=lines, raw=raw)
+    def part(self, start: int, stop: int | None = None) -> RowBlock:
+        """Return some of the rows."""
+        at = slice(start, stop)
+        return self._replace(rows=self.rows[at], lines=self.lines[at], raw=self.raw[at])
 
 
 Blocks = Iterator[RowBlock]

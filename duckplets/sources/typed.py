@@ -345,11 +345,19 @@ def class_name(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
 def classes_of_schema(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
     """Return the class names of a file's columns, as ``datasets`` stores them."""
     try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        found = {name: _names(feature) for name, feature in features.items()}
+        found = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return _classes(found)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
-    return {name: names for name, names in found.items() if names}
+
+
+def classes_of_features(features: Any) -> dict[str, tuple[str, ...]]:
+    """Return the class names of the columns of ``datasets.Features``."""
+    return _classes(features.to_dict() if features else {})
+
+
+def _classes(features: Any) -> dict[str, tuple[str, ...]]:
+    return {name: names for name, of in features.items() if (names := _names(of))}
 
 
 def _names(feature: Any) -> tuple[str, ...]:
@@ -361,14 +369,3 @@ def _names(feature: Any) -> tuple[str, ...]:
         else:
             feature = feature.get("feature")
     return ()
-
-
-def classes_of_features(features: Any) -> dict[str, tuple[str, ...]]:
-    """Return the class names of the columns of ``datasets.Features``."""
-    found = {}
-    for name, feature in (features or {}).items():
-        while feature is not None and not hasattr(feature, "names") and hasattr(feature, "feature"):
-            feature = feature.feature
-        if type(feature).__name__ == "ClassLabel" and feature.names:
-            found[name] = tuple(feature.names)
-    return found

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, content_hashes, memory, row_batches, typed
+from duckplets.sources import Mark, memory, row_batches, typed
 from duckplets.sources.columns import ArrowColumns, RowColumns
 from duckplets.sources.limits import FileReader, Limits
 
@@ -160,7 +160,7 @@ def test_columns_become_what_their_rows_become(small, made, field):
 
 
 def hashes(table, mapping, monkeypatch, longest):
-    monkeypatch.setattr(content_hashes, "_LONG", longest)
+    monkeypatch.setattr(row_batches, "_LONG", longest)
     return batches(table, mapping, Limits())
 
 

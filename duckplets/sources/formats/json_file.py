@@ -70,10 +70,18 @@ class JsonSource(Files):
         return opened(reader, self, blocks, "standard input", marks=False)
 
     def _form(self, file: Path) -> str:
+        """Return what a file contains: ``lines``, an ``array``, or objects over several lines."""
         if paths.inner_suffix(file) != ".json":
             return "lines"
         with paths.open_text(file, self.encoding, "\n") as text:
-            return _form(text.read(_CHUNK))
+            start = text.read(_CHUNK).lstrip(_SPACE)
+        if start.startswith("["):
+            return "array"
+        try:  # many .json files contain JSON lines
+            first = json.loads(start.split("\n", 1)[0])
+        except (ValueError, RecursionError):
+            return "objects"
+        return "lines" if isinstance(first, dict) else "objects"
 
     def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the objects of a file."""
@@ -89,17 +97,6 @@ class JsonSource(Files):
                 yield RowBlock([_object(line) for line in lines], where, numbers, raw=lines)
         else:
             yield from _Values(text, where, limits).blocks(() if form == "array" else None)
-
-
-def _form(start: str) -> str:
-    """Return what a .json file contains: ``lines``, an ``array``, or objects over several lines."""
-    start = start.lstrip(_SPACE)
-    if start.startswith("["):
-        return "array"
-    try:  # many .json files contain JSON lines
-        return "lines" if isinstance(json.loads(start.split("\n", 1)[0]), dict) else "objects"
-    except (ValueError, RecursionError):
-        return "objects"
 
 
 def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], range]]:

@@ -177,7 +177,7 @@ def _shard_blocks(
             if row > skip:
                 rows = with_classes(block.rows, of_card)
                 left = block._replace(rows=rows, columns=look.columns)
-                left = left.after(max(skip - (row - len(rows)), 0))
+                left = left.part(max(skip - (row - len(rows)), 0))
                 yield left._replace(file=file, at={"file": file, "row": row})
 
 

@@ -82,7 +82,11 @@ def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> HubFiles:
     """Return the files that a URI refers to."""
     data = [file for file in files if _is_data(file.path)]
     if not data:
-        raise SourceError(_no_data(uri, files))
+        script = f"{uri.name}.py"
+        has = "has no data files"
+        if any(file.path == script for file in files):
+            has = f"is made by a script, {script}, and scripts are never run; it {has}"
+        raise SourceError(f"{uri} {has}")
     config = _card_config(uri, card, data)
     if config is None:
         within = _of_folder(uri, data)
@@ -195,15 +199,6 @@ def _is_data(path: str) -> bool:
     parts = path.split("/")
     hidden = any(part.startswith((".", "_")) for part in parts)
     return not hidden and parts[-1] not in _NO_DATA and not parts[-1].lower().endswith(_PAPERS)
-
-
-def _no_data(uri: HubUri, files: Sequence[Remote]) -> str:
-    script = f"{uri.name}.py"
-    if any(file.path == script for file in files):
-        return (
-            f"{uri} is made by a script, {script}, and scripts are never run; it has no data files"
-        )
-    return f"{uri} has no data files"
 
 
 def _matching(uri: HubUri, glob: str, files: list[Remote]) -> list[Remote]:
