@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -18,7 +19,7 @@ from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.row_batches import opened, refused
@@ -345,48 +346,33 @@ class SqlSource(Mapped):
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the statement and its columns, then stream its rows."""
-        scan = _Scan(reader, self.database, self.query)
+        scan = _scanned(reader, self.database, self.query)
         try:
-            names = scan.names()
-            blocks = table_blocks(self, names, scan.batches(limits_of(reader)), "query")
+            blocks = table_blocks(self, next(scan), scan, "query")
         except BaseException:
             scan.close()
             raise
         return opened(reader, self, blocks, "query", marks=False)
 
 
-class _Scan:
-    """A separate connection, whose result stays open while the reader runs other statements."""
-
-    def __init__(self, reader: Database, database: str | PathLike[str] | None, text: str) -> None:
-        self._connection = reader.cursor() if database is None else _opened(database)
-        self._text, self._uuids = text, set[str]()
-
-    def names(self) -> list[str]:
-        """Return the statement's columns; it must be one SELECT."""
+def _scanned(
+    reader: Database, database: str | PathLike[str] | None, text: str
+) -> Generator[Any, None, None]:
+    """Yield the columns of one SELECT, then its rows, over a connection of its own."""
+    values = {"query": text}
+    with closing(reader.cursor() if database is None else _opened(database)) as connection:
         try:
-            found = self._connection.run("sources/sql_query/columns", {"query": self._text})
+            found = connection.run("sources/sql_query/columns", values)
         except QueryError as error:
             raise SourceError(f"query: {error}") from error
-        self._uuids = {name for name, kind, *_ in found if kind in _UUIDS}
-        return [name for name, *_ in found]
-
-    def batches(self, limits: Limits) -> Iterator[pa.RecordBatch]:
-        """Yield the statement's rows, then close."""
-        values = {"query": self._text}
+        yield [name for name, *_ in found]
+        uuids = {name for name, kind, *_ in found if kind in _UUIDS}
+        statement = query("sources/sql_query/query")
         try:
-            for batch in self._connection.stream(
-                query("sources/sql_query/query"), values, rows=_STREAM_ROWS
-            ):
-                yield _with_uuids(batch, self._uuids)
+            for batch in connection.stream(statement, values, rows=_STREAM_ROWS):
+                yield _with_uuids(batch, uuids)
         except QueryError as error:
-            raise refused(error, "query", limits) from error
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close the connection, and with it the file."""
-        self._connection.close()
+            raise refused(error, "query", limits_of(reader)) from error
 
 
 def _opened(database: str | PathLike[str]) -> Database:

@@ -15,7 +15,6 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, TextIO, TypeVar
 
@@ -144,22 +143,19 @@ def inner_suffix(path: PurePath) -> str:
 
 def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
     """Yield groups of files of bounded number and size, with their bytes."""
-    number = weight = group = 0
-    sizes: dict[F, int] = {}
-
-    def place(file: F) -> int:
-        nonlocal number, weight, group
-        sizes[file] = size_of(file)
+    group: list[F] = []
+    size = weight = 0
+    for file in each:
+        own = size_of(file)
         suffix = PurePosixPath(file.path if isinstance(file, StoredObject) else file).suffix
-        own = sizes[file] * (8 if suffix.lower() in COMPRESSED else 1)
-        number, weight = number + 1, weight + own
-        if number > _MOST_FILES or weight > AT_ONCE:
-            number, weight, group = 1, own, group + 1
-        return group
-
-    for _, some in groupby(each, key=place):
-        found = list(some)
-        yield found, sum(map(sizes.__getitem__, found))
+        heavy = own * (8 if suffix.lower() in COMPRESSED else 1)
+        if group and (len(group) >= _MOST_FILES or weight + heavy > AT_ONCE):
+            yield group, size
+            group, size, weight = [], 0, 0
+        group.append(file)
+        size, weight = size + own, weight + heavy
+    if group:
+        yield group, size
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
