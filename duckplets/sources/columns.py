@@ -124,10 +124,10 @@ class ArrowColumns:
 
 def different(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the different values of a column, as rows have them, and the place of each."""
+    if not isinstance(column, list) and _is_list(column.type):
+        column = values_of(column)
     if isinstance(column, list):
         return column, np.arange(len(column))
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        return values_of(column), np.arange(len(column))
     if pa.types.is_null(column.type):
         return [None], np.zeros(len(column), np.int64)
     if pa.types.is_dictionary(column.type):
@@ -162,11 +162,15 @@ def listed_strings(column: pa.Array | list[Any]) -> tuple[pa.Array, NDArray[np.i
     if isinstance(column, list):
         return None
     rows = np.arange(len(column))
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+    if _is_list(column.type):
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         rows, column = np.repeat(rows, lengths), column.flatten()
     texts = strings(column)
     return None if texts is None else (texts, rows)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

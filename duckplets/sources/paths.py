@@ -81,13 +81,17 @@ def local_files(paths: Paths) -> list[Path]:
 
 def check_file(file: Path | StoredObject) -> None:
     """Refuse anything but a regular file: a pipe would block the ingest."""
-    refuse_packed(PurePath(str(file)))
+    if inner_suffix(PurePath(str(file))) in _PACKED:
+        raise SourceError(f"{file}: {' and '.join(COMPRESSED)} are read as they are; unpack others")
     if isinstance(file, StoredObject):
         if file.size == 0:
             raise SourceError(f"{file} is empty")
         return
     try:
+        os.fsencode(file).decode("utf-8")
         state = file.stat()
+    except UnicodeDecodeError:
+        raise SourceError(f"{file}: its path is not UTF-8; rename it") from None
     except OSError as error:
         raise unreadable(file, error) from error
     if stat.S_ISDIR(state.st_mode):
@@ -99,12 +103,6 @@ def check_file(file: Path | StoredObject) -> None:
         )
     if state.st_size == 0:
         raise SourceError(f"{file} is empty")
-
-
-def refuse_packed(path: PurePath) -> None:
-    """Refuse what would be read as it lies there, packed."""
-    if inner_suffix(path) in _PACKED:
-        raise SourceError(f"{path}: {' and '.join(COMPRESSED)} are read as they are; unpack others")
 
 
 def uri(paths: Paths) -> str:
@@ -307,7 +305,6 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
     plain = Path(os.path.expanduser(path))
     try:
         if plain.exists():
-            _refuse_other_encodings(plain)
             return [plain]
     except OSError as error:  # no access to a parent, or too long a name
         raise unreadable(plain, error) from error
@@ -317,13 +314,4 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
     matched = [file for file in matched if not file.is_dir()]
     if not matched:
         raise SourceError(f"{plain} matches no file")
-    for file in matched:
-        _refuse_other_encodings(file)
     return matched
-
-
-def _refuse_other_encodings(path: Path) -> None:
-    try:
-        os.fsencode(path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise SourceError(f"{path}: its path is not UTF-8; rename it") from None

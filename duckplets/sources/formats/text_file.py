@@ -400,11 +400,12 @@ def is_binary(start: bytes) -> bool:
         return True
     try:
         start[: len(start) - 3 if len(start) > 4 else None].decode()
-        return len(start) >= 512 and 10 * controls > len(start)
+        end = len(start)
     except UnicodeDecodeError as error:
-        if error.start >= len(start) - 6:  # cut inside a character
-            return len(start) >= 512 and 10 * controls > len(start)
-        return b"\0" in start or 100 * controls > len(start)
+        end = error.start
+    if end >= len(start) - 6:  # text, perhaps cut inside a character
+        return len(start) >= 512 and 10 * controls > len(start)
+    return b"\0" in start or 100 * controls > len(start)
 
 
 # -- files ----------------------------------------------------------------------------------------
