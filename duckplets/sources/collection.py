@@ -218,11 +218,7 @@ class CollectionPart:
         )
         stops = [each.batches.stop for each in found if isinstance(each.batches, Stoppable)]
 
-        def stop() -> None:
-            for each in stops:
-                each()
-
-        return Stoppable.of(rows, stop if stops else None)
+        return Stoppable.of(rows, (lambda: [stop() for stop in stops]) if stops else None)
 
     def _blocks(self, found: list[Rows]) -> Iterator[RowBlock]:
         seen = set[bytes]()

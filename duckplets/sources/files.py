@@ -107,15 +107,16 @@ class Files(Mapped, ABC):
                 with called(path, file):
                     for block in self.blocks(path, look, own, reader):
                         if partition:
-                            block = block.with_values(partition)
+                            rows = [partition | r if isinstance(r, dict) else r for r in block.rows]
+                            block = block._replace(rows=rows)
                         for name, number in block.counts.items():
                             counts[name.replace(str(path), str(file))] += number
                         yield block._replace(file=str(file), columns=columns)
 
         where = self.uri or ""
         how: Any = {"marks": self.in_pieces, "notes": lambda: self.notes(counts)}
-        rows = opened(reader, self, blocks(), where, cursor=cursor, total=total, **how)
-        return Stoppable.of(rows, stop)
+        found = opened(reader, self, blocks(), where, cursor=cursor, total=total, **how)
+        return Stoppable.of(found, stop)
 
     def _looked_at(self, file: Path | StoredObject, path: Path, reader: Database) -> _Looked:
         with called(path, file):

@@ -112,11 +112,6 @@ class RowBlock(NamedTuple):
     columns: Sequence[str] | None = None
     counts: Mapping[str, int] = {}  # what else was found, for the notes of the source
 
-    def with_values(self, values: dict[str, Any]) -> RowBlock:
-        """Return the block with values that all its rows have, unless they have their own."""
-        rows = [values | row if isinstance(row, dict) else row for row in self.rows]
-        return self._replace(rows=rows)
-
     def part(self, start: int, stop: int | None = None) -> RowBlock:
         """Return some of the rows."""
         at = slice(start, stop)
@@ -173,11 +168,11 @@ class Rows:
 class Stoppable(Iterator[Any]):
     """Batches that any thread can stop, even while one is being waited for."""
 
-    def __init__(self, batches: Iterator[Any], stop: Callable[[], None]) -> None:
+    def __init__(self, batches: Iterator[Any], stop: Callable[[], Any]) -> None:
         self._batches, self.stop = batches, stop
 
     @classmethod
-    def of(cls, rows: Rows, stop: Callable[[], None] | None) -> Rows:
+    def of(cls, rows: Rows, stop: Callable[[], Any] | None) -> Rows:
         """Return rows that can be stopped, if there is a way."""
         return rows if stop is None else replace(rows, batches=cls(rows.batches, stop))
 
