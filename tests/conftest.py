@@ -23,10 +23,11 @@ from duckplets.db.queries import query
 from duckplets.errors import ExtensionError
 from duckplets.runs import sampler
 from duckplets.runs.reader import BatchReader
-from duckplets.sources.column_mapper import ColumnMapper
+from duckplets.sources.columns import ArrowColumns, RowColumns
 
-if os.environ.get("DUCKPLETS_BY_ROWS") == "1":  # no block of rows goes by columns
-    ColumnMapper.mapped = lambda self, rows: None  # type: ignore[method-assign]
+if os.environ.get("DUCKPLETS_BY_ROWS") == "1":  # every value is looked at by itself
+    ArrowColumns.column = ArrowColumns.values  # type: ignore[method-assign]
+    RowColumns.column = RowColumns.values  # type: ignore[method-assign]
 
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT_AHEAD = 2  # blocks, of Corpus.sampler

@@ -170,18 +170,15 @@ def _files_at(places: list[str], form: str) -> str | list[str]:
         if not folder.is_dir():
             found.append(place)
             continue
-        there = (f for f in listed(folder, "*").files if _reader_of(f) == READERS[form].reader)
+        forms = {f for f in READERS if READERS[f].reader == READERS[form].reader}
+        files = listed(folder, "*").files
+        there = (f for f in files if OF_SUFFIX.get(paths.inner_suffix(f)) in forms)
         packed = paths.COMPRESSED
         ends = sorted({"".join(f.suffixes[-1 - (f.suffix.lower() in packed) :]) for f in there})
         if not ends:
             raise SourceError(f"{place} is a folder without files of the format {form}")
         found += [f"{glob.escape(place)}/**/*{end}" for end in ends]
     return found[0] if len(found) == 1 else found
-
-
-def _reader_of(file: PurePath) -> str | None:
-    form = OF_SUFFIX.get(paths.inner_suffix(file))
-    return form and READERS[form].reader
 
 
 def _of_folder(place: str) -> str:

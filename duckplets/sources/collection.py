@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from duckplets.base.formats import HUB_MARK, OF_SUFFIX, TEXT
 from duckplets.base.sanitize import listed, shown
+from duckplets.db.database import Database
 from duckplets.errors import SourceError, SplitError
 from duckplets.sources import paths
 from duckplets.sources.by_path import given_source, source_at, source_of
@@ -43,11 +44,8 @@ from duckplets.sources.layouts import (
 from duckplets.sources.limits import FileReader, Limits, limits_of
 from duckplets.sources.mapping import OnError, raw
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows, Stoppable
 from duckplets.sources.values import Fault
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _SPLITS = {"train": "train", "test": "test"}
 _SPLITS |= dict.fromkeys(("dev", "valid", "val", "validation"), "validation")
@@ -76,9 +74,7 @@ class _LineRows(Files):
         """Return the names of the fields."""
         return Look(list(self.header))
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file."""
         with paths.open_text(file, None, "\n") as text:
             for lines, numbers in line_blocks(text, str(file), limits_of(reader)):
@@ -103,11 +99,7 @@ class RawTable:
 
     @classmethod
     def of(cls, given: Any, role: str, limits: Limits, split: str | None = None) -> RawTable:
-        """Look at a path, a source or data.
-
-        Raises:
-            SourceError: It cannot be read, or has no columns of its role.
-        """
+        """Look at a path, a source or data."""
         source = raw(_source_of(given, role))
         where = shown(source.uri or f"{role} in memory")
         with closing(FileReader.within(limits)) as reader:
@@ -226,11 +218,7 @@ class CollectionPart:
         )
         stops = [each.batches.stop for each in found if isinstance(each.batches, Stoppable)]
 
-        def stop() -> None:
-            for each in stops:
-                each()
-
-        return Stoppable.of(rows, stop if stops else None)
+        return Stoppable.of(rows, (lambda: [stop() for stop in stops]) if stops else None)
 
     def _blocks(self, found: list[Rows]) -> Iterator[RowBlock]:
         seen = set[bytes]()
@@ -250,7 +238,6 @@ class CollectionPart:
 
 
 def _is_known(made: dict[str, Any], seen: set[bytes]) -> bool:
-    """Return whether a record was there before, and note it."""
     size, text = len(seen), repr(made).encode("utf-8", "surrogatepass")
     seen.add(hashlib.blake2b(text, digest_size=16).digest())
     return len(seen) == size
@@ -302,12 +289,7 @@ class Collection:
                 )
 
     def parts(self, limits: Limits, known: Set[str] = frozenset()) -> Parts:
-        """Look at all parts; ``known`` are the sources of the corpus.
-
-        Raises:
-            SourceError: A part cannot be read or has no such columns.
-            SplitError: A split has another name.
-        """
+        """Look at all parts; ``known`` are the sources of the corpus."""
         given = self._unfolded()
         asked = given._tables(given.queries, "queries", limits)
         labels = given._tables(given.qrels, "labels", limits)
@@ -358,7 +340,6 @@ class Collection:
         return found
 
     def _unfolded(self) -> Collection:
-        """Return the collection with its tables named."""
         if self.rows is None:
             return self
         is_path = isinstance(self.rows, (str, os.PathLike))
@@ -390,10 +371,7 @@ def _named_by(path: str, splits: Any = None) -> Collection | None:
 
 
 def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, CollectionPart]]:
-    """Return the queries of test of BEIR folders at or below a folder: name, split, queries.
-
-    Without labels of test they are those of validation, and all queries without any labels.
-    """
+    """Return the queries of test of BEIR folders at or below a folder: name, split, queries."""
     found = []
     for each in sorted({file.parent for file in folder.rglob("corpus.*")}):
         if (parts := _of_path(each)) is None:
@@ -413,7 +391,6 @@ def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, Collec
 
 
 def _asked(file: Path, limits: Limits) -> set[str | None]:
-    """Return the ids of the queries that labels name."""
     table = RawTable.of(file, "labels", limits)
     layout: Any = table.layout
     with closing(FileReader.within(limits)) as reader:

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from duckplets.base.formats import READERS
 from duckplets.base.object_store import StoredObject, address_of
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.limits import limits_of, part_of
@@ -27,10 +28,7 @@ from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.remote.stores import arrivals, store_of
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows, Stoppable
 
 _Looked = tuple[Path | StoredObject, Path, Look, list[str]]
 """A file, where it lies on this machine, what it looks like, and the columns that are read."""
@@ -65,10 +63,7 @@ class Files(Mapped, ABC):
                 address_of(each, SourceError)
 
     def settings(self) -> dict[str, Any]:
-        """Return how the files are read, with a digest of their paths, sizes and times.
-
-        For objects of a store the ETag replaces the time.
-        """
+        """Return how the files are read, with a digest of their paths, sizes and times."""
         written = [
             each.name
             for each in fields(self)
@@ -86,9 +81,7 @@ class Files(Mapped, ABC):
         return []
 
     @abstractmethod
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file with the columns used."""
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
@@ -114,15 +107,16 @@ class Files(Mapped, ABC):
                 with called(path, file):
                     for block in self.blocks(path, look, own, reader):
                         if partition:
-                            block = block.with_values(partition)
+                            rows = [partition | r if isinstance(r, dict) else r for r in block.rows]
+                            block = block._replace(rows=rows)
                         for name, number in block.counts.items():
                             counts[name.replace(str(path), str(file))] += number
                         yield block._replace(file=str(file), columns=columns)
 
         where = self.uri or ""
         how: Any = {"marks": self.in_pieces, "notes": lambda: self.notes(counts)}
-        rows = opened(reader, self, blocks(), where, cursor=cursor, total=total, **how)
-        return Stoppable.of(rows, stop)
+        found = opened(reader, self, blocks(), where, cursor=cursor, total=total, **how)
+        return Stoppable.of(found, stop)
 
     def _looked_at(self, file: Path | StoredObject, path: Path, reader: Database) -> _Looked:
         with called(path, file):
@@ -179,11 +173,7 @@ def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
 def brought(
     given: paths.Paths,
 ) -> tuple[Iterable[tuple[Path | StoredObject, Path]], Callable[[], None] | None]:
-    """Return the files that paths and addresses name, each with a local path.
-
-    Objects are downloaded one ahead to a temporary folder, and removed once the next is requested;
-    then there is also a function that stops it.
-    """
+    """Return the files that paths and addresses name, each with a local path."""
     found = paths.files(given)
     objects = [each for each in found if isinstance(each, StoredObject)]
     if not objects:

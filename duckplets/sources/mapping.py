@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar, Literal
 
 from duckplets.base.sanitize import shown
@@ -172,11 +171,7 @@ class Mapped:
         return self.on_error or ("skip" if self.converter is None else "raise")
 
     def described(self) -> dict[str, Any]:
-        """Return the reading as JSON values, without what is unset.
-
-        Readings with equal descriptions make the same records of the same rows. The rule for bad
-        rows and the trust are not part of it.
-        """
+        """Return the reading as JSON values, without what is unset."""
         found = {part.name: _plain(getattr(self, part.name)) for part in fields(Mapped)}
         several = (*ROLES, "taxonomy", "meta", "date_format")
         found |= {part: list(self.part(part)) for part in several if found[part] is not None}
@@ -363,10 +358,7 @@ _KEPT = {"group": "group_key"} | {n: n for n in ("date", "taxonomy", "created_at
 
 
 def names_kept(reading: Described | None) -> list[str] | None:
-    """Return the names under which records keep the fields of rows; None if rows choose them.
-
-    A text that has several candidates is kept under one of them, so only the first is named.
-    """
+    """Return the names under which records keep the fields of rows; None if rows choose them."""
     if not reading or not {*TEXTS, "titles", "converter"} & {*reading} or "sections" in reading:
         return None
     if "titles" in reading:
@@ -391,13 +383,10 @@ def overriding(source: Any, on_error: OnError | None) -> Any:
 def raw(source: Any) -> Any:
     """Return a copy of a source with columns that opens into blocks of its rows as they are."""
     made = copy.copy(source)
-    object.__setattr__(made, "__class__", _raw_kind(source.__class__))
+    kind = source.__class__
+    raw_kind = type(kind.__name__, (kind,), {"__slots__": (), "is_raw": True})
+    object.__setattr__(made, "__class__", raw_kind)
     return made
-
-
-@cache
-def _raw_kind(kind: Any) -> Any:
-    return type(kind.__name__, (kind,), {"__slots__": (), "is_raw": True})
 
 
 def changed(source: Any, **values: Any) -> Any:
@@ -413,12 +402,9 @@ def written(reading: Described | None) -> str:
     """Return a reading as text, to be compared with another."""
     if not reading:
         return "nothing mapped"
-    pairs = (f"{n}: {json.dumps(_bare(v), ensure_ascii=False)}" for n, v in reading.items())
+    bare = {n: v[0] if isinstance(v, list) and len(v) == 1 else v for n, v in reading.items()}
+    pairs = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in bare.items())
     return shown(", ".join(pairs), 600)
-
-
-def _bare(value: Any) -> Any:
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def told(reading: Described) -> str:

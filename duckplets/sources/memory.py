@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pyarrow as pa
 
 from duckplets.base.sanitize import shown
+from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.row_batches import opened, refused
 from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
 from duckplets.sources.typed import blocks_of, classes_of_features, names_of
 from duckplets.sources.values import Fault, escaped
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _WHERE = "records"
 _MEMORY_ROWS = 1_024  # dictionaries in a block
@@ -53,24 +52,22 @@ class MemorySource(Mapped):
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns, then read the records; an iterator is used up."""
-        records = self.records
+        records, total = self.records, getattr(self.records, "num_rows", None)
         if hasattr(records, "columns") and (
             hasattr(records, "iloc") or hasattr(records, "to_series")
         ):
-            frame = _frame_blocks(self, records)
-            return opened(reader, self, frame, _WHERE, total=len(records), marks=False)
-        if hasattr(records, "__arrow_c_stream__"):
-            total = getattr(records, "num_rows", None)
-            names, batches = _streamed(records)
-            blocks = table_blocks(self, names, batches, _WHERE)
-            return opened(reader, self, blocks, _WHERE, total=total, marks=False)
-        if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
+            blocks, total = _frame_blocks(self, records), len(records)
+        elif hasattr(records, "__arrow_c_stream__"):
+            blocks = table_blocks(self, *_streamed(records), _WHERE)
+        elif isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
             raise SourceError(
                 f"{type(records).__name__} records: give a list of dictionaries, one per record, "
                 f"or an Arrow table"
             )
-        total = len(records) if isinstance(records, (list, tuple)) else None
-        return opened(reader, self, _blocks(records), _WHERE, total=total, marks=False)
+        else:
+            blocks = _blocks(records)
+            total = len(records) if isinstance(records, (list, tuple)) else None
+        return opened(reader, self, blocks, _WHERE, total=total, marks=False)
 
 
 def table_blocks(
@@ -100,10 +97,7 @@ def _streamed(records: Any) -> tuple[list[str], Iterator[pa.RecordBatch]]:
 
 
 def _frame_blocks(mapping: Mapped, frame: Any) -> Iterator[RowBlock]:
-    """Yield the rows of a frame of pandas or polars, converting only columns that are read.
-
-    Values of a column that Arrow does not have are read one by one.
-    """
+    """Yield the rows of a frame of pandas or polars, converting only columns that are read."""
     columns = _columns_of(frame)
     names = [name for name, _ in columns]
     require_texts(mapping, names, _WHERE)
@@ -227,11 +221,7 @@ class DatasetSource(Mapped):
         return {"dataset": _identity(self.dataset), "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check the columns, and return the rows from a cursor on.
-
-        Raises:
-            SourceError: A column is missing.
-        """
+        """Check the columns, and return the rows from a cursor on."""
         where = f"data set {self.default_name()!r}"
         if (getattr(self.dataset, "format", None) or {}).get("type") == "custom":
             raise SourceError(
@@ -356,54 +346,37 @@ class SqlSource(Mapped):
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the statement and its columns, then stream its rows."""
-        scan = _Scan(reader, self.database, self.query)
+        scan = _scanned(reader, self.database, self.query)
         try:
-            names = scan.names()
-            blocks = table_blocks(self, names, scan.batches(limits_of(reader)), "query")
+            blocks = table_blocks(self, next(scan), scan, "query")
         except BaseException:
             scan.close()
             raise
         return opened(reader, self, blocks, "query", marks=False)
 
 
-class _Scan:
-    """A separate connection, whose result stays open while the reader runs other statements."""
-
-    def __init__(self, reader: Database, database: str | PathLike[str] | None, text: str) -> None:
-        self._connection = reader.cursor() if database is None else _opened(database)
-        self._text, self._uuids = text, set[str]()
-
-    def names(self) -> list[str]:
-        """Return the statement's columns; it must be one SELECT."""
+def _scanned(
+    reader: Database, database: str | PathLike[str] | None, text: str
+) -> Generator[Any, None, None]:
+    """Yield the columns of one SELECT, then its rows, over a connection of its own."""
+    values = {"query": text}
+    with closing(reader.cursor() if database is None else _opened(database)) as connection:
         try:
-            found = self._connection.run("sources/sql_query/columns", {"query": self._text})
+            found = connection.run("sources/sql_query/columns", values)
         except QueryError as error:
             raise SourceError(f"query: {error}") from error
-        self._uuids = {name for name, kind, *_ in found if kind in _UUIDS}
-        return [name for name, *_ in found]
-
-    def batches(self, limits: Limits) -> Iterator[pa.RecordBatch]:
-        """Yield the statement's rows, then close."""
-        values = {"query": self._text}
+        yield [name for name, *_ in found]
+        uuids = {name for name, kind, *_ in found if kind in _UUIDS}
+        statement = query("sources/sql_query/query")
         try:
-            for batch in self._connection.stream(
-                query("sources/sql_query/query"), values, rows=_STREAM_ROWS
-            ):
-                yield _with_uuids(batch, self._uuids)
+            for batch in connection.stream(statement, values, rows=_STREAM_ROWS):
+                yield _with_uuids(batch, uuids)
         except QueryError as error:
-            raise refused(error, "query", limits) from error
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close the connection, and with it the file."""
-        self._connection.close()
+            raise refused(error, "query", limits_of(reader)) from error
 
 
 def _opened(database: str | PathLike[str]) -> Database:
     """Open a DuckDB file; a file from anybody may hold views and macros that read others."""
-    from duckplets.db.database import Database
-
     path = Path(os.path.expanduser(database))
     if not path.is_file():
         raise SourceError(f"{path} is not a file")

@@ -38,17 +38,20 @@ def is_optional(name: str, column: str) -> bool:
     return name.endswith("?") and not column.endswith("?")
 
 
-def path_of(name: str, columns: Sequence[str]) -> tuple[int, Steps] | None:
-    """Return the column with which a path begins, the longest, and its steps.
-
-    A final ``?`` is not part of it. None if it is no path into a column.
-    """
+def _found(name: str, columns: Sequence[str], where: str) -> tuple[str, Steps] | None:
+    """Return the column of a name, or that with which it begins as a path, and its steps."""
+    places = match(name, columns)
+    if len(places) > 1:
+        twins = listed(repr(columns[place]) for place in places)
+        raise SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
+    if places:
+        return columns[places[0]], ()
     name = name.removesuffix("?")
-    for cut in range(len(name) - 1, 0, -1):
+    for cut in range(len(name) - 1, 0, -1):  # the longest first
         if name[cut] in ".[":
             places, steps = match(name[:cut], columns), _steps(name[cut:])
             if steps and len(places) == 1:
-                return places[0], steps
+                return columns[places[0]], steps
     return None
 
 
@@ -85,10 +88,7 @@ def head(name: str) -> str:
 
 
 def known_fields(mapping: Mapped) -> frozenset[str]:
-    """Return the fields that a built-in converter and its mapping read, in lower case.
-
-    Empty for others: without a converter the user chose the columns; a function reads whole rows.
-    """
+    """Return the fields that a built-in converter and its mapping read, in lower case."""
     converter = mapping.conversion()
     if converter is None or converter.is_own:
         return frozenset()
@@ -122,15 +122,15 @@ def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
         return list(columns)
     found: dict[str, None] = {}
     for name in mapping.names():
-        column = columns[_place(name, columns, where)]
+        column = _column(name, columns, where)
         check_optional(mapping, name, column, columns, where)
         found[column] = None
     converter = mapping.conversion()
     if converter is not None:
         for name in converter.needed:
-            _place(name, columns, where)
+            _column(name, columns, where)
         fields = (name for name in converter.fields if match(name, columns))
-        found |= {columns[_place(name, columns, where)]: None for name in fields}
+        found |= {_column(name, columns, where): None for name in fields}
     is_whole = mapping.handling() == "quarantine" or (converter is not None and converter.is_own)
     return list(columns) if is_whole else list(found)
 
@@ -146,21 +146,11 @@ def check_optional(
         )
 
 
-def _place(name: str, columns: Sequence[str], where: str) -> int:
-    places = match(name, columns)
-    if not places and (path := path_of(name, columns)):
-        return path[0]
-    if not places:
+def _column(name: str, columns: Sequence[str], where: str) -> str:
+    found = _found(name, columns, where)
+    if found is None:
         raise unknown(name, columns, where)
-    if len(places) > 1:
-        raise several_fit(name, [columns[place] for place in places], where)
-    return places[0]
-
-
-def several_fit(name: str, found: Sequence[str], where: str) -> SourceError:
-    """Return the error for an ambiguous name."""
-    twins = listed(map(repr, found))
-    return SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
+    return found[0]
 
 
 def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
@@ -174,11 +164,7 @@ def there_are(columns: Sequence[str]) -> str:
 
 
 class Names:
-    """The keys matched by a mapping's names, learnt as rows are read.
-
-    Rows need not share keys, so a name is matched when its key first appears, and is an error only
-    if no row of the whole input has it; a path, when a row has its value.
-    """
+    """The keys matched by a mapping's names, learnt as rows are read."""
 
     def __init__(self, mapping: Mapped, where: str, limits: Limits) -> None:
         converter = mapping.conversion()
@@ -226,13 +212,10 @@ class Names:
         return len(self.found) > before
 
     def _look_for(self, name: str, rows: list[dict[str, Any]]) -> None:
-        places = match(name, self.seen)
-        if len(places) > 1:
-            raise several_fit(name, [self.seen[place] for place in places], self.where)
-        path = None if places else path_of(name, self.seen)
-        if not places and path is None:
+        found = _found(name, self.seen, self.where)
+        if found is None:
             return
-        key, steps = (self.seen[places[0]], ()) if path is None else (self.seen[path[0]], path[1])
+        key, steps = found
         if name in self.mapping.names():
             check_optional(self.mapping, name, key, self.seen, self.where)
         if not steps or any(follow(row.get(key), steps) is not None for row in rows):

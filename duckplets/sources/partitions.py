@@ -100,20 +100,14 @@ def has_files(source: Any) -> bool:
 
 
 def has_large(source: Any) -> bool:
-    """Return whether a source has a large file that cannot be cut.
-
-    Its rows would wait on disk, all of them, before the first is stored.
-    """
+    """Return whether a source has a large file that cannot be cut."""
     if isinstance(source, TextFileSource) or source.kind == "parquet":
         return False
     return any(size_of(file) > _WHOLE for file in files(source.path))
 
 
 def cuts_of(source: Any, *, numbered: bool) -> Iterator[Cut]:
-    """Yield the parts of a source of files, in the order of its rows.
-
-    Objects of a store are never cut: whoever reads one has brought it to a cache first, and whole.
-    """
+    """Yield the parts of a source of files, in the order of its rows."""
     if isinstance(source, TextFileSource):
         found = listed(source.folder, source.pattern)
         names = sorted([*found.files, *found.unread])

@@ -15,7 +15,6 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, TextIO, TypeVar
 
@@ -82,13 +81,17 @@ def local_files(paths: Paths) -> list[Path]:
 
 def check_file(file: Path | StoredObject) -> None:
     """Refuse anything but a regular file: a pipe would block the ingest."""
-    refuse_packed(PurePath(str(file)))
+    if inner_suffix(PurePath(str(file))) in _PACKED:
+        raise SourceError(f"{file}: {' and '.join(COMPRESSED)} are read as they are; unpack others")
     if isinstance(file, StoredObject):
         if file.size == 0:
             raise SourceError(f"{file} is empty")
         return
     try:
+        os.fsencode(file).decode("utf-8")
         state = file.stat()
+    except UnicodeDecodeError:
+        raise SourceError(f"{file}: its path is not UTF-8; rename it") from None
     except OSError as error:
         raise unreadable(file, error) from error
     if stat.S_ISDIR(state.st_mode):
@@ -100,12 +103,6 @@ def check_file(file: Path | StoredObject) -> None:
         )
     if state.st_size == 0:
         raise SourceError(f"{file} is empty")
-
-
-def refuse_packed(path: PurePath) -> None:
-    """Refuse what would be read as it lies there, packed."""
-    if inner_suffix(path) in _PACKED:
-        raise SourceError(f"{path}: {' and '.join(COMPRESSED)} are read as they are; unpack others")
 
 
 def uri(paths: Paths) -> str:
@@ -143,26 +140,20 @@ def inner_suffix(path: PurePath) -> str:
 
 
 def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
-    """Yield groups of files of bounded number and size, with their bytes.
-
-    Compressed files count several times.
-    """
-    number = weight = group = 0
-    sizes: dict[F, int] = {}
-
-    def place(file: F) -> int:
-        nonlocal number, weight, group
-        sizes[file] = size_of(file)
+    """Yield groups of files of bounded number and size, with their bytes."""
+    group: list[F] = []
+    size = weight = 0
+    for file in each:
+        own = size_of(file)
         suffix = PurePosixPath(file.path if isinstance(file, StoredObject) else file).suffix
-        own = sizes[file] * (8 if suffix.lower() in COMPRESSED else 1)
-        number, weight = number + 1, weight + own
-        if number > _MOST_FILES or weight > AT_ONCE:
-            number, weight, group = 1, own, group + 1
-        return group
-
-    for _, some in groupby(each, key=place):
-        found = list(some)
-        yield found, sum(map(sizes.__getitem__, found))
+        heavy = own * (8 if suffix.lower() in COMPRESSED else 1)
+        if group and (len(group) >= _MOST_FILES or weight + heavy > AT_ONCE):
+            yield group, size
+            group, size, weight = [], 0, 0
+        group.append(file)
+        size, weight = size + own, weight + heavy
+    if group:
+        yield group, size
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
@@ -314,7 +305,6 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
     plain = Path(os.path.expanduser(path))
     try:
         if plain.exists():
-            _refuse_other_encodings(plain)
             return [plain]
     except OSError as error:  # no access to a parent, or too long a name
         raise unreadable(plain, error) from error
@@ -324,13 +314,4 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
     matched = [file for file in matched if not file.is_dir()]
     if not matched:
         raise SourceError(f"{plain} matches no file")
-    for file in matched:
-        _refuse_other_encodings(file)
     return matched
-
-
-def _refuse_other_encodings(path: Path) -> None:
-    try:
-        os.fsencode(path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise SourceError(f"{path}: its path is not UTF-8; rename it") from None

@@ -11,7 +11,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -65,11 +65,15 @@ class Rereading:
             try:
                 with closing(FileReader.within(self._limits)) as reader:
                     self.rows = self._opened(reader, self._cursor)
-                    with _ended(self.rows.batches) as items:
+                    items = self.rows.batches
+                    try:
                         if not is_told:
                             is_told = True
                             yield self.rows
                         yield from self._fresh(items)
+                    finally:
+                        for way in ("stop", "close"):
+                            getattr(items, way, lambda: None)()
                 return
             except Exception as error:
                 may_help = self._retries and may_pass(error, is_local=self._is_local)
@@ -103,7 +107,6 @@ class Rereading:
             raise error
 
     def _fresh(self, items: Iterator[pa.RecordBatch | Mark]) -> Iterator[pa.RecordBatch | Mark]:
-        """Yield what was not given before."""
         last = self._last if self._tried else 0
         for item in items:
             if isinstance(item, Mark):
@@ -114,16 +117,6 @@ class Rereading:
                 if passed < item.num_rows:
                     self._last, self._tried = int(item["row"][-1].as_py()), 0
                     yield item.slice(passed)
-
-
-@contextmanager
-def _ended(items: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Yield items, and close their generator."""
-    try:
-        yield items
-    finally:
-        for way in ("stop", "close"):
-            getattr(items, way, lambda: None)()
 
 
 def digest_of(batch: pa.RecordBatch) -> int:

@@ -1,6 +1,6 @@
 """Map rows to records: batches of ``ROW_SCHEMA``, whatever the rows were read from.
 
-blocks ─RowMapper→ columns, reasons ─content_hashes→ keys, hashes of contents → batches
+blocks ─RowMapper→ columns, reasons ─hashed→ keys, hashes of contents → batches
 
 A batch has at most ``MAX_ROWS`` rows, or ``MAX_BYTES`` characters and one row.
 """
@@ -11,16 +11,18 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
+from hashlib import sha256
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.db.database import Database
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.content_hashes import hashed
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, changed
 from duckplets.sources.names import Names, require_texts
@@ -37,12 +39,11 @@ from duckplets.sources.rows import (
     cursor_of,
 )
 
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
-
 MAX_ROWS = 16_384
 MAX_BYTES = 24 << 20
 _SURE = 100  # first rows after which a text that none of them has is a typing error
+_CHUNK_ROWS = 8_192  # rows that go to DuckDB together, enough for several threads
+_LONG = 128  # bytes of a text on average, from which hashlib takes less time
 _MARK_SECONDS = 1.0  # so that a slow source gets its marks in time
 _ZONE = re.compile(r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$")
 
@@ -60,11 +61,7 @@ def opened(
     marks: bool = True,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
-    """Return the rows of blocks, after looking at the first ones.
-
-    ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and have
-    places of their own.
-    """
+    """Return the rows of blocks, after looking at the first ones."""
     if mapping.is_raw:
         whole: Any = blocks
         return Rows(whole, total=total, notes=notes, of=of)
@@ -153,18 +150,19 @@ class RowBatches:
                 is_first = False
                 passed = min(max(self._start - self.row, 0), len(block.rows))
                 self.row += passed
-                block = block.after(passed) if passed else block
+                block = block.part(passed) if passed else block
                 while block.rows:
                     taken = mapper.take(block, self.row + 1)
                     self.row += taken
-                    block = block.after(taken)
+                    block = block.part(taken)
                     if mapper.is_full and (block.rows or block.at is None):
                         yield from self.flushed()
                         yield from self._mark(None) if not self._known else ()
                         place = None
                 if block.at is not None:
                     place, end = block.at, self.row
-                    if self._is_due():
+                    many = self.row - self._marked[0] >= MAX_ROWS or mapper.is_full
+                    if many or time.monotonic() - self._marked[1] > _MARK_SECONDS:
                         yield from self._told(place)
                         place = None
         except SourceError:
@@ -185,11 +183,6 @@ class RowBatches:
         yield from self.flushed()
         yield from self._mark(place)
 
-    def _is_due(self) -> bool:
-        row, then = self._marked
-        many = self.row - row >= MAX_ROWS or self._mapper.is_full
-        return many or time.monotonic() - then > _MARK_SECONDS
-
     def _mark(self, at: Any) -> Iterator[Mark]:
         if self._part is None:
             of = (self._of or {}) | (self._names.known() if self._known else {})
@@ -202,7 +195,7 @@ class RowBatches:
         if taken is None:
             return
         if self._mapping.handling() == "raise":
-            self._refuse()
+            self._refuse(taken)
         try:
             made = hashed(self._reader, taken)
         except QueryError as error:
@@ -217,7 +210,6 @@ class RowBatches:
         yield from batches
 
     def _extra(self, taken: pa.Table) -> list[str]:
-        """Return which further columns the rows have values in."""
         always = {"line", "file"} if "file" in taken.column_names else set()
         if self._mapping.converter is not None:
             always |= {"messages", "complaint"}
@@ -240,17 +232,17 @@ class RowBatches:
             days = pc.coalesce(days, found.combine_chunks())
         return list(days.to_pylist())
 
-    def _refuse(self) -> None:
-        """Refuse the first row that cannot be used."""
-        bad = (row for row in self._mapper.rows if row.get("skip") not in (None, DROPPED))
-        if (row := next(bad, None)) is None:
+    def _refuse(self, taken: pa.Table) -> None:
+        bad = taken.filter(pc.not_equal(taken["skip"], DROPPED)).slice(0, 1)
+        if not bad.num_rows:
             return
+        (row,) = bad.to_pylist()
         where = f"{self._source}, row {row['row']}"
         if row.get("file"):
-            line = f", line {row['line']}" if "line" in row else ""
+            line = f", line {row['line']}" if row["line"] is not None else ""
             where += f" ({row['file']}{line})"
-        value = "" if row.get("value") is None else f": {row['value']!r}"
-        said = row.get("complaint") or f"{row['skip']}{value}"
+        value = "" if row["value"] is None else f": {row['value']!r}"
+        said = row["complaint"] or f"{row['skip']}{value}"
         advice = ADVICE.get(row["skip"]) if hasattr(self._mapping, "encoding") else None
         raise SourceError(
             f"{where}: {said}; on_error='skip' or 'quarantine' goes on without such rows"
@@ -270,3 +262,64 @@ def source_name(source: Any, where: str) -> str:
     if callable(name):
         return f"source {name()!r}"
     return where if where.startswith("source ") else f"source {where!r}"
+
+
+# -- keys and hashes of contents -------------------------------------------------------------------
+# The law is in sql/sources/rows.sql. DuckDB hashes 0.1 GB a second without the processor's
+# instructions; hashlib uses them, but every call costs half a microsecond.
+
+
+def hashed(reader: Database, rows: pa.Table) -> pa.Table:
+    """Return ``key`` and ``content_hash`` of mapped rows."""
+    texts = rows["sections"].combine_chunks().flatten().field("text")
+    is_long = texts.nbytes > _LONG * max(len(texts), 1)
+    if is_long and all(
+        rows[n].null_count == rows.num_rows for n in ("identity", "prefix", "label")
+    ):
+        return _by_hashlib(rows)
+    chunks = pa.Table.from_batches(rows.to_batches(_CHUNK_ROWS), rows.schema)
+    with reader.registered(mapped=chunks):
+        return reader.arrow(query("sources/rows"))
+
+
+def _by_hashlib(rows: pa.Table) -> pa.Table:
+    digests = [sha256(content).digest()[:8] for content in _contents(rows)]
+    keys = rows["id"].combine_chunks()
+    if keys.null_count:
+        has_key = rows["has_key"].to_pylist()
+        made = [d.hex() if k else None for d, k in zip(digests, has_key, strict=True)]
+        keys = pc.coalesce(keys, pa.array(made, pa.string()))
+    hashes = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+    return pa.table({"key": keys, "content_hash": hashes})
+
+
+def _contents(rows: pa.Table) -> Iterator[bytes]:
+    """Yield the serialised content of each row."""
+    lists = rows["sections"].combine_chunks()
+    sections = lists.flatten()
+    roles = sections.field("role").to_pylist()
+    texts = sections.field("text").cast(pa.binary()).to_pylist()
+    each = [f"{role} {sha256(t).hexdigest()}" for role, t in zip(roles, texts, strict=True)]
+    ends = np.cumsum([0, *lists.value_lengths().to_pylist()]).tolist()
+    for start, end, more in zip(ends, ends[1:], _more(rows), strict=False):
+        yield f"{end - start} {' '.join(each[start:end])}{more}".encode()
+
+
+def _more(rows: pa.Table) -> Iterator[str]:
+    """Yield what follows the sections: date, group, taxonomy and meta."""
+    names = ("date", "group_key", "taxonomy", "meta")
+    values = sum(len(each.values) for name in names[2:] for each in rows[name].chunks)
+    if not values and all(rows[name].null_count == rows.num_rows for name in names[:2]):
+        yield from ["dg-t0 m0 "] * rows.num_rows
+        return
+    days = rows["date"].cast(pa.string()).to_pylist()
+    others = (rows[name].to_pylist() for name in names[1:])
+    for day, group, topics, metas in zip(days, *others, strict=True):
+        of_group = "-" if group is None else _told(group)
+        of_metas = "".join(_told(key) + _told(value) for key, value in metas)
+        of_topics = "".join(map(_told, topics))
+        yield f"d{day or ''}g{of_group}t{len(topics)} {of_topics}m{len(metas)} {of_metas}"
+
+
+def _told(text: str) -> str:
+    return f"{len(text.encode())}:{text}"

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from duckplets.base.settings import misfit
 from duckplets.errors import SourceError
@@ -114,25 +112,13 @@ class RowBlock(NamedTuple):
     columns: Sequence[str] | None = None
     counts: Mapping[str, int] = {}  # what else was found, for the notes of the source
 
-    def with_values(self, values: dict[str, Any]) -> RowBlock:
-        """Return the block with values that all its rows have, unless they have their own."""
-        rows = [values | row if isinstance(row, dict) else row for row in self.rows]
-        return self._replace(rows=rows)
+    def part(self, start: int, stop: int | None = None) -> RowBlock:
+        """Return some of the rows."""
+        at = slice(start, stop)
+        return self._replace(rows=self.rows[at], lines=self.lines[at], raw=self.raw[at])
 
-    def after(self, count: int) -> RowBlock:
-        """Return the block without its first rows."""
-        rows, lines, raw = self.rows[count:], self.lines[count:], self.raw[count:]
-        return self._replace(rows=rows, lines=lines, raw=raw)
 
-    def single(self, places: NDArray[np.intp]) -> Iterator[RowBlock]:
-        """Yield a block for each of the rows at places."""
-        if not len(places):
-            return
-        take = getattr(self.rows, "at", None)  # of Arrow data, so that no other row is made
-        rows = take(places) if take else [self.rows[place] for place in places]
-        for place, row in zip(places.tolist(), rows, strict=True):
-            here = slice(place, place + 1)
-            yield self._replace(rows=[row], lines=self.lines[here], raw=self.raw[here])
+Blocks = Iterator[RowBlock]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +168,11 @@ class Rows:
 class Stoppable(Iterator[Any]):
     """Batches that any thread can stop, even while one is being waited for."""
 
-    def __init__(self, batches: Iterator[Any], stop: Callable[[], None]) -> None:
+    def __init__(self, batches: Iterator[Any], stop: Callable[[], Any]) -> None:
         self._batches, self.stop = batches, stop
 
     @classmethod
-    def of(cls, rows: Rows, stop: Callable[[], None] | None) -> Rows:
+    def of(cls, rows: Rows, stop: Callable[[], Any] | None) -> Rows:
         """Return rows that can be stopped, if there is a way."""
         return rows if stop is None else replace(rows, batches=cls(rows.batches, stop))
 

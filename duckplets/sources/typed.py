@@ -1,7 +1,7 @@
 """Convert Arrow data of any encoding to plain row values, a bounded block at a time.
 
 Arrow files may not contain what they declare, so structure is validated before values are read.
-Values are read when a row is looked at: plain columns go by ``column_mapper`` instead.
+Values are read when a row is looked at; ``columns`` reads plain ones by kernels instead.
 Dictionaries and runs stay shared between rows.
 """
 
@@ -200,10 +200,7 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """Return the values of a column as rows have them.
-
-    Invalid UTF-8 becomes lone surrogates, or stays bytes in binary columns.
-    """
+    """Return the values of a column as rows have them."""
     kind, types = column.type, pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return _texts(column)
@@ -312,10 +309,7 @@ Classes = Mapping[str, tuple[str, ...]]
 
 
 def with_classes(rows: Sequence[Any], classes: Classes) -> Sequence[Any]:
-    """Return rows with class names in place of numbers.
-
-    An unknown number is a fault of its row; -1 means none.
-    """
+    """Return rows with class names in place of numbers."""
     if not classes:
         return rows
     return [_classed(row, classes) if isinstance(row, dict) else row for row in rows]
@@ -351,11 +345,19 @@ def class_name(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
 def classes_of_schema(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
     """Return the class names of a file's columns, as ``datasets`` stores them."""
     try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        found = {name: _names(feature) for name, feature in features.items()}
+        found = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return _classes(found)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
-    return {name: names for name, names in found.items() if names}
+
+
+def classes_of_features(features: Any) -> dict[str, tuple[str, ...]]:
+    """Return the class names of the columns of ``datasets.Features``."""
+    return _classes(features.to_dict() if features else {})
+
+
+def _classes(features: Any) -> dict[str, tuple[str, ...]]:
+    return {name: names for name, of in features.items() if (names := _names(of))}
 
 
 def _names(feature: Any) -> tuple[str, ...]:
@@ -367,14 +369,3 @@ def _names(feature: Any) -> tuple[str, ...]:
         else:
             feature = feature.get("feature")
     return ()
-
-
-def classes_of_features(features: Any) -> dict[str, tuple[str, ...]]:
-    """Return the class names of the columns of ``datasets.Features``."""
-    found = {}
-    for name, feature in (features or {}).items():
-        while feature is not None and not hasattr(feature, "names") and hasattr(feature, "feature"):
-            feature = feature.feature
-        if type(feature).__name__ == "ClassLabel" and feature.names:
-            found[name] = tuple(feature.names)
-    return found

@@ -25,10 +25,7 @@ _quoted = json.encoder.encode_basestring
 
 
 class Odd(str):
-    """The text of a value that is no text; ``kind`` says what it is (date, UUID, number, …).
-
-    ``day`` is the date of a moment in its own time zone.
-    """
+    """The text of a value that is no text; ``kind`` says what it is (date, UUID, number, …)."""
 
     __slots__ = ("day", "kind")
     day: str | None
@@ -92,11 +89,11 @@ def is_filled(text: str) -> bool:
 
 def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
     """Return the texts of a value, or what it is instead."""
-    if type(value) is str:
-        return [value] if is_filled(value) else []
     value = plain(value)
     if value is None or (isinstance(value, float) and value != value):
         return []
+    if type(value) is str:
+        return [value] if is_filled(value) else []
     if isinstance(value, bytes):
         return Odd("", "binary")
     if isinstance(value, list):
@@ -104,8 +101,6 @@ def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
         if all(type(item) is str for item in there):
             return [text for text in there if is_filled(text)]
         return [json_text(value)] if as_json else Odd(json_text(value), "list")
-    if type(value) is str:
-        return [value] if is_filled(value) else []
     text = cell_text(value) or ""
     if as_json:
         return [text] if text else []
@@ -117,25 +112,19 @@ def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
 
 def cell_text(value: Any) -> str | None:
     """Return a value as one text; None for no value."""
-    if type(value) is str:
-        return value if is_filled(value) else None
     value = plain(value)
     if value is None or isinstance(value, bytes):
         return None
-    if isinstance(value, str):
-        return value if is_filled(value) else None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, float):
         return number_text(value) if value == value else None
+    if isinstance(value, str):
+        return value if is_filled(value) else None
     return json_text(value)
 
 
 def items_of(value: Any) -> list[str]:
     """Return the elements of a list as texts, or a single value as one."""
-    value = value if type(value) is str else plain(value)
+    value = plain(value)
     several = value if isinstance(value, list) else [value]
     return [text for text in map(cell_text, several) if text is not None]
 
@@ -210,8 +199,10 @@ def json_text(value: Any) -> str:
     value = plain(value)
     if value is None or (isinstance(value, float) and value != value):
         return "null"
-    if isinstance(value, Odd):
-        return _exact(value) if value.kind == "number" else json_string(value)
+    if isinstance(value, Odd) and value.kind == "number":
+        number = float(value)
+        exact = number_text(number) if "e" in value else str(value)
+        return exact if math.isfinite(number) else "null"
     if isinstance(value, bytes):
         return json_string(value.decode("utf-8", "surrogateescape"))
     if isinstance(value, bool):
@@ -227,14 +218,6 @@ def json_text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(json_text, value))}]"
     return json_string(value)
-
-
-def _exact(text: str) -> str:
-    """Return the text of a number as JSON."""
-    number = float(text)
-    if not math.isfinite(number):
-        return "null"
-    return number_text(number) if "e" in text else str(text)
 
 
 def _key(key: Any) -> str | None:
@@ -362,10 +345,7 @@ _UNITS = {9: 0, 10: 0, 12: 3, 13: 3, 15: 6, 16: 6, 18: 9, 19: 9}  # by the numbe
 
 
 def _of_epoch(text: str) -> datetime | None:
-    """Return the time that a number tells: seconds since 1970, or thousandths or less of them.
-
-    The unit follows from the digits: from 1973 to 2286 they are unambiguous.
-    """
+    """Return the time that a number tells: seconds since 1970, or thousandths or less of them."""
     found = _EPOCH.fullmatch(text)
     power = _UNITS.get(len(found[1])) if found else None
     if found is None or power is None:

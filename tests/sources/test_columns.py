@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from contextlib import closing
 
 import pyarrow as pa
@@ -14,10 +13,9 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, content_hashes, memory, row_batches, row_mapper, typed
-from duckplets.sources.column_mapper import ColumnMapper
+from duckplets.sources import Mark, memory, row_batches, typed
+from duckplets.sources.columns import ArrowColumns, RowColumns
 from duckplets.sources.limits import FileReader, Limits
-from duckplets.sources.row_mapper import RowMapper
 
 BLANK = "\n\t\x1c\x7f\0\x85\xa0\u1680\u2003\u2028\u205f\u3000"
 FIRST = st.sampled_from(["", " ", *BLANK, *"aé«「か漢“\ufeff😀ß"])
@@ -146,7 +144,6 @@ def small():
         patch.setattr(memory, "_MEMORY_ROWS", 5)
         patch.setattr(row_batches, "MAX_ROWS", 4)
         patch.setattr(row_batches, "MAX_BYTES", 400)
-        patch.setattr(row_mapper, "_MOST_ODD", 0.7)
         yield
 
 
@@ -157,12 +154,13 @@ def test_columns_become_what_their_rows_become(small, made, field):
     limits = Limits(field=field)
     found = batches(records, mapping, limits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ColumnMapper, "mapped", lambda self, rows: None)
+        for columns in (ArrowColumns, RowColumns):
+            patch.setattr(columns, "column", columns.values)
         assert found == batches(records, mapping, limits)
 
 
 def hashes(table, mapping, monkeypatch, longest):
-    monkeypatch.setattr(content_hashes, "_LONG", longest)
+    monkeypatch.setattr(row_batches, "_LONG", longest)
     return batches(table, mapping, Limits())
 
 
@@ -175,20 +173,19 @@ def test_both_ways_of_hashing_agree(made):
     assert found[0] == found[1]
 
 
-@pytest.mark.skipif(os.environ.get("DUCKPLETS_BY_ROWS") == "1", reason="all rows are made")
-def test_only_odd_rows_are_made(monkeypatch):
+def test_only_rows_that_are_kept_are_made(monkeypatch):
     seen = []
-    taken = RowMapper._take_rows
+    at = typed.ArrowRows.at
 
-    def noted(self, block, number):
-        seen.extend(block.rows)
-        return taken(self, block, number)
+    def noted(self, places):
+        seen.extend(at(self, places))
+        return at(self, places)
 
-    monkeypatch.setattr(RowMapper, "_take_rows", noted)
+    monkeypatch.setattr(typed.ArrowRows, "at", noted)
     rows = [{"q": f"{'aé漢'[i % 3]}{i}", "a": "b" if i % 50 else None} for i in range(200)]
-    source = {"anchor": "q", "positive": "a"}
+    source = {"anchor": "q", "positive": "a", "on_error": "quarantine"}
     found = batches(pa.Table.from_pylist(rows), source, Limits())
-    assert [row["q"] for row in seen] == [row["q"] for row in rows[::50]]
+    assert seen == rows[::50]
     numbers = [row["row"] for _, batch in found for row in batch if row["skip"] is not None]
     assert numbers == [1, 51, 101, 151]
 

@@ -24,7 +24,7 @@ MAPPING = {"anchor": "question", "positive": "answer", "meta": ["tags", "mood"]}
 def small(monkeypatch):
     """Small tables, and batches that do not end where tables do."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 37)
-    monkeypatch.setattr("duckplets.sources.content_hashes._CHUNK_ROWS", 16)
+    monkeypatch.setattr("duckplets.sources.row_batches._CHUNK_ROWS", 16)
     monkeypatch.setattr(dataset, "_ROWS", 5)
 
 

@@ -25,7 +25,7 @@ def small_tables(monkeypatch):
     """Marks every few rows, instead of every 40,000."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 17)
     monkeypatch.setattr(json_file, "_ROWS", 17)
-    monkeypatch.setattr("duckplets.sources.content_hashes._CHUNK_ROWS", 16)
+    monkeypatch.setattr("duckplets.sources.row_batches._CHUNK_ROWS", 16)
 
 
 def sharded(form, end):

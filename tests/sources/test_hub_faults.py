@@ -41,7 +41,7 @@ def hub(hub, monkeypatch):
 def small_tables(monkeypatch):
     """Marks every few rows, instead of every 40,000, and a commit at each."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
-    monkeypatch.setattr("duckplets.sources.content_hashes._CHUNK_ROWS", 16)
+    monkeypatch.setattr("duckplets.sources.row_batches._CHUNK_ROWS", 16)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 50)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 

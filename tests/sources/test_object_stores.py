@@ -172,7 +172,7 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
 ):
     caplog.set_level(logging.DEBUG, "duckplets")
     monkeypatch.setattr(row_batches, "MAX_ROWS", often(10, less=40))
-    monkeypatch.setattr("duckplets.sources.content_hashes._CHUNK_ROWS", 7)
+    monkeypatch.setattr("duckplets.sources.row_batches._CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
     source = dp.sources.JsonSource(f"s3://{BUCKET}/json/*.json", **COLUMNS, in_pieces=True)

@@ -203,7 +203,7 @@ AT_ONCE, COUNT = often(10, less=20), often(95, less=50)
 def pieces(monkeypatch):
     """Batches of few rows, and a commit for every one or two."""
     monkeypatch.setattr(row_batches, "MAX_ROWS", AT_ONCE)
-    monkeypatch.setattr("duckplets.sources.content_hashes._CHUNK_ROWS", 7)
+    monkeypatch.setattr("duckplets.sources.row_batches._CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 

@@ -102,7 +102,6 @@ class Converter:
             yield Converted(reason=wrong.reason, detail=wrong.detail, number=number)
 
     def _checked(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the checked values of the fields."""
         found: dict[str, Any] = {}
         for name, kind in self.fields.items():
             value = plain(row.get(name))
@@ -128,7 +127,6 @@ class Converter:
         return found
 
     def _called(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the result of a user's function for a row."""
         given = {
             key: value if type(value) in (str, int, bool) else json.loads(json_text(value))
             for key, value in row.items()
@@ -342,12 +340,6 @@ def _is_reply(turn: Turn) -> bool:
 def _spoken(
     turns: list[Turn], main: str, reply: int | None = None, first: int = 0, *, each: bool = False
 ) -> tuple[str, str, str]:
-    """Return prompt, reply and messages of turns.
-
-    The prompt is everything said before the reply, joined by blank lines. With ``each`` it is the
-    user turns from the first turn on, turns before that weigh 0, and the messages end with the
-    reply.
-    """
     if not turns:
         raise Wrong(f"{main} is empty", f"field '{main}': the conversation is empty")
     if not each:
@@ -376,7 +368,6 @@ def _message(turn: Turn, weight: float) -> str:
 
 
 def _identity(written: str, turns: Sequence[Turn]) -> str:
-    """Return the identity of messages and of the values beside them."""
     unread = [[i, turn.unread] for i, turn in enumerate(turns) if turn.unread]
     whole = written + (json_text(_in_order(unread)) if unread else "")
     data = whole.encode("utf-8", "surrogatepass")
@@ -446,11 +437,6 @@ def _of_list(name: str, values: list[Any]) -> list[Said]:
 def _system(values: dict[str, Any], tag: str = "role", value: str = "content") -> list[Said]:
     text = values["system"]
     return [] if text is None else [("system", 1, {tag: "system", value: text})]
-
-
-def _sharegpt(values: dict[str, Any]) -> list[list[Said]]:
-    said = _of_list("conversations", values["conversations"])
-    return [[*_system(values, "from", "value"), *said]]
 
 
 def _of_function(values: dict[str, Any]) -> list[list[Said]]:
@@ -533,7 +519,12 @@ BUILT_IN = {
             name="sharegpt",
             fields={"system": "text", "conversations": "list"},
             needed=("conversations",),
-            said=_sharegpt,
+            said=lambda values: [
+                [
+                    *_system(values, "from", "value"),
+                    *_of_list("conversations", values["conversations"]),
+                ]
+            ],
             roles={
                 "human": "user",
                 "user": "user",

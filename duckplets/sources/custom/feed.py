@@ -14,11 +14,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from duckplets.base.prefetch import StoppedError, ahead
+from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.mapping import PARTS, Mapped
 from duckplets.sources.memory import batches_of, row_of, table_blocks
@@ -26,9 +27,6 @@ from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import ArrowRows, blocks_of, names_of
 from duckplets.sources.values import Fault
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 Batches = Callable[[Any], Iterable[Any]]
 
@@ -146,7 +144,6 @@ class RecordFeed:
         return records, self._tried(as_json, cursor, "the cursor")
 
     def _records(self, records: Any) -> Iterator[RowBlock]:
-        """Yield the records of a batch in pieces."""
         if isinstance(records, (pa.RecordBatch, pa.Table, pa.RecordBatchReader)):
             left = self._tried(self._of_table, records)
             while (block := self._tried(next, left, None)) is not None:
@@ -219,7 +216,6 @@ def _required(record: Mapping[Any, Any]) -> list[str]:
 
 @cache
 def _check_together(parts: frozenset[str]) -> None:
-    """Refuse parts that a mapping refuses together."""
     try:
         mapping: dict[str, Any] = dict(zip(parts, parts, strict=True))
         Mapped(**mapping)
@@ -245,7 +241,6 @@ def as_json(value: Any, what: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """Return a short text of a value and its type."""
     try:
         text = repr(value)
     except Exception:

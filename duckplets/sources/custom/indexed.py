@@ -10,19 +10,17 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Bounds, checked
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.order.permute import key, ranks
 from duckplets.sources.custom.feed import RefusedError, read_batches
 from duckplets.sources.custom.protocol import settings_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.rows import Rows, cursor_of
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _PLACE = {"done": range(1 << 63), "size": range(1 << 63)}
 _BLOCK = 4_096  # numbers ordered at a time
@@ -114,11 +112,7 @@ class IndexedSource(Mapped):
         return settings_of(self, self.name) | {"seed": self.seed, "shuffle": self.shuffle}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Start reading at a cursor.
-
-        Raises:
-            SourceError: The number of records has changed since the ingest began.
-        """
+        """Start reading at a cursor."""
         size = self._size()
         place = cursor_of(cursor, f"source {self.name!r}", _PLACE)["at"]
         if place is not None and place["size"] != size:
@@ -177,7 +171,6 @@ def _fetch(get: Any, numbers: Sequence[int]) -> tuple[list[Any], Exception | Non
 
 
 def _size_of(value: Any) -> int:
-    """Estimate the bytes of a record."""
     if isinstance(value, (str, bytes)):
         return len(value)
     if isinstance(value, dict):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.custom.feed import RefusedError, as_json, read_batches
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.rows import Rows
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 
 @runtime_checkable

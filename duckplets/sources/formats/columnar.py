@@ -15,26 +15,24 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of, part_of
-from duckplets.sources.rows import Look, RowBlock
+from duckplets.sources.rows import Blocks, Look
 from duckplets.sources.typed import BLOCK_BYTES, blocks_of, classes_of_schema, names_of
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _ROWS = 16_384  # rows of a batch
 _MOST_BYTES = 64 << 20  # bytes of a batch, whatever its values stand for
@@ -48,9 +46,6 @@ _MOST_OF_CODEC = {-1: 0, 0: 255}  # memory of a file in multiples of its bytes: 
 class ParquetSource(Files):
     """Parquet files, a row group's columns decoded a few megabytes at a time."""
 
-    path: paths.Paths
-    """File, glob, or list of them."""
-
     kind: ClassVar[str] = "parquet"
 
     def look(self, file: Path, reader: Database) -> Look:
@@ -60,9 +55,7 @@ class ParquetSource(Files):
             rows = parquet.metadata.num_rows
         return Look(names_of(schema, str(file)), rows, classes_of_schema(schema))
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file, or of some row groups, with the columns used."""
         part, limits = part_of(reader), limits_of(reader)
         with opened(file) as parquet:
@@ -80,9 +73,6 @@ class ParquetSource(Files):
 class ArrowSource(Files):
     """Arrow IPC files or streams, and Feather (version 2) files."""
 
-    path: paths.Paths
-    """File, glob, or list of them."""
-
     kind: ClassVar[str] = "arrow"
 
     def look(self, file: Path, reader: Database) -> Look:
@@ -91,9 +81,7 @@ class ArrowSource(Files):
             schema = next(found)
         return Look(names_of(schema, str(file)), None, classes_of_schema(schema))
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file with the columns used."""
         batches, limits = _arrow_batches(file, used), limits_of(reader)
         if _may_take(file) > limits.size("memory"):
@@ -114,11 +102,8 @@ def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
 def _announced(
     reader: Database, file: Path, groups: Sequence[int], used: Sequence[str]
 ) -> tuple[int, bool]:
-    """Return the bytes a row group's columns announce, and whether texts are delta-encoded.
-
-    Delta-encoded texts take more than announced. PyArrow (26.0) crashes on columns of a damaged
-    footer; DuckDB does not.
-    """
+    """Return the bytes a row group's columns announce, and whether texts are delta-encoded."""
+    # PyArrow (26.0) crashes on columns of a damaged footer; DuckDB does not.
     starts = tuple(f"{name}." for name in used)  # nested columns have several parts
     place = {"path": re.sub(r"([*?\[])", r"[\1]", str(file))}
     try:
@@ -149,10 +134,7 @@ def _parquet_batches(
 
 
 def _longest(encoded: pq.ParquetFile, texts: list[str], group: int) -> int:
-    """Return the length of the longest text in the dictionaries of a row group.
-
-    Any number of rows may refer to it; other values are in the file once per row.
-    """
+    """Return the length of the longest text in the dictionaries of a row group."""
     first = next(encoded.iter_batches(64, row_groups=[group], columns=texts), None)
     columns = () if first is None else first.columns
     found = [c.dictionary for c in columns if pa.types.is_dictionary(c.type) and len(c.dictionary)]

@@ -14,18 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO
+from typing import Any, ClassVar, NamedTuple, TextIO
 
 from duckplets.base.sanitize import counted, shown
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.rows import BAD_QUOTES, ENCODED, Look, RowBlock
+from duckplets.sources.rows import BAD_QUOTES, ENCODED, Blocks, Look, RowBlock
 from duckplets.sources.values import Fault, escaped, json_text
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _DELIMITERS = (",", "\t", ";", "|")
 _ROWS, _CHARACTERS = 2_048, 4 << 20  # rows of a block
@@ -67,8 +65,6 @@ class CsvSource(Files):
     are skipped, if there are some in the first million characters.
     """
 
-    path: paths.Paths
-    """File (also .gz and .zst), glob, or list of them."""
     delimiter: str | None = field(default=None, kw_only=True)
     """One character; else a tab for .tsv, or the one of , tab ; | that the header has most of."""
     quote: str | None = field(default="auto", kw_only=True)
@@ -93,11 +89,7 @@ class CsvSource(Files):
                 raise SourceError(f"{name}={value!r}: give one character")
 
     def look(self, file: Path, reader: Database) -> Look:
-        """Return the column names of a file.
-
-        Raises:
-            SourceError: It has no valid header row.
-        """
+        """Return the column names of a file."""
         limits = limits_of(reader)
         dialect = self._dialect(file, limits)
         with paths.open_text(file, self.encoding) as text:
@@ -141,13 +133,13 @@ class CsvSource(Files):
             return False
         kept, skipped = (
             sum(
-                _is_spaced(cell, quote)
+                cell.startswith(" ") and cell.lstrip(" ").startswith(quote)
                 for row in one.reader(io.StringIO(start, newline=""), strict=False)
                 for cell in row
             )
             for one in (dialect, dialect._replace(is_spaced=True))
         )
-        return kept > skipped
+        return bool(kept > skipped)
 
     def _delimiter(self, file: Path, dialect: _Dialect, limits: Limits) -> str:
         with paths.open_text(file, self.encoding) as text:
@@ -181,9 +173,7 @@ class CsvSource(Files):
                 return False
         return True
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows of a file with the columns used."""
         names = look.columns or []
         places = [(name, names.index(name)) for name in used]
@@ -243,7 +233,6 @@ def _has_quoted(text: TextIO, dialect: _Dialect) -> bool:
 
 
 def _odd(row: list[str] | Fault, header: list[str], lines: int) -> Fault:
-    """Return why a row is none."""
     if isinstance(row, Fault):
         return row
     cells = json_text([escaped(cell) for cell in row])
@@ -252,10 +241,6 @@ def _odd(row: list[str] | Fault, header: list[str], lines: int) -> Fault:
     if lines > 1:
         return Fault("ragged row of several lines", f"{lines} lines: {cells}", cells)
     return Fault("ragged row", cells, cells)
-
-
-def _is_spaced(cell: str, quote: str) -> bool:
-    return cell.startswith(" ") and cell.lstrip(" ").startswith(quote)
 
 
 class _CsvRows:
@@ -343,7 +328,6 @@ class _CsvRows:
             self.counts["several"] += 1
 
     def _note(self, row: list[str]) -> None:
-        """Count what looks wrong about a row."""
         if self._width == len(row) and any(map(self._has_rows, row)):
             if not self.counts["swallowed"]:
                 self.counts[f"{_AT}{self._file}:{self._ended + 1}"] += 1
@@ -356,7 +340,6 @@ class _CsvRows:
         return 0 < first + last == self._width - 1 and set(inner) <= {first + last}
 
     def _bad(self, error: csv.Error) -> Fault:
-        """Return a faulty row."""
         if "unexpected end of data" in str(error):
             raise SourceError(
                 f"{self._row()}: a quote is opened and never closed: close it in line "

@@ -96,12 +96,7 @@ def is_code(path: PurePosixPath) -> bool:
 
 
 def front_matter(text: str) -> tuple[str | None, int]:
-    """Return the title in a text's front matter, and the offset of the text after it.
-
-    Front matter is YAML between two lines ``---`` or TOML between two ``+++``, up to 200 lines.
-    Only one entry of it is parsed, so aliases and tags elsewhere cost nothing. An entry that is no
-    title, such as ``title: A: B`` in YAML, gives ``""``.
-    """
+    """Return the title in a text's front matter, and the offset of the text after it."""
     if not text.startswith(("---", "+++")):
         return None, 0
     found = _TextLines(text, _LINES)
@@ -155,11 +150,7 @@ def _value(entry: str, form: Any) -> str | None:
 
 
 def opening(text: str, markup: Markup = None) -> Heading | None:
-    r"""Return the heading at the beginning of a text, or None.
-
-    A heading is ``# Heading``, or a line underlined with at least its length of one character,
-    possibly overlined. Comments, directives, labels, badges and HTML may precede it.
-    """
+    r"""Return the heading at the beginning of a text, or None."""
     found = _TextLines(text, _LINES)
     place = _first(found.lines)
     if place is None or (len(text) > _START and place + 1 >= len(found.lines)):
@@ -208,10 +199,7 @@ def headings(text: str, markup: Markup) -> list[Heading]:
 def sections(
     text: str, markup: Markup, title: str | None, name: str
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of a text between headings, each with the titles leading to it.
-
-    Text before an opening heading, such as badges, belongs to the first part.
-    """
+    """Yield the parts of a text between headings, each with the titles leading to it."""
     found, first = headings(text, markup), opening(text, markup)
     begins = bool(found) and first is not None and found[0].start == first.start
     if begins and title is not None and found[0].title.casefold() == title.casefold():
@@ -263,7 +251,7 @@ def _underlined(lines: Sequence[str]) -> Iterator[_Under]:
     while place < len(lines):
         line, made = lines[place].rstrip(), None
         if is_after and line:
-            made = _over(lines, place) or _under(lines, place)
+            made = _lined(lines, place, 1) or _lined(lines, place, 0)
         if made is not None:
             yield made
             place, is_after = made.end, True
@@ -273,28 +261,17 @@ def _underlined(lines: Sequence[str]) -> Iterator[_Under]:
         place += 1
 
 
-def _over(lines: Sequence[str], place: int) -> _Under | None:
-    line = lines[place].rstrip()
-    if not _RULE.fullmatch(line) or place + 2 >= len(lines) or lines[place + 2].rstrip() != line:
+def _lined(lines: Sequence[str], place: int, over: int) -> _Under | None:
+    """Return the title at a place with a line below it and, if ``over`` is 1, the same above."""
+    if place + over + 1 >= len(lines):
         return None
-    raw = lines[place + 1].rstrip()
-    if not raw or _RULE.fullmatch(raw) or not _is_lined(raw, line):
+    raw, line = lines[place + over].rstrip(), lines[place + over + 1].rstrip()
+    fits = lines[place].rstrip() == line if over else not raw[0].isspace()
+    if not fits or not raw or _RULE.fullmatch(raw) or not _RULE.fullmatch(line):
         return None
-    return _Under(place, place + 3, line[0] * 2, raw)
-
-
-def _under(lines: Sequence[str], place: int) -> _Under | None:
-    raw = lines[place].rstrip()
-    if raw[0].isspace() or place + 1 >= len(lines) or _RULE.fullmatch(raw):
+    if len(line) < len(raw) or line[0] not in _USUAL:
         return None
-    below = lines[place + 1].rstrip()
-    if not _RULE.fullmatch(below) or not _is_lined(raw, below):
-        return None
-    return _Under(place, place + 2, below[0], raw)
-
-
-def _is_lined(raw: str, line: str) -> bool:
-    return len(line) >= len(raw) and line[0] in _USUAL
+    return _Under(place, place + over + 2, line[0] * (over + 1), raw)
 
 
 def _of_lines(found: _TextLines) -> Iterator[Heading | None]:
@@ -349,7 +326,8 @@ def _title(raw: str, markup: Markup) -> str | None:
     if len(raw) > 4 * _LONGEST:
         return None
     if markup and _MARKS.search(raw):
-        raw = _words_of_markdown(raw)
+        tokens = _inlines().parseInline(_ATTRIBUTES.sub("", raw))
+        raw = _UNRESOLVED.sub(r"\1", "".join(_texts(tokens)))
     return _clean(raw)
 
 
@@ -361,11 +339,6 @@ def _clean(heading: str) -> str | None:
 _MARKS = re.compile(r"[`*_\[\]<>&|\\{:~]|--")
 _ATTRIBUTES = re.compile(r"\s*\{:?\s*[#.][^{}]*\}\s*$")  # {#id .class}
 _UNRESOLVED = re.compile(r"\[([^\[\]]+)\](?:\[[^\[\]]*\])?")  # reference links
-
-
-def _words_of_markdown(raw: str) -> str:
-    tokens = _inlines().parseInline(_ATTRIBUTES.sub("", raw))
-    return _UNRESOLVED.sub(r"\1", "".join(_texts(tokens)))
 
 
 def _texts(tokens: Sequence[Any]) -> Iterator[str]:

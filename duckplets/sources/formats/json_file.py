@@ -7,19 +7,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO
 
 from duckplets.base.sanitize import listed
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows
 from duckplets.sources.values import Fault, is_utf8
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _ROWS, _CHARACTERS = 2_048, 4 << 20  # objects of a block
 _CHUNK = 1 << 20
@@ -72,14 +70,20 @@ class JsonSource(Files):
         return opened(reader, self, blocks, "standard input", marks=False)
 
     def _form(self, file: Path) -> str:
+        """Return what a file contains: ``lines``, an ``array``, or objects over several lines."""
         if paths.inner_suffix(file) != ".json":
             return "lines"
         with paths.open_text(file, self.encoding, "\n") as text:
-            return _form(text.read(_CHUNK))
+            start = text.read(_CHUNK).lstrip(_SPACE)
+        if start.startswith("["):
+            return "array"
+        try:  # many .json files contain JSON lines
+            first = json.loads(start.split("\n", 1)[0])
+        except (ValueError, RecursionError):
+            return "objects"
+        return "lines" if isinstance(first, dict) else "objects"
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the objects of a file."""
         limits, form = limits_of(reader), self._form(file)
         with paths.open_text(file, self.encoding, "\n") as text:
@@ -89,20 +93,10 @@ class JsonSource(Files):
         if self.rows is not None:
             yield from _Values(text, where, limits).blocks(tuple(self.rows.split(".")))
         elif form == "lines":
-            yield from _lines_of(text, where, limits)
+            for lines, numbers in line_blocks(text, where, limits):
+                yield RowBlock([_object(line) for line in lines], where, numbers, raw=lines)
         else:
             yield from _Values(text, where, limits).blocks(() if form == "array" else None)
-
-
-def _form(start: str) -> str:
-    """Return what a .json file contains: ``lines``, an ``array``, or objects over several lines."""
-    start = start.lstrip(_SPACE)
-    if start.startswith("["):
-        return "array"
-    try:  # many .json files contain JSON lines
-        return "lines" if isinstance(json.loads(start.split("\n", 1)[0]), dict) else "objects"
-    except (ValueError, RecursionError):
-        return "objects"
 
 
 def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], range]]:
@@ -122,13 +116,8 @@ def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list
         yield lines, range(first, first + len(lines))
 
 
-def _lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
-    """Yield objects from lines of JSON; blank lines are None."""
-    for lines, numbers in line_blocks(text, where, limits):
-        yield RowBlock([_object(line) for line in lines], where, numbers, raw=lines)
-
-
 def _object(line: str) -> dict[str, Any] | Fault | None:
+    """Return the object of a line; None for a blank one."""
     try:
         value = json.loads(line)
     except ValueError:
@@ -159,10 +148,7 @@ class _Values:
         self._is_met = False  # whether a list of rows was there
 
     def blocks(self, steps: Sequence[str] | None) -> Iterator[RowBlock]:
-        """Yield the objects of the list that steps lead to, or without steps one after the other.
-
-        Where there are steps the text may hold several documents.
-        """
+        """Yield the objects of the list that steps lead to; without steps, one after another."""
         rows: list[Any] = []
         size = 0
         for value, whole in self._rows_of(steps):

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from duckplets.base.sanitize import counted, shown
 from duckplets.base.settings import checked
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files, digest_of
@@ -35,11 +36,8 @@ from duckplets.sources.formats.json_file import line_blocks
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import LFS_POINTER, Look, RowBlock, Rows
+from duckplets.sources.rows import LFS_POINTER, Blocks, Look, RowBlock, Rows
 from duckplets.sources.values import Fault
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
@@ -53,8 +51,6 @@ class TextLinesSource(Files):
     Lines end with ``\n`` or ``\r\n``. For folders of whole texts there is ``TextFileSource``.
     """
 
-    path: paths.Paths
-    """File (also .gz and .zst), glob, or list of them."""
     text: str = field(default="line", init=False)
     encoding: str | None = field(default=None, kw_only=True)
     """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
@@ -73,9 +69,7 @@ class TextLinesSource(Files):
         """Return the one column."""
         return Look(["line"])
 
-    def blocks(
-        self, file: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the lines of a file."""
         with paths.open_text(file, self.encoding, "\n") as text:
             for lines, numbers in line_blocks(text, str(file), limits_of(reader)):
@@ -390,7 +384,6 @@ def _read(
 
 
 def _time_of(seconds: float) -> datetime | None:
-    """Return a UTC time; None if out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     except (ValueError, OverflowError, OSError):
@@ -401,21 +394,18 @@ def _time_of(seconds: float) -> datetime | None:
 
 
 def is_binary(start: bytes) -> bool:
-    """Return whether a file is binary, by its beginning.
-
-    Text in other encodings has hardly any control characters; random bytes have one in ten, and
-    what programs leave beside files may be NULs for the greater part.
-    """
+    """Return whether a file is binary, by its beginning."""
     nulls, controls = start.count(0), len(_CONTROL.findall(start))
     if nulls > _FEW_NULLS and 10 * nulls > len(start):
         return True
     try:
         start[: len(start) - 3 if len(start) > 4 else None].decode()
-        return len(start) >= 512 and 10 * controls > len(start)
+        end = len(start)
     except UnicodeDecodeError as error:
-        if error.start >= len(start) - 6:  # cut inside a character
-            return len(start) >= 512 and 10 * controls > len(start)
-        return b"\0" in start or 100 * controls > len(start)
+        end = error.start
+    if end >= len(start) - 6:  # text, perhaps cut inside a character
+        return len(start) >= 512 and 10 * controls > len(start)
+    return b"\0" in start or 100 * controls > len(start)
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -461,10 +451,7 @@ def patterns(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
-    """Return what a folder contains, or just the named files.
-
-    Pipes, devices and sockets are skipped: reading one could block for ever.
-    """
+    """Return what a folder contains, or just the named files."""
     folder = Path(os.path.expanduser(place)) if isinstance(place, str | os.PathLike) else Path()
     if not isinstance(place, str | os.PathLike) or not folder.is_dir():
         named = [file.absolute() for file in paths.local_files(place)]
@@ -520,13 +507,8 @@ _IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
 
 
 def path_date(path: PurePath) -> date | None:
-    """Return the date in the innermost dated part of a path.
-
-    A part is dated if it begins with YYYY-MM-DD or MM-DD-YYYY, as a word, or if all of it, up to
-    ``--``, is MM-DD under a folder YYYY; ``_`` counts as ``-``. The last part is taken without its
-    suffix.
-    """
-    parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
+    """Return the date in the innermost dated part of a path."""
+    parts = [p.split("--", 1)[0].replace("_", "-") for p in (*path.parts[:-1], path.stem)]
     for place in reversed(range(len(parts))):
         part = parts[place]
         pair = "/".join(parts[max(place - 1, 0) : place + 1])
@@ -539,7 +521,3 @@ def path_date(path: PurePath) -> date | None:
             except ValueError:
                 continue  # month 13: another kind of number
     return None
-
-
-def _undecorated(part: str) -> str:
-    return part.split("--", 1)[0].replace("_", "-")

@@ -166,10 +166,11 @@ class Hub:
         )
 
     def _failure(self, error: Exception, what: str) -> str:
-        """Return the error in words."""
         kind, status = type(error).__name__, status_of(error)
         if kind in ("ConnectError", "ConnectTimeout", "ProxyError"):
-            why = f"{_reason(error)}; check the network and HF_ENDPOINT"
+            text = re.sub(r"\[(Errno|WinError) -?\d+\]\s*", "", str(error)).strip().rstrip(".")
+            text = text[:1].lower() + text[1:200] if text else "no connection"
+            why = f"{text}; check the network and HF_ENDPOINT"
             return f"cannot reach {self.endpoint}: {why}"
         why = "the connection broke off"
         if status:
@@ -224,9 +225,3 @@ def _asked(error: Any) -> float:
         return max(parsedate_to_datetime(given).timestamp() - time.time(), 0.0)
     except (ArithmeticError, OSError, TypeError, ValueError):
         return 0.0
-
-
-def _reason(error: Exception) -> str:
-    """Return the system's reason of a connection error, in lower case without its number."""
-    text = re.sub(r"\[(Errno|WinError) -?\d+\]\s*", "", str(error)).strip().rstrip(".")
-    return text[:1].lower() + text[1:200] if text else "no connection"

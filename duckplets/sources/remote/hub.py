@@ -13,9 +13,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from duckplets.base.documents import LARGEST
+from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources.files import called, reader_of, used_of
 from duckplets.sources.mapping import Mapped
@@ -24,12 +25,8 @@ from duckplets.sources.remote.download import Hub, Sleep, imported
 from duckplets.sources.remote.layout import Card, choose, form_of, parse_card
 from duckplets.sources.remote.stores import Remote, arrivals
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable, cursor_of
+from duckplets.sources.rows import Blocks, Look, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import Classes, blocks_of, classes_of_features, with_classes
-
-if TYPE_CHECKING:
-    from duckplets.db.database import Database
-
 
 _PLACE = {"file": str, "row": range(1 << 63)}
 _ROWS = 1_000  # rows of a batch of datasets
@@ -92,12 +89,7 @@ class HubSource(Mapped):
         return {"uri": self.uri, "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Look at what the repository holds, and return the rows from a place on.
-
-        Raises:
-            SourceError: The hub cannot be reached or denies access, there is no such data set,
-                configuration or split, or a column is not there.
-        """
+        """Look at what the repository holds, and return the rows from a place on."""
         place = cursor_of(cursor, self.uri, _PLACE)
         hub = Hub(self._uri.repo, self.token, self._sleep)
         revision = (place["of"] or {}).get("revision") or hub.info().sha
@@ -134,7 +126,6 @@ class HubSource(Mapped):
     def _left(
         self, files: Sequence[Remote], place: dict[str, Any] | None
     ) -> tuple[Sequence[Remote], int]:
-        """Return the remaining files, and how many rows of the first are done."""
         if place is None:
             return files, 0
         there = [file.path for file in files]
@@ -154,7 +145,6 @@ class HubSource(Mapped):
 
 
 def _contents(hub: Hub, revision: str, uri: str) -> tuple[Sequence[Remote], Card]:
-    """Return the files of a data set, and its card."""
     files, readme = hub.files(revision), ""
     cards = [file for file in files if file.path == "README.md"]
     fetched = arrivals(cards, lambda file, here: hub.fetch(file, revision, here))
@@ -187,15 +177,12 @@ def _shard_blocks(
             if row > skip:
                 rows = with_classes(block.rows, of_card)
                 left = block._replace(rows=rows, columns=look.columns)
-                left = left.after(max(skip - (row - len(rows)), 0))
+                left = left.part(max(skip - (row - len(rows)), 0))
                 yield left._replace(file=file, at={"file": file, "row": row})
 
 
 class _ByDatasets:
-    """A shard of another format, streamed by the loader of ``datasets``.
-
-    The loader gets the downloaded shard, not the repository. Scripts are never run.
-    """
+    """A shard of another format, streamed by the loader of ``datasets``."""
 
     def __init__(self, here: Path) -> None:
         datasets = imported("datasets")
@@ -210,9 +197,7 @@ class _ByDatasets:
             first = next(iter(self._found.with_format("arrow").iter(batch_size=1)), None)
         return Look([] if first is None else first.schema.names)
 
-    def blocks(
-        self, here: Path, look: Look, used: list[str], reader: Database
-    ) -> Iterator[RowBlock]:
+    def blocks(self, here: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows."""
         with _told(here):
             for table in self._found.with_format("arrow").iter(batch_size=_ROWS):
@@ -238,7 +223,6 @@ def _told(here: Path) -> Iterator[None]:
 
 
 def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
-    """Return the options of a line combined with arguments."""
     if not isinstance(line, str):
         raise SourceError(
             f"{line!r} is no data set on the Hub; give a text such as {grammar.EXAMPLE}"

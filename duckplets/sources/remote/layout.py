@@ -82,7 +82,11 @@ def choose(uri: HubUri, files: Sequence[Remote], card: Card) -> HubFiles:
     """Return the files that a URI refers to."""
     data = [file for file in files if _is_data(file.path)]
     if not data:
-        raise SourceError(_no_data(uri, files))
+        script = f"{uri.name}.py"
+        has = "has no data files"
+        if any(file.path == script for file in files):
+            has = f"is made by a script, {script}, and scripts are never run; it {has}"
+        raise SourceError(f"{uri} {has}")
     config = _card_config(uri, card, data)
     if config is None:
         within = _of_folder(uri, data)
@@ -182,10 +186,7 @@ def _split_name(path: str, config: str) -> str:
 
 
 def _ordered(files: Sequence[Remote]) -> _Parted:
-    """Return the files of the preferred format, by path, and the others.
-
-    Without any readable format, those of the most frequent suffix.
-    """
+    """Return the files of the preferred format, by path, and the others."""
     kinds = [form_of(file.path) or suffix_of(file.path) for file in files]
     known = [form for form in READERS if form in kinds]
     count = Counter(kinds)
@@ -198,15 +199,6 @@ def _is_data(path: str) -> bool:
     parts = path.split("/")
     hidden = any(part.startswith((".", "_")) for part in parts)
     return not hidden and parts[-1] not in _NO_DATA and not parts[-1].lower().endswith(_PAPERS)
-
-
-def _no_data(uri: HubUri, files: Sequence[Remote]) -> str:
-    script = f"{uri.name}.py"
-    if any(file.path == script for file in files):
-        return (
-            f"{uri} is made by a script, {script}, and scripts are never run; it has no data files"
-        )
-    return f"{uri} has no data files"
 
 
 def _matching(uri: HubUri, glob: str, files: list[Remote]) -> list[Remote]:
@@ -310,8 +302,11 @@ def _config(one: Mapping[str, Any]) -> CardConfig:
         split, path = "train", part
         if isinstance(part, Mapping):
             split, path = str(part.get("split", "train")), part.get("path")
-        patterns = (folder + _pattern(pattern, one) for pattern in _several(path, one))
-        splits[split] = splits.get(split, ()) + tuple(patterns)
+        splits.setdefault(split, ())
+        for pattern in _several(path, one):
+            if isinstance(pattern, Mapping | list | None):
+                raise _odd(pattern, one)
+            splits[split] = (*splits[split], folder + str(pattern).removeprefix("./"))
     return CardConfig(_name(one), one.get("default") is True, splits, folder)
 
 
@@ -322,12 +317,6 @@ def _several(value: Any, config: Mapping[str, Any]) -> list[Any]:
     if isinstance(value, list):
         return value
     raise _odd(value, config)
-
-
-def _pattern(value: Any, config: Mapping[str, Any]) -> str:
-    if isinstance(value, Mapping | list | None):
-        raise _odd(value, config)
-    return str(value).removeprefix("./")
 
 
 def _odd(value: Any, config: Mapping[str, Any]) -> ValueError:

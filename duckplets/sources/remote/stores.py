@@ -51,19 +51,15 @@ class ObjectStore(Protocol):
 
 
 class _Kind(NamedTuple):
-    """How fsspec reaches a kind of store.
-
-    ``tag`` is the key in ``info`` that identifies the content, ``pin`` the argument that requests
-    it, ``ways`` where credentials come from.
-    """
+    """How fsspec reaches a kind of store."""
 
     package: str
     extra: str
     module: str
     name: str
-    tag: str
-    pin: str | None
-    ways: str
+    tag: str  # key in ``info`` that identifies the content
+    pin: str | None  # argument that requests it
+    ways: str  # where credentials come from
 
 
 _AZURE = _Kind(
@@ -88,10 +84,7 @@ def store_of(scheme: str, bucket: str) -> ObjectStore:
 
 
 def objects_at(address: str) -> list[StoredObject]:
-    """Return the objects of an address: one, those of a glob, or all of a folder.
-
-    In a folder, names or subfolders that begin with a dot or an underscore are left out.
-    """
+    """Return the objects of an address: one, those of a glob, or all of a folder."""
     scheme, bucket, key = address_of(address, SourceError)
     first = _GLOB.search(key)
     is_one = not first and key != "" and not key.endswith("/")
@@ -114,11 +107,8 @@ def objects_at(address: str) -> list[StoredObject]:
 
 
 def matching(glob: str, paths: Sequence[str]) -> list[bool]:
-    """Return the paths a glob matches: ``**`` any folders, ``*`` and ``?`` within a name.
-
-    Uses RE2, which takes linear time: globs may come from a card.
-    """
-    made, end = "", 0
+    """Return the paths a glob matches: ``**`` any folders, ``*`` and ``?`` within a name."""
+    made, end = "", 0  # for RE2, which takes linear time: globs may come from a card
     for found in _GLOB.finditer(glob):
         made += re.escape(glob[end : found.start()])
         end, part = found.end(), found[0]
@@ -138,7 +128,6 @@ def matching(glob: str, paths: Sequence[str]) -> list[bool]:
 
 
 def _filesystem(scheme: str) -> Any:
-    """Return a filesystem of a kind, configured by the environment."""
     kind = _KINDS[scheme]
     try:
         made = getattr(import_module(kind.module), kind.name)
@@ -257,11 +246,7 @@ def arrivals(
     fetch: Callable[[F, Path], None],
     stop: Callable[[], None] = lambda: None,
 ) -> Generator[tuple[F, Path], None, None]:
-    """Yield downloaded files, each kept until the next is requested.
-
-    The next is downloaded while one is read. They lie in a temporary folder. At
-    the end ``stop`` is called, and a download that does not end then is left alone.
-    """
+    """Yield downloaded files, each kept until the next is requested."""
     folder = _folder()
 
     def bring(number: int, file: F) -> Path:
