@@ -62,9 +62,12 @@ INSERT INTO stored_sections BY NAME
 SELECT
     section_key, record_key, position, role, heading, token_count, file_key, file_row,
     row_number() OVER (PARTITION BY record_key, role, heading ORDER BY position)::INTEGER AS item,
-    CASE WHEN plain IS NULL THEN normalised_hash(text)
-        ELSE md5_number_lower(lower(trimmed(single_spaced(plain)))) END AS normalised_hash
-FROM new_sections
+    md5_number_lower(
+        lower(CASE WHEN plain IS NULL THEN unaccented(trimmed) ELSE trimmed END)
+    ) AS normalised_hash
+FROM (SELECT *, trimmed(spaced) AS trimmed FROM (
+    SELECT *, single_spaced(coalesce(plain, text)) AS spaced FROM new_sections
+))
 ORDER BY section_key
 
 -- name: mark_lost
