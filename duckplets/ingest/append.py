@@ -5,11 +5,14 @@ new rows ─numbered on→ records, sections, chunks, conversations, record_pref
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Protocol
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Floats, Integers
 from duckplets.db.database import Database
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import append_sections, current_chunking, next_keys, sliced
@@ -21,6 +24,14 @@ _COLUMNS = (
     *("date", "group_key", "taxonomy", "meta"),
     *("trust", "content_hash", "created_at", "updated_at"),
 )
+
+
+class Along(Protocol):
+    """What lays out texts while they are stored; see ``serving.along``."""
+
+    def add(self, sections: pa.Table, chunks: pa.Table, trust: Floats) -> None:
+        """Add stored sections with their chunks; ``trust`` is by chunk."""
+        ...
 
 
 class Appending:
@@ -35,8 +46,9 @@ class Appending:
         trust: float,
         chunking: Chunking | None = None,
         placing: Placing | None = None,
+        along: Along | None = None,
     ) -> None:
-        self._database, self._placing = database, placing
+        self._database, self._placing, self._along = database, placing, along
         self._of_source = {
             "source_id": source_id,
             "version": version,
@@ -81,9 +93,17 @@ class Appending:
         columns.pop("dropped", None)
         # Dropped sections use up keys too, so that they can return to their place.
         self._section_key += len(flat)
+        stored = None
+        if self._along is not None:
+            trust = pc.fill_null(batch["trust"], self._of_source["trust"]).to_numpy()
+            stored = partial(self._lay, self._along, trust, record_keys[0])
         self._chunk_key = append_sections(
-            self._database, self._chunking, pa.table(columns), self._chunk_key
+            self._database, self._chunking, pa.table(columns), self._chunk_key, stored
         )
+
+    @staticmethod
+    def _lay(along: Along, trust: Floats, first: int, sections: pa.Table, chunks: pa.Table) -> None:
+        along.add(sections, chunks, trust[chunks["record_key"].to_numpy() - first])
 
     def _append_conversations(self, batch: pa.RecordBatch, keys: Integers) -> None:
         """Store the messages of new records, and rejected ones of preference pairs."""

@@ -1,0 +1,145 @@
+"""Lay out the next segment of a snapshot while an ingest stores its texts.
+
+sections, chunks as they are stored ─→ a file beside the corpus ─once published→ the snapshot
+
+Nothing is read back: the texts are in memory anyway. Whatever the corpus then has otherwise, such
+as records of a source that failed, shows in the counts, and the segment is made from the tables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.artifacts.arrays import ArrayWriter
+from duckplets.base.arrays import Floats
+from duckplets.base.atomic import aside_of, remove, sweep
+from duckplets.base.columns import byte_spans
+from duckplets.serving.texts import ROLES, Layout, ManifestEntry
+
+_BYTES = 16_000_000  # of texts that wait in memory: a small ingest writes no file
+_SECTION = ("section_key", "text", "record_key", "role", "token_count")
+_CHUNK = (
+    *("chunk_key", "section_key", "record_key", "kind", "window_index"),
+    *("start", "length", "start_token", "token_count"),
+)
+
+
+class LaidAlong:
+    """The texts that a running ingest stores, laid out as a segment of chunks.
+
+    A context manager: its file is removed unless a snapshot took it.
+
+    Args:
+        corpus: Path of the corpus.
+        chunking: Fingerprint of its chunks.
+
+    Attributes:
+        chunks: Chunks added so far.
+    """
+
+    def __init__(self, corpus: Path, chunking: Mapping[str, Any]) -> None:
+        beside = Path(f"{os.path.realpath(corpus)}.laid")
+        sweep(beside)
+        self._folder, self._chunking = aside_of(beside), chunking
+        self._waiting: list[tuple[pa.Table, pa.Table, Floats]] = []
+        self._size = self.chunks = self._characters = 0
+        self._first: int | None = None  # section
+        self._opened = ExitStack()
+        self._writer: ArrayWriter | None = None
+        self._layout: Layout | None = None
+        self._is_lost = False
+
+    def __enter__(self) -> LaidAlong:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+        remove(self._folder)
+
+    def add(self, sections: pa.Table, chunks: pa.Table, trust: Floats) -> None:
+        """Add sections with their chunks, in the order of their keys; ``trust`` is by chunk."""
+        if not sections.num_rows or self._is_lost:
+            return
+        if self._first is None:
+            self._first = sections["section_key"][0].as_py()
+        self.chunks += chunks.num_rows
+        self._characters += pc.sum(chunks["length"]).as_py() or 0
+        self._size += sections["text"].nbytes
+        self._waiting.append((sections.select(_SECTION), chunks.select(_CHUNK), trust))
+        if self._layout is None and self._size < _BYTES:
+            return
+        try:
+            self._lay()
+        except OSError:  # a disk without room: what makes the snapshot later says so
+            self._is_lost = True
+            self._waiting.clear()
+            self.__exit__()
+
+    def _lay(self) -> None:
+        if self._layout is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._writer = self._opened.enter_context(ArrayWriter(self._folder, "texts"))
+            self._layout = Layout(self._writer)
+        for sections, chunks, trust in self._waiting:
+            text = sections["text"].combine_chunks().cast(pa.string())
+            keys = sections["section_key"].to_numpy()
+            of_chunk = {name: chunks[name].to_numpy() for name in _CHUNK if name != "kind"}
+            rows = np.searchsorted(keys, of_chunk["section_key"])
+            is_window = pc.equal(chunks["kind"], "window").to_numpy()
+            weights = _weights(sections, of_chunk, rows, is_window, self._chunking) * trust
+            is_whole = is_window & (self._chunking.get("chunker") is None)
+            is_whole &= of_chunk["token_count"] == sections["token_count"].to_numpy()[rows]
+            of_chunk["length"] = np.where(is_whole, -1, of_chunk["length"])
+            spans = byte_spans(text, rows, of_chunk["start"], of_chunk["length"])
+            of_chunk |= {
+                "tokens": of_chunk["token_count"],
+                "window_index": np.where(is_window, of_chunk["window_index"], -1),
+                "weight": np.maximum(self._chunking["weight_floor"], np.fmin(1.0, weights)),
+            }
+            roles = pc.index_in(sections["role"], value_set=pa.array(ROLES))
+            records = {"record_key": sections["record_key"].to_numpy(), "role": roles.to_numpy()}
+            self._layout.add(text, records, of_chunk, spans)
+        self._waiting.clear()
+
+    def taken(
+        self, folder: Path, low: int, high: int, counts: tuple[int, int, int]
+    ) -> ManifestEntry | None:
+        """Move it into a snapshot as the segment of a range of section keys; return its entry.
+
+        None if the range has other texts, by the numbers of sections, chunks and characters.
+        """
+        if self._layout is None or self._writer is None or self._is_lost or self._first is None:
+            return None
+        found = (self._layout.counts["sections"], self.chunks, self._characters)
+        if self._first < low or found != counts:
+            return None
+        entry, self._layout = self._layout.written(self._writer, low, high), None
+        os.replace(self._folder / entry["file"]["name"], folder / entry["file"]["name"])
+        return entry
+
+
+def _weights(
+    sections: pa.Table,
+    chunks: Mapping[str, Any],
+    rows: Any,
+    is_window: Any,
+    chunking: Mapping[str, Any],
+) -> Floats:
+    """Return the weights of chunks before trust, as ``serving/chunks/chunks`` has them."""
+    if chunking["position_weight"] == "start_ratio":
+        tokens = sections["token_count"].to_numpy()[rows].astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_place = 1 - chunks["start_token"] / tokens
+        by_place[tokens == 0] = np.inf  # a NULL of SQL, which least() passes over
+    else:
+        by_place = 1 / (chunks["window_index"] + 1.0)
+    found: Floats = np.where(is_window, by_place, chunking["summary_weight"])
+    return found
