@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -91,6 +92,9 @@ class Appending:
             columns |= {name: np.repeat(of, counts) for name, of in places.items()}
         columns |= {field.name: flat.field(field.name) for field in flat.type}
         columns.pop("dropped", None)
+        if self._placing is not None:
+            columns["item"] = _items(columns["record_key"], columns["role"], columns["heading"])
+            self._placing.note(pa.table(columns))
         # Dropped sections use up keys too, so that they can return to their place.
         self._section_key += len(flat)
         stored = None
@@ -111,6 +115,20 @@ class Appending:
         columns["rejected_messages"] = _optional(batch, "rejected_messages")
         with self._database.registered(new_conversations=sliced(pa.table(columns))):
             self._database.run("ingest/conversations/append")
+
+
+def _items(records: Integers, *names: pa.Array) -> npt.NDArray[np.int32]:
+    """Return which of its record's sections with the same names each one is, from 1."""
+    groups = records - records.min(initial=0)
+    for name in names:
+        codes = name.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        groups = groups * (codes.max(initial=0) + 1) + codes
+    order = np.argsort(groups, kind="stable")
+    index = np.arange(len(groups))
+    fresh = np.diff(groups[order], prepend=-1) != 0
+    found = np.empty(len(groups), np.int32)
+    found[order] = index - np.maximum.accumulate(np.where(fresh, index, 0)) + 1
+    return found
 
 
 def _optional(batch: pa.RecordBatch, name: str) -> pa.Array:
