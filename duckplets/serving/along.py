@@ -22,7 +22,7 @@ from duckplets.artifacts.arrays import ArrayWriter
 from duckplets.base.arrays import Floats
 from duckplets.base.atomic import aside_of, remove, sweep
 from duckplets.base.columns import byte_spans
-from duckplets.serving.texts import ROLES, Layout, ManifestEntry
+from duckplets.serving.texts import ROLES, Layout, ManifestEntry, served
 
 _BYTES = 16_000_000  # of texts that wait in memory: a small ingest writes no file
 _SECTION = ("section_key", "text", "record_key", "role", "token_count")
@@ -90,23 +90,12 @@ class LaidAlong:
             self._layout = Layout(self._writer)
         for sections, chunks, trust in self._waiting:
             text = sections["text"].combine_chunks().cast(pa.string())
-            keys = sections["section_key"].to_numpy()
-            of_chunk = {name: chunks[name].to_numpy() for name in _CHUNK if name != "kind"}
-            rows = np.searchsorted(keys, of_chunk["section_key"])
-            is_window = pc.equal(chunks["kind"], "window").to_numpy()
-            weights = _weights(sections, of_chunk, rows, is_window, self._chunking) * trust
-            is_whole = is_window & (self._chunking.get("chunker") is None)
-            is_whole &= of_chunk["token_count"] == sections["token_count"].to_numpy()[rows]
-            of_chunk["length"] = np.where(is_whole, -1, of_chunk["length"])
-            spans = byte_spans(text, rows, of_chunk["start"], of_chunk["length"])
-            of_chunk |= {
-                "tokens": of_chunk["token_count"],
-                "window_index": np.where(is_window, of_chunk["window_index"], -1),
-                "weight": np.maximum(self._chunking["weight_floor"], np.fmin(1.0, weights)),
-            }
+            rows = served(sections, chunks, self._chunking, trust)
+            at = np.searchsorted(sections["section_key"].to_numpy(), rows["section_key"])
+            spans = byte_spans(text, at, rows["start"], rows["length"])
             roles = pc.index_in(sections["role"], value_set=pa.array(ROLES))
             records = {"record_key": sections["record_key"].to_numpy(), "role": roles.to_numpy()}
-            self._layout.add(text, records, of_chunk, spans)
+            self._layout.add(text, records, rows, spans)
         self._waiting.clear()
 
     def taken(
@@ -124,22 +113,3 @@ class LaidAlong:
         entry, self._layout = self._layout.written(self._writer, low, high), None
         os.replace(self._folder / entry["file"]["name"], folder / entry["file"]["name"])
         return entry
-
-
-def _weights(
-    sections: pa.Table,
-    chunks: Mapping[str, Any],
-    rows: Any,
-    is_window: Any,
-    chunking: Mapping[str, Any],
-) -> Floats:
-    """Return the weights of chunks before trust, as ``serving/chunks/chunks`` has them."""
-    if chunking["position_weight"] == "start_ratio":
-        tokens = sections["token_count"].to_numpy()[rows].astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            by_place = 1 - chunks["start_token"] / tokens
-        by_place[tokens == 0] = np.inf  # a NULL of SQL, which least() passes over
-    else:
-        by_place = 1 / (chunks["window_index"] + 1.0)
-    found: Floats = np.where(is_window, by_place, chunking["summary_weight"])
-    return found

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import FileEntry, damaged
 from duckplets.artifacts.read_ahead import ReadAhead
-from duckplets.base.arrays import Bytes, Integers, Keys
+from duckplets.base.arrays import Bytes, Floats, Integers, Keys
 from duckplets.base.columns import byte_spans, column
 from duckplets.base.prefetch import IsStopped, never
 from duckplets.db.database import Database
@@ -355,25 +356,25 @@ class StoredTexts:
         laid = Layout(made)
         parts = mapped(work.engine, spans_part, None, self._stretches(ranges), _part_of)
         for (texts, rows), spans in parts:
-            laid.add(texts["text"].combine_chunks(), _arrays(texts), _arrays(rows), spans)
+            laid.add(texts["text"].combine_chunks(), _arrays(texts), rows, spans)
             work.tell(laid.counts["sections"], sections)
         if laid.counts != {"chunks": chunks, "sections": sections}:
             raise StateMismatchError(_CHANGED)
         return laid
 
-    def _stretches(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[pa.Table, pa.Table]]:
-        how, roles = {"floor": self.chunking["weight_floor"]}, {}
-        if self.contents == "chunks":
-            how |= {"summary_weight": self.chunking["summary_weight"]}
-            how |= {"by_start": self.chunking["position_weight"] == "start_ratio"}
-            how |= {"by_chunker": self.chunking.get("chunker") is not None}
-            roles = {"roles": ROLES}
+    def _stretches(
+        self, ranges: Iterable[tuple[int, int]]
+    ) -> Iterator[tuple[pa.Table, dict[str, Array]]]:
+        of_chunks = self.contents == "chunks"
+        how = {} if of_chunks else {"floor": self.chunking["weight_floor"]}
+        roles = {"roles": ROLES} if of_chunks else {}
         table, of = self.database.table, _FROM[self.contents]
         for first, last in ranges:
             where = {"low": first, "high": last}
             texts = table(of + "sections", where | roles)
             if texts.num_rows:
-                yield texts, table(of + "chunks", where | how)
+                rows = table(of + "chunks", where | how)
+                yield texts, served(texts, rows, self.chunking) if of_chunks else _arrays(rows)
 
     def _ranges(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of section keys with about so many characters."""
@@ -434,13 +435,41 @@ def _added(writer: ArrayWriter, name: str, column: Array) -> list[Any]:
     return writer.add_column(column)
 
 
-def _part_of(stretch: tuple[pa.Table, pa.Table]) -> Part:
+def served(
+    sections: pa.Table, chunks: pa.Table, chunking: Mapping[str, Any], trust: Floats | None = None
+) -> dict[str, Array]:
+    """Return what serving needs to know of chunks; ``trust`` is by chunk, else a column.
+
+    A length of -1 stands for the whole section, which needs no cutting.
+    """
+    found = {name: chunks[name].to_numpy() for name in chunks.column_names if name != "kind"}
+    rows = np.searchsorted(sections["section_key"].to_numpy(), found["section_key"])
+    tokens = sections["token_count"].to_numpy()[rows]
+    is_window = pc.equal(chunks["kind"], "window").to_numpy()
+    # Spans of a chunker that has all tokens of its section may still leave white space out.
+    is_whole = is_window & (found["token_count"] == tokens) & (chunking.get("chunker") is None)
+    if chunking["position_weight"] == "start_ratio":
+        by_place = 1 - found["start_token"] / np.maximum(tokens, 1)
+        by_place[tokens == 0] = np.inf
+    else:
+        by_place = 1 / (found["window_index"] + 1.0)
+    weights = np.where(is_window, by_place, chunking["summary_weight"])
+    with np.errstate(invalid="ignore"):
+        weights *= found["trust"] if trust is None else trust
+    return found | {
+        "tokens": found["token_count"],
+        "length": np.where(is_whole, -1, found["length"]),
+        "window_index": np.where(is_window, found["window_index"], -1),
+        "weight": np.maximum(chunking["weight_floor"], np.fmin(1.0, weights)),
+    }
+
+
+def _part_of(stretch: tuple[pa.Table, Mapping[str, Array]]) -> Part:
     texts, chunks = stretch
     keys = texts["section_key"].to_numpy()
-    rows = np.searchsorted(keys, chunks["section_key"].to_numpy())
-    spans = (rows, chunks["start"].to_numpy(), chunks["length"].to_numpy())
+    rows = np.searchsorted(keys, chunks["section_key"])
     label = f"snapshot: sections {keys[0]} to {keys[-1]}"
-    return Part(label, (texts["text"].combine_chunks(), *spans))
+    return Part(label, (texts["text"].combine_chunks(), rows, chunks["start"], chunks["length"]))
 
 
 def spans_part(_: None, asked: tuple[pa.Array, Any, Any, Any]) -> tuple[Any, Any]:
