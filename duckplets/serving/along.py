@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from duckplets.artifacts.arrays import ArrayWriter
 from duckplets.base.arrays import Floats
-from duckplets.base.atomic import aside_of, remove, sweep
+from duckplets.base.atomic import aside_of, remove
 from duckplets.base.columns import byte_spans
 from duckplets.serving.texts import ROLES, Layout, ManifestEntry, served
 
@@ -46,9 +46,9 @@ class LaidAlong:
     """
 
     def __init__(self, corpus: Path, chunking: Mapping[str, Any]) -> None:
-        beside = Path(f"{os.path.realpath(corpus)}.laid")
-        sweep(beside)
-        self._folder, self._chunking = aside_of(beside), chunking
+        # Beside the folder of readers: whatever is ingested next sweeps both.
+        self._folder = aside_of(Path(f"{os.path.realpath(corpus)}.parts"), "old")
+        self._chunking = chunking
         self._waiting: list[tuple[pa.Table, pa.Table, Floats]] = []
         self._size = self.chunks = self._characters = 0
         self._first: int | None = None  # section

@@ -80,7 +80,7 @@ def test_a_segment_laid_out_along_is_the_one_that_is_read_back(
             reports = corpus.ingest(several, options=options, progress=False)
             monkeypatch.setattr(StoredTexts, "written", written)
             assert "has all texts" in reports["s1"].notes[-1]
-        assert not [p.name for p in tmp_path.iterdir() if ".laid" in p.name]
+        assert not [p.name for p in tmp_path.iterdir() if ".parts" in p.name]
         found = content(corpus)
         assert corpus.prepare().version == corpus.version
         assert content(corpus) == found
@@ -188,4 +188,4 @@ def test_an_ingest_that_is_killed_as_it_lays_out_texts_is_made_whole(
             made = stored.written(tmp_path, entry["low"], entry["high"], QUIET)
             assert (tmp_path / made["file"]["name"]).read_bytes() == data
         corpus.ingest(odd_records(2, 5), name="last", progress=False, **ODD_MAPPING)
-    assert not [p.name for p in tmp_path.iterdir() if ".laid" in p.name or ".parts" in p.name]
+    assert not [p.name for p in tmp_path.iterdir() if ".parts" in p.name]
