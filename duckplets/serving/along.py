@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,8 @@ class LaidAlong:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        with suppress(OSError):  # a full disk takes no rest of a file either
+            self._opened.close()
         remove(self._folder)
 
     def add(self, sections: pa.Table, chunks: pa.Table, trust: Floats) -> None:
@@ -111,5 +112,6 @@ class LaidAlong:
         if self._first < low or found != counts:
             return None
         entry, self._layout = self._layout.written(self._writer, low, high), None
+        self._opened.close()
         os.replace(self._folder / entry["file"]["name"], folder / entry["file"]["name"])
         return entry

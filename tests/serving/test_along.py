@@ -17,6 +17,7 @@ from effort import kills, often
 from programs import ran
 
 import duckplets as dp
+from duckplets.artifacts.arrays import ArrayWriter
 from duckplets.engine.work import QUIET
 from duckplets.errors import SourceError
 from duckplets.ingest.chunks import fingerprint
@@ -115,8 +116,23 @@ def test_it_is_made_by_itself_only_where_a_split_is_and_texts_are_many(
         monkeypatch.setattr(snapshot, "LARGE", 1000)
         assert not ingested("few")
 
-        # A place that cannot be written to fails no ingest that did not ask for it.
+        # A disk that is full for a while leaves the snapshot to be made from the tables.
         monkeypatch.setattr(snapshot, "LARGE", 10)
+        monkeypatch.setattr(along, "_BYTES", 0)
+        append, full = ArrayWriter.append, [OSError(28, "No space left on device")]
+
+        def without_room(writer: ArrayWriter, data: Any) -> int:
+            if full:
+                raise full.pop()
+            return append(writer, data)
+
+        monkeypatch.setattr(ArrayWriter, "append", without_room)
+        assert ingested("no room")
+        assert not full
+        assert corpus.status()["snapshot"]["current"] is True
+        shutil.rmtree(folder)
+
+        # A place that cannot be written to fails no ingest that did not ask for it.
         folder.mkdir()
         (folder / "notes.txt").write_text("mine")
         source = dp.sources.MemorySource(odd_records(30, 1), **ODD_MAPPING)
@@ -126,7 +142,7 @@ def test_it_is_made_by_itself_only_where_a_split_is_and_texts_are_many(
             corpus.ingest(
                 source, name="asked too", progress=False, options=dp.IngestOptions(prepare=True)
             )
-        assert corpus.count() == 7 * 30
+        assert corpus.count() == 8 * 30
 
 
 KILLED = """
