@@ -4,7 +4,8 @@
 
 Each measurement runs in a process of its own, in turns; figures are medians over the rounds. The
 bare statement reads the Parquet file, hashes each row twice and stores both texts, with DuckDB's
-default number of threads. ``datasets`` and ``lancedb`` are measured where they are installed.
+default number of threads. ``one_call`` ingests with ``prepare=True``, in place of ``split`` and
+``prepare`` afterwards. ``datasets`` and ``lancedb`` are measured where they are installed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-NAMES = ("bare", "parquet", "beyond_ascii", "nulls", "typed", "csv", "jsonl", "datasets", "lancedb")
+NAMES = (
+    *("bare", "parquet", "one_call", "in_place", "in_place_one_call", "beyond_ascii", "nulls"),
+    *("typed", "csv", "jsonl", "datasets", "lancedb"),
+)
 BARE = """
 CREATE TABLE records AS
 SELECT row_number() OVER () AS record_key, id, sha256(concat(title, body)) AS digest
@@ -95,16 +99,19 @@ def _ingested(name: str, folder: Path, beside: Path) -> dict[str, float]:
 
     kinds: dict[str, Any] = {"csv": dp.sources.CsvSource, "jsonl": dp.sources.JsonSource}
     more = {"date": "day", "group": "kind", "meta": ["kind"]} if name == "typed" else {}
-    file = next(folder.glob(f"{name}.*"))
+    file = next(folder.glob(f"{name}.*"), folder / "parquet.parquet")
+    is_one_call = name.endswith("one_call")
+    options = dp.IngestOptions(in_place="in_place" in name, prepare=is_one_call or None)
     source = kinds.get(name, dp.sources.ParquetSource)(
         file, anchor="title", positive="body", id="id", **more
     )
     with dp.Corpus(beside / "one.duckdb") as corpus:
         begun, wall = time.process_time(), time.monotonic()
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(source, name="s", progress=False, options=options)
         ingest, wall = time.process_time() - begun, time.monotonic() - wall
-        corpus.split()
-        corpus.prepare()
+        if not is_one_call:
+            corpus.split()
+            corpus.prepare()
         whole = time.process_time() - begun
     status = Path("/proc/self/status").read_text()
     peak = int(status.split("VmHWM:")[1].split()[0]) / 1e6

@@ -7,6 +7,7 @@ python benchmarks/dense_peer.py > benchmarks/dense_peer.json  # with PyTorch
 python benchmarks/batches.py > benchmarks/batches.json
 python benchmarks/text_in.py > benchmarks/text_in.json
 python benchmarks/in_place.py > benchmarks/in_place.json
+python benchmarks/intake.py > benchmarks/intake.json
 python benchmarks/serving.py > benchmarks/serving.json
 python benchmarks/serving.py --records 10000000 --beside 1000000 > benchmarks/serving_large.json
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
@@ -45,6 +46,7 @@ SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
 BATCHES = HERE / "batches.json"
 DENSE, DENSE_PEER = HERE / "dense.json", HERE / "dense_peer.json"
 GATES, IN_PLACE = HERE / "quality_gates.json", HERE / "in_place.json"
+INTAKE = HERE / "intake.json"
 TOKENS, TOKEN_BATCHES = HERE / "tokens.json", HERE / "token_batches.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
@@ -211,6 +213,7 @@ def page() -> str:
         main_section(results)
         + serving_section()
         + text_in_report.section(text_in)
+        + text_in_report.intake_section(json.loads(INTAKE.read_text(encoding="utf-8")))
         + text_in_report.in_place_section(json.loads(IN_PLACE.read_text(encoding="utf-8")))
         + tokens_report.shards_section(json.loads(TOKENS.read_text(encoding="utf-8")))
         + tokens_report.batches_section(json.loads(TOKEN_BATCHES.read_text(encoding="utf-8")))

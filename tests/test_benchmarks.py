@@ -134,8 +134,12 @@ def test_every_measurement_of_text_coming_in_runs(tmp_path, monkeypatch):
 def test_every_measurement_of_an_ingest_runs(tmp_path):
     intake = load("intake")
     intake.make(tmp_path, 300)
+    found = {"rows": 300, "load_before": 0.1, "load_after": 0.2}
     for name in set(intake.NAMES) - {"datasets", "lancedb"}:
-        assert intake.one(name, tmp_path)["ingest"] > 0
+        found[name] = intake.one(name, tmp_path) | {"ingest_to_bare": 2.0}
+        assert found[name]["ingest"] > 0
+    text = load("text_in_report").intake_section(found)
+    assert text.count("GB |") == len(found) - 4
 
 
 @thorough

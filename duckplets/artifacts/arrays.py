@@ -9,7 +9,6 @@ recorded outside the file and checked against its size, so a damaged record cann
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import mmap
@@ -17,6 +16,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -59,6 +59,7 @@ class ArrayWriter:
         self._file = self._path.open("w+b")
         self.size = _HEAD
         self._known: dict[bytes, list[Any]] = {}  # entry of each array written, by digest
+        self._scratch = ExitStack()
         self._done = False
 
     def __enter__(self) -> ArrayWriter:
@@ -66,7 +67,7 @@ class ArrayWriter:
 
     def __exit__(self, *_: object) -> None:
         try:
-            with naming(self._path):
+            with naming(self._path), self._scratch:
                 self._file.close()
         finally:
             if not self._done:
@@ -81,19 +82,9 @@ class ArrayWriter:
         self.size += memoryview(data).nbytes
         return begin
 
-    def scratch(self, dtype: Any, count: int) -> Array:
-        """Return an array to fill, on disk as long as this process has it."""
-        if count == 0:
-            return np.zeros(0, dtype)
-        with naming(self._path), tempfile.TemporaryFile(dir=self._path.parent) as file:
-            try:  # a full disk is an error here, not a signal later
-                os.posix_fallocate(file.fileno(), 0, count * np.dtype(dtype).itemsize)
-            except AttributeError:
-                pass  # macOS, Windows
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                    raise
-            return np.memmap(file, dtype, "r+", shape=(count,))
+    def scratch(self, dtype: Any) -> GrowingArray:
+        """Return an array to append to, on disk as long as this process has it."""
+        return self._scratch.enter_context(GrowingArray(self._path, dtype))
 
     def add_column(self, array: Array) -> list[Any]:
         """Write an array, integers in the least unsigned type they fit; return its entry."""
@@ -133,6 +124,35 @@ class ArrayWriter:
         entry = FileEntry.of(self._path)
         self._done = True
         return entry
+
+
+class GrowingArray:
+    """An array that grows at its end, in a file without a name beside a path."""
+
+    def __init__(self, beside: Path, dtype: Any) -> None:
+        self._beside, self._dtype, self._count = beside, np.dtype(dtype), 0
+        with naming(beside):
+            self._file = tempfile.TemporaryFile(dir=beside.parent)  # noqa: SIM115 - as long as it
+
+    def __enter__(self) -> GrowingArray:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def append(self, values: Array) -> None:
+        """Append values, cast to its type."""
+        with naming(self._beside):
+            self._file.write(np.ascontiguousarray(values, self._dtype).data)
+        self._count += len(values)
+
+    def array(self) -> Array:
+        """Return all values, mapped; nothing is appended afterwards."""
+        with naming(self._beside), self._file:
+            self._file.flush()
+            if not self._count:
+                return np.zeros(0, self._dtype)
+            return np.memmap(self._file, self._dtype, "r+", shape=(self._count,))
 
 
 def repeated(array: Array) -> list[Any] | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +12,7 @@ from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, shown
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
-from duckplets.errors import DuckpletsError, SourceError, several
+from duckplets.errors import DuckpletsError, ReadOnlyError, SourceError, several
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from duckplets.quality.intake import QualityGates
     from duckplets.quality.settings import Quality
     from duckplets.records.sources_file import DescribedSource
+    from duckplets.serving.along import LaidAlong
     from duckplets.sources import Source
     from duckplets.sources.collection import Collection
     from duckplets.sources.mapping import OnError
@@ -125,10 +126,12 @@ def ingest(
     with (
         working(options.engine, progress, note=_note([gates])) as work,
         exported_at_the_end(corpus.database, options.jsonl),
+        _along(corpus, options) as along,
     ):
-        return ingest.ingest(
+        report = ingest.ingest(
             corpus.database,
             source,
+            along=along,
             name=name,
             trust=trust,
             prefix=prefix_of(options.prefix),
@@ -138,6 +141,8 @@ def ingest(
             work=work,
             **asked,
         )
+        report.notes.extend(_prepared(corpus, options, along))
+        return report
 
 
 @changes("ingest")
@@ -196,6 +201,7 @@ def ingest_several(
     with (
         working(options.engine, progress, note=_note([*gates.values()])) as work,
         exported_at_the_end(corpus.database, options.jsonl),
+        _along(corpus, options) as along,
     ):
         for name, one in wanted.items():
             try:
@@ -209,10 +215,12 @@ def ingest_several(
         given = options.readers, options.retries
         readers, retries = (u if g is None else g for g, u in zip(given, usual, strict=True))
         with closing(
-            ingest_all(corpus.database, ready, work, readers=readers, retries=retries)
+            ingest_all(corpus.database, ready, work, along, readers=readers, retries=retries)
         ) as stored:
             for prepared, report in stored:
                 report_each(prepared.name, report)
+        if reports:
+            reports[[*reports][-1]].notes.extend(_prepared(corpus, options, along))
     if failed:
         said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
         raise SourceError("\n".join([said, several(failed)]))
@@ -275,6 +283,49 @@ def _gates(judged: Mapping[str, Any]) -> QualityGates | None:
     from duckplets.quality.intake import QualityGates
 
     return QualityGates(**judged)
+
+
+@contextmanager
+def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | None]:
+    """Yield what lays texts out as they are stored; None if no snapshot is to be made."""
+    from duckplets.ingest.chunks import fingerprint
+    from duckplets.ingest.splits import splits_in_use
+    from duckplets.serving.along import LaidAlong
+
+    asked = options.prepare
+    if asked is None:
+        asked = splits_in_use(corpus.database) is not None
+    if not asked:
+        yield None
+        return
+    with LaidAlong(corpus.path, fingerprint(corpus.database)) as along:
+        yield along
+
+
+def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | None) -> list[str]:
+    """Make the snapshot of what was stored, if it is to be made; return notes."""
+    from duckplets.corpus.maintenance import prepare
+    from duckplets.ingest.chunks import fingerprint
+    from duckplets.ingest.splits import split, splits_in_use
+    from duckplets.serving import snapshot
+
+    if along is None or not (options.prepare or along.chunks > snapshot.LARGE):
+        return []
+    notes, database = list[str](), corpus.database
+    if splits_in_use(database) is None:
+        notes.append(f"split: {split(corpus)}")
+    chunking = fingerprint(database)
+    try:
+        made = snapshot.prepare(database, corpus.version, chunking, progress=False, along=along)
+        if options.prepare:
+            prepare(corpus, progress=False)
+    except (OSError, ReadOnlyError) as error:
+        if options.prepare:
+            raise
+        why = getattr(error, "strerror", None) or str(error)
+        return [f"look: no snapshot was made: {shown(why, 400)}; the first run makes it"]
+    size = f"{made.manifest.size:,} bytes"
+    return [*notes, f"the snapshot {shown(made.folder)} has all texts ({size}); it may be deleted"]
 
 
 def _of_collection(

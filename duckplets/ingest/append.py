@@ -5,11 +5,15 @@ new rows ─numbered on→ records, sections, chunks, conversations, record_pref
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Protocol
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Floats, Integers
 from duckplets.db.database import Database
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import append_sections, current_chunking, next_keys, sliced
@@ -21,6 +25,14 @@ _COLUMNS = (
     *("date", "group_key", "taxonomy", "meta"),
     *("trust", "content_hash", "created_at", "updated_at"),
 )
+
+
+class Along(Protocol):
+    """What lays out texts while they are stored; see ``serving.along``."""
+
+    def add(self, sections: pa.Table, chunks: pa.Table, trust: Floats) -> None:
+        """Add stored sections with their chunks; ``trust`` is by chunk."""
+        ...
 
 
 class Appending:
@@ -35,8 +47,9 @@ class Appending:
         trust: float,
         chunking: Chunking | None = None,
         placing: Placing | None = None,
+        along: Along | None = None,
     ) -> None:
-        self._database, self._placing = database, placing
+        self._database, self._placing, self._along = database, placing, along
         self._of_source = {
             "source_id": source_id,
             "version": version,
@@ -79,11 +92,22 @@ class Appending:
             columns |= {name: np.repeat(of, counts) for name, of in places.items()}
         columns |= {field.name: flat.field(field.name) for field in flat.type}
         columns.pop("dropped", None)
+        if self._placing is not None:
+            columns["item"] = _items(columns["record_key"], columns["role"], columns["heading"])
+            self._placing.note(pa.table(columns))
         # Dropped sections use up keys too, so that they can return to their place.
         self._section_key += len(flat)
+        stored = None
+        if self._along is not None:
+            trust = pc.fill_null(batch["trust"], self._of_source["trust"]).to_numpy()
+            stored = partial(self._lay, self._along, trust, record_keys[0])
         self._chunk_key = append_sections(
-            self._database, self._chunking, pa.table(columns), self._chunk_key
+            self._database, self._chunking, pa.table(columns), self._chunk_key, stored
         )
+
+    @staticmethod
+    def _lay(along: Along, trust: Floats, first: int, sections: pa.Table, chunks: pa.Table) -> None:
+        along.add(sections, chunks, trust[chunks["record_key"].to_numpy() - first])
 
     def _append_conversations(self, batch: pa.RecordBatch, keys: Integers) -> None:
         """Store the messages of new records, and rejected ones of preference pairs."""
@@ -91,6 +115,20 @@ class Appending:
         columns["rejected_messages"] = _optional(batch, "rejected_messages")
         with self._database.registered(new_conversations=sliced(pa.table(columns))):
             self._database.run("ingest/conversations/append")
+
+
+def _items(records: Integers, *names: pa.Array) -> npt.NDArray[np.int32]:
+    """Return which of its record's sections with the same names each one is, from 1."""
+    groups = records - records.min(initial=0)
+    for name in names:
+        codes = name.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        groups = groups * (codes.max(initial=0) + 1) + codes
+    order = np.argsort(groups, kind="stable")
+    index = np.arange(len(groups))
+    fresh = np.diff(groups[order], prepend=-1) != 0
+    found = np.empty(len(groups), np.int32)
+    found[order] = index - np.maximum.accumulate(np.where(fresh, index, 0)) + 1
+    return found
 
 
 def _optional(batch: pa.RecordBatch, name: str) -> pa.Array:

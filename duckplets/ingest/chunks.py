@@ -221,10 +221,17 @@ def _refuse_placed(database: Database) -> None:
         )
 
 
-def append_sections(database: Database, chunking: Chunking, rows: pa.Table, first_key: int) -> int:
+def append_sections(
+    database: Database,
+    chunking: Chunking,
+    rows: pa.Table,
+    first_key: int,
+    stored: Callable[[pa.Table, pa.Table], None] | None = None,
+) -> int:
     """Store sections with their chunks, numbered from a key; return the next chunk key.
 
-    Of a dropped section, whose text is null, only the ``original`` is stored.
+    Of a dropped section, whose text is null, only the ``original`` is stored. ``stored`` is called
+    with the sections and chunks.
     """
     originals = None
     if "original" in rows.column_names:
@@ -241,6 +248,8 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
             "ingest/external_text/append" if is_placed else "ingest/records/append_sections"
         )
         database.run("ingest/chunks/append")
+    if stored is not None:
+        stored(rows, chunks)
     if originals is not None and originals.num_rows:
         with database.registered(new_originals=sliced(originals)):
             database.run("ingest/sections/append_originals")

@@ -21,6 +21,7 @@ from duckplets.db.database import Database
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import DuckpletsError
 from duckplets.ingest import checkpoint
+from duckplets.ingest.append import Along
 from duckplets.ingest.chunks import current_chunking
 from duckplets.ingest.gates import NothingNew
 from duckplets.ingest.prepare import PreparedIngest, prepare
@@ -47,10 +48,17 @@ Last = Callable[[Storing, float], IngestReport]
 """Ends an ingest that began at a time, and returns its report."""
 
 
-def ingest(database: Database, source: Source, *, work: Work = QUIET, **asked: Any) -> IngestReport:
+def ingest(
+    database: Database,
+    source: Source,
+    *,
+    work: Work = QUIET,
+    along: Along | None = None,
+    **asked: Any,
+) -> IngestReport:
     """Read a prepared source to its end and store its records."""
     prepared = prepare(database, source, **asked)
-    with closing(ingest_all(database, [prepared], work, readers=1, retries=0)) as each:
+    with closing(ingest_all(database, [prepared], work, along, readers=1, retries=0)) as each:
         _, report = next(each)
     if isinstance(report, DuckpletsError):
         raise report
@@ -61,6 +69,7 @@ def ingest_all(
     database: Database,
     several: Sequence[PreparedIngest],
     work: Work = QUIET,
+    along: Along | None = None,
     *,
     readers: int,
     retries: int,
@@ -68,8 +77,8 @@ def ingest_all(
 ) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
     """Store prepared sources in order while the following ones are being read.
 
-    ``last`` ends each in its last transaction. Closing the iterator ends all threads and removes
-    waiting files.
+    ``along`` gets the texts, too; ``last`` ends each in its last transaction. Closing the iterator
+    ends all threads and removes waiting files.
     """
     chunking = current_chunking(database)
     beside = Path(f"{os.path.realpath(str(database.path))}.parts")
@@ -86,7 +95,7 @@ def ingest_all(
                 coming.begin()
             report: IngestReport | DuckpletsError
             try:
-                report = _ingested(database, reading, work, last)
+                report = _ingested(database, reading, work, along, last)
             except DuckpletsError as error:
                 report = error
             reading.close()
@@ -99,7 +108,9 @@ def ingest_all(
         remove(folder)
 
 
-def _ingested(database: Database, reading: Reading, work: Work, last: Last) -> IngestReport:
+def _ingested(
+    database: Database, reading: Reading, work: Work, along: Along | None, last: Last
+) -> IngestReport:
     """Store the records of one source."""
     prepared, started = reading.prepared, time.monotonic()
     placing = prepared.placing
@@ -114,7 +125,8 @@ def _ingested(database: Database, reading: Reading, work: Work, last: Last) -> I
                 all_threads()  # splits are given by statements that gain from them
                 return last(storing, since)
 
-            report = _stored(database, prepared, reading.rows(), started, work, end)
+            rows = reading.rows()
+            report = _stored(database, prepared, rows, started, work, along, end)
             if placing is not None:
                 report.notes.extend(placing.told(report.added, before))
             return report
@@ -128,6 +140,7 @@ def _stored(
     rows: Rows,
     started: float,
     work: Work,
+    along: Along | None,
     last: Last,
 ) -> IngestReport:
     """Store rows piece by piece, each in a transaction; the last one publishes them."""
@@ -136,7 +149,7 @@ def _stored(
     try:
         while True:
             with database.transaction():
-                under_way = under_way or Storing(database, prepared, rows)
+                under_way = under_way or Storing(database, prepared, rows, along)
                 if not _store_piece(under_way, took, work):
                     report = last(under_way, started)
                     break

@@ -35,6 +35,10 @@ class IngestOptions:
             Default: 5 with gates, else 0.
         keep_going: Store the sources after one that failed, too. Of equal texts in both, theirs
             are then accepted.
+        prepare: Whether to make the snapshot that runs are served from as the texts are stored.
+            True: also its pools, as ``Corpus.prepare`` does; a corpus without splits is split as
+            ``Corpus.split()`` splits it. Default: the texts of it, if more than 200,000 chunks come
+            into a corpus that is split.
 
     Raises:
         SourceError: A value is wrong.
@@ -49,6 +53,7 @@ class IngestOptions:
     readers: int | None = None
     retries: int | None = None
     keep_going: bool = False
+    prepare: bool | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers; the others are checked where they are used."""

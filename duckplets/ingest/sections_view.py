@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
     if files:
         view = view.where(exp.column("file_key").is_(exp.null()))
     for run in _runs(files):
-        view = exp.union(view, _outside(run), distinct=False)
+        view = exp.union(view, _sections(run), distinct=False)
     made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
     comments = database.run("ingest/external_text/comments")  # dropped with the old view
     database.rows(made.sql(dialect=DuckDB, comments=False))
@@ -63,8 +63,39 @@ def _runs(files: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
     return [[file for _, file in run] for _, run in numbered]
 
 
-def _outside(run: Sequence[tuple[Any, ...]]) -> exp.Select:
+def sums(database: Database, first: int, *, every_row: bool) -> dict[int, tuple[int, int]]:
+    """Return how many texts files from a key on have, and the sum of their hashes, by key.
+
+    Without ``every_row`` only rows that are records count. Files with lists are left out.
+    """
+    files = [row for row in database.run("ingest/external_text/files") if row[0] >= first]
+    found = {}
+    for run in _runs(files):
+        columns = json.loads(run[0][-1])
+        if any(is_list for *_, is_list in columns):
+            continue
+        is_stored: exp.Expr = exp.true()
+        if not every_row:
+            row = [exp.column(name, table="cells") for name in ("filename", "file_row_number")]
+            stored = _outside(run, _statement("ingest/external_text/stored_rows"), {})
+            is_stored = exp.In(this=exp.Tuple(expressions=row), query=exp.Subquery(this=stored))
+        own = {"cell_hashes": _hashes(columns), "is_stored": is_stored}
+        select = _outside(run, _statement("ingest/external_text/sums_outside"), own)
+        for key, texts, total in database.rows(select.sql(dialect=DuckDB, comments=False)):
+            found[int(key)] = int(texts), int(total or 0)
+    return found
+
+
+def _sections(run: Sequence[tuple[Any, ...]]) -> exp.Select:
     """Return the sections whose texts lie in a group of files."""
+    text = {"cell_text": _text(json.loads(run[0][-1]))}
+    return _outside(run, _statement("ingest/external_text/outside"), text)
+
+
+def _outside(
+    run: Sequence[tuple[Any, ...]], select: exp.Select, own: Mapping[str, exp.Expr]
+) -> exp.Select:
+    """Return a statement over a group of files with equal columns, with these in their places."""
     paths = exp.Array(expressions=[_place(str(row[2])) for row in run])
     plain = exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false())
     cells = exp.Table(
@@ -75,9 +106,8 @@ def _outside(run: Sequence[tuple[Any, ...]]) -> exp.Select:
         "paths": paths,
         "first_key": exp.Literal.number(run[0][0]),
         "last_key": exp.Literal.number(run[-1][0]),
-        "cell_text": _text(json.loads(run[0][-1])),
+        **own,
     }
-    select = _statement("ingest/external_text/outside")
     for table in list(select.find_all(exp.Table)):
         if table.name == "cells":
             table.replace(cells)
@@ -109,6 +139,17 @@ def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
             cell = _call("list_extract", texts, exp.column("item", table="stored"))
         case = case.when(exp.Literal.string(heading), exp.cast(cell, "VARCHAR"))
     return case
+
+
+def _hashes(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
+    """Return the list of hashes of the texts of a row, each with its row and heading."""
+    found = []
+    for heading, name, _ in columns:
+        cell = exp.cast(exp.column(name, table="cells", quoted=True), "VARCHAR")
+        row = exp.column("file_row_number", table="cells")
+        hashed = _call("hash", row, exp.Literal.string(heading), cell)
+        found.append(exp.case().when(cell.copy().is_(exp.null()), exp.null()).else_(hashed))
+    return exp.Array(expressions=found)
 
 
 def _call(function: str, *arguments: exp.Expr) -> exp.Expr:

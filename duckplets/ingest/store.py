@@ -22,7 +22,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import checkpoint
 from duckplets.ingest import prefixes as prefix_store
-from duckplets.ingest.append import Appending, quarantine
+from duckplets.ingest.append import Along, Appending, quarantine
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import current_chunking
 from duckplets.ingest.gates import Intake
@@ -51,7 +51,9 @@ class Storing:
     It continues an earlier one if that was prepared.
     """
 
-    def __init__(self, database: Database, prepared: PreparedIngest, rows: Rows) -> None:
+    def __init__(
+        self, database: Database, prepared: PreparedIngest, rows: Rows, along: Along | None = None
+    ) -> None:
         self.database, self.prepared, self.rows = database, prepared, rows
         self.chunking = current_chunking(database)
         self.refusal: SourceError | None = None  # raised once the quarantine is committed
@@ -75,6 +77,7 @@ class Storing:
             *(self.source_id, UNPUBLISHED, UNPUBLISHED, trust),
             chunking=self.chunking,
             placing=prepared.placing,
+            along=along,
         )
         gates.begin(
             Intake(

@@ -23,7 +23,7 @@ from duckplets.base.columns import column
 from duckplets.conditions.costs import SHORT
 from duckplets.db.database import Database
 from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
-from duckplets.pools import arrays
+from duckplets.pools import arrays, plain
 from duckplets.pools.arrays import Filtered, Guarded, Pool, PoolNegatives, Rows, rows_of, some_rows
 from duckplets.pools.compile import (
     CompiledPool,
@@ -46,6 +46,8 @@ _GRADES = "grade without a condition"  # the reason, as pools/triplets.sql has i
 # Chunks, over all its sources, of a statement for many: enough that a statement's fixed cost is
 # small, and few compared with a large source.
 _TOGETHER = 200_000
+
+_FEW = 8  # pools that are read by arithmetic
 
 # Limits on texts used by conditions:
 _VECTOR = 2048  # sections of a vector, as stored
@@ -97,21 +99,41 @@ class PoolReader:
         self._database = database.cursor()
         self._lists: dict[tuple[str, tuple[Any, ...]], Rows] = {}  # by statement and parameters
         self._of_all: dict[tuple[int, str], PoolNegatives] = {}  # by their list and unit
-        where = {name: pools[0].parameters[name] for name in ("split", "version")}
-        facts = _section_facts(self._database, pools, where)
-        with self._database.registered(**({} if facts is None else {"section_facts": facts})):
-            self._database.rows(stage(pools), where)
-        if texts is not None:
-            with self._database.registered(kept_texts=pa.table({"text_hash": column(texts)})):
-                self._database.run("pools/lists/keep_texts")
-        self._portions = self._together(pools)
+        self._pools, self._texts = pools, texts
+        self._portions: dict[Any, Sequence[CompiledPool]] | None = None  # once staged
+        # Arithmetic reads all columns once for each pool: of many the table is shared.
+        self._plain = texts is None and len(pools) <= _FEW
 
     def __enter__(self) -> PoolReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._database.run("pools/lists/unstage")
+        if self._portions is not None:
+            self._database.run("pools/lists/unstage")
         self._database.close()
+
+    def _stage(self) -> dict[Any, Sequence[CompiledPool]]:
+        """Stage the chunks of all pools, once; return the pools read together."""
+        if self._portions is not None:
+            return self._portions
+        pools = self._pools
+        where = {name: pools[0].parameters[name] for name in ("split", "version")}
+        facts = _section_facts(self._database, pools, where)
+        with self._database.registered(**({} if facts is None else {"section_facts": facts})):
+            self._database.rows(stage(pools), where)
+        if self._texts is not None:
+            kept = pa.table({"text_hash": column(self._texts)})
+            with self._database.registered(kept_texts=kept):
+                self._database.run("pools/lists/keep_texts")
+        self._portions = self._together(pools)
+        return self._portions
+
+    def _read_plain(self, compiled: CompiledPool) -> None:
+        """Read the lists of a pool by arithmetic, where that is all its law comes to."""
+        with self._database.deadline(compiled.described):
+            for part, table in (plain.lists_of(self._database, compiled) or {}).items():
+                sql, parameters = compiled.statement(part)
+                self._lists[sql, tuple(parameters.values())] = rows_of(table)
 
     def read(
         self,
@@ -124,6 +146,8 @@ class PoolReader:
         """Read a pool; raises ``NoAnchorError`` if it has no anchor."""
         if compiled.unbounded:
             self._refuse_unbounded(compiled)
+        if self._plain and self._portions is None and plain.is_plain(compiled):
+            self._read_plain(compiled)
         rows, recipe = self._rows(compiled, "anchors"), compiled.recipe
         if len(rows["record_key"]) == 0:
             raise NoAnchorError(self.why_empty(compiled))
@@ -206,6 +230,7 @@ class PoolReader:
 
     def list(self, compiled: CompiledPool, part: Part) -> pa.Table:
         """Return the rows of a part of a pool as its statement yields them."""
+        self._stage()
         with self._database.deadline(compiled.described):
             return self._database.arrow(*compiled.statement(part, staged=part != "pool"))
 
@@ -214,7 +239,7 @@ class PoolReader:
         sql, parameters = compiled.statement(part)
         name = (sql, tuple(parameters.values()))
         if name not in self._lists:
-            portion = self._portions.get(_place(compiled), ())
+            portion = self._stage().get(_place(compiled), ())
             if len(portion) < 2 or "source" not in parameters or not self._cut(portion, part):
                 with self._database.deadline(compiled.described):
                     self._lists[name] = rows_of(self._database.arrow(sql, parameters))
@@ -296,6 +321,7 @@ class PoolReader:
         return replace(beyond, **shared)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
+        self._stage()
         with self._database.deadline(compiled.described):
             classes, bins = self._database.rows(*compiled.statement("sizes"))[0]
         if classes * bins > _MOST_COMPARISONS:

@@ -27,6 +27,7 @@ from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError, DuckpletsError, EmptyPoolError, ReadOnlyError
 from duckplets.ingest import records
 from duckplets.serving import texts
+from duckplets.serving.along import LaidAlong
 from duckplets.serving.texts import ChunkTexts, Contents, ManifestEntry, StoredTexts
 
 LARGE = 200_000  # chunks above which a corpus is served from a snapshot
@@ -238,8 +239,12 @@ def prepare(
     folder: Path | None = None,
     progress: Progress | bool | None = None,
     engine: Engine = INLINE,
+    along: LaidAlong | None = None,
 ) -> Snapshot:
-    """Build the snapshot of the newest version, or add what came since."""
+    """Build the snapshot of the newest version, or add what came since.
+
+    ``along`` has what an ingest laid out, which is the last segment if nothing else is new.
+    """
     external_files.check(database)
     path = folder or _beside(database)
     with _folder(path).locked():
@@ -250,7 +255,7 @@ def prepare(
         if found is None:
             with database.frugal(BUILDING):
                 stored = StoredTexts(database, contents, chunking)
-                _build(stored, version, path, before, progress, engine)
+                _build(stored, version, path, before, progress, engine, along)
                 database.shed()  # pools, which are compiled next, take as much again
     found = opened(database, version, contents, path)
     if found is None:
@@ -265,6 +270,7 @@ def _build(
     before: SnapshotManifest | None,
     progress: Progress | bool | None,
     engine: Engine,
+    along: LaidAlong | None,
 ) -> None:
     """Write a manifest with all segments missing in the previous one."""
     database = stored.database
@@ -283,9 +289,15 @@ def _build(
         while of and of[-1]["sections"] <= 2 * count:
             neighbour = of.pop()
             low, count = neighbour["low"], count + neighbour["sections"]
-        if count:
+        if not count:
+            continue
+        found = None
+        if along is not None and contents == "chunks":
+            found = along.taken(folder, low, high, each.count(low, high))
+        if found is None:
             with bar(progress, sys.stderr, "sections of the snapshot") as call:
-                of.append(each.written(folder, low, high, Work(engine, call)))
+                found = each.written(folder, low, high, Work(engine, call))
+        of.append(found)
     made.write(folder)
 
 

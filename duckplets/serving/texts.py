@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import FileEntry, damaged
 from duckplets.artifacts.read_ahead import ReadAhead
-from duckplets.base.arrays import Bytes, Integers, Keys
+from duckplets.base.arrays import Bytes, Floats, Integers, Keys
 from duckplets.base.columns import byte_spans, column
 from duckplets.base.prefetch import IsStopped, never
 from duckplets.db.database import Database
@@ -241,13 +242,74 @@ class _InMemory:
         self.parts: list[Bytes] = []
         self._size = 0
 
-    def scratch(self, dtype: Any, count: int) -> Array:
-        return np.empty(count, dtype)
+    def scratch(self, dtype: Any) -> _HeldArray:
+        return _HeldArray(dtype)
 
     def append(self, data: Bytes) -> int:
         self.parts.append(data)
         self._size += len(data)
         return self._size - len(data)
+
+
+class _HeldArray:
+    """The interface of ``GrowingArray``, in memory."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._parts = [np.zeros(0, dtype)]
+
+    def append(self, values: Array) -> None:
+        self._parts.append(values.astype(self._parts[0].dtype, copy=False))
+
+    def array(self) -> Array:
+        return np.concatenate(self._parts)
+
+
+class Layout:
+    """Texts laid end to end, with the columns of their sections and chunks."""
+
+    def __init__(self, made: ArrayWriter | _InMemory) -> None:
+        self._made = made
+        self._columns = {
+            what: {name: made.scratch(dtype) for name, dtype in kinds.items()}
+            for what, kinds in _COLUMNS.items()
+        }
+        self.counts = dict.fromkeys(_COLUMNS, 0)
+
+    def add(
+        self,
+        text: pa.Array,
+        sections: Mapping[str, Array],
+        chunks: Mapping[str, Array],
+        spans: tuple[Integers, Integers],
+    ) -> None:
+        """Add sections, by key, with their chunks and the spans of these in their texts."""
+        begin = self._made.append(_data_of(text))
+        every = np.arange(len(text))
+        whole = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
+        for what, columns, (starts, sizes) in (
+            ("chunks", chunks, spans),
+            ("sections", sections, whole),
+        ):
+            values = {**columns, "span": starts + begin, "bytes": sizes}
+            for name, array in self._columns[what].items():
+                array.append(values[name])
+            self.counts[what] += len(starts)
+
+    def columns(self) -> dict[str, dict[str, Array]]:
+        """Return the columns of sections and chunks, once."""
+        return {
+            what: {name: array.array() for name, array in columns.items()}
+            for what, columns in self._columns.items()
+        }
+
+    def written(self, writer: ArrayWriter, low: int, high: int) -> ManifestEntry:
+        """Write the columns behind the texts; return the entry of the finished file."""
+        entry: ManifestEntry = {"low": low, "high": high, "end": writer.size}
+        for what, columns in self.columns().items():
+            entry[what] = len(columns["span"])
+            added = {name: _added(writer, name, array) for name, array in columns.items()}
+            entry[f"of_{what}"] = added
+        return entry | {"file": asdict(writer.finish())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,70 +337,44 @@ class StoredTexts:
     def held(self) -> Segment:
         """Return all texts in memory."""
         made = _InMemory()
-        laid = self._laid(made, 0, 1 << 62, QUIET)
+        laid = self._laid(made, 0, 1 << 62, QUIET).columns()
         data = np.concatenate([np.zeros(0, np.uint8), *made.parts])
         return Segment(laid["chunks"], laid["sections"], TextBytes(pa.py_buffer(data)))
 
     def written(self, folder: Path, low: int, high: int, work: Work) -> ManifestEntry:
         """Write a range of section keys to a new file; return its entry for ``opened``."""
         with ArrayWriter(folder, "texts") as writer:
-            laid = self._laid(writer, low, high, work)
-            entry: ManifestEntry = {"low": low, "high": high, "end": writer.size}
-            for what, columns in laid.items():
-                entry[what] = len(columns["span"])
-                added = {name: _added(writer, name, array) for name, array in columns.items()}
-                entry[f"of_{what}"] = added
-            return entry | {"file": asdict(writer.finish())}
+            return self._laid(writer, low, high, work).written(writer, low, high)
 
     def _run(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self.database.run(_FROM[self.contents] + name, parameters)
 
-    def _laid(
-        self, made: ArrayWriter | _InMemory, low: int, high: int, work: Work
-    ) -> dict[str, dict[str, Array]]:
+    def _laid(self, made: ArrayWriter | _InMemory, low: int, high: int, work: Work) -> Layout:
         sections, chunks, characters = self.count(low, high)
         is_small = sections <= _SECTIONS and characters <= _CHARACTERS
         ranges = [(low, high)] if is_small else self._ranges(low, high)
-        sizes, at = {"chunks": chunks, "sections": sections}, {"chunks": 0, "sections": 0}
-        laid = {
-            what: {name: made.scratch(dtype, sizes[what]) for name, dtype in kinds.items()}
-            for what, kinds in _COLUMNS.items()
-        }
+        laid = Layout(made)
         parts = mapped(work.engine, spans_part, None, self._stretches(ranges), _part_of)
-        for (texts, rows), (starts, lengths) in parts:
-            text = texts["text"].combine_chunks()
-            begin = made.append(_data_of(text))
-            every = np.arange(len(text))
-            spans, whole = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
-            found = {
-                "chunks": _arrays(rows) | {"span": starts + begin, "bytes": lengths},
-                "sections": _arrays(texts) | {"span": spans + begin, "bytes": whole},
-            }
-            for what, values in found.items():
-                first, stop = at[what], at[what] + len(values["span"])
-                if stop > sizes[what]:
-                    raise StateMismatchError(_CHANGED)
-                for name, array in laid[what].items():
-                    array[first:stop] = values[name]
-                at[what] = stop
-            work.tell(at["sections"], sections)
-        if at != sizes:
+        for (texts, rows), spans in parts:
+            laid.add(texts["text"].combine_chunks(), _arrays(texts), rows, spans)
+            work.tell(laid.counts["sections"], sections)
+        if laid.counts != {"chunks": chunks, "sections": sections}:
             raise StateMismatchError(_CHANGED)
         return laid
 
-    def _stretches(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[pa.Table, pa.Table]]:
-        how, roles = {"floor": self.chunking["weight_floor"]}, {}
-        if self.contents == "chunks":
-            how |= {"summary_weight": self.chunking["summary_weight"]}
-            how |= {"by_start": self.chunking["position_weight"] == "start_ratio"}
-            how |= {"by_chunker": self.chunking.get("chunker") is not None}
-            roles = {"roles": ROLES}
+    def _stretches(
+        self, ranges: Iterable[tuple[int, int]]
+    ) -> Iterator[tuple[pa.Table, dict[str, Array]]]:
+        of_chunks = self.contents == "chunks"
+        how = {} if of_chunks else {"floor": self.chunking["weight_floor"]}
+        roles = {"roles": ROLES} if of_chunks else {}
         table, of = self.database.table, _FROM[self.contents]
         for first, last in ranges:
             where = {"low": first, "high": last}
             texts = table(of + "sections", where | roles)
             if texts.num_rows:
-                yield texts, table(of + "chunks", where | how)
+                rows = table(of + "chunks", where | how)
+                yield texts, served(texts, rows, self.chunking) if of_chunks else _arrays(rows)
 
     def _ranges(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of section keys with about so many characters."""
@@ -399,13 +435,41 @@ def _added(writer: ArrayWriter, name: str, column: Array) -> list[Any]:
     return writer.add_column(column)
 
 
-def _part_of(stretch: tuple[pa.Table, pa.Table]) -> Part:
+def served(
+    sections: pa.Table, chunks: pa.Table, chunking: Mapping[str, Any], trust: Floats | None = None
+) -> dict[str, Array]:
+    """Return what serving needs to know of chunks; ``trust`` is by chunk, else a column.
+
+    A length of -1 stands for the whole section, which needs no cutting.
+    """
+    found = {name: chunks[name].to_numpy() for name in chunks.column_names if name != "kind"}
+    rows = np.searchsorted(sections["section_key"].to_numpy(), found["section_key"])
+    tokens = sections["token_count"].to_numpy()[rows]
+    is_window = pc.equal(chunks["kind"], "window").to_numpy()
+    # Spans of a chunker that has all tokens of its section may still leave white space out.
+    is_whole = is_window & (found["token_count"] == tokens) & (chunking.get("chunker") is None)
+    if chunking["position_weight"] == "start_ratio":
+        by_place = 1 - found["start_token"] / np.maximum(tokens, 1)
+        by_place[tokens == 0] = np.inf
+    else:
+        by_place = 1 / (found["window_index"] + 1.0)
+    weights = np.where(is_window, by_place, chunking["summary_weight"])
+    with np.errstate(invalid="ignore"):
+        weights *= found["trust"] if trust is None else trust
+    return found | {
+        "tokens": found["token_count"],
+        "length": np.where(is_whole, -1, found["length"]),
+        "window_index": np.where(is_window, found["window_index"], -1),
+        "weight": np.maximum(chunking["weight_floor"], np.fmin(1.0, weights)),
+    }
+
+
+def _part_of(stretch: tuple[pa.Table, Mapping[str, Array]]) -> Part:
     texts, chunks = stretch
     keys = texts["section_key"].to_numpy()
-    rows = np.searchsorted(keys, chunks["section_key"].to_numpy())
-    spans = (rows, chunks["start"].to_numpy(), chunks["length"].to_numpy())
+    rows = np.searchsorted(keys, chunks["section_key"])
     label = f"snapshot: sections {keys[0]} to {keys[-1]}"
-    return Part(label, (texts["text"].combine_chunks(), *spans))
+    return Part(label, (texts["text"].combine_chunks(), rows, chunks["start"], chunks["length"]))
 
 
 def spans_part(_: None, asked: tuple[pa.Array, Any, Any, Any]) -> tuple[Any, Any]:

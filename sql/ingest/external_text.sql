@@ -16,7 +16,7 @@ WHERE database_name = current_database() AND view_name = 'sections' AND comment 
 
 -- name: outside
 -- The sections whose texts lie in files with the same columns, whose keys adjoin.
--- duckplets/ingest/external_text.py puts in its place: `cells`, the rows of these files, `paths`, the
+-- duckplets/ingest/sections_view.py puts in its place: `cells`, the rows of these files, `paths`, the
 -- list of them, `first_key` and `last_key` of them, and `cell_text`, by heading.
 SELECT
     stored.section_key,
@@ -60,12 +60,38 @@ FROM new_files
 -- Append new_sections (Arrow), whose texts stay in their files; plain: as in records.
 INSERT INTO stored_sections BY NAME
 SELECT
-    section_key, record_key, position, role, heading, token_count, file_key, file_row,
-    row_number() OVER (PARTITION BY record_key, role, heading ORDER BY position)::INTEGER AS item,
-    CASE WHEN plain IS NULL THEN normalised_hash(text)
-        ELSE md5_number_lower(lower(trimmed(single_spaced(plain)))) END AS normalised_hash
+    section_key, record_key, position, role, heading, token_count, file_key, file_row, item,
+    md5_number_lower(
+        lower(CASE WHEN plain IS NULL THEN unaccented(trimmed) ELSE trimmed END)
+    ) AS normalised_hash
+FROM (SELECT *, trimmed(spaced) AS trimmed FROM (
+    SELECT *, single_spaced(coalesce(plain, text)) AS spaced FROM new_sections
+))
+
+-- name: sums
+-- The texts of new_sections (Arrow) by file: how many, and a sum of their hashes.
+-- Rows: unordered.
+SELECT file_key, count(*) AS texts, sum(hash(file_row, heading, text)) AS total
 FROM new_sections
-ORDER BY section_key
+GROUP BY file_key
+
+-- name: sums_outside
+-- The same of all texts in files with the same columns. duckplets/ingest/sections_view.py puts in
+-- its place: `cells`, the rows of these files, `paths`, the list of them, `first_key` of them,
+-- `cell_hashes`, of each column that of its text, NULL where there is none, and `is_stored`, whether
+-- a row is a record.
+-- Rows: unordered.
+SELECT
+    list_position(paths, filename) + first_key - 1 AS file_key, count(found) AS texts,
+    sum(found) AS total
+FROM (SELECT cells.filename, unnest(cell_hashes) AS found FROM cells WHERE is_stored)
+GROUP BY filename
+
+-- name: stored_rows
+-- The rows of such files that are records; `last_key` is that of the last file.
+SELECT list_extract(paths, file_key - first_key + 1), file_row
+FROM stored_sections
+WHERE file_key BETWEEN first_key AND last_key
 
 -- name: mark_lost
 -- Let no run that is pinned to an earlier version take removed records for what they were: their

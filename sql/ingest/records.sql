@@ -21,9 +21,13 @@ GROUP BY sources.name, splits.split
 INSERT INTO stored_sections BY NAME
 SELECT
     section_key, record_key, position, role, heading, text, token_count,
-    CASE WHEN plain IS NULL THEN normalised_hash(text)
-        ELSE md5_number_lower(lower(trimmed(single_spaced(plain)))) END AS normalised_hash
-FROM new_sections
+    md5_number_lower(
+        lower(CASE WHEN plain IS NULL THEN unaccented(trimmed) ELSE trimmed END)
+    ) AS normalised_hash
+-- DuckDB evaluates an expression that occurs twice once, but not within a CASE.
+FROM (SELECT *, trimmed(spaced) AS trimmed FROM (
+    SELECT *, single_spaced(coalesce(plain, text)) AS spaced FROM new_sections
+))
 
 -- name: remove_records
 -- Mark the records of a source as removed; returns their number.

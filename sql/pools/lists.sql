@@ -52,6 +52,17 @@ FROM (
 GROUP BY portion
 ORDER BY low
 
+-- name: plain
+-- The chunks of a source in a split, of anchors and contexts, with the columns of their lists.
+-- Parameters: $split, $version, $source.
+-- Rows: in the order of their records' versions and hashes of ids.
+SELECT
+    record_key, chunk_key, text_hash, family, question, section_key, position,
+    role = 'anchor' AS is_anchor, added_version, id_hash
+FROM chunks_of($source, $split, $version)
+WHERE role IN ('anchor', 'context')
+ORDER BY added_version, id_hash, record_key, chunk_key
+
 -- name: text_anchors
 -- What a sampler draws texts from: the chunks of the pool.
 -- Rows: in the order of their records' versions and hashes of ids.

@@ -40,51 +40,23 @@ GROUP BY part
 ORDER BY part
 
 -- name: sections
--- The texts of sections, each with its record and role.
+-- The texts of sections, each with its record, its role and its tokens.
 -- Parameters: $low, $high (section keys, both included), $roles (their names).
 -- Rows: by section_key.
-SELECT section_key, text, record_key, list_position($roles::VARCHAR[], role) - 1 AS role
+SELECT
+    section_key, text, record_key, list_position($roles::VARCHAR[], role) - 1 AS role, token_count
 FROM sections
 WHERE section_key BETWEEN $low AND $high
 ORDER BY section_key
 
 -- name: chunks
--- What serving needs to know of every chunk, apart from its text. A length of -1 stands for the
--- whole section, which needs no cutting.
--- Parameters: $low, $high (section keys, both included), $summary_weight, $floor (of weights),
--- $by_start (weigh by start_ratio, not by index), $by_chunker (spans of a chunker: one that has all
--- tokens of its section may still leave white space out, or begin within a token).
+-- Chunks with the trust of their records.
+-- Parameters: $low, $high (section keys, both included).
 -- Rows: by chunk_key.
 SELECT
-    chunks.chunk_key,
-    chunks.section_key,
-    chunks.record_key,
-    chunks.token_count AS tokens,
-    chunks.start,
-    CASE
-        WHEN
-            NOT $by_chunker
-            AND chunks.kind = 'window'
-            AND chunks.token_count = sections.token_count
-            THEN -1
-        ELSE chunks.length
-    END::INTEGER AS length,
-    CASE WHEN chunks.kind = 'window' THEN chunks.window_index ELSE -1 END::INTEGER
-        AS window_index,
-    greatest(
-        $floor,
-        least(
-            1,
-            records.trust * CASE
-                WHEN chunks.kind = 'summary' THEN $summary_weight
-                WHEN $by_start THEN 1 - chunks.start_token / sections.token_count
-                ELSE 1 / (chunks.window_index + 1)
-            END
-        )
-    )::DOUBLE AS weight
+    chunks.chunk_key, chunks.section_key, chunks.record_key, chunks.kind, chunks.window_index,
+    chunks.start, chunks.length, chunks.start_token, chunks.token_count, records.trust
 FROM chunks
-JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
-WHERE
-    chunks.section_key BETWEEN $low AND $high AND sections.section_key BETWEEN $low AND $high
+WHERE chunks.section_key BETWEEN $low AND $high
 ORDER BY chunks.chunk_key

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.corpus import doctor
+from duckplets.db import external_files
+from duckplets.ingest.external_text import Placing
 
 WORDS = ["river", "stone", "lamp", "garden", "bridge", "letter", "window", "élan", "水", "x\u0301"]
 TABLES = {
@@ -402,3 +404,50 @@ def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path):
         assert said, told
         grown.append(int(said[1]))
     assert grown[0] == pytest.approx(grown[1], rel=0.3)
+
+
+def plain_rows(count):
+    return [
+        {"id": f"k{i}", "title": f"title {i}", "body": f"text of {i}" if i % 3 else None}
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("blank", [False, True])
+@pytest.mark.parametrize("change", ["none", "text", "rows", "heading"])
+def test_texts_that_the_file_has_otherwise_are_refused(tmp_path, monkeypatch, change, blank):
+    rows = plain_rows(40)
+    rows[7]["other"] = " " if blank else "not blank"
+    files = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate((rows, rows[:0]))]
+    finish, asked = Placing.finish, []
+
+    def changed(placing):
+        one, other = rows[10], rows[11]
+        if change == "text":
+            one["body"] = one["body"].replace("text", "Text")
+        elif change == "rows":
+            one["title"], other["title"] = other["title"], one["title"]
+        elif change == "heading":
+            one["title"], one["body"] = one["body"], one["title"]
+        write(files[0], rows)
+        finish(placing)
+
+    monkeypatch.setattr(Placing, "finish", changed)
+    monkeypatch.setattr(external_files, "check", lambda database: None)
+    wrong = Placing._wrong
+    monkeypatch.setattr(Placing, "_wrong", lambda self: asked.append(1) or wrong(self))
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        options = dp.IngestOptions(in_place=True)
+        given = {"anchor": "title", "positive": "body", "context": "other?", "id": "id"}
+        source = dp.sources.ParquetSource(files, **given)
+        if change == "none":
+            report = corpus.ingest(source, name="n", progress=False, options=options)
+            assert report.added == 26
+            # Sections are looked at one by one only where files have other texts as well.
+            assert bool(asked) is blank
+        else:
+            with pytest.raises(
+                dp.errors.SourceError, match=r"record 'n/k10' are read .* otherwise"
+            ):
+                corpus.ingest(source, name="n", progress=False, options=options)
+            assert corpus.version == 0

@@ -1,0 +1,97 @@
+"""Pools by arithmetic are those of the statement, to the type of each array, or are left to it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from corpora import ODD_MAPPING, odd_records
+from effort import often
+
+import duckplets as dp
+from duckplets.errors import EmptyPoolError
+from duckplets.pools import plain, read
+from duckplets.pools.compile import compile_pool
+from duckplets.recipes.recipes import default_recipes
+
+RECIPE = default_recipes("roles")[0]
+
+
+def flat(value: Any) -> Any:
+    """Return an object with its arrays as lists, and their types."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {of.name: flat(getattr(value, of.name)) for of in fields(value)}
+    return value
+
+
+def pool_of(corpus: dp.Corpus, compiled: Any) -> Any:
+    with read.PoolReader(corpus.database, [compiled]) as reader:
+        try:
+            return flat(reader.read(compiled)), reader._portions is None
+        except EmptyPoolError as error:
+            return str(error), False
+
+
+# What a record is like, and whether its pool is arithmetic.
+ODD: dict[str, tuple[dict[str, Any], bool]] = {
+    "usual": ({}, True),
+    "bare": ({"body": None, "notes": []}, True),
+    "twin": ({"title": "title 1"}, False),
+    "case": ({"title": "TITLE  1"}, False),
+    "same": ({"body": "title 1"}, False),
+    "copied": ({"body": "the same body", "notes": ["the same body"]}, False),
+    "grouped": ({}, False),
+}
+
+
+@pytest.mark.parametrize("seed", range(often(20, less=1)))
+def test_pools_by_arithmetic_are_those_of_the_statement(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))
+        for name, (changed, _) in ODD.items():
+            found = odd_records(60, seed, repeats=0)
+            for row in found:  # short ones would be equal by chance
+                row["body"] += f" {row['id']}"
+                row["notes"] = [f"{row['id']} {n} {note}" for n, note in enumerate(row["notes"])]
+            found[2] |= changed
+            given = ODD_MAPPING | ({"group": "topic"} if name == "grouped" else {})
+            corpus.ingest(found, name=name, progress=False, **given)
+        corpus.split(1.0, 0.0, 0.0)
+        for name, (_, expected) in ODD.items():
+            where = {"source": name, "split": "train", "version": corpus.version}
+            contexts = corpus.sql(
+                "SELECT count(*) AS n FROM chunks_of($name) WHERE role = 'context'", {"name": name}
+            ).to_pylist()[0]["n"]
+            for negatives in (1, contexts - 4, contexts) if name == "usual" else (1,):
+                pool = compile_pool(RECIPE, negatives=negatives, **where)
+                assert plain.is_plain(pool)
+                monkeypatch.setattr(read, "_FEW", 8)
+                one, is_plain = pool_of(corpus, pool)
+                monkeypatch.setattr(read, "_FEW", 0)
+                assert one == pool_of(corpus, pool)[0]
+                assert is_plain == (expected and negatives < contexts)
+
+
+def test_only_the_usual_pool_is_plain() -> None:
+    where = {"source": "a", "split": "train", "version": 1}
+    anchor, context = dp.role("anchor"), dp.role("context")
+    assert plain.is_plain(compile_pool(RECIPE, **where))
+    others: list[Any] = [
+        *default_recipes("text"),
+        *default_recipes("pairs")[:1],
+        default_recipes("roles", "crate")[1],
+        dp.TripletRecipe("a", anchor, context, context, per="chunk"),
+        dp.TripletRecipe("a", anchor, dp.role("context", where="trust > 0"), context),
+        dp.TripletRecipe("a", anchor, context, context, strategy="other_date"),
+        dp.TripletRecipe("a", anchor, context, context, negatives_from="split"),
+        dp.TripletRecipe("a", anchor, context, context, allow_same_anchor_positive=True),
+    ]
+    assert not any(plain.is_plain(compile_pool(recipe, **where)) for recipe in others)
+    for how in ({"labels": "binary"}, {"relabelled": True}, {"swaps": True}, {"documents": "d"}):
+        assert not plain.is_plain(compile_pool(RECIPE, **where, **how))
