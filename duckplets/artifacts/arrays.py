@@ -169,15 +169,7 @@ def repeated(array: Array) -> list[Any] | None:
 
 
 class ArrayFile:
-    """A file of arrays, memory-mapped for reading.
-
-    Args:
-        folder: Folder of the file.
-        entry: Its manifest entry.
-
-    Raises:
-        DamagedFileError: The file is missing or has another size.
-    """
+    """A file of arrays, memory-mapped for reading."""
 
     def __init__(self, folder: Path, entry: FileEntry) -> None:
         self.path = inside(folder, entry.name, DamagedFileError)
@@ -255,11 +247,7 @@ def key_of(*what: Any) -> str:
 
 
 def write_bundle(folder: Path, objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Write objects by key: dataclasses, arrays, plain values, lists and dicts of these.
-
-    Returns:
-        The manifest entry of both files, for ``Bundle``.
-    """
+    """Write objects by key: dataclasses, arrays, plain values, lists and dicts of these."""
     with ArrayWriter(folder, "arrays") as writer:
         entries = {key: _apart(value, writer) for key, value in objects.items()}
         arrays = writer.finish()
@@ -280,11 +268,7 @@ def _apart(value: Any, writer: ArrayWriter) -> Any:
 
 
 class Bundle:
-    """Objects written by ``write_bundle``, memory-mapped.
-
-    Raises:
-        DamagedFileError: A file is missing or damaged.
-    """
+    """Objects written by ``write_bundle``, memory-mapped."""
 
     def __init__(self, folder: Path, described: Mapping[str, Any]) -> None:
         index = FileEntry(**described["index"])

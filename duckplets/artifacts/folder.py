@@ -50,15 +50,7 @@ class FileEntry:
 
 
 class ArtifactFolder:
-    """A folder of derived files.
-
-    Args:
-        path: The folder; need not exist.
-        what: What it holds, with its article, for messages.
-        manifests: Pattern of the names of manifests in it.
-        version: Version of the format; a manifest of an earlier one counts as missing.
-        also: Names of other files that may lie in it.
-    """
+    """A folder of derived files."""
 
     def __init__(
         self, path: Path, what: str, manifests: str, version: int, also: tuple[str, ...] = ()
@@ -68,11 +60,7 @@ class ArtifactFolder:
         self._also = {_LOCK, *also}
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return the content of a manifest; None if missing or of an earlier version.
-
-        Raises:
-            DamagedFileError: It is damaged, or of a later version.
-        """
+        """Return the content of a manifest; None if missing or of an earlier version."""
         self._refuse_link()
         path = self.path / name
         try:
@@ -104,11 +92,7 @@ class ArtifactFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock for writing.
-
-        Raises:
-            ReadOnlyError: The folder holds foreign files and no manifest.
-        """
+        """Hold the folder's lock for writing."""
         self.check_own()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _LOCK).open("ab") as file:

@@ -74,15 +74,7 @@ class ReadAhead:
         lengths: Integers,
         is_stopped: IsStopped = never,
     ) -> tuple[Bytes, Integers] | None:
-        """Read spans of a file if some of them are not in memory.
-
-        Returns:
-            Their bytes and the offset of each; None if all are in memory.
-
-        Raises:
-            DamagedFileError: The file became shorter, or cannot be read.
-            StoppedError: ``is_stopped`` said so.
-        """
+        """Read spans of a file if some of them are not in memory."""
         missing = self._missing(file, starts, lengths)
         if missing is None or not missing.all():
             self._touch(file, starts, lengths, missing, is_stopped)
@@ -172,10 +164,7 @@ def read(
 
 
 def reads_per_second(file: ArrayFile, begin: int, seconds: float = 1.0) -> float | None:
-    """Measure the random reads per second of a disk, from an offset of a file on.
-
-    None where the system cannot advise reads, or all spans tried are in memory.
-    """
+    """Measure the random reads per second of a disk, from an offset of a file on."""
     places = np.arange(begin, file.buffer.size - _PAGE, _PAGE)
     if not CAN_ADVISE or not len(places):
         return None

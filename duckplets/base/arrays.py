@@ -97,11 +97,7 @@ class IntegerLists:
 
 
 def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
-    """Merge several lists of the same owners, ascending and without repeats.
-
-    Returns:
-        The lists, and for every value the first part that has it.
-    """
+    """Merge several lists of the same owners, ascending and without repeats."""
     owners = np.concatenate([part.owners() for part in parts])
     values = np.concatenate([part.values for part in parts])
     part = np.repeat(np.arange(len(parts)), [len(p.values) for p in parts])
@@ -181,11 +177,7 @@ def _sums(counts: Integers) -> Integers:
 
 
 class Bits:
-    """Flags packed 64 to a word, with rank and select.
-
-    Args:
-        flags: The flags; one more, set, is added after the last.
-    """
+    """Flags packed 64 to a word, with rank and select."""
 
     __slots__ = ("before", "words")
 

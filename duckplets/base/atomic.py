@@ -53,13 +53,7 @@ def written_aside(path: Path) -> Iterator[BinaryIO]:
 
 
 def sweep(path: Path, also: str = "(?!)") -> None:
-    """Remove temporary files of dead processes for a path.
-
-    Args:
-        path: A file or folder.
-        also: A regular expression of further names beside it to remove; its group ``process`` is
-            the process id, between dots.
-    """
+    """Remove temporary files of dead processes for a path."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         numbered = [entry for entry in entries if _NUMBERED.search(entry.name)]
         if not numbered:  # compiling an expression for every path takes 3 ms

@@ -15,17 +15,7 @@ MAX_POSITION = 1 << 53
 
 
 def integer(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
-    """Return an argument as an integer within bounds.
-
-    Args:
-        name: Name of the argument.
-        value: An integer of Python or NumPy; no bool.
-        low: Least value, or None.
-        high: Greatest value, or None.
-
-    Raises:
-        SamplerError: It is not an integer, or out of bounds.
-    """
+    """Return an argument as an integer within bounds."""
     bounds = Bounds(low, high)
     is_one = hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
     number = operator.index(value) if is_one else 0

@@ -17,11 +17,7 @@ _AGAIN = 0.05  # seconds between attempts: a statement that has not begun ignore
 
 @contextmanager
 def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call ``stop`` repeatedly once the block has taken ``seconds``; None means never.
-
-    Yields:
-        An event, set once the time is over.
-    """
+    """Call ``stop`` repeatedly once the block has taken ``seconds``; None means never."""
     passed, ended = threading.Event(), threading.Event()
 
     def watch() -> None:

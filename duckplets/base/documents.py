@@ -69,11 +69,7 @@ def read_text(file: Path) -> str:
 
 
 def decoded(content: bytes, most: int = LARGEST) -> str:
-    """Return the text of a document, without a byte order mark.
-
-    Raises:
-        Unreadable: It is too long, or not UTF-8.
-    """
+    """Return the text of a document, without a byte order mark."""
     if len(content) > most:
         raise Unreadable(f"is longer than {most:,} bytes, and such a document never is")
     try:
@@ -83,11 +79,7 @@ def decoded(content: bytes, most: int = LARGEST) -> str:
 
 
 def parse(text: str, form: Form) -> Any:
-    """Return the content of a document as plain values.
-
-    Raises:
-        Unreadable: It is malformed, or nested too deeply.
-    """
+    """Return the content of a document as plain values."""
     parsers: dict[Form, Callable[[str], Any]]
     parsers = {"JSON": json.loads, "TOML": _toml, "YAML": _yaml}
     try:
@@ -226,11 +218,7 @@ class StoredJson:
 
 
 def from_json(text: str) -> Any:
-    """Parse a JSON text.
-
-    Raises:
-        Unreadable: It is malformed, or nested too deeply.
-    """
+    """Parse a JSON text."""
     try:
         value = json.loads(text)
     except RecursionError as error:

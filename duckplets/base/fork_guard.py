@@ -33,11 +33,7 @@ class Home:
         return os.getpid() != self.process
 
     def need(self, what: str, instead: str) -> None:
-        """Refuse to use ``what`` in another process, and say what to do instead.
-
-        Raises:
-            CorpusLockedError: This process was forked from the creator.
-        """
+        """Refuse to use ``what`` in another process, and say what to do instead."""
         if self.is_left:
             raise CorpusLockedError(
                 f"{what} is of process {self.process}, from which this one ({os.getpid()}) was "

@@ -13,13 +13,7 @@ from typing import BinaryIO
 
 
 def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; return whether that succeeded.
-
-    Args:
-        file: Closing it unlocks it.
-        wait: Whether to wait for the present holder.
-        shared: Whether to take a shared lock.
-    """
+    """Lock an open file until it is closed; return whether that succeeded."""
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows cannot delete an open file
@@ -34,17 +28,7 @@ def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
 
 @contextmanager
 def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Hold a lock file, and remove it afterwards.
-
-    A file left by a killed process blocks nobody, and goes with the next holder.
-
-    Args:
-        path: The lock file.
-        waiting: Called before waiting for another holder; without it there is no waiting.
-
-    Yields:
-        Whether the lock is held; False only without ``waiting``.
-    """
+    """Hold a lock file, and remove it afterwards."""
     while True:
         with path.open("ab") as file:
             if not lock(file, wait=False):

@@ -10,10 +10,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def available() -> int | None:
-    """Return the bytes available to this process and the page cache; None if unknown.
-
-    The least of the system's available memory and the limits of the process's control groups.
-    """
+    """Return the bytes available to this process and the page cache; None if unknown."""
     found = []
     with suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text().split("MemAvailable:")[1]

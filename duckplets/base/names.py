@@ -22,16 +22,7 @@ _NO_NAME = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]|[ .](?:/|$)|(?:^|/)(?:/|
 
 
 def inside(folder: Path, name: str, error: type[DuckpletsError]) -> Path:
-    """Return the path of a ``/``-separated name below a folder.
-
-    Args:
-        folder: The folder; may itself be a link.
-        name: The name as received.
-        error: Error class to raise.
-
-    Raises:
-        DuckpletsError: Of the given class: the name is invalid, or leads out of the folder.
-    """
+    """Return the path of a ``/``-separated name below a folder."""
     is_name = not _NO_NAME.search(name)
     if is_name:
         longest = max(len(part.encode()) for part in name.split("/"))

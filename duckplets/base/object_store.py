@@ -82,11 +82,7 @@ def is_address(given: object) -> bool:
 
 
 def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str, str]:
-    """Return the scheme, the bucket and the key, glob or prefix of an address.
-
-    Raises:
-        DuckpletsError: Of the given class: it is malformed, or contains a password or signature.
-    """
+    """Return the scheme, the bucket and the key, glob or prefix of an address."""
     bare = without_secrets(given.partition("?")[0] if _SIGNED.search(given) else given)
     if bare != given:
         raise error(

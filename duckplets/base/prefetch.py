@@ -144,11 +144,7 @@ class Lookahead(Iterator[T]):
 
 
 def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> Lookahead[T]:
-    """Return an iterator whose items are computed in one thread while earlier ones are used.
-
-    Closing calls ``stop()`` of the iterator, or closes a generator in that thread. ``bounds`` are
-    arguments of ``Lookahead``; by default one item is computed ahead.
-    """
+    """Return an iterator whose items are computed in one thread while earlier ones are used."""
     stop = getattr(items, "stop", lambda: None)
     finish = items.close if isinstance(items, Generator) else lambda: None
     calls = repeat(partial(next, items))
@@ -156,17 +152,7 @@ def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> L
 
 
 class BlocksAhead(Generic[T]):
-    """Hand out consecutive blocks, computing some of them ahead in a thread.
-
-    A block that nobody takes is neither lost nor counted: only taking a batch moves the cursor.
-
-    Args:
-        prepare: Computes the block of positions ``start … stop-1``; polls whether it is still
-            wanted and else raises ``StoppedError``.
-        follow: Returns the span of the block at a position; None at the end of the run.
-        most: Blocks to compute ahead; 0 computes each on request.
-        alone: Positions to pass before anything is computed ahead.
-    """
+    """Hand out consecutive blocks, computing some of them ahead in a thread."""
 
     def __init__(
         self,
@@ -300,11 +286,7 @@ class _PrefetchQueue(Generic[T]):
                 thread.start()
 
     def take(self) -> _Item[T]:
-        """Wait for the next item and return it.
-
-        Raises:
-            StoppedError: Another thread ended the work.
-        """
+        """Wait for the next item and return it."""
         with self._lock:
             self._changed.wait_for(lambda: self.stopped or self.items[0].made)
             if self.stopped:

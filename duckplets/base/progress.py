@@ -19,16 +19,7 @@ def bar(
     rate: bool = False,
     note: Callable[[], str] | None = None,
 ) -> Iterator[Progress | None]:
-    """Yield a function to call with rows done and total, or None for silence.
-
-    Args:
-        progress: A function to use as it is; True for a bar, False for none, None for a bar if
-            the stream is a terminal.
-        stream: Stream of the bar; None for none, as when stderr is closed.
-        what: What is counted.
-        rate: Whether the bar shows the rate and the time left.
-        note: Returns a further text for the bar.
-    """
+    """Yield a function to call with rows done and total, or None for silence."""
     if callable(progress):
         yield progress
     elif progress is False or stream is None or (progress is None and not stream.isatty()):

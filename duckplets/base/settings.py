@@ -145,13 +145,7 @@ def kinds_of(declared: Any) -> dict[str, Any]:
 
 
 def check(settings: Any, error: type[DuckpletsError], what: str = "") -> None:
-    """Check every field of settings by its kind, and normalise its value.
-
-    Args:
-        settings: A dataclass, called from its ``__post_init__``.
-        error: Error class to raise.
-        what: What the settings are for, in messages.
-    """
+    """Check every field of settings by its kind, and normalise its value."""
     for name, kinds in _kinds_of_fields(type(settings)):  # type: ignore[arg-type]
         value = getattr(settings, name)
         try:
@@ -169,15 +163,7 @@ def _kinds_of_fields(made: Any) -> list[tuple[str, _Kinds]]:
 
 
 def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what: str = "") -> Any:
-    """Return a normalised value if it is of a kind.
-
-    Args:
-        name: Name of the setting or argument.
-        value: The value.
-        kind: Its kind.
-        error: Error class to raise.
-        what: Where the setting stands, in messages.
-    """
+    """Return a normalised value if it is of a kind."""
     try:
         return _fitted(value, _kinds(kind))
     except _Misfit as misfit:
@@ -185,14 +171,7 @@ def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what:
 
 
 def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: str = "") -> Made:
-    """Build settings from a table of TOML or JSON, where ``false`` may stand for None.
-
-    Args:
-        made: The settings class.
-        table: Its fields by name; missing ones take their defaults.
-        error: Error class for unknown or missing keys; the class raises its own for values.
-        what: What the settings are for, in messages.
-    """
+    """Build settings from a table of TOML or JSON, where ``false`` may stand for None."""
     where = f"{what}: " if what else ""
     known = {field.name: field for field in fields(made) if field.init}  # type: ignore[arg-type]
     if not isinstance(table, Mapping):
@@ -261,12 +240,7 @@ def _read(kind: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
 
 
 def to_plain(value: Any, *, defaults: bool = True) -> Any:
-    """Return settings as values for JSON and TOML, without those that are None.
-
-    Args:
-        value: Settings, or a value of one.
-        defaults: Whether to include values equal to their defaults.
-    """
+    """Return settings as values for JSON and TOML, without those that are None."""
     if is_dataclass(value) and not isinstance(value, type):
         plain = {}
         for field in fields(value):
@@ -430,14 +404,7 @@ def value_shown(value: Any) -> str:
 
 
 def misfit(value: Any, shape: Any) -> str:
-    """Return where and how a JSON value does not fit a shape, or an empty text.
-
-    Args:
-        value: The parsed value.
-        shape: A kind; a range of integers; a tuple of alternative shapes; a list of the shape of
-            all elements; ``{str: shape}`` of the shape of all values; or ``{"name": shape,
-            "other?": shape}``, where names with ``?`` may be missing. Further keys are ignored.
-    """
+    """Return where and how a JSON value does not fit a shape, or an empty text."""
     wrong = _wrong_in(value, shape)
     return wrong and f"it{wrong}"
 

@@ -25,12 +25,7 @@ log = logging.getLogger("duckplets")
 def stage(
     name: str, within: Callable[[Any], AbstractContextManager[object]] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Log the start of a verb, and at its end the counts of its report and the seconds.
-
-    Args:
-        name: The verb in words; its first argument is named if it is a corpus or a path.
-        within: Returns a context manager for the first argument, held while the verb runs.
-    """
+    """Log the start of a verb, and at its end the counts of its report and the seconds."""
 
     def marked(verb: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(verb)

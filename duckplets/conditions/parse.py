@@ -36,11 +36,7 @@ _OF_CHUNKS = {"kind", "window_index"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCondition:
-    """A condition on an anchor and a candidate negative, taken apart for a join.
-
-    Terms are evaluated for every row, even where a CASE or AND around them would have skipped it:
-    use ``try_cast`` to turn text into a number.
-    """
+    """A condition on an anchor and a candidate negative, taken apart for a join."""
 
     tree: exp.Expression  # over the columns ``anchor.a0, anchor.a1, …, negative.n0, …``
     anchor_terms: tuple[exp.Expression, ...]  # meaning of a0, a1, …, over columns of ``slot``

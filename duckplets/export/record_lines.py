@@ -34,11 +34,7 @@ def written(
     argument: str = "path",
     also_empty: bool = True,
 ) -> int:
-    """Write all records but removed ones as lines; return how many.
-
-    A line has ``text``, as gates saw it, and ``meta``; lines are in the order in which records
-    came. Of an empty corpus no file is written if ``also_empty`` is False.
-    """
+    """Write all records but removed ones as lines; return how many."""
     path = checked(given, overwrite=overwrite, argument=argument)
     live = {"unpublished": UNPUBLISHED}
     count = 0

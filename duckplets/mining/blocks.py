@@ -45,10 +45,7 @@ class RankedPositives:
     ranks: Integers  # 1 + how many legal negatives score higher; 0: it is not ranked
 
     def lowest(self, count: int) -> tuple[Floats, Integers]:
-        """Return score and rank of the lowest-scoring positive of each of ``count`` anchors.
-
-        NaN and 0 where no positive has a score.
-        """
+        """Return score and rank of the lowest-scoring positive of each of ``count`` anchors."""
         scores, ranks = np.full(count, np.nan), np.zeros(count, np.int64)
         scored = np.flatnonzero(~np.isnan(self.scores))
         order = scored[np.lexsort((self.scores[scored], self.owners[scored]))]

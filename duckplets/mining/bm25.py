@@ -175,10 +175,7 @@ def _local(shard: DocumentShard, lists: IntegerLists) -> tuple[IntegerLists, npt
 def positive_impacts(
     shards: Iterable[DocumentShard], queries: Queries
 ) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Return the impact of every positive of queries, and which are in a document shard.
-
-    A positive that shares no term with its anchor has the impact 0, and no rank.
-    """
+    """Return the impact of every positive of queries, and which are in a document shard."""
     owners = queries.positives.owners()
     impacts, known = np.zeros(len(owners), np.int64), np.zeros(len(owners), bool)
     for shard in shards:

@@ -169,11 +169,7 @@ class DocumentShards:
 
 
 def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
-    """Search a block of queries, on a worker.
-
-    Raises:
-        EngineError: The folder is not there.
-    """
+    """Search a block of queries, on a worker."""
     if not shards.folder.is_dir():
         raise EngineError(
             f"mining: a worker does not see {shards.folder}, where the postings lie: the "
@@ -185,11 +181,7 @@ def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
 def _written(
     database: Database, of: Index, guards: Guards, *, shard_documents: int, folder: Path
 ) -> tuple[int, Integers]:
-    """Write the document shards of an index; so many documents that may be negatives make one.
-
-    Returns how many they are, and the document shard of every section, by its number; 0 for those
-    that are not in the index.
-    """
+    """Write the document shards of an index; so many documents that may be negatives make one."""
     may = np.zeros(len(guards.sections.keys), dtype=bool)
     may[guards.documents] = True
     is_scored = may.copy()
@@ -216,11 +208,7 @@ def _written(
 
 
 def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tuple[Floats, Floats]:
-    """Return the idf of every term, and by how much the length of every document lessens a term's.
-
-    They follow from the documents that may be negatives; of terms that none of these has the idf
-    is 0.
-    """
+    """Return the idf of every term, and by how much the length of every document lessens a term's."""
     ((terms,),) = database.run("search/index/size", {"index": of.index_key})
     counts, number = np.zeros(terms, np.int64), int(may.sum())
     documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})

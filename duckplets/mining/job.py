@@ -120,10 +120,7 @@ class Job:
             return Guards(self.database, reader, compiled, order)
 
     def run(self, folder: ArtifactFolder) -> PairReport | str:
-        """Mine all anchors, or those an interrupted mining left.
-
-        Without anchors store nothing and return why, unless the recipe asks for mining.
-        """
+        """Mine all anchors, or those an interrupted mining left."""
         guards = self.guards()
         if len(guards.anchors) or self.recipe.mined:
             return self.mined(folder, guards)

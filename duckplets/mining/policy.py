@@ -41,13 +41,7 @@ _SAMPLED = 4_000_000  # candidates sampled for quantiles
 def left(
     database: Database, mining: Mining, policy: Mined, version: int
 ) -> Iterator[tuple[Integers, Integers, Integers, Floats, Floats]]:
-    """Yield what a policy leaves, and labels at a version, by anchor and rank.
-
-    Anchors, ranks, negatives, their scores and the scores of the anchors' positives.
-
-    Raises:
-        DamagedFileError: A file is not there, or not as it was written.
-    """
+    """Yield what a policy leaves, and labels at a version, by anchor and rank."""
     settings = _of(database, mining, policy)
     if not settings["files"]:
         return
@@ -78,11 +72,7 @@ def _pairs(anchors: Integers, negatives: Integers) -> Words:
 
 
 def outcomes(database: Database, mining: Mining, policy: Mined) -> dict[str, int]:
-    """Return what becomes of the candidates of a mining, and of its anchors.
-
-    Candidates are ``relabelled``, cut by a margin or score, out of range, or ``kept``; anchors are
-    ``full``, ``short`` of the range, or have ``none``.
-    """
+    """Return what becomes of the candidates of a mining, and of its anchors."""
     settings = _of(database, mining, policy)
     if not settings["files"]:
         return {}

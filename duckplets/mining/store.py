@@ -130,11 +130,7 @@ class Mining:
         return f"{self.anchors:x}:{self.candidates:x}:{total:016x}"
 
     def files(self, folder: ArtifactFolder, of: _Of = "file") -> list[str]:
-        """Return the paths of its parts: candidates, or ``positives`` with score and rank.
-
-        Raises:
-            DamagedFileError: One is not there, or has another size.
-        """
+        """Return the paths of its parts: candidates, or ``positives`` with score and rank."""
         found = []
         for part in self.parts:
             entry = FileEntry(**part[of])
@@ -184,11 +180,7 @@ class Minings:
         ]
 
     def serving(self, recipe: Recipe, source: str, split: str) -> dict[str, Mining]:
-        """Return the mining that a recipe draws from, by scorer, the newest last.
-
-        Of several over its ground it is the one with most of its anchors, then the newest. Without
-        any it is one under its name, over another ground, which is stale.
-        """
+        """Return the mining that a recipe draws from, by scorer, the newest last."""
         there = self._places.get((source, split), [])
         if not there or not isinstance(recipe, TripletRecipe):
             return {}
@@ -243,13 +235,7 @@ class Minings:
         version: int,
         allow_stale: bool = False,
     ) -> Mining:
-        """Return the mining that ranks the positives of a recipe with a consistency filter.
-
-        It is the one over its ground, otherwise the newest with its anchors and positives.
-
-        Raises:
-            StateMismatchError: The scorer has not ranked them, or records have changed since.
-        """
+        """Return the mining that ranks the positives of a recipe with a consistency filter."""
         if (asked := recipe.consistent) is None:
             raise AssertionError(recipe)
         found = self.serving(recipe, source, split).get(asked.scorer)
@@ -289,11 +275,7 @@ class Minings:
         return self.ranks(self.ranking(recipe, **where))
 
     def by_key(self, key: int) -> Mining:
-        """Return a finished mining, newest or not.
-
-        Raises:
-            StateMismatchError: There is none of that number.
-        """
+        """Return a finished mining, newest or not."""
         if key not in self.finished:
             raise next(iter(self.damaged), None) or StateMismatchError(
                 f"the negatives this run draws from (mining {key}) are not in "
@@ -312,14 +294,7 @@ class Minings:
         allow_stale: bool = False,
         instead: str = "",
     ) -> Mining:
-        """Return the mining that a new run of a recipe draws from, of a scorer or the newest.
-
-        ``instead`` is what else can be done about a stale one, for the error.
-
-        Raises:
-            StateMismatchError: Nothing was mined, several scorers have candidates and none is
-                given, or it is stale and ``allow_stale`` is not given.
-        """
+        """Return the mining that a new run of a recipe draws from, of a scorer or the newest."""
         every = self.serving(recipe, source, split)
         what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
         command = mine_command(self._database, recipe.name)
@@ -382,10 +357,7 @@ def content(database: Database, source: str, documents: str, split: str, version
 
 
 def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, version: int) -> str:
-    """Return why a mining does not fit a version and a recipe any more, or an empty text.
-
-    Without a recipe, which the corpus need not know, only the records are looked at.
-    """
+    """Return why a mining does not fit a version and a recipe any more, or an empty text."""
     where = mining.source, mining.documents, mining.split
     if mining.content != content(database, *where, version):
         return (
@@ -414,11 +386,7 @@ def _ground(definition: Mapping[str, Any]) -> dict[str, Any]:
 def as_drawn(
     recipe: Recipe, scorer: str | None, policy: Callable[[str], Mined | None] | None = None
 ) -> Recipe:
-    """Return a recipe that leaves its negatives open, or is mined, as a run draws it.
-
-    The ``scorer`` has candidates of it. The ``policy`` of the run, by scorer, goes before
-    the cut of a mined recipe.
-    """
+    """Return a recipe that leaves its negatives open, or is mined, as a run draws it."""
     if scorer is None or not isinstance(recipe, TripletRecipe):
         return recipe
     is_open = recipe.by is None and recipe.minable
@@ -432,11 +400,7 @@ def as_drawn(
 
 @contextmanager
 def writing(database: Database) -> Iterator[ArtifactFolder]:
-    """Hold the right to write candidates, which one process has at a time.
-
-    Raises:
-        QueryError: The folder cannot be written.
-    """
+    """Hold the right to write candidates, which one process has at a time."""
     folder = folder_of(database)
     try:
         with folder.locked():
@@ -451,10 +415,7 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
 
 
 class OpenMining:
-    """A mining that is being written: begun or continued, part by part, finished.
-
-    With ``fresh`` it begins anew, even if there is one that can be continued.
-    """
+    """A mining that is being written: begun or continued, part by part, finished."""
 
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
         self._folder, self._rows = folder, list[pa.Table]()  # that are not written yet
@@ -476,10 +437,7 @@ class OpenMining:
     def append(
         self, rows: pa.Table, positives: pa.Table, anchors: int, counts: Mapping[str, int]
     ) -> None:
-        """Add the rows of the next anchors, and what became of documents.
-
-        They are kept with the part that they fill.
-        """
+        """Add the rows of the next anchors, and what became of documents."""
         self._rows.append(rows)
         self._positives.append(positives)
         self._anchors += anchors

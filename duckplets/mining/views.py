@@ -16,10 +16,7 @@ _OF_CANDIDATES = "All that was mined, before any cut, best first"
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:
-    """Forget minings that neither runs are pinned to nor new runs would draw from; return how many.
-
-    Those of sources that are gone go too.
-    """
+    """Forget minings that neither runs are pinned to nor new runs would draw from; return how many."""
     minings = Minings(database)
     if not minings.finished:
         return 0
@@ -34,11 +31,7 @@ def keep_only(database: Database, pinned: Collection[int]) -> int:
 
 
 def show(database: Database) -> None:
-    """Let the views of mined candidates and positives have what is current.
-
-    In a corpus that is open for writing they are kept with it, for the duckdb CLI; else for this
-    connection only. What is not whole is left out.
-    """
+    """Let the views of mined candidates and positives have what is current."""
     minings = Minings(database)
     if not any(minings.folder.manifests()) and not database.run("mining/store/is_any_shown")[0][0]:
         return

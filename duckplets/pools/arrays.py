@@ -258,10 +258,7 @@ def anchors_of(rows: Rows, classes: Integers, per: str) -> Anchors:
 def positives_of(
     anchors: Anchors, rows: Rows, *, distinct: bool, unpaired: Rows | None = None
 ) -> Positives:
-    """Return the positives of anchors; ``distinct`` ones differ in text from the anchor.
-
-    ``unpaired`` are those of its record that the text of an anchor must not take.
-    """
+    """Return the positives of anchors; ``distinct`` ones differ in text from the anchor."""
     owners, hashes = rows["record_key"], rows["text_hash"]
     starts = np.searchsorted(owners, anchors.records, side="left")
     counts = np.searchsorted(owners, anchors.records, side="right") - starts

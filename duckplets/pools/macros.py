@@ -81,13 +81,7 @@ def write(database: Database, macros: Macros | None = None) -> None:
 
 
 def check(database: Database) -> None:
-    """Refuse a corpus whose macros do not follow from its recipes.
-
-    Macros beside a damaged definition are not compared: its removal needs the file open.
-
-    Raises:
-        MigrationError: It names the macro, and what to do.
-    """
+    """Refuse a corpus whose macros do not follow from its recipes."""
     checked = database.checked
     if checked is None or checked.macros is None:
         return

@@ -59,11 +59,7 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Mined(_Cut):
-    """The cut of one scorer's candidates; see ``Negatives``.
-
-    Raises:
-        RecipeError: A value is wrong.
-    """
+    """The cut of one scorer's candidates; see ``Negatives``."""
 
     scorer: Scorer = BM25
     _: KW_ONLY

@@ -377,10 +377,7 @@ def long_section_recipe(of_role: Role) -> TripletRecipe:
 
 
 def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True) -> TextRecipe:
-    """Return the text recipe of a source: every chunk that its triplet recipes take, each once.
-
-    Rejected texts are none; with ``titles`` sections of the role ``anchor`` are texts of their own.
-    """
+    """Return the text recipe of a source: every chunk that its triplet recipes take, each once."""
     drawn = [recipe for recipe in recipes if recipe.weight] or list(recipes)
     found: dict[Selector, None] = {}
     for recipe in drawn:

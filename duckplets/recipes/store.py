@@ -100,11 +100,7 @@ def offered(rows: Iterable[tuple[Any, ...]], path: Path | None) -> dict[str, Sou
 
 
 def brought(database: Database, source: object, name: str) -> str | None:
-    """Return the attribute ``recipes`` of a user's source as JSON, or None.
-
-    Raises:
-        RecipeError: It is no list of recipes, or another source has other recipes of a name.
-    """
+    """Return the attribute ``recipes`` of a user's source as JSON, or None."""
     inner = getattr(source, "source", source)  # a custom source wraps the user's own
     recipes = getattr(inner, "recipes", None)
     if recipes is None:
@@ -205,10 +201,7 @@ def resolve(
     also: Sequence[Recipe] = (),  # may be named though no longer stored
     sources: Mapping[str, SourceDefaults] | None = None,  # sources of the version, if known
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source of a version, by source.
-
-    Documents of other sources make texts of ``train``, and triplets only where they are named.
-    """
+    """Return the recipes of every source of a version, by source."""
     sources = sources_of(database, version) if sources is None else sources
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]

@@ -121,10 +121,7 @@ def _integer(number: int, value: Any, element: Any) -> int:
 
 
 def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> Take:
-    """Return the function that reads an index over the records of its sources.
-
-    ``sizes`` has the number of records by source, in the order in which they are laid end to end.
-    """
+    """Return the function that reads an index over the records of its sources."""
     for name, entries in index.counts().items():
         if entries and name not in sizes:
             raise SamplerError(

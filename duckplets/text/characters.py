@@ -106,11 +106,7 @@ _PHRASES = ",;:\u060c\u061b\u104a\u1361\u1363\u1364\u17d6\u3001\uff0c\uff1a\uff1
 
 
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
-    """Return the concatenated bytes of texts, and their offsets; null is an empty text.
-
-    Returns:
-        The bytes, and the start of each text with the end of the last, shape (n + 1,).
-    """
+    """Return the concatenated bytes of texts, and their offsets; null is an empty text."""
     if len(texts) == 0:
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
     texts = texts.fill_null("") if texts.null_count else texts
@@ -123,12 +119,7 @@ def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
 
 
 def classes(data: Bytes) -> Bytes:
-    """Return the flags of every character of UTF-8 text.
-
-    Returns:
-        Flags, shape (n,), at a character's first byte, 0 at its others; ``SPACE`` at all bytes of
-        white space. ``PIPE`` is ``|``.
-    """
+    """Return the flags of every character of UTF-8 text."""
     if not len(data) or data.max() < 0x80:
         return np.frombuffer(data.tobytes().translate(_table()[:256].tobytes()), np.uint8).copy()
     found = np.zeros(len(data), np.uint8)

@@ -89,11 +89,7 @@ def register_chunker(name: str, function: Cutter, version: int | str = 1) -> Chu
 
 
 def checked(given: Any) -> Chunker | None:
-    """Return a chunker named by a user or stored in a corpus, as a storable value.
-
-    A name means the version registered last; a ``Chunker``, or an object with its fields, need not
-    be registered.
-    """
+    """Return a chunker named by a user or stored in a corpus, as a storable value."""
     if given is None or isinstance(given, Chunker):
         return given
     if isinstance(given, Mapping) and "name" in given:

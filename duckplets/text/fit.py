@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 def with_lines(
     texts: pa.Array, lines: pa.Array, tokens: Integers, chunking: Chunking
 ) -> tuple[pa.Array, pa.Array]:
-    """Put lines before texts, and cut what is too long: also a line, if need be.
-
-    A line has no more words than half its bytes, and no more tokens than bytes; a tokenizer may
-    cut anew where the two meet, so what comes near the limit is counted.
-    """
+    """Put lines before texts, and cut what is too long: also a line, if need be."""
     whole = pc.binary_join_element_wise(lines, texts, "\n", null_handling="skip")
     size = pc.binary_length(lines).fill_null(0).to_numpy(zero_copy_only=False)
     most = tokens + (size + 1) // 2

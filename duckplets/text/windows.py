@@ -64,13 +64,7 @@ class Windows:
 
 
 def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Integers32, Windows]:
-    """Count the tokens of every text, and cut those that are too long into windows and a summary.
-
-    A text of white space alone has no token and gives no chunk; null is an empty text.
-
-    Returns:
-        Tokens of every text, and the chunks of all of them.
-    """
+    """Count the tokens of every text, and cut those that are too long into windows and a summary."""
     return _joined(
         (tokens.counts, tokens.cut(base, chunking))
         for base, tokens in _tokens(texts, chunking, chunking.max_tokens)
@@ -80,16 +74,7 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Inte
 def windows_of(
     texts: pa.Array | pa.ChunkedArray, spans: ChunkSpans, chunking: Chunking
 ) -> tuple[Integers32, Windows]:
-    """Count the tokens of every text, and make chunks of spans of them, each cut as a text is.
-
-    A span is stored as it is, up to ``max_tokens``. A longer window is cut as a longer text is; its
-    windows count on from those before, of each overlap by itself. A longer summary ends at
-    ``max_tokens``, and one equal to a window is not made. A token that lies in two spans counts
-    in both.
-
-    Returns:
-        As for ``windows``.
-    """
+    """Count the tokens of every text, and make chunks of spans of them, each cut as a text is."""
     counts, firsts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for base, tokens in _tokens(texts, chunking):
         low, high = np.searchsorted(spans.text, [base, base + len(tokens.counts)])
@@ -331,14 +316,7 @@ def _walked(tokens: _Pieces, walks: Sequence[_Walk]) -> list[list[_Window]]:
 
 
 def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> _Walk:
-    """Cut a text into windows of at most so many tokens when encoded alone.
-
-    By itself a window may have more tokens than in its text: it loses the space before its first
-    word, or gets one, and begins or ends within a word. Then its end moves back, by tokens or else
-    characters, and the next window begins there if it would have begun later. Only a single
-    character may exceed the limit. A window begins with a combining mark or a joiner only if one
-    character with its marks exceeds the limit.
-    """
+    """Cut a text into windows of at most so many tokens when encoded alone."""
     found: list[_Window] = []
     starts, count = offsets[:, 0].tolist(), len(offsets) - 1
     begin, last = 0, len(text.rstrip(_SPACES))
