@@ -208,7 +208,7 @@ def _written(
 
 
 def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tuple[Floats, Floats]:
-    """Return the idf of every term, and by how much the length of every document lessens a term's."""
+    """Return the idf of every term, and how much the length of each document lessens a term."""
     ((terms,),) = database.run("search/index/size", {"index": of.index_key})
     counts, number = np.zeros(terms, np.int64), int(may.sum())
     documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})

@@ -144,7 +144,7 @@ def _wanted(
     split: str | None,
     preset: Preset | None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return recipe, source, split and version of all that is to be mined, and notes on the rest."""
+    """Return recipe, source, split and version of all that is to be mined, with notes."""
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)

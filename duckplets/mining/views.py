@@ -16,7 +16,7 @@ _OF_CANDIDATES = "All that was mined, before any cut, best first"
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:
-    """Forget minings that neither runs are pinned to nor new runs would draw from; return how many."""
+    """Forget minings that no run draws from, nor would; return how many."""
     minings = Minings(database)
     if not minings.finished:
         return 0

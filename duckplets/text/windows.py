@@ -64,7 +64,7 @@ class Windows:
 
 
 def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Integers32, Windows]:
-    """Count the tokens of every text, and cut those that are too long into windows and a summary."""
+    """Count the tokens of every text, and cut long ones into windows and a summary."""
     return _joined(
         (tokens.counts, tokens.cut(base, chunking))
         for base, tokens in _tokens(texts, chunking, chunking.max_tokens)
