@@ -101,16 +101,16 @@ def test_what_a_corpus_keeps(tmp_path):
     with toy_corpus(tmp_path / "toy.duckdb", 30, sources=("a", "b")) as corpus:
         database = corpus.database
         # The digest that a run is pinned to tells prefixes apart.
-        assert prefix_store.digest(database, corpus.version) == {}
-        found = [{}]
+        assert prefix_store.declared(database, corpus.version) == prefix_store.DeclaredPrefixes()
+        found = [prefix_store.DeclaredPrefixes()]
         for prefix in (Prefix.from_columns("source"), Prefix.from_columns("source", 0.4)):
             with database.transaction():
                 prefix_store.set_source(database, 1, 1, prefix)
-            found.append(prefix_store.digest(database, corpus.version))
+            found.append(prefix_store.declared(database, corpus.version))
         own = json.dumps(Prefix(1, [[SOURCE]]).to_dict())
         for key in (3, 4):
             prefix_store.append(database, np.array([key]), pa.array([own]))
-            found.append(prefix_store.digest(database, corpus.version))
+            found.append(prefix_store.declared(database, corpus.version))
         assert not [pair for pair in itertools.combinations(found, 2) if pair[0] == pair[1]]
 
 
