@@ -202,7 +202,7 @@ def test_sentences_of_entries_become_a_folder_of_beir(tmp_path):
 def test_a_collection_is_measured(tmp_path, capsys):
     speed = load("collection_speed")
     speed.made(tmp_path, 200, 40)
-    for name in ("read", "draw_at_random", "mine", "draw_lists"):
+    for name in ("read", "draw_at_random"):
         speed.one(name, tmp_path)
     read, *drawn = map(json.loads, capsys.readouterr().out.splitlines())
     assert read["added"] == 200 + 40 + read["labels"]

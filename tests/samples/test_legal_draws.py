@@ -120,10 +120,10 @@ def _check(corpus: dp.Corpus, guards: Guards, told: law.Law) -> None:
             assert (found >= 0) == illegal, (anchor, number)
 
 
-PAIRED = ("plain", "overlap", "relabelled", "documents", "documents, conditions", "position")
+PAIRED = ("overlap", "plain", "relabelled", "position", "documents, conditions", "documents")
 
 
-@pytest.mark.parametrize("name", some(PAIRED, less=3))
+@pytest.mark.parametrize("name", some(PAIRED, less=2))
 def test_pairs_come_once_an_epoch_and_lists_have_positives_in_turn(corpora: Any, name: str) -> None:
     corpus, of_splits = corpora[None]
     rows = corpus.sql("SELECT chunk_key, text_hash FROM chunks").to_pylist()
@@ -131,7 +131,7 @@ def test_pairs_come_once_an_epoch_and_lists_have_positives_in_turn(corpora: Any,
     recipe, how, plain = KINDS[name]
     laws = [law.Law(of, plain, source) for of in of_splits for source in ("a", "b")]
     places = [place for place, told in enumerate(laws) if told.pool(1)]
-    for place in random.Random(name).sample(places, min(len(places), often(40, less=6))):
+    for place in random.Random(name).sample(places, min(len(places), often(40, less=2))):
         told, by_key = laws[place], {c.key: c for c in of_splits[place // 2].chunks}
         anchors = [by_key[key] for _, chunks in told.pool(1) for key in chunks]
         wanted: dict[tuple[int, int], set[int]] = {}

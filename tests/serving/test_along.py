@@ -51,7 +51,7 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(often(30, less=6)))
+@pytest.mark.parametrize("seed", range(often(30, less=3)))
 def test_a_segment_laid_out_along_is_the_one_that_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -173,7 +173,7 @@ with dp.Corpus(sys.argv[1]) as corpus:
 """
 
 
-@pytest.mark.parametrize("number", range(kills(60, less=3)))
+@pytest.mark.parametrize("number", range(kills(60, less=1)))
 def test_an_ingest_that_is_killed_as_it_lays_out_texts_is_made_whole(
     tmp_path: Path, number: int
 ) -> None:
