@@ -33,6 +33,7 @@ from typing import Any
 
 import peers_report
 import quality_report
+import retrieval_report
 import scale_report
 import serving_report
 import text_in_report
@@ -46,7 +47,7 @@ SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
 BATCHES = HERE / "batches.json"
 DENSE, DENSE_PEER = HERE / "dense.json", HERE / "dense_peer.json"
 GATES, IN_PLACE = HERE / "quality_gates.json", HERE / "in_place.json"
-INTAKE = HERE / "intake.json"
+INTAKE, COLLECTIONS = HERE / "intake.json", HERE / "collections.json"
 TOKENS, TOKEN_BATCHES = HERE / "tokens.json", HERE / "token_batches.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
@@ -221,6 +222,7 @@ def page() -> str:
         + dense_section(
             *(json.loads(path.read_text(encoding="utf-8")) for path in (DENSE, DENSE_PEER))
         )
+        + retrieval_report.speed_section(json.loads(COLLECTIONS.read_text(encoding="utf-8")))
         + batches_section(json.loads(BATCHES.read_text(encoding="utf-8")))
         + quality_section()
         + quality_report.gates_section(json.loads(GATES.read_text(encoding="utf-8")))

@@ -1,4 +1,7 @@
-"""Fills docs/retrieval.md from retrieval.json: python benchmarks/retrieval_report.py."""
+"""Fills docs/retrieval.md from retrieval.json: python benchmarks/retrieval_report.py.
+
+And the part of docs/benchmarks.md about collections.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,34 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "retrieval.md"
 FIGURES = re.compile(r"(<!-- figures -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 METRICS = ("ndcg@10", "recall@10")
+
+
+SPEED = """
+## Collections
+
+One run of `benchmarks/collection_speed.py` (load {load_before:.1f} before it): {documents:,}
+documents of 60 words, {queries:,} queries, {read[labels]:,.0f} labels. All figures are processor
+time, imports not included.
+
+| | seconds | a second | peak memory |
+|---|---|---|---|
+| reading the three tables | {read[seconds]:.1f} | {read[per_s]:,.0f} rows | {read[peak_mb]:,.0f} MB |
+| triplets with random negatives: first batch, then each | {draw_at_random[first_batch_seconds]:.1f} | {draw_at_random[samples_per_s]:,.0f} | {draw_at_random[peak_mb]:,.0f} MB |
+| triplets with mined negatives | {draw_mined[first_batch_seconds]:.1f} | {draw_mined[samples_per_s]:,.0f} | {draw_mined[peak_mb]:,.0f} MB |
+| lists of positives and 7 mined negatives, with labels and scores | {draw_lists[first_batch_seconds]:.1f} | {draw_lists[samples_per_s]:,.0f} | {draw_lists[peak_mb]:,.0f} MB |
+| triplets of {queries:,} pairs without labels | {draw_pairs[first_batch_seconds]:.1f} | {draw_pairs[samples_per_s]:,.0f} | {draw_pairs[peak_mb]:,.0f} MB |
+| BM25, 100 candidates of each query, index and guards included | {mine[seconds]:.1f} | {mine[queries_per_s]:,.0f} queries | {mine[peak_mb]:,.0f} MB |
+| bm25s with numba, ranking alone; index | {bm25s[index_seconds]:.1f} | {bm25s[queries_per_s]:,.0f} queries | {bm25s[peak_mb]:,.0f} MB |
+| by vectors of 256 numbers, guards included | {dense[seconds]:.1f} | {dense[queries_per_s]:,.0f} queries | {dense[peak_mb]:,.0f} MB |
+| `mine_hard_negatives`, the same vectors, an eighth of the queries | {mine_hard_negatives[seconds]:.1f} | {mine_hard_negatives[queries_per_s]:,.0f} queries | {mine_hard_negatives[peak_mb]:,.0f} MB |
+"""
+
+
+def speed_section(found: dict[str, Any]) -> str:
+    """Return the section for the output of ``collection_speed.py``."""
+    read = found["read"]
+    per_s = read["added"] / read["seconds"]
+    return SPEED.format(**{**found, "read": {**read, "per_s": per_s}})
 
 
 def section(found: dict[str, Any]) -> str:
