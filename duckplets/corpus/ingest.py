@@ -12,7 +12,7 @@ from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, shown
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
-from duckplets.errors import DuckpletsError, ReadOnlyError, SourceError, several
+from duckplets.errors import DuckpletsError, SourceError, several
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -317,13 +317,14 @@ def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | Non
     chunking = fingerprint(database)
     try:
         made = snapshot.prepare(database, corpus.version, chunking, progress=False, along=along)
+    except (OSError, DuckpletsError) as error:
         if options.prepare:
-            prepare(corpus, progress=False)
-    except (OSError, ReadOnlyError) as error:
-        if options.prepare:
-            raise
+            prepare(corpus, progress=False)  # makes it once more, or says why it cannot
+            return notes
         why = getattr(error, "strerror", None) or str(error)
         return [f"look: no snapshot was made: {shown(why, 400)}; the first run makes it"]
+    if options.prepare:
+        prepare(corpus, progress=False)
     size = f"{made.manifest.size:,} bytes"
     return [*notes, f"the snapshot {shown(made.folder)} has all texts ({size}); it may be deleted"]
 

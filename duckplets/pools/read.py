@@ -180,7 +180,8 @@ class PoolReader:
         if compiled.of_pairs:
             if (many := int((np.diff(anchors.starts) * positives.counts).sum())) > _MOST_PAIRS:
                 raise RecipeError(
-                    f"recipe {recipe.name!r}: per='pair' makes {many} pairs of windows"
+                    f"{compiled.described}: {many:,} pairs of windows of anchors and positives, of "
+                    f"{_MOST_PAIRS:,} that are allowed; give larger windows, or per='record'"
                 )
             at, anchors, positives = arrays.paired(anchors, positives)
             rows = some_rows(rows, at)

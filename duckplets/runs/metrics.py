@@ -332,7 +332,9 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
     fetcher: Any = sampler.reader.fetcher
     first, slots = fetcher.slots[0], sampler.text_columns
     if sampler.settings.kind == "lists":
-        raise SamplerError("diagnostics compare pairs of texts, and this run serves lists of them")
+        raise SamplerError(
+            "diagnostics compare pairs of texts, and this run serves lists; open one of triplets"
+        )
     if first not in slots:
         raise SamplerError(
             f"diagnostics compare texts with the {first}, which columns= left out; this run "

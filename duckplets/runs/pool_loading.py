@@ -311,7 +311,8 @@ def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSetting
         lengths[stream.source] += len(stream) * settings.samples_per_draw
     for source in {*map(attrgetter("source"), streams)} if mixture.unit == "tokens" else ():
         of = [stream for stream in streams if stream.source == source]
-        mean = sum(each.share * each.tape.mean for each in of) / sum(each.share for each in of)
+        tokens = sum(each.share * each.tape.mean for each in of if each.tape)
+        mean = tokens / sum(each.share for each in of)
         lengths[source] = round(lengths[source] * mean)  # tokens of a mean epoch
     return replace(settings, mixture=replace(mixture, lengths=lengths))
 

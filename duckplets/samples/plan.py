@@ -201,7 +201,7 @@ class PartPlanner:
                 recipes = InBlocks(recipes, self.schedule.together)
             self._recipes[leaf] = indexes, recipes
             if self.schedule.tapes is not None:
-                tapes = [self.streams[i].tape for i in indexes]
+                tapes = [tape for i in indexes if (tape := self.streams[i].tape)]
                 self.schedule.tapes[leaf] = SourceTape(tapes, recipes, self.schedule.together)
 
     def plan_at(self, positions: Integers) -> Plan:
@@ -267,7 +267,7 @@ class PartPlanner:
         """Return the mean share of each stream over steps without a change, perhaps of tokens."""
         shares = self.sample_shares(start, stop)
         if self.schedule.tapes is not None:
-            shares *= [of.tape.mean for of in self.streams]
+            shares *= [of.tape.mean if of.tape else 1.0 for of in self.streams]
             shares /= shares.sum()
         return shares
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from duckplets.mining.near import NearTexts
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import KeyedOrder
 from duckplets.order.permute import below, hashed, key, ranks_at
+from duckplets.order.tapes import StreamTape
 from duckplets.pools.arrays import (
     Anchors,
     Filtered,
@@ -79,7 +80,7 @@ class Stream:
     near: NearTexts | None = None  # texts kept from the batch of each anchor, if any are
     keyed: KeyedOrder | None = None  # the order of anchors, where batches have few keys
     generation: int | None = None  # number of the newest mining its candidates are of
-    tape: Any = None  # a ``StreamTape`` of its samples, where shares are of tokens
+    tape: StreamTape | None = None  # of its samples, where shares are of tokens
     listed: int = 0  # most positives of a list; 0 where samples are no lists
     ranked: Sequence[Sequence[str]] = ()  # of lists: files of positives of each of the minings
 
@@ -127,17 +128,19 @@ class Stream:
         """Return the chunks of samples by ascending number, with or without gaps."""
         pool, anchors = self.pool, self.pool.anchors
         known = None if self.tape is None else self.tape.known(index)
-        units, visits, anchor_at, *positive_at = self.places_at(index) if known is None else known
+        drawn = [*(self.places_at(index) if known is None else known)]
+        units, visits, anchor_at = drawn[:3]
         keys = None if self.keyed is None else [self.keyed.keys[units]]
         chunks = [anchors.chunks[anchor_at].astype(np.int64, copy=False)]
         hashes, swapped, counts = [anchors.hashes[anchor_at]], None, None
         if pool.positives is not None:
             of: Anchors | Positives = anchors
+            positive_at: Sequence[Integers] | Integers = drawn[3:]
             if not pool.compiled.own_positive:
                 of = pool.positives
                 swapped = None if of.questions is None else of.questions[positive_at[0]]
             if self.listed:
-                positive_at, counts = _distinct_first(of.hashes, np.stack(positive_at))
+                positive_at, counts = _distinct_first(of.hashes, np.stack(drawn[3:]))
             for slot, places in enumerate(positive_at):
                 chunk, text = of.chunks[places].astype(np.int64, copy=False), of.hashes[places]
                 if counts is not None:

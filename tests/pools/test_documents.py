@@ -1,6 +1,7 @@
 """Documents: a source of every split, with the positives and negatives of queries of others."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import duckdb
@@ -171,6 +172,16 @@ def test_labels_come_with_pairs_and_with_lists(tmp_path, seed):
         served = sampler.served(0, 8)["documents_record_id"].to_pylist()
         assert served == [row["documents_record_id"] for row in rows[:8]]
         assert_resumes_everywhere(sampler, 2)
+        for apart in (True, "negatives"):
+            asked = {"no_duplicates": apart, "negatives": dp.Negatives(2, by="bm25")}
+            unlike = corpus.sampler("lists", batch_size=3, **asked)
+            for step in range(often(60, less=20)):
+                batch = unlike.batch_at(step).to_pylist()
+                every = Counter(text for r in batch for text in (r["anchor"], *r["documents"]))
+                for row in batch:
+                    negatives = row["documents"][-2:]
+                    texts = negatives if apart == "negatives" else row["documents"]
+                    assert {every[text] for text in texts} == {1}
         with pytest.raises(dp.SamplerError, match="no two places"):
             corpus.sampler("lists", options=dp.Options(swap=True))
 

@@ -142,7 +142,15 @@ def test_it_is_made_by_itself_only_where_a_split_is_and_texts_are_many(
             corpus.ingest(
                 source, name="asked too", progress=False, options=dp.IngestOptions(prepare=True)
             )
-        assert corpus.count() == 8 * 30
+        shutil.rmtree(folder)
+        folder.write_text("mine")
+        report = corpus.ingest(source, name="a file", progress=False)
+        assert "look: no snapshot was made" in report.notes[-1]
+        with pytest.raises(dp.errors.ReadOnlyError, match="no snapshot can be written"):
+            corpus.ingest(
+                source, name="asked again", progress=False, options=dp.IngestOptions(prepare=True)
+            )
+        assert corpus.count() == 10 * 30
 
 
 KILLED = """
