@@ -66,7 +66,7 @@ def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampl
     kind, recipes, options, run = request.kind, request.recipes, request.options, request.settings()
     notes = unsavable(state_path, asked=options.state is not None)
     run["split"] = splits.checked_split(run["split"])
-    run["splits"] = splits.need_splits(database).to_dict()
+    run["splits"] = splits.need_splits(database)
     run["chunking"], version = chunking_of(database), records.current_version(database)
     found = recipe_store.sources_of(database, version)
     if not found:
@@ -164,10 +164,9 @@ def resume_run(
     came = {} if joining is None else recipe_store.sources_of(database, joining)
     names = [*dict.fromkeys([*last.sources, *came])]
     settings = overridden(before, _given_anew(database, before, overrides, names))
-    current, missing = splits.splits_in_use(database), options.get("missing_vectors")
     now = replace(
-        versions.as_found(database, settings, missing),
-        splits=current.to_dict() if current else {},
+        versions.as_found(database, settings, options.get("missing_vectors")),
+        splits=splits.splits_in_use(database),
         chunking=chunking_of(database),
     )
     notes = unsavable(save_to or state_path, asked=save_to is not None)

@@ -15,6 +15,7 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked, from_plain, kinds_of, to_plain
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
 from duckplets.ingest.prefixes import DeclaredPrefixes
+from duckplets.ingest.splits import SplitSettings
 from duckplets.mining.pins import InBatch, Pins
 from duckplets.order.copies import IndexControls
 from duckplets.order.mixture import Mixture
@@ -123,8 +124,8 @@ class RunSettings:
     run: str
     corpus_version: int
     records: Sequence[int]  # fingerprint of the records of that version
-    splits: dict[str, Any]
-    chunking: dict[str, Any]
+    splits: SplitSettings | None  # None of token shards, as below
+    chunking: Mapping[str, Any]  # what identifies the chunks, as JSON values
     candidates: Pins = Pins()  # noqa: RUF009 - it is frozen, as all that follow
     prefixes: bool = True
     declared_prefixes: DeclaredPrefixes = DeclaredPrefixes()  # noqa: RUF009
@@ -137,7 +138,7 @@ class RunSettings:
     pairs: Pairs | None = None  # of labelled pairs
     vectors: VectorPins = VectorPins()  # noqa: RUF009
     joins: tuple[Join, ...] = ()
-    shards: dict[str, str] = field(default_factory=dict)  # token shards: name and fingerprint
+    shards: str = ""  # fingerprint of token shards
     memory_mb: int | None = None
 
     @property
@@ -185,7 +186,7 @@ class RunSettings:
             "index": self.index and digest(plain["index"]),
             # if texts without vectors are left out, vectors determine the samples
             "vectors": self.vectors and vectors,
-            "shards": self.shards and self.shards["fingerprint"][:12],
+            "shards": self.shards[:12],
             "versions": joins,
         }
         return found | {name: value for name, value in some.items() if value}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -104,11 +103,6 @@ class TokenShards:
             self._files[end] = TokenFile.of(self.path, self.manifest, end, self._cache)
         return self._files[end]
 
-    @property
-    def _shards(self) -> dict[str, str]:
-        name = os.path.basename(os.path.abspath(self.path))
-        return {"name": name, "fingerprint": self.manifest.fingerprint}
-
     def sources(self, split: str = "train") -> list[str]:
         """Return the names of the sources that have texts in a split."""
         names = (shard.source for shard in self.manifest.shards if shard.split == split)
@@ -181,7 +175,7 @@ class TokenShards:
             rows,
             sources=sorted(sources),
             mixture=given,
-            shards=self._shards,
+            shards=self.manifest.fingerprint,
             version=int(self.manifest.corpus.get("version", 0)),
         )
         return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
@@ -208,7 +202,7 @@ class TokenShards:
             mixture = self._mixture(overrides["mixture"])
             mixture.check(before.sources)
             overrides["mixture"] = mixture
-        now = replace(overridden(before, overrides), shards=self._shards)
+        now = replace(overridden(before, overrides), shards=self.manifest.fingerprint)
         self._checked_split(now.split)
         target = path if save_to is None else Path(save_to)
         notes = unsavable(target, asked=save_to is not None)

@@ -34,7 +34,7 @@ def new_settings(
     *,
     sources: Sequence[str],
     mixture: Mixture,
-    shards: Mapping[str, str],
+    shards: str,
     version: int,
 ) -> RunSettings:
     """Return the settings of a new run; those of runs over a corpus stay empty."""
@@ -51,9 +51,9 @@ def new_settings(
         columns=_columns(rows, arguments["remainder"]),
         corpus_version=version,
         records=[],
-        splits={},
+        splits=None,
         chunking={},
-        shards=dict(shards),
+        shards=shards,
     )
 
 
