@@ -46,6 +46,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "forecast": ("forecast", "Print what a run will draw, or what a mixture alters."),
         "sample": ("sample", "Write samples as JSON lines or Parquet."),
         "runs": ("runs", "List saved runs, print the ids they served, or forget one."),
+        "verify": ("proof", "Make a run again from raw sources, and compare its batches."),
         "shard": ("tokens", "Write the texts of a corpus as token shards, and verify them."),
     },
     "Keep in order": {

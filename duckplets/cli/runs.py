@@ -32,6 +32,7 @@ def runs(
     upcoming: int | None = None,
     worst: int | None = None,
     out: Path | None = None,
+    certificate: Path | None = None,
     reset: bool = False,
     json: bool = False,
 ) -> None:
@@ -47,6 +48,8 @@ def runs(
         upcoming (--next N): Print what is served in the next N steps.
         worst (N): Print the N samples with the highest losses.
         out: FILE.jsonl or FILE.parquet. [default: stdout]
+        certificate: Write what the run drew so far and what it follows from, for
+            `duckplets verify`: settings and digests, no texts.
         reset: Forget the run and its checkpoints; with --to only those after that step.
         json: Print the list, or what --reset forgot, as JSON; ids are JSON lines always.
 
@@ -56,10 +59,12 @@ def runs(
         duckplets runs faq.duckdb default --out served.parquet
         duckplets runs faq.duckdb default --next 10
         duckplets runs faq.duckdb default --worst 20
+        duckplets runs faq.duckdb default --certificate default.json
         duckplets runs faq.duckdb default --to 5000 --reset
         duckplets runs faq.duckdb default --reset
     """
     asked = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop, "--out": out}
+    asked |= {"--certificate": certificate}
     given = [name for name, value in asked.items() if value is not None]
     if run is None and (given or reset):
         raise typer.BadParameter(f"{(given or ['--reset'])[0]} is about one run: give its name")
@@ -70,6 +75,11 @@ def runs(
         if given not in ([], ["--to"]):
             raise typer.BadParameter(f"--reset takes --to alone: leave {given[0]} out")
         _forget(corpus, run, stop, json=json)
+        return
+    if certificate is not None:
+        if len(given) > 1:
+            raise typer.BadParameter(f"--certificate is of the whole run: leave {given[0]} out")
+        _certify(corpus, run, certificate)
         return
     alone = {"--next", "--worst"}.intersection(given)
     if alone and len(given) > 1 + (out is not None):
@@ -90,6 +100,15 @@ def runs(
         say(f"no sample to print: run {run} is saved at step {step:,}")
     elif out is not None:
         say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
+
+
+def _certify(corpus: Path, run: str, file: Path) -> None:
+    if not file.parent.is_dir():
+        raise typer.BadParameter(f"--certificate {file}: there is no folder {file.parent}")
+    with corpus_at(corpus, read_only=True) as opened, opened.resume(run) as sampler:
+        sampler.certificate().write(file)
+        step = sampler.step
+    say(f"wrote the certificate of {counted(step, 'step')} of run {run} to {file}")
 
 
 def _list(corpus: Path, *, json: bool) -> None:

@@ -203,6 +203,15 @@ def resume_run(
     return sampler
 
 
+def reopened(database: Database, saved: state.Save, state_path: Path) -> Sampler:
+    """Open a run as it was saved, on a corpus that was made again and has no state file."""
+    settings = versions.as_found(database, saved_settings(saved), None)
+    sampler = _opened(database, settings, saved.events, state_path, [], position=saved.position)
+    with closed_on_error(sampler):
+        sampler.go_on(saved)
+    return sampler
+
+
 def _given_anew(
     database: Database, settings: RunSettings, overrides: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
@@ -330,6 +339,7 @@ def _opened(
     open_source = partial(versions.add_source, settings, planner, read)
     minings = partial(versions.read_minings, database, read)
     sampler = Sampler(settings, planner, fetcher, state_path, open_source, minings)
+    sampler.database = database
     if not settings.rank:
         left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
         saved = []

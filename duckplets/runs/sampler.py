@@ -7,6 +7,7 @@ follows from its settings. What was served is counted by source.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
+from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import html_lines
 from duckplets.base.settings import SlashedName, checked
 from duckplets.errors import SamplerError, StateMismatchError
@@ -34,9 +36,11 @@ from duckplets.runs.state import Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
+    from duckplets.db.database import Database
     from duckplets.mining.pins import Pins
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import RunSchedule
+    from duckplets.proof.certificate import Certificate
     from duckplets.runs.forecast import Forecast
     from duckplets.runs.reader import FetchesSamples
     from duckplets.samples.plan import Planner
@@ -95,6 +99,7 @@ class Sampler:
         self.minings: tuple[tuple[int, Pins], ...] = ()  # those taken on the way, by step
         self._skipped: tuple[tuple[int, int], ...] = ()  # steps, and how many from each on
         self.owned: Any = None  # closed with it, such as the corpus
+        self.database: Database | None = None  # of the corpus; None of token shards
         self._drifted_from: Fingerprint | None = None  # fingerprint it was resumed from
         self.changed_from: int | None = None  # first position changed by another mixture
         self._taken: int | None = None  # step of the last batch taken
@@ -559,6 +564,25 @@ class Sampler:
             checked("tag", tag, SlashedName, SamplerError)
         found = {"drifted_from": self._drifted_from, "changed_from": self.changed_from}
         return as_saved(self.settings, self.planner, self._standing(step), tag=tag, **found)
+
+    def certificate(self, *, progress: Progress | bool | None = None) -> Certificate:
+        """Return what the run drew so far and what it follows from, for others to check.
+
+        Every sample is planned again, some 100,000 a second; see ``duckplets.proof.Certificate``.
+
+        Args:
+            progress: Called with samples done and their number; True or False for a bar on stderr
+                or none. Default: a bar if stderr is a terminal.
+
+        Raises:
+            SamplerError: The run is over token shards.
+        """
+        from duckplets.proof.certificate import certificate
+
+        if self.database is None:
+            raise SamplerError("certificate: a run over token shards has none")
+        with bar(progress, sys.stderr, "samples") as report:
+            return certificate(self, self._as_saved(None, None), self.database, report)
 
     def _used_up_to(self, step: int | None) -> int:
         """Return the position at which a step begins; by default the sampler's."""

@@ -1,0 +1,1 @@
+"""What a run drew, so that others can check it: certificates."""

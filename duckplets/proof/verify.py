@@ -1,0 +1,327 @@
+"""Make a run again from raw sources, and compare it with its certificate.
+
+sources ─ingest, version by version→ a corpus for the moment ─mine, open→ run ─chain→ equal, or not
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.progress import Progress, bar
+from duckplets.base.sanitize import counted, listed, shown
+from duckplets.corpus.corpus import Corpus
+from duckplets.errors import SourceError, nearest
+from duckplets.ingest.splits import SplitSettings
+from duckplets.mining.store import Minings
+from duckplets.proof.certificate import Certificate, links, live, marked, records_of
+from duckplets.proof.sketch import Sketch
+from duckplets.recipes.files import from_dict
+from duckplets.runs.opening import reopened
+from duckplets.search.analyzer_settings import Terms
+from duckplets.text.chunking import Chunking
+
+if TYPE_CHECKING:
+    from duckplets.recipes.recipes import TripletRecipe
+
+_NAMED = 20  # records named in a text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What came of a comparison.
+
+    Attributes:
+        run: Name of the run.
+        steps: Steps that the certificate is about.
+        same: Whether the same batches were drawn; None if the run could not be made again.
+        differs: The first steps that differ, from the first to before the last; or None.
+        records: Records that differ, in words, by source.
+        unverified: What was not verified, and why.
+    """
+
+    run: str
+    steps: int
+    same: bool | None
+    differs: tuple[int, int] | None
+    records: tuple[str, ...]
+    unverified: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """The answer in words."""
+        steps = f"{counted(self.steps, 'step')} of run {self.run!r}"
+        if self.same is None:
+            found = [f"{steps}: not verified"]
+        elif self.same:
+            found = [f"{steps}: the same batches"]
+        elif self.differs is None:
+            raise AssertionError(self)
+        else:
+            first, last = self.differs[0], self.differs[1] - 1
+            which = f"steps {first:,} to {last:,}" if first < last else f"step {first:,}"
+            found = [f"{steps}: other batches, first in {which}"]
+        return [*found, *self.records, *(f"not verified: {each}" for each in self.unverified)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def verify(
+    certificate: Certificate | str | Path,
+    sources: Mapping[str, Any],
+    *,
+    threads: int | None = None,
+    progress: Progress | bool | None = None,
+) -> Verification:
+    """Make a run again from raw sources and compare its batches with a certificate.
+
+    The sources are stored in a corpus of their own, in a temporary folder, and read with the
+    columns that the certificate has. Order of rows, format and threads do not matter.
+
+    Args:
+        certificate: The certificate, or its file.
+        sources: By name what ``Corpus.ingest`` takes, mostly a path. ``NAME@VERSION`` where a
+            source was read for several versions; ``labels@VERSION`` for a file of ``relabel``;
+            ``tokenizer`` for a tokenizer's file.
+        threads: Threads DuckDB may use; all cores by default.
+        progress: Called with samples done and their number; True or False for a bar on stderr or
+            none. Default: a bar if stderr is a terminal.
+
+    Raises:
+        SourceError: A source is missing or unknown, or cannot be read.
+        StateMismatchError: The certificate is damaged, or of another version.
+    """
+    if not isinstance(certificate, Certificate):
+        certificate = Certificate.read(certificate)
+    _refuse_unknown(certificate, sources)
+    with (
+        tempfile.TemporaryDirectory(prefix="duckplets-verify-") as folder,
+        Corpus(Path(folder) / "again.duckdb", threads=threads) as corpus,
+        bar(progress, sys.stderr, "samples") as report,
+    ):
+        again = _Again(corpus, certificate, sources)
+        again.make()
+        return again.compared(report)
+
+
+class _Again:
+    """A run that is made again."""
+
+    def __init__(
+        self, corpus: Corpus, certificate: Certificate, sources: Mapping[str, Any]
+    ) -> None:
+        self._corpus, self._certificate, self._given = corpus, certificate, sources
+        self._settings = dict(certificate.run["settings"])
+        self._unverified: list[str] = []
+        self._pins: dict[int, dict[str, Any]] = {}  # of minings, by their former number
+
+    def make(self) -> None:
+        """Bring in every version of the sources, and mine what was mined then."""
+        certificate, corpus = self._certificate, self._corpus
+        self._cut()
+        mined = [of["corpus_version"] for of in certificate.minings.values()]
+        first = min([certificate.versions[0], *mined])
+        for version, what, source in certificate.corpus["versions"]:
+            if corpus.version < version:  # a collection makes two versions
+                self._bring(version, what, source)
+            if corpus.version < version:
+                own = {"version": version, "what": what}
+                corpus.database.run("proof/records/pass_over", own)
+            if version == first:
+                settings = SplitSettings(**self._settings["splits"])
+                corpus.split(**settings.to_dict())
+            self._mine(version)
+
+    def _cut(self) -> None:
+        """Set how sections are cut."""
+        chunking = dict(self._settings["chunking"])
+        if chunking["tokenizer"] is not None:
+            chunking["tokenizer"] = self._given.get("tokenizer")
+            if chunking["tokenizer"] is None:
+                self._unverified.append("the tokenizer's file is not given: tokenizer=FILE")
+        self._corpus.chunk(Chunking.from_json(chunking))
+
+    def _bring(self, version: int, what: str, source: str | None) -> None:
+        """Make a version as it was made."""
+        if what == "remove" and source is not None:
+            self._corpus.remove(source)
+        elif what == "relabel":
+            rows = self._given.get(f"labels@{version}", self._given.get("labels"))
+            if rows is None:
+                self._unverified.append(f"labels of version {version}: give labels@{version}=FILE")
+            else:
+                self._corpus.relabel(rows)
+        elif what == "ingest" and source is not None:
+            self._ingest(version, source)
+
+    def _ingest(self, version: int, source: str) -> None:
+        every = self._certificate.corpus["sources"]
+        of = (name for name, one in every.items() if one["documents"] == source)
+        name = next(of, source)  # documents come with their queries
+        rows = self._given.get(f"{name}@{version}", self._given.get(name))
+        if rows is None:
+            raise SourceError(
+                f"source {name!r}, version {version}: it is not given; add {name}=PATH, or "
+                f"{name}@{version}=PATH where the file was another one"
+            )
+        told = every[source]
+        mapping = told["mapping"] if isinstance(rows, str | Path) and told["mapping"] else {}
+        is_known = name in {row["name"] for row in self._corpus.status()["sources"]}
+        how: dict[str, Any] = {"on_conflict": "replace" if is_known else "skip"}
+        if name == source and every[name]["documents"] is None:
+            how |= {"on_error": "skip", "trust": told["trust"]}
+        self._corpus.ingest(rows, name=name, progress=False, **how, **mapping)
+
+    def _mine(self, version: int) -> None:
+        """Mine again what was mined at a version."""
+        recipes = self._recipes()
+        for number, of in self._certificate.minings.items():
+            if of["corpus_version"] != version or of["scorer"] != "bm25":
+                continue
+            how = {name: of["settings"][name] for name in of["settings"] if name != "terms"}
+            terms = Terms(**of["settings"]["terms"])
+            recipe = cast("TripletRecipe", from_dict(recipes[of["source"], of["recipe"]]))
+            where = {"source": of["source"], "split": of["split"]}
+            self._corpus.mine(recipe, terms=terms, progress=False, **where, **how)
+            made = Minings(self._corpus.database).found(of["recipe"], scorer="bm25", **where)
+            if made:
+                self._pins[int(number)] = {"mining": made[-1].key, "digest": made[-1].digest}
+
+    def _recipes(self) -> dict[tuple[str, str], Mapping[str, Any]]:
+        parts = [self._settings, *self._settings["joins"]]
+        every = (
+            (name, one) for part in parts for name, of in part["recipes"].items() for one in of
+        )
+        return {(name, one["name"]): one for name, one in every}
+
+    def compared(self, progress: Progress | None) -> Verification:
+        """Compare records and batches."""
+        certificate, differs, same = self._certificate, None, None
+        records = tuple(self._differing())
+        self._note_outside()
+        lacking = {*map(int, certificate.minings)} - self._pins.keys()
+        decides = self._settings["vectors"].get("missing") == "drop"
+        steps = -(-certificate.drawn["position"] // certificate.saved.batch)
+        if not (lacking or decides):
+            found = list(self._links(progress))
+            equal = np.array(found) == np.array(certificate.links)
+            same = bool(equal.all())
+            if not same:
+                at, every = int(equal.argmin()), certificate.drawn["every"]
+                differs = at * every, min((at + 1) * every, steps)
+        return Verification(
+            run=certificate.run["run"],
+            steps=steps,
+            same=same,
+            differs=differs,
+            records=records,
+            unverified=tuple(self._unverified),
+        )
+
+    def _links(self, progress: Progress | None) -> Iterator[str]:
+        """Yield the chain of the run, opened on the corpus that was made again."""
+        certificate, settings = self._certificate, dict(self._settings)
+        settings["columns"] = [name for name in settings["columns"] if "_vector" not in name]
+        settings["vectors"] = {}
+        run = _renumbered({**certificate.run, "settings": settings}, self._pins)
+        saved = replace(certificate, run=run).saved
+        state = self._corpus.path.with_suffix(".state.duckdb")
+        drawn = certificate.drawn
+        with reopened(self._corpus.database, saved, state) as sampler:
+            every = drawn["every"] * saved.batch
+            yield from links(sampler.planner, drawn["position"], every, progress)
+
+    def _note_outside(self) -> None:
+        """Note what could not be made again, and labels that are others."""
+        found = self._certificate.outside
+        for name in found:
+            if name.startswith(("candidates ", "vectors ")):
+                self._unverified.append(f"{name}: they do not follow from the sources")
+        if "labels" in found:
+            version = max(self._certificate.versions)
+            ((labels, total),) = self._corpus.database.run(
+                "proof/records/labels", {"version": version}
+            )
+            if f"{labels}:{int(total):016x}" != found["labels"]:
+                was = int(found["labels"].partition(":")[0])
+                self._unverified.append(f"labels: {was:,} were there, {labels:,} are, or others")
+
+    def _differing(self) -> Iterator[str]:
+        """Yield the records that differ, in words, and how many could not be named."""
+        certificate, database = self._certificate, self._corpus.database
+        theirs, ours = certificate.records, records_of(database, certificate.versions)
+        sources = [
+            f"source {shown(name, 60)}, version {version}: "
+            f"{counted(_count(theirs, name, version), 'record')} in the certificate, "
+            f"{_count(ours, name, version):,} here" + gated * (" (gates judged its rows then)")
+            for name, version, gated in self._roots(theirs, ours)
+        ]
+        yield from sources
+        if not sources:
+            return
+        _, keys, ids, contents = live(database, certificate.versions)
+        cells = theirs["cells"]
+        sketch = Sketch.of(ids, marked(keys, contents), cells)
+        named, _, signs, rest = Sketch.of_text(theirs["sketch"], cells).less(sketch).named()
+        here = {*named[signs < 0].tolist()}
+        there = {*named[signs > 0].tolist()}
+        asked = pa.table({"id_hash": pa.array(sorted(here), pa.uint64())})
+        with database.registered(asked=asked):
+            known = {row["id_hash"]: row for row in database.table("proof/records/ids").to_pylist()}
+        for what, hashes in (
+            ("another content", here & there),
+            ("only here", here - there),
+            ("missing here", there - here),
+        ):
+            words = [
+                f"{shown(known[of]['source'], 40)} {shown(known[of]['record_id'], 80)}"
+                if of in known
+                else f"id hash {of:016x}"
+                for of in sorted(hashes)
+            ]
+            if words:
+                yield f"{what}: {counted(len(words), 'record')}: {listed(words, _NAMED)}"
+        if rest:
+            yield f"and about {rest:,} more, too many to name"
+
+    def _roots(
+        self, theirs: Mapping[str, Any], ours: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str, bool]]:
+        names = sorted({*theirs["roots"], *ours["roots"]})
+        for name in names:
+            one, other = (of["roots"].get(name, {}) for of in (theirs, ours))
+            told = self._certificate.corpus["sources"].get(name, {})
+            for version in sorted({*one, *other}, key=int):
+                if one.get(version) != other.get(version):
+                    yield name, version, bool(told.get("gated"))
+
+
+def _refuse_unknown(certificate: Certificate, sources: Mapping[str, Any]) -> None:
+    names = certificate.names
+    for given in sources:
+        name, _, version = given.rpartition("@")
+        if given not in names and not (name in names and version.isdecimal()):
+            raise SourceError(f"the certificate has no source {given!r}{nearest(given, names)}")
+
+
+def _count(records: Mapping[str, Any], name: str, version: str) -> int:
+    return int(records["roots"].get(name, {}).get(version, {}).get("records", 0))
+
+
+def _renumbered(value: Any, pins: Mapping[int, Any]) -> Any:
+    """Return JSON values with the minings that were made again in place of the former."""
+    if isinstance(value, list | tuple):
+        return [_renumbered(each, pins) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    if value.keys() == {"mining", "digest"}:
+        return pins[value["mining"]]
+    return {name: _renumbered(each, pins) for name, each in value.items()}
