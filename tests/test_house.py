@@ -123,12 +123,14 @@ FLOORS = [
     "runs",
     "records export tokens",
     "corpus",
+    "proof",
     "report adapters cli",
     "doors",
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 LAZY = {
     ("duckplets.runs.sampler", "duckplets.adapters.huggingface"),  # ``Sampler.to_hf`` needs both
+    ("duckplets.runs.sampler", "duckplets.proof.certificate"),  # ``Sampler.certificate``
     ("duckplets.corpus.corpus", "duckplets.adapters.evaluation"),  # ``Corpus.evaluator``
     ("duckplets.corpus.corpus", "duckplets.report"),  # ``Corpus.report`` shows all there is
     ("duckplets.runs.forecast", "duckplets.report.plots"),  # ``Forecast.plot`` draws by these

@@ -21,6 +21,7 @@ def verify(certificate: Path, sources: list[str] | None = None, json: bool = Fal
     1 for others, 3 where something could not be verified.
 
     Args:
+        certificate: What `runs --certificate` wrote.
         sources (--sources NAME=PATH): A source of the certificate; NAME@VERSION=PATH where it was
             read for several versions of the corpus. May be repeated.
 

@@ -10,25 +10,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import duckdb
 import numpy as np
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.atomic import written_aside
 from duckplets.base.documents import read_document
-from duckplets.base.progress import Progress
+from duckplets.base.progress import Progress, bar
 from duckplets.base.settings import check, from_plain, to_plain
-from duckplets.db.database import Database
+from duckplets.db.database import Database, engine_version
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.mining.pins import Pins
 from duckplets.mining.store import Minings
 from duckplets.order.permute import ORDER_VERSION, key
-from duckplets.proof.sketch import Sketch, cells_for, root_of
+from duckplets.proof.sketch import RecordSketch, cells_for, root_of
 from duckplets.runs.state import Save
 
 if TYPE_CHECKING:
@@ -154,12 +155,24 @@ class Certificate:
 
 
 def certificate(
-    sampler: Sampler, saved: Save, database: Database, progress: Progress | None = None
+    sampler: Sampler, saved: Save, progress: Progress | bool | None = None
 ) -> Certificate:
-    """Return the certificate of a run up to where it was, or would be, saved."""
-    from duckplets import __version__
+    """Return what a run drew so far and what it follows from, for others to check.
 
-    settings = sampler.settings
+    Every sample is planned again, some 100,000 a second.
+
+    Args:
+        sampler: The run.
+        saved: Where it stands.
+        progress: Called with samples done and their number; True or False for a bar on stderr or
+            none. Default: a bar if stderr is a terminal.
+
+    Raises:
+        SamplerError: It is a run over token shards.
+    """
+    database, settings = sampler.database, sampler.settings
+    if database is None:
+        raise SamplerError("certificate: a run over token shards has none")
     versions = [version.corpus_version for version in settings.versions]
     pins = [settings.candidates, settings.ranked, *(of for _, of in sampler.minings)]
     pins += [of for join in settings.joins for of in (join.candidates, join.ranked)]
@@ -168,13 +181,14 @@ def certificate(
     minings = dict(_minings(database, pins))
     steps = max(1, -(-saved.steps // _INTERVALS))
     every = -(-steps // _IN_A_BLOCK) * _IN_A_BLOCK if steps > 1 else 1
-    chain = links(sampler.planner, saved.position, every * saved.batch, progress)
+    with bar(progress, sys.stderr, "samples") as report:
+        chain = [*links(sampler.planner, saved.position, every * saved.batch, report)]
     return Certificate(
         made={
             "format": _FORMAT,
             "order_version": ORDER_VERSION,
-            "duckplets": __version__,
-            "duckdb": duckdb.__version__,
+            "duckplets": version_of("duckplets"),
+            "duckdb": engine_version(),
         },
         run={
             **{name: getattr(saved, name) for name in ("run", "kind", "settings", "joins")},
@@ -199,7 +213,7 @@ def records_of(database: Database, versions: Sequence[int]) -> dict[str, Any]:
         own = ids[at], contents[at]
         roots.setdefault(source, {})[str(version)] = {"records": len(own[0]), "root": root_of(*own)}
     cells = cells_for(len(names))
-    sketch = Sketch.of(ids, marked(keys, contents), cells)
+    sketch = RecordSketch.of(ids, marked(keys, contents), cells)
     return {"roots": roots, "cells": cells, "sketch": sketch.to_text()}
 
 
@@ -266,7 +280,8 @@ def identities(plan: Plan, labels: Words) -> Words:
 def _corpus(database: Database, settings: Any, version: int) -> dict[str, Any]:
     rows = database.table("proof/records/sources", {"version": version}).to_pylist()
     for row in rows:
-        row["mapping"] = None if row["mapping"] is None else json.loads(row["mapping"])
+        for name in ("mapping", "gates"):
+            row[name] = None if row[name] is None else json.loads(row[name])
     sources = {row.pop("name"): row for row in rows}
     made = database.run("proof/records/versions", {"version": version})
     return {"versions": [list(row) for row in made], "sources": sources}

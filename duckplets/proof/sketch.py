@@ -3,7 +3,8 @@
 Each record is in three cells. A cell has the number of its records, and the exclusive or of their
 ids, contents and checks. One table less another holds what differs; a cell with one record gives
 it away, and taking it out of its other cells frees more (Goodrich and Mitzenmacher 2011,
-arXiv:1101.2245; of differences Eppstein et al. 2011). Some 0.8 records a cell can be named.
+arXiv:1101.2245; of differences Eppstein et al. 2011). Large tables name some 0.8 records a cell,
+small ones fewer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Self
 import numpy as np
 
 from duckplets.base.arrays import Integers, Words
+from duckplets.errors import StateMismatchError
 from duckplets.order.permute import below, hashed, key, mix
 
 CELLS = 18_720  # in all: 512 kB of 28 bytes
@@ -39,7 +41,7 @@ def cells_for(records: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sketch:
+class RecordSketch:
     """A table of cells, each with a count, and the sums of ids, contents and checks."""
 
     counts: Integers
@@ -61,16 +63,16 @@ class Sketch:
             for sums, words in zip(self.sums, (ids, contents, check), strict=True):
                 np.bitwise_xor.at(sums, at, words)
 
-    def less(self, other: Sketch) -> Sketch:
+    def less(self, other: RecordSketch) -> RecordSketch:
         """Return the table of what differs from another of the same size."""
-        return Sketch(self.counts - other.counts, self.sums ^ other.sums)
+        return RecordSketch(self.counts - other.counts, self.sums ^ other.sums)
 
     def named(self) -> tuple[Words, Words, Integers, int]:
         """Take records out of a difference: ids, contents, signs (1, or -1 of the other's).
 
         The last value is how many could not be named, at least.
         """
-        left = Sketch(self.counts.copy(), self.sums.copy())
+        left = RecordSketch(self.counts.copy(), self.sums.copy())
         found: list[tuple[Words, Words, Integers]] = []
         for _ in range(_ROUNDS):
             ids, contents, checks = left.sums
@@ -95,15 +97,14 @@ class Sketch:
 
     @classmethod
     def of_text(cls, text: str, cells: int) -> Self:
-        """Return the table of ``to_text``; refuse another size.
-
-        Raises:
-            ValueError: It is none.
-        """
+        """Return the table of ``to_text``; refuse another size."""
         unpacked = zlib.decompressobj()
-        data = unpacked.decompress(base64.b85decode(text), 28 * cells + 1)
-        if len(data) != 28 * cells or cells % 3 or not unpacked.eof:
-            raise ValueError("the table of records has another size")
+        try:
+            data = unpacked.decompress(base64.b85decode(text), 28 * cells + 1)
+        except (ValueError, zlib.error):
+            data = b""
+        if not data or len(data) != 28 * cells or cells % 3:
+            raise StateMismatchError("the certificate's sketch of records is damaged")
         counts = np.frombuffer(data, "<i4", cells).astype(np.int64)
         return cls(counts, np.frombuffer(data, "<u8", offset=4 * cells).reshape(3, cells).copy())
 

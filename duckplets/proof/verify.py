@@ -9,20 +9,21 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.corpus.corpus import Corpus
-from duckplets.errors import SourceError, nearest
+from duckplets.errors import DuckpletsError, SourceError, StateMismatchError, nearest
+from duckplets.ingest.options import IngestOptions
 from duckplets.ingest.splits import SplitSettings
 from duckplets.mining.store import Minings
 from duckplets.proof.certificate import Certificate, links, live, marked, records_of
-from duckplets.proof.sketch import Sketch
+from duckplets.proof.sketch import RecordSketch
 from duckplets.recipes.files import from_dict
 from duckplets.runs.opening import reopened
 from duckplets.search.analyzer_settings import Terms
@@ -173,11 +174,15 @@ class _Again:
                 f"{name}@{version}=PATH where the file was another one"
             )
         told = every[source]
-        mapping = told["mapping"] if isinstance(rows, str | Path) and told["mapping"] else {}
+        mapping = {} if hasattr(rows, "described") else told["mapping"] or {}
         is_known = name in {row["name"] for row in self._corpus.status()["sources"]}
         how: dict[str, Any] = {"on_conflict": "replace" if is_known else "skip"}
         if name == source and every[name]["documents"] is None:
             how |= {"on_error": "skip", "trust": told["trust"]}
+        if told["gates"] is not None:
+            gates = dict(told["gates"])
+            how |= {"options": IngestOptions(size_mb=gates.pop("size_mb")), **gates}
+            how["on_conflict"] = "skip"  # as gates have it
         self._corpus.ingest(rows, name=name, progress=False, **how, **mapping)
 
     def _mine(self, version: int) -> None:
@@ -207,15 +212,22 @@ class _Again:
         certificate, differs, same = self._certificate, None, None
         records = tuple(self._differing())
         self._note_outside()
-        lacking = {*map(int, certificate.minings)} - self._pins.keys()
+        lacking = any(of["scorer"] != "bm25" for of in certificate.minings.values())
         decides = self._settings["vectors"].get("missing") == "drop"
         steps = -(-certificate.drawn["position"] // certificate.saved.batch)
         if not (lacking or decides):
-            found = list(self._links(progress))
-            equal = np.array(found) == np.array(certificate.links)
-            same = bool(equal.all())
-            if not same:
-                at, every = int(equal.argmin()), certificate.drawn["every"]
+            try:
+                found = list(self._links(progress))
+            except DuckpletsError as error:
+                if not records:
+                    raise
+                found = []
+                records = (*records, f"the run cannot be opened on these records: {error}")
+            pairs = zip_longest(found, certificate.links)
+            at = next((number for number, (a, b) in enumerate(pairs) if a != b), None)
+            same = at is None
+            if at is not None:
+                every = certificate.drawn["every"]
                 differs = at * every, min((at + 1) * every, steps)
         return Verification(
             run=certificate.run["run"],
@@ -261,16 +273,16 @@ class _Again:
         sources = [
             f"source {shown(name, 60)}, version {version}: "
             f"{counted(_count(theirs, name, version), 'record')} in the certificate, "
-            f"{_count(ours, name, version):,} here" + gated * (" (gates judged its rows then)")
-            for name, version, gated in self._roots(theirs, ours)
+            f"{_count(ours, name, version):,} here"
+            for name, version in _roots(theirs, ours)
         ]
         yield from sources
         if not sources:
             return
         _, keys, ids, contents = live(database, certificate.versions)
         cells = theirs["cells"]
-        sketch = Sketch.of(ids, marked(keys, contents), cells)
-        named, _, signs, rest = Sketch.of_text(theirs["sketch"], cells).less(sketch).named()
+        sketch = RecordSketch.of(ids, marked(keys, contents), cells)
+        named, _, signs, rest = RecordSketch.of_text(theirs["sketch"], cells).less(sketch).named()
         here = {*named[signs < 0].tolist()}
         there = {*named[signs > 0].tolist()}
         asked = pa.table({"id_hash": pa.array(sorted(here), pa.uint64())})
@@ -292,16 +304,14 @@ class _Again:
         if rest:
             yield f"and about {rest:,} more, too many to name"
 
-    def _roots(
-        self, theirs: Mapping[str, Any], ours: Mapping[str, Any]
-    ) -> Iterator[tuple[str, str, bool]]:
-        names = sorted({*theirs["roots"], *ours["roots"]})
-        for name in names:
-            one, other = (of["roots"].get(name, {}) for of in (theirs, ours))
-            told = self._certificate.corpus["sources"].get(name, {})
-            for version in sorted({*one, *other}, key=int):
-                if one.get(version) != other.get(version):
-                    yield name, version, bool(told.get("gated"))
+
+def _roots(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the sources and versions whose records differ."""
+    for name in sorted({*theirs["roots"], *ours["roots"]}):
+        one, other = (of["roots"].get(name, {}) for of in (theirs, ours))
+        for version in sorted({*one, *other}, key=int):
+            if one.get(version) != other.get(version):
+                yield name, version
 
 
 def _refuse_unknown(certificate: Certificate, sources: Mapping[str, Any]) -> None:
@@ -309,7 +319,10 @@ def _refuse_unknown(certificate: Certificate, sources: Mapping[str, Any]) -> Non
     for given in sources:
         name, _, version = given.rpartition("@")
         if given not in names and not (name in names and version.isdecimal()):
-            raise SourceError(f"the certificate has no source {given!r}{nearest(given, names)}")
+            raise SourceError(
+                f"the certificate has no source {given!r}{nearest(given, names)}; it has: "
+                f"{listed(sorted(certificate.corpus['sources']), 5)}"
+            )
 
 
 def _count(records: Mapping[str, Any], name: str, version: str) -> int:
@@ -323,5 +336,7 @@ def _renumbered(value: Any, pins: Mapping[int, Any]) -> Any:
     if not isinstance(value, Mapping):
         return value
     if value.keys() == {"mining", "digest"}:
+        if value["mining"] not in pins:
+            raise StateMismatchError("what was mined finds no anchor")
         return pins[value["mining"]]
     return {name: _renumbered(each, pins) for name, each in value.items()}

@@ -7,9 +7,10 @@ follows from its settings. What was served is counted by source.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -20,7 +21,6 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock, alone
-from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import html_lines
 from duckplets.base.settings import SlashedName, checked
 from duckplets.errors import SamplerError, StateMismatchError
@@ -36,6 +36,7 @@ from duckplets.runs.state import Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
+    from duckplets.base.progress import Progress
     from duckplets.db.database import Database
     from duckplets.mining.pins import Pins
     from duckplets.order.mixture import Mixture
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from duckplets.samples.plan import Planner
 
 log = logging.getLogger("duckplets")
+
+# These rooms lie above this one.
+_trainers = partial(import_module, "duckplets.adapters.huggingface")
+_proof = partial(import_module, "duckplets.proof.certificate")
 
 _MEMORY_MB = 128
 _ROWS = 1 << 16  # ids computed at a time
@@ -148,10 +153,7 @@ class Sampler:
 
     @property
     def mixture(self) -> Mixture:
-        """Weights of the sources and temperature that are in force now, and all phases.
-
-        In proportion to anchors, weights are the shares.
-        """
+        """Weights in force now, in proportion the shares; the temperature, and all phases."""
         return self.planner.schedule.at(self.step).in_force(self.step)
 
     @property
@@ -232,17 +234,13 @@ class Sampler:
                 f"position {position} lies beyond the end of this run ({self.reader.end}); "
                 f"give it more steps= or epochs="
             )
-        self._position = position
-        self._taken = None
+        self._position, self._taken = position, None
         self._losses.begin(self._steps_taken)
         self.reader.forget()
 
     @alone
     def skip(self, steps: int) -> int:
-        """Pass over the next steps, as after a spike of the loss; return the step gone on with.
-
-        A save keeps it with the run: ``served`` marks their samples, which count as taken else.
-        """
+        """Pass over the next steps, which ``served`` marks; return the step gone on with."""
         steps = integer("steps", steps, 0, MAX_POSITION // self._batch)
         first = self.step
         self.move(min(self._position + steps * self._batch, self.reader.bounded(MAX_POSITION)))
@@ -300,9 +298,7 @@ class Sampler:
         return self.served(self._position, self.reader.bounded(stop))
 
     def forecast(self, steps: int | None = None) -> Forecast:
-        """Return what the run draws from step 0 on: shares, samples, tokens, visits, warnings.
-
-        Worked out from counts alone, and from step 0 on wherever the run stands.
+        """Return what the run draws from step 0 on, from counts alone, wherever it stands.
 
         Args:
             steps: So many steps, but none after the end of a bounded run; by default to that end,
@@ -316,8 +312,9 @@ class Sampler:
         """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
         of = self.settings, self.planner
         notes = dict.fromkeys([*self.notes, *forecasts.warnings(*of, self.unused)])
-        lines = forecasts.described(*of, self.step)
-        return "\n".join([*lines, *(f"note: {note}" for note in notes)])
+        return "\n".join(
+            [*forecasts.described(*of, self.step), *(f"note: {note}" for note in notes)]
+        )
 
     def metrics(self, step: int | None = None) -> Metrics:
         """Return what the run has of every source, and how long blocks were waited for.
@@ -559,30 +556,15 @@ class Sampler:
         state.unsavable(self._state_path, asked=True)
         state.refuse_save(self._state_path, self._as_saved(tag, None))
 
+    def certificate(self, *, progress: Progress | bool | None = None) -> Certificate:
+        """Return what was drawn so far, for others to check; see ``proof.certificate``."""
+        return _proof().certificate(self, self._as_saved(None, None), progress)  # type: ignore[no-any-return]
+
     def _as_saved(self, tag: str | None, step: int | None) -> state.Save:
         if tag is not None:
             checked("tag", tag, SlashedName, SamplerError)
         found = {"drifted_from": self._drifted_from, "changed_from": self.changed_from}
         return as_saved(self.settings, self.planner, self._standing(step), tag=tag, **found)
-
-    def certificate(self, *, progress: Progress | bool | None = None) -> Certificate:
-        """Return what the run drew so far and what it follows from, for others to check.
-
-        Every sample is planned again, some 100,000 a second; see ``duckplets.proof.Certificate``.
-
-        Args:
-            progress: Called with samples done and their number; True or False for a bar on stderr
-                or none. Default: a bar if stderr is a terminal.
-
-        Raises:
-            SamplerError: The run is over token shards.
-        """
-        from duckplets.proof.certificate import certificate
-
-        if self.database is None:
-            raise SamplerError("certificate: a run over token shards has none")
-        with bar(progress, sys.stderr, "samples") as report:
-            return certificate(self, self._as_saved(None, None), self.database, report)
 
     def _used_up_to(self, step: int | None) -> int:
         """Return the position at which a step begins; by default the sampler's."""
@@ -616,9 +598,3 @@ class Sampler:
 
     def _repr_html_(self) -> str:
         return html_lines(repr(self))
-
-
-def _trainers() -> Any:
-    from duckplets.adapters import huggingface
-
-    return huggingface

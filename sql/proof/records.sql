@@ -22,19 +22,23 @@ WHERE records.id_hash IN (SELECT id_hash FROM asked)
 ORDER BY ALL
 
 -- name: sources
--- How the sources of a version were read, and whether gates judged their rows.
+-- How the sources of a version were read; of gates the last settings, as JSON.
 -- Parameters: $version.
 -- Rows: by name.
 SELECT
-    sources.name, sources.kind, sources.trust, sources.mapping::VARCHAR AS mapping,
-    documents.name AS documents,
-    EXISTS (
-        SELECT 1
-        FROM judgements
-        WHERE judgements.source_id = sources.source_id AND judgements.acquisition_id IS NOT NULL
-    ) AS gated
+    sources.name, sources.trust, sources.mapping::VARCHAR AS mapping,
+    documents.name AS documents, gates.settings AS gates
 FROM sources
 LEFT JOIN sources AS documents ON documents.source_id = sources.documents_id
+LEFT JOIN (
+    SELECT
+        source_id,
+        arg_max(json_object(
+            'quality', quality, 'where', condition, 'size_mb', size_mb, 'limit', row_limit
+        )::VARCHAR, acquisition_id) AS settings
+    FROM acquisitions
+    GROUP BY source_id
+) AS gates ON gates.source_id = sources.source_id
 WHERE sources.added_version <= $version
 ORDER BY sources.name
 
