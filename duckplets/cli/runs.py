@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -33,6 +33,8 @@ def runs(
     worst: int | None = None,
     out: Path | None = None,
     certificate: Path | None = None,
+    drawn: str | None = None,
+    every: bool = False,
     reset: bool = False,
     json: bool = False,
 ) -> None:
@@ -50,6 +52,9 @@ def runs(
         out: FILE.jsonl or FILE.parquet. [default: stdout]
         certificate: Write what the run drew so far and what it follows from, for
             `duckplets verify`: settings and digests, no texts.
+        drawn: Print where a text was drawn, as window or section; or each text of a FILE.txt by
+            line, of a BEIR folder's queries, or of the column `text` of another file.
+        every (--all): With --drawn: plan every sample again, to find random negatives too.
         reset: Forget the run and its checkpoints; with --to only those after that step.
         json: Print the list, or what --reset forgot, as JSON; ids are JSON lines always.
 
@@ -60,11 +65,18 @@ def runs(
         duckplets runs faq.duckdb default --next 10
         duckplets runs faq.duckdb default --worst 20
         duckplets runs faq.duckdb default --certificate default.json
+        duckplets runs faq.duckdb default --drawn 'the answer to question 7' --all
         duckplets runs faq.duckdb default --to 5000 --reset
         duckplets runs faq.duckdb default --reset
     """
-    asked = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop, "--out": out}
-    asked |= {"--certificate": certificate}
+    asked: dict[str, Any] = {
+        "--from": start,
+        "--next": upcoming,
+        "--worst": worst,
+        "--to": stop,
+        "--out": out,
+    }
+    asked |= {"--certificate": certificate, "--drawn": drawn}
     given = [name for name, value in asked.items() if value is not None]
     if run is None and (given or reset):
         raise typer.BadParameter(f"{(given or ['--reset'])[0]} is about one run: give its name")
@@ -81,14 +93,18 @@ def runs(
             raise typer.BadParameter(f"--certificate is of the whole run: leave {given[0]} out")
         _certify(corpus, run, certificate)
         return
-    alone = {"--next", "--worst"}.intersection(given)
+    if every and drawn is None:
+        raise typer.BadParameter("--all is about texts: give --drawn with it")
+    alone = {"--next", "--worst", "--drawn"}.intersection(given)
     if alone and len(given) > 1 + (out is not None):
         raise typer.BadParameter(f"{given[0]} and {given[1]}: give one of them")
     if stop is not None and (start or 0) > stop:
         raise typer.BadParameter(f"--from {start} --to {stop}: give two in order")
     output.check(out)
     with corpus_at(corpus, read_only=True) as opened, opened.resume(run) as sampler:
-        if worst is not None:
+        if drawn is not None:
+            tables = _drawn(sampler, drawn, every=every)
+        elif worst is not None:
             tables = iter([sampler.worst(worst)])
         elif upcoming is not None:
             introduce(sampler)
@@ -96,10 +112,27 @@ def runs(
         else:
             tables = _served(sampler, corpus, start or 0, stop)
         samples, step = output.put(tables, out), sampler.step
-    if not samples:
+    if not samples and drawn is None:
         say(f"no sample to print: run {run} is saved at step {step:,}")
-    elif out is not None:
+    elif out is not None and samples:
         say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
+
+
+def _drawn(sampler: Sampler, asked: str, *, every: bool) -> Iterator[pa.Table]:
+    """Return where texts were drawn, and say how often."""
+    from duckplets.proof.drawn import drawn, summary, texts_of
+
+    texts = texts_of(Path(asked)) if _is_path(asked) else [asked]
+    found = drawn(sampler, texts, every=every)
+    say(f"run {sampler.settings.run}: {summary(found, len(texts), every=every)}")
+    return iter([found])
+
+
+def _is_path(asked: str) -> bool:
+    try:
+        return Path(asked).exists()
+    except (OSError, ValueError):  # too long, or with a null character
+        return False
 
 
 def _certify(corpus: Path, run: str, file: Path) -> None:

@@ -105,6 +105,18 @@ def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
     return items, epochs
 
 
+def index_of(stream: int, n: int, items: Integers, epochs: Integers) -> Integers:
+    """Return the number of the sample that an item is in an epoch: ``ranks_at`` run backwards."""
+    first = epochs * n
+    if n > _SMALL:
+        return first + _walk(_round_keys(stream, epochs)[::-1], n, items, back=True)
+    found = np.empty(len(items), np.int64)
+    for epoch in np.unique(epochs).tolist():
+        some = epochs == epoch
+        found[some] = np.argsort(_order_of(stream, n, epoch))[items[some]]
+    return first + found
+
+
 def permuted(
     stream: int,
     numbers: Integers,  # of the permutations
@@ -232,24 +244,24 @@ def _round_keys(stream: int, epochs: Integers | np.int64) -> Words:
     return hashed(stream, rounds + first if first.ndim == 0 else rounds[:, None] + first)
 
 
-def _walk(keys: Words, n: int, rank: Integers) -> Integers:
+def _walk(keys: Words, n: int, rank: Integers, *, back: bool = False) -> Integers:
     """Permute 0 … n-1 by a Feistel network, walking its cycles (Black and Rogaway 2002)."""
     bits = (n - 1).bit_length()
-    items = _feistel(keys, bits, rank.astype(np.uint64))
+    items = _feistel(keys, bits, rank.astype(np.uint64), back=back)
     outside = np.flatnonzero(items >= np.uint64(n))
     while len(outside):
         some = keys if keys.ndim == 1 else keys[:, outside]
-        items[outside] = _feistel(some, bits, items[outside])
+        items[outside] = _feistel(some, bits, items[outside], back=back)
         outside = outside[items[outside] >= np.uint64(n)]
     return items.astype(np.int64)
 
 
-def _feistel(keys: Words, bits: int, words: Words) -> Words:
+def _feistel(keys: Words, bits: int, words: Words, *, back: bool = False) -> Words:
     low_bits = np.uint64((bits + 1) // 2)
     low_mask = np.uint64((1 << ((bits + 1) // 2)) - 1)
     high_mask = np.uint64((1 << (bits // 2)) - 1)
     high, low = words >> low_bits, words & low_mask
-    for i, round_key in enumerate(keys):
+    for i, round_key in enumerate(keys, start=1 if back else 0):
         if i % 2:
             low = low ^ (_scramble(high + round_key) & low_mask)
         else:

@@ -313,6 +313,14 @@ def _evaluation_of(
     return _of_sources(source.uri or source.default_name(), [source])
 
 
+def texts_against(path: Path) -> Iterator[pa.Array]:
+    """Yield the queries of a BEIR folder, or the column ``text`` of a file."""
+    sets = evaluation_sets(path, Limits()) if path.is_dir() else ()
+    found: list[Any] = [queries for *_, queries in sets] or [source_of(path, text="text")]
+    for _, texts in _of_sources(str(path), found).texts():
+        yield texts
+
+
 def _own(database: Database, version: int, against: str) -> _Evaluation:
     """Return a split of the corpus, or else a source of it."""
     judged: dict[str, Any]

@@ -215,13 +215,18 @@ class PartPlanner:
         at = np.searchsorted(numbers, positions // per_draw) * per_draw + positions % per_draw
         return pairs.part(at)
 
-    def _draws(self, schedule: Schedule, numbers: Integers) -> Iterator[Drawing]:
+    def dealt(
+        self, schedule: Schedule, numbers: Integers
+    ) -> Iterator[tuple[int, Integers, Integers]]:
+        """Yield the streams of ascending draws: number, which draws, and their numbers in it."""
         for share in schedule.deal(numbers):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.deal(share.indexes):
-                number = indexes[part.leaf]
-                drawn = self.streams[number].draw_at(part.indexes)
-                yield number, share.offsets[part.offsets], drawn
+                yield indexes[part.leaf], share.offsets[part.offsets], part.indexes
+
+    def _draws(self, schedule: Schedule, numbers: Integers) -> Iterator[Drawing]:
+        for number, offsets, own in self.dealt(schedule, numbers):
+            yield number, offsets, self.streams[number].draw_at(own)
 
     def _planned(self, numbers: Integers, drawings: Sequence[Drawing]) -> Plan:
         """Return the samples of some draws."""
