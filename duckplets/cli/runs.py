@@ -69,14 +69,8 @@ def runs(
         duckplets runs faq.duckdb default --to 5000 --reset
         duckplets runs faq.duckdb default --reset
     """
-    asked: dict[str, Any] = {
-        "--from": start,
-        "--next": upcoming,
-        "--worst": worst,
-        "--to": stop,
-        "--out": out,
-    }
-    asked |= {"--certificate": certificate, "--drawn": drawn}
+    asked: dict[str, Any] = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop}
+    asked |= {"--out": out, "--certificate": certificate, "--drawn": drawn}
     given = [name for name, value in asked.items() if value is not None]
     if run is None and (given or reset):
         raise typer.BadParameter(f"{(given or ['--reset'])[0]} is about one run: give its name")

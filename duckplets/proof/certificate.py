@@ -77,16 +77,27 @@ class Certificate:
     @property
     def saved(self) -> Save:
         """The run, as it stood."""
-        own = {name: self.run[name] for name in ("run", "kind", "settings", "joins", "epoch")}
+        own = {name: self.run[name] for name in ("run", "kind", "joins", "epoch")}
         return Save.of_plain(
-            {name: value for name, value in self.run.items() if name not in own},
+            {name: value for name, value in self.run.items() if name not in (*own, "settings")},
             **own,
+            settings=self.settings,
             tag=None,
             corpus_version=self.run["settings"]["corpus_version"],
             order_version=self.made["order_version"],
             step=self.run["position"] // self.run["fingerprint"]["batch_size"],
             samples={},
         )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run, each recipe where it is drawn."""
+        found = to_plain(self.run["settings"])
+        definitions = found.pop("definitions")
+        for part in (found, *found["joins"]):
+            every = part["recipes"].items()
+            part["recipes"] = {name: [definitions[at] for at in of] for name, of in every}
+        return dict(found)
 
     @property
     def versions(self) -> list[int]:
@@ -191,7 +202,8 @@ def certificate(
             "duckdb": engine_version(),
         },
         run={
-            **{name: getattr(saved, name) for name in ("run", "kind", "settings", "joins")},
+            **{name: getattr(saved, name) for name in ("run", "kind", "joins")},
+            "settings": _once(saved.settings),
             "epoch": saved.epoch,
             "position": saved.position,
             **replace(saved, counts=(0, {}), change=None).plain(),
@@ -275,6 +287,16 @@ def identities(plan: Plan, labels: Words) -> Words:
     columns = [labels[plan.streams], plan.swapped.astype(np.uint64)]
     columns.append(given.astype(np.float64).view(np.uint64))
     return np.ascontiguousarray(np.stack([*columns, *hashes], axis=1).astype("<u8"))
+
+
+def _once(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the definition of each recipe once: thousands of sources share some."""
+    found, numbers = json.loads(json.dumps(settings)), dict[str, int]()
+    for part in (found, *found["joins"]):
+        for name, of in part["recipes"].items():
+            texts = [json.dumps(each) for each in of]
+            part["recipes"][name] = [numbers.setdefault(text, len(numbers)) for text in texts]
+    return {**found, "definitions": [*map(json.loads, numbers)]}
 
 
 def _corpus(database: Database, settings: Any, version: int) -> dict[str, Any]:

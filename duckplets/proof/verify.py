@@ -120,7 +120,7 @@ class _Again:
         self, corpus: Corpus, certificate: Certificate, sources: Mapping[str, Any]
     ) -> None:
         self._corpus, self._certificate, self._given = corpus, certificate, sources
-        self._settings = dict(certificate.run["settings"])
+        self._settings = certificate.settings
         self._unverified: list[str] = []
         self._pins: dict[int, dict[str, Any]] = {}  # of minings, by their former number
 
@@ -240,7 +240,7 @@ class _Again:
 
     def _links(self, progress: Progress | None) -> Iterator[str]:
         """Yield the chain of the run, opened on the corpus that was made again."""
-        certificate, settings = self._certificate, dict(self._settings)
+        certificate, settings = self._certificate, {**self._certificate.run["settings"]}
         settings["columns"] = [name for name in settings["columns"] if "_vector" not in name]
         settings["vectors"] = {}
         run = _renumbered({**certificate.run, "settings": settings}, self._pins)
