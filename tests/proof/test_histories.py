@@ -1,0 +1,151 @@
+"""Histories of a run, breadth first: kills, saves, ranks, weights, skips, minings, versions."""
+
+import os
+import random
+import shutil
+from dataclasses import replace
+
+import pytest
+from effort import THOROUGH, thorough
+from run_model import BATCH, RANKS, WEIGHTS, World
+
+import duckplets as dp
+
+EVENTS = [
+    *("take", "skip", "kill", "save", "ingest", "join", "mine", "renew", "relabel", "compact"),
+    *(f"weigh {number}" for number in range(len(WEIGHTS))),
+    *(f"ranks {number}" for number in RANKS),
+]
+MOST = int(os.environ.get("DUCKPLETS_EVENTS", "4000"))
+WALKS, LONG = (40, 12) if THOROUGH else (4, 8)
+SPLIT = {"train": 1.0, "validation": 0.0, "test": 0.0}
+
+
+def rows(source, first, stop):
+    return [
+        {"id": f"{source}{i}", "q": f"{source} asks {i}", "p": f"{source} says {i} x{i % 3}"}
+        for i in range(first, stop)
+    ]
+
+
+def ingest(corpus, source, first, stop):
+    corpus.ingest(
+        rows(source, first, stop), name=source, anchor="q", positive="p", id="id", progress=False
+    )
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("begun")
+    with dp.Corpus(folder / "c.duckdb") as corpus:
+        ingest(corpus, "b", 0, 3)
+        ingest(corpus, "a", 0, 5)
+        corpus.split(**SPLIT)
+        corpus.mine(terms=dp.Terms(stemmer="none"), progress=False)
+    return folder
+
+
+class Ranks:
+    """A run on several ranks, in one process."""
+
+    def __init__(self, corpus, world, version=None):
+        self.samplers = []
+        for rank in range(world.ranks):
+            if world.saved is None:
+                how = {"rank": rank, "world_size": world.ranks, "batch_size": BATCH // world.ranks}
+                self.samplers.append(corpus.sampler(negatives=dp.Negatives(by="bm25"), **how))
+            else:
+                how = {"rank": rank, "world_size": world.ranks}
+                self.samplers.append(corpus.resume(version=version, **how))
+
+    def do(self, what):
+        """Do what leaves the files as they are; return the global batch where one is taken."""
+        name, _, number = what.partition(" ")
+        if name == "take":
+            batches = [next(sampler) for sampler in self.samplers]
+            texts = (text for batch in batches for text in batch["anchor"])
+            return tuple((text[0], text.replace(" asks ", "")) for text in texts)
+        for sampler in self.samplers:
+            if name == "skip":
+                sampler.skip(1)
+            elif name == "weigh":
+                sampler.set_weights(dict(zip("ab", WEIGHTS[int(number)], strict=True)))
+            else:
+                sampler.take_minings()
+        return None
+
+    def served(self):
+        first = self.samplers[0]
+        table = first.served(0, first.position)
+        ids = (value.split("/")[-1] for value in table["anchor_record_id"].to_pylist())
+        return list(zip(table["source"].to_pylist(), ids, strict=True))
+
+
+def after(folder, world, what):
+    """Do something in a copy of a world's files; return the world after it."""
+    name = what.partition(" ")[0]
+    then = world.after(what)
+    with dp.Corpus(folder / "c.duckdb", read_only=True) as corpus:
+        run = Ranks(corpus, world)
+        for each in world.pending:
+            run.do(each)
+        if name in ("take", "skip", "weigh", "renew"):
+            batch = run.do(what)
+            if batch is not None:
+                known = dict(then.run.seen)
+                seen = {step: of for step, of in known.items() if step < world.run.step}
+                then = replace(
+                    then, run=replace(then.run, seen=tuple({**seen, world.run.step: batch}.items()))
+                )
+        elif name != "kill":
+            run.samplers[0].save()
+        if name != "kill":
+            then.judge(run.served()) if name != "join" else None
+    if name in ("ingest", "mine", "relabel", "compact"):
+        with dp.Corpus(folder / "c.duckdb") as corpus:
+            if name == "ingest":
+                ingest(corpus, "a", 0, then.anchors[-1][0])
+            elif name == "mine":
+                corpus.mine(depth=10 + then.mined, progress=False)
+            elif name == "relabel":
+                corpus.relabel({"anchor": ["a asks 1"], "text": ["b says 2 x2"], "label": [0.0]})
+            else:
+                corpus.compact()
+    if name == "join":
+        with dp.Corpus(folder / "c.duckdb", read_only=True) as corpus:
+            Ranks(corpus, replace(world, saved=world.run), "newest").samplers[0].save()
+    with dp.Corpus(folder / "c.duckdb", read_only=True) as corpus:
+        run = Ranks(corpus, then)
+        for each in then.pending:
+            run.do(each)
+        then.judge(run.served())
+    return then
+
+
+def test_histories_at_random_are_ones_that_the_model_has(begun, tmp_path):
+    for seed in range(WALKS):
+        draw, folder, world = random.Random(seed), begun, World()
+        for number in range(LONG):
+            copy = tmp_path / f"{seed}-{number}"
+            shutil.copytree(folder, copy)
+            what = draw.choice([each for each in EVENTS if world.does(each)])
+            folder, world = copy, after(copy, world, what)
+
+
+@thorough
+def test_every_history_is_one_that_the_model_has(begun, tmp_path):
+    todo, known, done = [(begun, World())], {World().key}, 0
+    while todo and done < MOST:
+        folder, world = todo.pop(0)
+        for what in filter(world.does, EVENTS):
+            copy = tmp_path / str(done)
+            shutil.copytree(folder, copy)
+            then, done = after(copy, world, what), done + 1
+            if then.key in known:
+                shutil.rmtree(copy)
+            else:
+                known.add(then.key)
+                todo.append((copy, then))
+        if folder is not begun:
+            shutil.rmtree(folder)
+    print(f"{done} events, {len(known)} states")
