@@ -17,7 +17,7 @@ EVENTS = [
     *(f"ranks {number}" for number in RANKS),
 ]
 MOST = int(os.environ.get("DUCKPLETS_EVENTS", "4000"))
-WALKS, LONG = (40, 12) if THOROUGH else (4, 8)
+WALKS, LONG = (40, 12) if THOROUGH else (3, 14)
 SPLIT = {"train": 1.0, "validation": 0.0, "test": 0.0}
 
 
@@ -128,7 +128,8 @@ def test_histories_at_random_are_ones_that_the_model_has(begun, tmp_path):
         for number in range(LONG):
             copy = tmp_path / f"{seed}-{number}"
             shutil.copytree(folder, copy)
-            what = draw.choice([each for each in EVENTS if world.does(each)])
+            often = ["take"] * 8 + [each for each in EVENTS if each[:5] in ("weigh", "ranks")] * 2
+            what = draw.choice([each for each in EVENTS + often if world.does(each)])
             folder, world = copy, after(copy, world, what)
 
 
