@@ -14,7 +14,7 @@ from duckplets.base.documents import read_document
 from duckplets.base.sanitize import listed
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
-from duckplets.order.kinds import Factor, Shares, Step, Weight, Word
+from duckplets.order.kinds import Epochs, Factor, Shares, Step, Weight, Word
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
 
@@ -101,6 +101,11 @@ class Mixture:
             weights were set, the tokens of each source are within 1.7 longest samples of its share
             of all of them (within a half for two sources). Tokens are those of the drawn windows as
             they were cut: of texts and messages the text, else of anchor and positive.
+        max_epochs: After how many epochs, from 1 on, a source is used up: from the next position on
+            its share goes to the others in proportion (with ``batch_by`` from the next batch on).
+            Epochs before a later version joins count as far as they went.
+        stop: Where a run without ``steps`` and ``epochs`` ends: when the ``first`` source, or when
+            each of ``all``, is used up: after its ``max_epochs``, else one epoch.
         lengths: Of every source of a run its samples an epoch, or their tokens, which decide on the
             shares that ``"proportional"`` and ``"equal"`` mean; filled in when a run is opened.
     """
@@ -111,6 +116,8 @@ class Mixture:
     anneal: Anneal | None = None
     omitted: Annotated[float, Bounds(0)] | None = None
     unit: Literal["samples", "tokens"] = "samples"
+    max_epochs: Epochs = field(default_factory=dict, hash=False)
+    stop: Literal["first", "all"] | None = None
     lengths: Mapping[str, int] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -135,6 +142,7 @@ class Mixture:
             weights = { web = 0.7, code = 0.3 }   # or "proportional", "equal"
             temperature = 1.5
             unit = "tokens"                       # shares of tokens; by default of samples
+            # max_epochs = { code = 3 }
             # anneal = { start_step = 50, weights = { web = 0.2 }, end_step = 100 }
 
             [[mixture.phases]]
@@ -174,6 +182,7 @@ class Mixture:
     def check(self, sources: Sequence[str]) -> None:
         """Check names and weights of every phase against the sources of a run."""
         self.changed(sources, self._given()[0])
+        self.changed(sources, dict.fromkeys(self.max_epochs, 1.0), "max_epochs")
         for change in self._changes():
             what = f"phase at step {change.start_step}" if self.phases else "anneal"
             self.changed(sources, change.weights, what)
@@ -202,8 +211,11 @@ class Mixture:
         made = self._each(lambda w: {n: 0.0 if n in names else weight for n, weight in w.items()})
         if not isinstance(made.weights, str):
             made = replace(made, weights={**made.weights, **dict.fromkeys(names, 0.0)})
-        lengths = {name: n for name, n in self.lengths.items() if name not in names}
-        return replace(made, lengths=lengths)
+        lengths, most = (
+            {name: n for name, n in of.items() if name not in names}
+            for of in (self.lengths, self.max_epochs)
+        )
+        return replace(made, lengths=lengths, max_epochs=most)
 
     def of_known(self, sources: Collection[str]) -> Mixture:
         """Return the mixture of some sources, without changes that leave all of them at 0."""
@@ -212,6 +224,7 @@ class Mixture:
         left = [c for c in made._changes() if any({**declared, **c.weights}.values())]
         return replace(
             made,
+            max_epochs={name: n for name, n in self.max_epochs.items() if name in sources},
             phases=[change for change in left if isinstance(change, Phase)],
             anneal=next((change for change in left if isinstance(change, Anneal)), None),
         )
@@ -324,6 +337,8 @@ def _described(mixture: Mixture) -> dict[str, str]:
         "omitted": f"{mixture.omitted or 0:g}",
         "temperature": f"{mixture.temperature:g}",
         "unit": mixture.unit,
+        "max_epochs": f"{dict(mixture.max_epochs)}",
+        "stop": f"{mixture.stop}",
     }
     for change in mixture._changes():
         end = getattr(change, "end_step", None)

@@ -99,11 +99,13 @@ class Forecast:
             joined: a stream has a row of each.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
+        ends: At which step and position sources are used up, a sentence each.
     """
 
     table: pa.Table
     warnings: list[str]
     title: str
+    ends: Sequence[str] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -112,6 +114,7 @@ class Forecast:
         rows = self.table.slice(0, _ROWS).to_pylist()
         cells = [[shown_as(row[of]) for of, shown_as in _CELLS.values()] for row in rows]
         lines = [self.title, *(f"  {line}" for line in aligned([[*_CELLS], *cells]))]
+        lines += self.ends
         if len(self) > _ROWS:
             lines.append(f"and {len(self) - _ROWS:,} more rows, in .table")
         shared = {(row["source"], row["recipe"]): row["shared_questions"] for row in rows}
@@ -161,7 +164,23 @@ def forecast(
         title=f"{counted(end, unit)} of {settings.split}: "
         f"{counted(-(-end // batch), 'batch', 'batches')} of {batch:,}, {epochs} "
         f"{'epoch' if epochs == '1' else 'epochs'} of {planner.epoch_length:,}",
+        ends=[*_ends(planner, 0, end)],
     )
+
+
+def _ends(planner: Planner, start: int, end: int) -> Iterator[str]:
+    """Yield which sources are used up between two positions, and where the run ends by that."""
+    schedule, batch = planner.schedule, planner.schedule.batch
+    for name, at in schedule.ends.items():
+        if start <= at < end:
+            epochs = counted(schedule.mixture.max_epochs[name], "epoch")
+            yield (
+                f"source {shown(repr(name), NAME)} is used up at step {at // batch:,} (position "
+                f"{at:,}), after {epochs}: its share goes to the others"
+            )
+    if (last := schedule.used_up()) is not None:
+        which = "the first source is" if schedule.mixture.stop == "first" else "all sources are"
+        yield f"the run ends at step {last // batch:,} (position {last:,}), where {which} used up"
 
 
 def _table(
@@ -263,6 +282,7 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
         yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS], mixed)
     if settings.no_duplicates:
         yield near.in_words(settings.no_duplicates, settings.in_batch)
+    yield from _ends(planner, step * settings.global_batch, MAX_POSITION)
     later = [f"{at:,}" for at in schedule.changes if at > step]
     if later:
         yield f"other shares from step {listed(later, NAMES)} on"
@@ -446,6 +466,8 @@ def _used_up(settings: RunSettings, planner: Planner, end: int) -> Iterator[str]
     for name, times in planner.epochs(end).items():
         length = planner.newest.length_of(name)
         slack = max(0.1 * length, bound)
+        if name in schedule.mixture.max_epochs:
+            continue
         if times * length > asked * length + slack:
             found.append(f"{name!r} ({figure(times)} times)")
     if found:

@@ -360,4 +360,4 @@ def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -
         planner.plan(0, batch if end is None else min(end, batch))
     step = position // batch
     later = (change for change in schedule.changes if change > step)
-    planner.check(schedule, [step, *later], settings.end(planner.epoch_start))
+    planner.check(schedule, [step, *later], planner.end(settings.end))

@@ -80,7 +80,7 @@ class Sampler:
             planner,
             fetcher,
             RankPart(settings.batch_size, settings.rank, settings.world_size),
-            end=settings.end(planner.epoch_start),
+            end=planner.end(settings.end),
             prefetch=settings.prefetch,
             # the block in use, one in preparation and those waiting share the memory
             block_bytes=((settings.memory_mb or _MEMORY_MB) << 20) // (settings.prefetch + 2),
@@ -447,6 +447,7 @@ class Sampler:
         self.planner.check(schedule, [step], self.reader.end)
         self.check_checkpoints(step)
         self.reader.go_on_with(schedule, step * self._batch)
+        self._end_anew()
         return step
 
     take_minings = versions.take_minings
@@ -458,6 +459,12 @@ class Sampler:
             own = settings.fingerprint()
             self._saves = state.cursors(self._state_path, settings.run, fingerprint=own)
         state.refuse_beyond(settings.run, self._saves or [], step * self._batch, self._batch)
+
+    def _end_anew(self) -> None:
+        """Let the run end where sources are used up by the present weights."""
+        if self.settings.mixture.max_epochs or self.settings.mixture.stop:
+            self.planner.end_at(replace(self.settings, steps=None).end)
+            self.reader.end = self.planner.end(self.settings.end)
 
     def _open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that were not drawn from so far."""
@@ -510,8 +517,10 @@ class Sampler:
         self._open_sources(schedule)
         if at.change is not None and at.fingerprint == self.settings.fingerprint():
             schedule.at(at.change[0]).know(at.change)
-        self.move(at.position)
+        self.reader.forget()
         self.planner.deal_by(schedule)
+        self._end_anew()
+        self.move(at.position)
         self.reader.counter.load(at.counts)
         if at.losses is not None:
             self._losses = Losses(at.losses, self._steps_taken, at.sample_losses)

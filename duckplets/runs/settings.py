@@ -219,8 +219,13 @@ class RunSettings:
     def end(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the end position of a bounded run; None if endless."""
         ends = [] if self.steps is None else [self.steps * self.global_batch]
-        if self.epochs is not None:
-            end = epoch_start(self.epochs)
+        stop = self.mixture.stop
+        if stop and (ends or self.epochs is not None or self.remainder == "pad"):
+            raise SamplerError(
+                f"stop={stop!r} is where a run ends; leave out steps=, epochs= and remainder='pad'"
+            )
+        if self.epochs is not None or stop:
+            end = epoch_start(self.epochs or 0)
             if self.remainder == "drop":
                 end = end // self.global_batch * self.global_batch
             elif self.remainder == "pad":

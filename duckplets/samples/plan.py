@@ -19,6 +19,7 @@ import numpy as np
 
 from duckplets.base.arrays import Array, ArrayRecord, Flags, Floats, Integers, Words
 from duckplets.base.checks import MAX_POSITION
+from duckplets.errors import MixtureError
 from duckplets.mining.pins import Pins
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.blocks import InBlocks
@@ -192,6 +193,7 @@ class PartPlanner:
             self.groups = self.sources if self._batch_by == "source" else by_stream
         for (leaf, source), indexes in by_leaf.items():
             length, shares = 0, list[Fraction | float]()
+            self.schedule.learn(leaf, sum(len(self.streams[i]) for i in indexes))
             for i in indexes:
                 length += len(self.streams[i]) * self.samples_per_draw
                 shares.append(self.streams[i].share)
@@ -306,9 +308,8 @@ class Planner:
         self.samples_per_draw, self.epoch_length = last.samples_per_draw, last.epoch_length
         for part, after in pairwise(parts):
             after.epoch = part.epoch - (part.origin - after.first) // part.epoch_length
-        self.parts = list(parts)
-        self.end_at(end_of)
         self._divide(parts)
+        self.end_at(end_of)
         self.streams: list[Stream] = []
         for part in self.parts:
             part.numbers = part.numbers[:0]
@@ -316,13 +317,29 @@ class Planner:
 
     def _end(self, part: PartPlanner, length: int, end_of: EndOf) -> int | None:
         """Return where the run ends, counted within a part with epochs of some length."""
-        end = end_of(lambda epoch: part.origin + (epoch - part.epoch) * length)
-        return None if end is None else end - part.origin
+        stop = self.schedule.used_up()
+        end = end_of(
+            lambda epoch: part.origin + (epoch - part.epoch) * length if stop is None else stop
+        )
+        ends = [end, self.schedule.out]
+        return min((at - part.origin for at in ends if at is not None), default=None)
 
     def end_at(self, end_of: EndOf) -> None:
         """Let the run end elsewhere."""
         for part in self.parts if self.parts[-1].needs_all else ():  # others may end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
+
+    def end(self, end_of: EndOf) -> int | None:
+        """Return where a run ends, which is not after every source is used up."""
+        stop, out = self.schedule.used_up(), self.schedule.out
+        end = end_of(self.epoch_start if stop is None else lambda _: stop)
+        if out is not None and (end is None or out < end):
+            raise MixtureError(
+                f"max_epochs: every source that has a share is used up at step "
+                f"{out // self.schedule.batch:,} (position {out:,}), before the run ends; raise "
+                f"it, give steps= up to there, or stop='all'"
+            )
+        return end
 
     def add(self, part: PartPlanner, streams: Sequence[Any]) -> None:
         """Add the streams of sources that a part draws from later on."""

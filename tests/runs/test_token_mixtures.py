@@ -136,7 +136,7 @@ def test_any_batch_is_the_same_from_anywhere_and_on_any_ranks(several, tmp_path,
     for step in draw.sample(sorted(states), 6):
         other.load_state_dict(json.loads(json.dumps(states[step])))
         assert [next(other).table, other.batch_at(0).table] == [table[step], table[0]]
-    damaged = states[39] | {"change": [*states[39]["change"][:3], [1], [1], []]}
+    damaged = states[39] | {"change": [*states[39]["change"][:4], [1], [1], []]}
     with pytest.raises(dp.StateMismatchError, match="damaged"):
         other.load_state_dict(damaged)
 
