@@ -161,7 +161,7 @@ def _taken(sampler: Sampler) -> Table:
                 metrics.get(f"data/{name}/tokens", 0),
                 expected.get(name, [0, 0])[1],
             ]
-            for name in sampler.settings.sources
+            for name in sampler.settings.names
         ],
         "corpus.resume(…).metrics()",
         of="python",

@@ -323,7 +323,7 @@ def warnings(settings: RunSettings, planner: Planner, unused: Iterable[Unused]) 
     schedule = planner.schedule
     yield from oddities(planner.newest)
     drawn = schedule.drawn
-    undrawn = [name for name in settings.sources if name not in drawn]
+    undrawn = [name for name in settings.names if name not in drawn]
     yield from omitted(schedule.mixture, undrawn)
     yield from left_alone(unused)
     yield from unreached(planner)

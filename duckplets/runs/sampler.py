@@ -468,7 +468,7 @@ class Sampler:
 
     def _open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that were not drawn from so far."""
-        known = {stream.source for stream in self.planner.streams}
+        known = {stream.name for stream in self.planner.streams}
         for name in sorted(schedule.drawn - known):
             self._open_source(name)
 

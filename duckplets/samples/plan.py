@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -21,7 +22,7 @@ from duckplets.base.arrays import Array, ArrayRecord, Flags, Floats, Integers, W
 from duckplets.base.checks import MAX_POSITION
 from duckplets.errors import MixtureError
 from duckplets.mining.pins import Pins
-from duckplets.order.apportion import Apportionment, exact_weights
+from duckplets.order.apportion import Apportionment, exact, exact_weights
 from duckplets.order.blocks import InBlocks
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import RunSchedule, Schedule
@@ -182,9 +183,9 @@ class PartPlanner:
         """Add the streams of sources that are drawn from later on."""
         sources, by_leaf = self.sources.tolist(), dict[tuple[int, str], list[int]]()
         for i, stream in enumerate(streams, start=len(self.streams)):
-            leaf = self.schedule.leaf(stream.source, stream.bucket)
-            by_leaf.setdefault((leaf, stream.source), []).append(i)
-            sources.append(self.schedule.numbers[stream.source])
+            leaf = self.schedule.leaf(stream.name, stream.bucket)
+            by_leaf.setdefault((leaf, stream.name), []).append(i)
+            sources.append(self.schedule.numbers[stream.name])
         self.streams += streams
         self.sources = np.array(sources, np.int64)
         self.groups = np.zeros_like(self.sources)
@@ -197,6 +198,8 @@ class PartPlanner:
             for i in indexes:
                 length += len(self.streams[i]) * self.samples_per_draw
                 shares.append(self.streams[i].share)
+            if self.streams[indexes[0]].value is not None:
+                shares = self._of_sources([self.streams[i] for i in indexes])
             self._lengths[source] = self._lengths.get(source, 0) + length
             recipes: Any = Apportionment(exact_weights(shares), key(self._seed, "recipes", source))
             if self._batch_by not in (None, "source"):
@@ -205,6 +208,14 @@ class PartPlanner:
             if self.schedule.tapes is not None:
                 tapes = [tape for i in indexes if (tape := self.streams[i].tape)]
                 self.schedule.tapes[leaf] = SourceTape(tapes, recipes, self.schedule.together)
+
+    def _of_sources(self, streams: Sequence[Stream]) -> list[Fraction | float]:
+        """Return shares of streams of a value: of sources by their anchors, within as always."""
+        anchors, weights = Counter[str](), Counter[str]()
+        for of in streams:
+            anchors[of.source] += len(of)
+            weights[of.source] += exact(of.share)  # type: ignore[assignment]
+        return [exact(of.share) * anchors[of.source] / weights[of.source] for of in streams]
 
     def plan_at(self, positions: Integers) -> Plan:
         """Plan ascending positions, with or without gaps, that span less than 2^34."""
@@ -284,7 +295,7 @@ class PartPlanner:
         found = np.zeros(len(self.streams))
         for indexes, recipes in self._recipes.values():
             length = sum(len(self.streams[i]) for i in indexes) * self.samples_per_draw
-            of_source = length / self._lengths[self.streams[indexes[0]].source]
+            of_source = length / self._lengths[self.streams[indexes[0]].name]
             found[indexes] = np.array(recipes.parts()) * of_source
         return found
 
@@ -373,7 +384,7 @@ class Planner:
         new = len(self.streams) + np.arange(len(streams))
         part.numbers = np.concatenate([part.numbers, new])
         self.streams += streams
-        names = map(attrgetter("source"), self.streams)
+        names = map(attrgetter("name"), self.streams)
         self.sources = np.array([*map(self.schedule.numbers.__getitem__, names)], np.int64)
 
     def deal_by(self, schedule: RunSchedule) -> None:
