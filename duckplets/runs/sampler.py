@@ -443,7 +443,7 @@ class Sampler:
         """
         step = self.planner.next_change(self._position)
         schedule = self.planner.schedule.with_event(step, Event(weights, temperature))
-        self._open_sources(schedule)
+        self.open_sources(schedule)
         self.planner.check(schedule, [step], self.reader.end)
         self.check_checkpoints(step)
         self.reader.go_on_with(schedule, step * self._batch)
@@ -466,7 +466,7 @@ class Sampler:
             self.planner.end_at(replace(self.settings, steps=None).end)
             self.reader.end = self.planner.end(self.settings.end)
 
-    def _open_sources(self, schedule: RunSchedule) -> None:
+    def open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that were not drawn from so far."""
         known = {stream.name for stream in self.planner.streams}
         for name in sorted(schedule.drawn - known):
@@ -514,7 +514,7 @@ class Sampler:
             versions.take_up(self, at.minings)
         self._skipped = at.skipped
         schedule = self.planner.schedule.with_events(at.events)
-        self._open_sources(schedule)
+        self.open_sources(schedule)
         if at.change is not None and at.fingerprint == self.settings.fingerprint():
             schedule.at(at.change[0]).know(at.change)
         self.reader.forget()
