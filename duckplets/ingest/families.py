@@ -19,6 +19,7 @@ _COLUMNS = (
     *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
     *("source", "label"),
 )
+_GIVEN = "ingest/families/given"
 _CHOICES = {
     "no_duplicates": "True, False, 'negatives', 'group'",
     "batch_by": "'source', 'recipe', 'length'",
@@ -50,7 +51,7 @@ class Families:
 
 
 def values(
-    database: Database, of: str, where: Mapping[str, Any], argument: str, what: str = "given"
+    database: Database, of: str, where: Mapping[str, Any], argument: str, what: str = _GIVEN
 ) -> pa.Table:
     """Return ``record_key``, the hash of its family and, of a value, the value's place.
 
@@ -72,7 +73,7 @@ def values(
     return rows
 
 
-def statement(of: str, argument: str = "no_duplicates", what: str = "given") -> str:
+def statement(of: str, argument: str = "no_duplicates", what: str = _GIVEN) -> str:
     """Return the statement that finds families: by ``group``, or by a value of records.
 
     Raises:
@@ -87,7 +88,7 @@ def statement(of: str, argument: str = "no_duplicates", what: str = "given") -> 
             f"{argument}={of!r}: give {_CHOICES[argument]}, or a value of records such as "
             f"\"meta['entity']\"; {error}"
         ) from error
-    return query(f"ingest/families/{what}").replace("family_value", value)
+    return query(what).replace("family_value", value)
 
 
 def _value(text: str) -> str:

@@ -32,7 +32,7 @@ _step, _start = attrgetter("step"), attrgetter("start")
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Stretch:
     """Draws from ``start`` on, dealt from ``step`` on; segments with equal ``how`` deal alike."""
 
     step: int
@@ -50,7 +50,7 @@ class Segment:
 class Piece:
     """What a segment deals from a draw on, without the sources that are used up there."""
 
-    segment: Segment
+    segment: Stretch
     step: int
     start: int
     gone: tuple[int, ...]  # leaves without a share, for they are used up
@@ -72,22 +72,22 @@ class Piece:
 class Pieces:
     """Deals the draws of segments, with leaves that are used up after some epochs."""
 
+    together = 1  # draws dealt together
+
     def __init__(
         self,
         mixture: Mixture,
-        sources: list[str],  # in order
-        *,
+        sources: Sequence[str],
         batch: int,
         samples_per_draw: int,
         begin: int,
-        together: int,  # draws dealt together
     ) -> None:
-        self.mixture, self.sources, self.batch, self.begin = mixture, sources, batch, begin
-        self.samples_per_draw, self.together = samples_per_draw, together
+        self.mixture, self.batch, self.begin = mixture, batch, begin
+        self.samples_per_draw, self.sources = samples_per_draw, sorted(sources)
         self.numbers = {name: number for number, name in enumerate(self.sources)}
         # by source the tokens of what is dealt together, for its planner to fill in
         self.tapes: dict[int, Tape] | None = {} if mixture.unit == "tokens" else None
-        self._segments: list[Segment] = []
+        self._segments: list[Stretch] = []
         self._pieces: list[Piece] = []  # by start, as far as they are known
         self._sizes: dict[int, int] = {}  # draws of an epoch by leaf
         self._earlier: tuple[Pieces, int] | None = None  # of an earlier version, and its draws
@@ -231,7 +231,7 @@ class Pieces:
                 self._pieces.insert(number, piece)
             return piece
 
-    def _segment(self, draw: int) -> Segment:
+    def _segment(self, draw: int) -> Stretch:
         return self._segments[bisect_right(self._segments, draw, key=_start) - 1]
 
     def _of_step(self, step: int) -> Piece:
@@ -255,7 +255,7 @@ class Pieces:
 
     def _piece(
         self,
-        segment: Segment,
+        segment: Stretch,
         start: int,
         base: Callable[[], Frontier],  # where leaves stand before it
         gone: tuple[int, ...] | None = None,

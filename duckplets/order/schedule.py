@@ -23,11 +23,12 @@ from duckplets.order.blocks import InEpochs
 from duckplets.order.kinds import Factor, Shares, Step
 from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
-from duckplets.order.pieces import Pieces, Segment, scaled
+from duckplets.order.pieces import Pieces, Stretch, scaled
 
 Events = Mapping[int, Event]
 
 _MOST_STAIRS = 1024  # stairs of an anneal
+_STAIRS_OF_TOKENS = 128  # likewise: each is searched for
 _step, _start = attrgetter("step"), attrgetter("start")
 
 
@@ -46,15 +47,8 @@ class Schedule(Pieces):
         begin: int = 0,  # first step; counts of sources begin at 0 there
         batch_by: str | None = None,  # what batches share; sources are dealt whole batches
     ) -> None:
-        together = batch // samples_per_draw if batch_by else 1
-        super().__init__(
-            mixture,
-            sorted(sources),
-            batch=batch,
-            samples_per_draw=samples_per_draw,
-            begin=begin,
-            together=together,
-        )
+        super().__init__(mixture, sources, batch, samples_per_draw, begin)
+        self.together = batch // samples_per_draw if batch_by else 1
         self.first = begin  # step from which on it deals
         self._seed = seed
         # other keys need batches of whole blocks
@@ -268,7 +262,8 @@ class Schedule(Pieces):
         rows, edges = [list(shares)], [0, 0]
         if change.until > step:
             goal = exact_shares([target[name] for name in names], temperature)
-            stairs, rows = _stairs(change, step, shares, goal)
+            most = _MOST_STAIRS if self.tapes is None else _STAIRS_OF_TOKENS
+            stairs, rows = _stairs(change, step, shares, goal, most)
             edges = [(self.first_draw(edge) - start) // self.together for edge in stairs]
             how = (stairs, rows[0], rows[-1], purpose)
         if self.tapes is not None:
@@ -278,7 +273,7 @@ class Schedule(Pieces):
         del self._segments[bisect_left(self._segments, step, key=_step) :]
         del self._pieces[bisect_left(self._pieces, start, key=_start) :]
         drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
-        made = Segment(step, start, how, drawn, rows, edges, stairs, purpose, epoch)
+        made = Stretch(step, start, how, drawn, rows, edges, stairs, purpose, epoch)
         self._segments.append(made)
 
     def _epoch(self, change: Change, temperature: float) -> tuple[int, ...]:
@@ -418,11 +413,11 @@ class RunSchedule:
 
 
 def _stairs(
-    change: Change, begin: int, start: Sequence[int], end: Sequence[int]
+    change: Change, begin: int, start: Sequence[int], end: Sequence[int], most: int
 ) -> tuple[tuple[int, ...], list[list[int]]]:
     """Return first steps (and the end) of an anneal's stairs, and the shares at their middles."""
     length = change.until - change.step
-    count = min(_MOST_STAIRS, length)
+    count = min(most, length)
     edges = [change.step + j * length // count for j in range(count + 1)]
     low, high = scaled(start), scaled(end)
     steps, shares = [], []

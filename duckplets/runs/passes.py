@@ -39,6 +39,14 @@ def bounds(sampler: Sampler, number: int) -> tuple[int, int | None]:
     return start, origin + end if steps is None else min(origin + end, start + steps)
 
 
+def end_anew(sampler: Sampler) -> None:
+    """Let a run end where its sources are used up by the weights in force."""
+    settings, planner = sampler.settings, sampler.planner
+    if settings.mixture.max_epochs or settings.mixture.stop:
+        planner.end_at(replace(settings, steps=None).end)
+        sampler.reader.end = planner.end(settings.end)
+
+
 def _of_pass(settings: RunSettings, number: int) -> RunSettings:
     """Return the settings of a run that ends where a pass does."""
     return replace(settings, epochs=settings.epochs and (number + 1) * settings.epochs)

@@ -26,7 +26,7 @@ from duckplets.order.mixture import Event
 from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
-from duckplets.runs import state, versions
+from duckplets.runs import passes, state, versions
 from duckplets.runs.metrics import Losses, Metrics, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings, as_saved
@@ -227,8 +227,7 @@ class Sampler:
                 f"position {position} lies beyond the end of this run ({self.reader.end}); "
                 f"give it more steps= or epochs="
             )
-        self._position = position
-        self._taken = None
+        self._position, self._taken = position, None
         self._losses.begin(self._steps_taken)
         self.reader.forget()
 
@@ -447,7 +446,7 @@ class Sampler:
         self.planner.check(schedule, [step], self.reader.end)
         self.check_checkpoints(step)
         self.reader.go_on_with(schedule, step * self._batch)
-        self._end_anew()
+        passes.end_anew(self)
         return step
 
     take_minings = versions.take_minings
@@ -459,12 +458,6 @@ class Sampler:
             own = settings.fingerprint()
             self._saves = state.cursors(self._state_path, settings.run, fingerprint=own)
         state.refuse_beyond(settings.run, self._saves or [], step * self._batch, self._batch)
-
-    def _end_anew(self) -> None:
-        """Let the run end where sources are used up by the present weights."""
-        if self.settings.mixture.max_epochs or self.settings.mixture.stop:
-            self.planner.end_at(replace(self.settings, steps=None).end)
-            self.reader.end = self.planner.end(self.settings.end)
 
     def open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that were not drawn from so far."""
@@ -517,16 +510,14 @@ class Sampler:
         self.open_sources(schedule)
         if at.change is not None and at.fingerprint == self.settings.fingerprint():
             schedule.at(at.change[0]).know(at.change)
-        self.reader.forget()
         self.planner.deal_by(schedule)
-        self._end_anew()
+        passes.end_anew(self)
         self.move(at.position)
         self.reader.counter.load(at.counts)
         if at.losses is not None:
             self._losses = Losses(at.losses, self._steps_taken, at.sample_losses)
-        self._phase = 0
+        self._phase = schedule.mixture.phase(self.step - 1)
         if self.step:  # the previous phase was logged before
-            self._phase = schedule.mixture.phase(self.step - 1)
             self._log_phase("Resumed at", self.step, self.step - 1)
         if at.fingerprint != self.settings.fingerprint() or self._drifted_from is None:
             self._drifted_from = at.fingerprint

@@ -34,7 +34,7 @@ class Values:
         several: list[tuple[str, ...]] = [()]
         found: Integers | int = 0
         for column in mixture.columns:
-            rows = families.values(database, column, where, "column", "read")
+            rows = families.values(database, column, where, "column", "ingest/families/read")
             coded = rows["text"].combine_chunks().fill_null(NULL).dictionary_encode()
             names, size = coded.dictionary.to_pylist(), len(coded.dictionary)
             if size <= _MOST:
@@ -97,7 +97,7 @@ class Difficulty:
 
     def __init__(self, database: Database, mixture: Mixture, where: Mapping[str, Any]) -> None:
         self._mixture, by = mixture, str(mixture.order_by)
-        rows = families.values(database, by, where, "order_by", "read")
+        rows = families.values(database, by, where, "order_by", "ingest/families/read")
         self._known, self._texts = rows["record_key"].to_numpy(), rows["text"]
         ways = (rows[name].to_numpy().astype(np.float64) for name in ("number", "moment"))
         self._ways = [np.where(np.isfinite(of), of, np.nan) for of in ways]  # NaN where it is none

@@ -342,14 +342,9 @@ class Planner:
 
     def end(self, end_of: EndOf) -> int | None:
         """Return where a run ends, which is not after every source is used up."""
-        stop, out = self.schedule.used_up(), self.schedule.out
+        stop = self.schedule.used_up()
         end = end_of(self.epoch_start if stop is None else lambda _: stop)
-        if out is not None and (end is None or out < end):
-            raise MixtureError(
-                f"max_epochs: every source that has a share is used up at step "
-                f"{out // self.schedule.batch:,} (position {out:,}), before the run ends; raise "
-                f"it, give steps= up to there, or stop='all'"
-            )
+        _refuse_nothing(self.schedule, end)
         return end
 
     def add(self, part: PartPlanner, streams: Sequence[Any]) -> None:
@@ -458,6 +453,19 @@ class Planner:
 
     def check(self, schedule: RunSchedule, steps: Iterable[int], end: int | None) -> None:
         """Refuse a schedule whose batches cannot be filled at some steps."""
+        if schedule.used_up() is None:
+            _refuse_nothing(schedule, end)
         for part, own in zip(self.parts, schedule.parts, strict=True):
             some = [step for step in steps if part.first <= step * schedule.batch < part.stop]
             part.check(own, some, None if end is None else end - part.origin)
+
+
+def _refuse_nothing(schedule: RunSchedule, end: int | None) -> None:
+    """Refuse caps that leave nothing before a run ends."""
+    out = schedule.out
+    if out is not None and (end is None or out < end):
+        raise MixtureError(
+            f"max_epochs: every source that has a share is used up at step "
+            f"{out // schedule.batch:,} (position {out:,}), before the run ends; raise it, give "
+            f"steps= up to there, or stop='all'"
+        )

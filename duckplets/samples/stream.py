@@ -198,6 +198,8 @@ class Stream:
 
     def first_turns(self, what: str, units: Integers, counts: Integers) -> Integers:
         """Return which chunk (``window``) or positive (``positive``) an anchor begins with."""
+        if counts.max(initial=0) < 2:
+            return np.zeros_like(counts)
         return below(hashed(self._keys[what], self.pool.anchors.ids[units]), counts)
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:

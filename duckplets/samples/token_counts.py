@@ -95,11 +95,15 @@ class _Turns:
     ) -> None:
         whole = int(counts.max(initial=0)) + 1
         words = beside * whole + counts
-        kinds = np.unique(words)
+        is_one = len(words) > 0 and words.min() == words.max()  # seldom are there several
+        kinds = words[:1] if is_one else np.unique(words)
         others, sizes = np.divmod(kinds, whole)
         edges = np.concatenate([[0], sizes.cumsum()])
         sums = np.zeros(edges[-1], np.int64)
-        for low in range(0, len(counts), _GROUPS):
+        is_plain = whole == 2 and is_one  # one of each group: nothing rotates
+        if is_plain:
+            sums[0] = values[firsts].sum(dtype=np.int64)
+        for low in () if is_plain else range(0, len(counts), _GROUPS):
             at = slice(low, low + _GROUPS)
             rows = np.repeat(np.arange(len(counts[at])), counts[at])
             within = ranges(0 * counts[at], counts[at])

@@ -169,7 +169,7 @@ def test_a_saved_run_is_joined_and_keeps_its_unit(own, tmp_path):
 
 def test_what_has_no_share_of_tokens_is_refused(several, corpus):
     streams = several.sampler(mixture={"s5": 1}, **PAIRS).planner.streams
-    with pytest.raises(MixtureError, match="source 's5' have no tokens; give it weight 0"):
+    with pytest.raises(MixtureError, match="texts of 's5' have no tokens; give it weight 0"):
         measured(streams, lambda keys: np.zeros(len(keys), np.int64))
     with pytest.raises(MixtureError, match="lists have no share of tokens"):
         measured([replace(streams[0], listed=2)], lambda keys: keys)
