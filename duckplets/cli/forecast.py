@@ -131,7 +131,7 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     return {
         "first_step": changed // batch if is_altered else None,
         "first_position": changed if is_altered else None,
-        "end_may_move": is_ended or before.used_up() != after.used_up(),
+        "end_may_move": is_ended or before.used_up != after.used_up,
         "used_up": [
             {"source": name, "before": ended.get(name), "after": ends_now.get(name)}
             for name in before.sources

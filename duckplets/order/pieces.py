@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, partial
-from math import ceil, inf
+from math import ceil
 from operator import attrgetter
 from threading import RLock
 from typing import Any
@@ -130,7 +130,8 @@ class Pieces:
         with self._alone:
             piece = next((of for of in self._pieces if of.start == start), None)
             if piece is None:
-                gone = self._gone(known[2]) if self.mixture.max_epochs else ()
+                is_whole = len(known[2]) == len(self.sources)  # else it is refused below
+                gone = self._gone(known[2]) if is_whole else ()
                 piece = self._piece(segment, start, partial(self._cut, start), gone)
                 self._pieces.insert(bisect_left(self._pieces, start, key=_start), piece)
         if piece.merge:
@@ -153,10 +154,6 @@ class Pieces:
     def reached(self, goals: Mapping[int, int]) -> int | None:
         """Return how many draws it takes until one of some leaves has had so many, or None."""
         for piece in self._walk() if goals else ():
-            if any(
-                count >= goals.get(leaf, inf) for leaf, count in enumerate(piece.upto(piece.start))
-            ):
-                return piece.start
             if (found := self._first(piece, goals, self._stop(piece))) is not None:
                 return found
         return None
@@ -316,6 +313,8 @@ class Pieces:
         """Return after which draw of a piece one of some leaves has had so many, or None."""
         size, before = self.together, piece.upto(piece.start)
         due = {leaf: goal - before[leaf] for leaf, goal in goals.items()}
+        if min(due.values()) <= 0:
+            return piece.start
 
         def way(items: int) -> float:
             """Return which part of what is due leaves have had, at most."""

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise, zip_longest
 from math import ceil, inf
 from operator import attrgetter
@@ -361,7 +361,7 @@ class RunSchedule:
                 found[name] += count - earlier
         return found
 
-    @property
+    @cached_property
     def ends(self) -> dict[str, int]:
         """The sources that have had their last epoch, and the position from which on."""
         found = dict[str, int]()
@@ -371,13 +371,14 @@ class RunSchedule:
                     found.setdefault(name, max(position, part.first * self.batch))
         return found
 
-    @property
+    @cached_property
     def out(self) -> int | None:
         """The first position for which every source is used up, or None."""
         return self._position([part.out for part in self.parts])
 
+    @cached_property
     def used_up(self) -> int | None:
-        """Return the position at which a run ends by the mixture's ``stop``; None without one."""
+        """The position at which a run ends by the mixture's ``stop``; None without one."""
         if self.mixture.stop is None:
             return None
         newest = self.parts[-1]

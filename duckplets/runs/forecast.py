@@ -181,7 +181,7 @@ def _ends(planner: Planner, start: int, end: int) -> Iterator[str]:
                 f"{kind} {shown(repr(name), NAME)} is used up at step {at // batch:,} (position "
                 f"{at:,}), after {epochs}: its share goes to the others"
             )
-    if (last := schedule.used_up()) is not None:
+    if (last := schedule.used_up) is not None:
         which = "the first source is" if schedule.mixture.stop == "first" else "all sources are"
         yield f"the run ends at step {last // batch:,} (position {last:,}), where {which} used up"
 

@@ -328,7 +328,7 @@ class Planner:
 
     def _end(self, part: PartPlanner, length: int, end_of: EndOf) -> int | None:
         """Return where the run ends, counted within a part with epochs of some length."""
-        stop = self.schedule.used_up()
+        stop = self.schedule.used_up
         end = end_of(
             lambda epoch: part.origin + (epoch - part.epoch) * length if stop is None else stop
         )
@@ -342,7 +342,7 @@ class Planner:
 
     def end(self, end_of: EndOf) -> int | None:
         """Return where a run ends, which is not after every source is used up."""
-        stop = self.schedule.used_up()
+        stop = self.schedule.used_up
         end = end_of(self.epoch_start if stop is None else lambda _: stop)
         _refuse_nothing(self.schedule, end)
         return end
@@ -453,7 +453,7 @@ class Planner:
 
     def check(self, schedule: RunSchedule, steps: Iterable[int], end: int | None) -> None:
         """Refuse a schedule whose batches cannot be filled at some steps."""
-        if schedule.used_up() is None:
+        if schedule.used_up is None:
             _refuse_nothing(schedule, end)
         for part, own in zip(self.parts, schedule.parts, strict=True):
             some = [step for step in steps if part.first <= step * schedule.batch < part.stop]

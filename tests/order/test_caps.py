@@ -180,9 +180,9 @@ def test_a_run_ends_when_the_first_or_all_sources_are_used_up():
             used[name] = (int(at[-(-due // together) * together - 1]) + 1) * case.per_draw
         for stop, of in (("first", min), ("all", max)):
             run = RunSchedule([case.schedule(replace(case.mixture, stop=stop))])
-            assert run.used_up() == of(used.values())
+            assert run.used_up == of(used.values())
     run = RunSchedule([case.schedule(replace(case.mixture, weights={"a": 1, "b": 1}))])
-    assert run.used_up() is None
+    assert run.used_up is None
     capped = Mixture({"a": 1, "b": 1}, max_epochs={"a": 1, "b": 2})
     out = case.schedule(capped)
     due = case.sizes["a"] + 2 * case.sizes["b"]
@@ -192,7 +192,7 @@ def test_a_run_ends_when_the_first_or_all_sources_are_used_up():
     event = {3: Event({"a": 1.0, **dict.fromkeys("bcde", 0.0)})}
     never = case.schedule(Mixture(dict.fromkeys(NAMES, 1.0), stop="all"), event)
     with pytest.raises(MixtureError, match=r"stop='all': source '.' is never used up"):
-        RunSchedule([never]).used_up()
+        assert RunSchedule([never]).used_up
 
 
 def test_epochs_before_a_join_count_as_far_as_they_went():
