@@ -65,7 +65,7 @@ def forecast(
         if other is not None:
             _show_difference(_difference(sampler, other), json=json)
         elif json:
-            told = {"title": found.title, "warnings": found.warnings}
+            told = {"title": found.title, "warnings": found.warnings, "ends": [*found.ends]}
             output.print_document(told | {"rows": found.table.to_pylist()})
         else:
             tell(*str(found).split("\n"))

@@ -15,6 +15,7 @@ from token_oracle import drawn
 import duckplets as dp
 from duckplets import testing
 from duckplets.errors import MixtureError
+from duckplets.report import drawn as drawn_page
 from duckplets.samples.token_counts import measured
 
 CHUNKS = dp.TripletRecipe(
@@ -98,6 +99,7 @@ def test_a_mean_epoch_in_proportion_is_a_pass_over_each_source(corpus):
     said = sampler.describe()
     assert "shares in proportion to tokens" in said
     assert "shares are of tokens (words): a sample counts those of anchor and positive" in said
+    assert "shares are of tokens (words)" in str(drawn_page.mixture(sampler)[0].note)
     assert sampler.forecast().table["share"].to_numpy().sum() == pytest.approx(1)
 
 
