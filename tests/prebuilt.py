@@ -114,6 +114,7 @@ _SETTINGS = (
     *("negatives", "batch_by", "in_batch", "swap"),
 )
 _PINNED = ("corpus_version", "records", "splits", "chunking", "candidates", "index")
+_OF_MIXTURE = ("columns", "values", "order_by", "stairs", "order_epochs")
 _streams: dict[str, Any] = {}
 
 
@@ -129,6 +130,7 @@ def _read_once(
     read: Any, database: Any, vectors: Any, snapshot: Any, settings: Any, sources: Collection[str]
 ) -> Any:
     what = [getattr(settings, name) for name in (*_SETTINGS, *_PINNED)]
+    what += [getattr(settings.mixture, name) for name in _OF_MIXTURE]
     key = f"{_contents(Path(database.path))} {what} {sorted(sources)} {vectors} {snapshot}"
     if key not in _streams:
         _streams[key] = read(database, vectors, snapshot, settings, sources)

@@ -14,7 +14,7 @@ from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say, tell
 from duckplets.cli.options import NOT_HERE, mixture_of, opening
 from duckplets.cli.verbs import command
-from duckplets.errors import SamplerError
+from duckplets.errors import MixtureError, SamplerError
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -65,7 +65,7 @@ def forecast(
         if other is not None:
             _show_difference(_difference(sampler, other), json=json)
         elif json:
-            told = {"title": found.title, "warnings": found.warnings}
+            told = {"title": found.title, "warnings": found.warnings, "ends": [*found.ends]}
             output.print_document(told | {"rows": found.table.to_pylist()})
         else:
             tell(*str(found).split("\n"))
@@ -90,15 +90,28 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     from duckplets.base.checks import MAX_POSITION
     from duckplets.runs.pool_loading import with_lengths
     from duckplets.runs.settings import schedule_of
+    from duckplets.runs.versions import planner_of
     from duckplets.samples.token_counts import measured
 
     before, settings = sampler.planner.schedule, sampler.settings
-    mixture.check(settings.sources)
-    streams, fetcher = sampler.planner.newest.streams, cast("Fetcher", sampler.reader.fetcher)
+    if mixture.columns != settings.mixture.columns:
+        raise MixtureError("--against: shares of other columns are no others of the same")
+    mixture = replace(mixture, values=settings.mixture.values)
+    mixture.check(settings.names)
+    sampler.open_sources(schedule_of(replace(settings, mixture=mixture), before.events))
+    parts = [part for part in sampler.planner.parts if part.minings is None]
+    each, fetcher = [part.streams for part in parts], cast("Fetcher", sampler.reader.fetcher)
     if mixture.unit == "tokens":
-        streams = measured(streams, fetcher.tokens_of)
-    after = schedule_of(with_lengths(replace(settings, mixture=mixture), streams), before.events)
-    changed, batch = sampler.first_change(after), settings.global_batch
+        each = [measured(streams, fetcher.tokens_of) for streams in each]
+    made = with_lengths(replace(settings, mixture=mixture), each[-1])
+    after, batch = schedule_of(made, before.events), settings.global_batch
+    for streams, schedule in zip(each, after.parts, strict=True):  # it learns of epochs and tokens
+        planner_of(made, streams, schedule, graded=False)
+    is_ordered_alike = all(
+        getattr(mixture, name) == getattr(settings.mixture, name)
+        for name in ("order_by", "stairs", "order_epochs")
+    )
+    changed = sampler.first_change(after) if is_ordered_alike else 0
     is_altered = changed <= MAX_POSITION
     steps = sorted({*before.changes, *after.changes})
     rows, scales = list[dict[str, Any]](), list[dict[str, Any]]()
@@ -113,10 +126,17 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
         scale, other = (of.mixture.lr_scale(step) for of in (before, after))
         if scale != other:
             scales.append({"start_step": step, "before": scale, "after": other})
+    is_ended = settings.epochs is not None and before.planned != after.planned
+    ended, ends_now = before.ends, after.ends
     return {
         "first_step": changed // batch if is_altered else None,
         "first_position": changed if is_altered else None,
-        "end_may_move": settings.epochs is not None and before.planned != after.planned,
+        "end_may_move": is_ended or before.used_up != after.used_up,
+        "used_up": [
+            {"source": name, "before": ended.get(name), "after": ends_now.get(name)}
+            for name in before.sources
+            if ended.get(name) != ends_now.get(name)
+        ],
         "shares": rows,
         "lr_scale": scales,
     }
@@ -140,6 +160,9 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
     step = found["first_step"]
     for row in found["lr_scale"]:
         yield f"lr_scale from step {row['start_step']:,}: {row['before']:g}, {row['after']:g}"
+    for row in found["used_up"]:
+        ends = ("none" if row[of] is None else f"{row[of]:,}" for of in ("after", "before"))
+        yield "{!r} is used up at position {} instead of {}".format(row["source"], *ends)
     if step is None:
         yield "nothing changes" + ", but lr_scale" * bool(found["lr_scale"])
     elif found["first_position"] == 0:
@@ -148,8 +171,8 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"nothing changes before step {step:,} (position {found['first_position']:,})"
     if found["end_may_move"]:
         yield (
-            "but the run ends after a number of epochs, and other sources make up an epoch: its "
-            "end may move"
+            "but the run ends after epochs of its sources, and other sources or shares make up "
+            "that: its end may move"
         )
 
 

@@ -63,7 +63,7 @@ def keys() -> dict[str, Key]:
         texts = documented_arguments(sampler if table == "run" else made)
         defaults = {of.name: None if of.default is MISSING else of.default for of in fields(made)}
         for name, (_, text) in texts.items():
-            if name not in ("mixture", "negatives", "options", "lengths"):
+            if name not in ("mixture", "negatives", "options", "lengths", "values"):
                 own = "run" if name == "preset" else table
                 found[name] = Key(own, name, defaults[name], text.replace("``", ""))
     return found

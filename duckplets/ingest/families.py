@@ -19,9 +19,12 @@ _COLUMNS = (
     *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
     *("source", "label"),
 )
+_GIVEN = "ingest/families/given"
 _CHOICES = {
     "no_duplicates": "True, False, 'negatives', 'group'",
     "batch_by": "'source', 'recipe', 'length'",
+    "column": "one or two names",
+    "order_by": "a number or a date",
 }
 
 
@@ -47,12 +50,17 @@ class Families:
         return np.where(self._keys[at] == records, self._words[at], own)
 
 
-def values(database: Database, of: str, where: Mapping[str, Any], argument: str) -> pa.Table:
-    """Return ``record_key``, the hash of its family and, of a value, the value's place."""
+def values(
+    database: Database, of: str, where: Mapping[str, Any], argument: str, what: str = _GIVEN
+) -> pa.Table:
+    """Return ``record_key``, the hash of its family and, of a value, the value's place.
+
+    ``what`` is another statement for what is known of a value.
+    """
     asked = f"{argument}={of!r}"
     try:
         with database.deadline(asked):
-            rows = database.arrow(statement(of, argument), where)
+            rows = database.arrow(statement(of, argument, what), where)
     except DeadlineError:
         raise
     except QueryError as error:  # of a value, such as a cast that fails
@@ -65,7 +73,7 @@ def values(database: Database, of: str, where: Mapping[str, Any], argument: str)
     return rows
 
 
-def statement(of: str, argument: str = "no_duplicates") -> str:
+def statement(of: str, argument: str = "no_duplicates", what: str = _GIVEN) -> str:
     """Return the statement that finds families: by ``group``, or by a value of records.
 
     Raises:
@@ -80,7 +88,7 @@ def statement(of: str, argument: str = "no_duplicates") -> str:
             f"{argument}={of!r}: give {_CHOICES[argument]}, or a value of records such as "
             f"\"meta['entity']\"; {error}"
         ) from error
-    return query("ingest/families/given").replace("family_value", value)
+    return query(what).replace("family_value", value)
 
 
 def _value(text: str) -> str:

@@ -107,6 +107,29 @@ class InEpochs:
         return epochs * several + own, epochs * self.mixed + rest, within
 
 
+class StairOrder:
+    """The order of a stream that goes up stairs in its first epochs, shuffled within each."""
+
+    def __init__(self, members: Integers, stairs: int, epochs: int, purpose: int) -> None:
+        self._members, self._epochs, self._purpose = members, epochs, purpose  # the least first
+        self._edges = np.arange(stairs + 1) * len(members) // stairs
+
+    def at(self, index: Integers) -> tuple[Integers, Integers]:
+        """Return (anchor, epoch) of samples by ascending number, with or without gaps."""
+        size, edges = len(self._members), self._edges
+        first = int(np.searchsorted(index, self._epochs * size))
+        found, epochs = ranks_at(self._purpose, size, index[first:])
+        early, rank = np.divmod(index[:first], size)
+        stair = np.searchsorted(edges, rank, side="right") - 1
+        numbers = early * len(edges) + stair
+        is_first = np.diff(numbers, prepend=-1) > 0
+        which, sizes = np.cumsum(is_first) - 1, np.diff(edges)[stair[is_first]]
+        purpose = key(self._purpose, "stairs")
+        within = permuted(purpose, numbers[is_first], sizes, which, rank - edges[stair])
+        own = self._members[edges[stair] + within]
+        return np.concatenate([own, found]), np.concatenate([early, epochs])
+
+
 class KeyedOrder:
     """The order of a stream whose batches have anchors of one key each."""
 

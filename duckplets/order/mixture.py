@@ -14,9 +14,12 @@ from duckplets.base.documents import read_document
 from duckplets.base.sanitize import listed
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
-from duckplets.order.kinds import Factor, Shares, Step, Weight, Word
+from duckplets.order.kinds import Epochs, Factor, Shares, Step, Weight, Word
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
+
+NULL = "null"  # the value of records without one
+_AND = " / "  # between the values of two columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,23 @@ class Mixture:
             weights were set, the tokens of each source are within 1.7 longest samples of its share
             of all of them (within a half for two sources). Tokens are those of the drawn windows as
             they were cut: of texts and messages the text, else of anchor and positive.
+        column: A value of records, such as ``"meta['language']"``, or two: weights then are of its
+            values, not of sources, and of two as in ``"en / mit"``. Sources of a value share it in
+            proportion to their anchors; negatives stay the source's. Records without a value are of
+            ``"null"``, which weighs 0 unless it is named.
+        order_by: A number or a date of records: in the first ``order_epochs`` epochs each recipe of
+            a source goes up ``stairs`` of as many anchors each, the least first, shuffled within,
+            records without a value last; afterwards in the order without it.
+        stairs: How many.
+        order_epochs: So many epochs.
+        max_epochs: After how many epochs, from 1 on, a source is used up: from the next position on
+            its share goes to the others in proportion (with ``batch_by`` from the next batch on).
+            Epochs before a later version joins count as far as they went.
+        stop: Where a run without ``steps`` and ``epochs`` ends: when the ``first`` source, or when
+            each of ``all``, is used up: after its ``max_epochs``, else one epoch.
         lengths: Of every source of a run its samples an epoch, or their tokens, which decide on the
             shares that ``"proportional"`` and ``"equal"`` mean; filled in when a run is opened.
+        values: Of ``column``, those there are; filled in when a run is opened.
     """
 
     weights: Word | Shares = "proportional"
@@ -111,10 +129,21 @@ class Mixture:
     anneal: Anneal | None = None
     omitted: Annotated[float, Bounds(0)] | None = None
     unit: Literal["samples", "tokens"] = "samples"
+    max_epochs: Epochs = field(default_factory=dict, hash=False)
+    stop: Literal["first", "all"] | None = None
+    column: str | Sequence[str] | None = None
+    order_by: str | None = None
+    stairs: Annotated[int, Bounds(1, 1 << 16)] = 10
+    order_epochs: Annotated[int, Bounds(1)] = 1
     lengths: Mapping[str, int] = field(default_factory=dict, hash=False, repr=False)
+    values: Sequence[str] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         check(self, MixtureError, "mixture")
+        if len(self.columns) > 2 or not all(map(str.strip, self.columns)):
+            raise MixtureError(
+                f"mixture: column={self.column!r}: give one or two values of records"
+            )
         for before, after in pairwise(self.phases):
             if after.start_step <= before.start_step:
                 raise MixtureError(
@@ -135,6 +164,7 @@ class Mixture:
             weights = { web = 0.7, code = 0.3 }   # or "proportional", "equal"
             temperature = 1.5
             unit = "tokens"                       # shares of tokens; by default of samples
+            # max_epochs = { code = 3 }
             # anneal = { start_step = 50, weights = { web = 0.2 }, end_step = 100 }
 
             [[mixture.phases]]
@@ -155,8 +185,9 @@ class Mixture:
                     "it has no [mixture] table; write [mixture] and weights = { name = 0.7, … }"
                 )
             table = content["mixture"]
-            if isinstance(table, Mapping) and "lengths" in table:
-                raise MixtureError("mixture: lengths follow from the corpus; leave them out")
+            for name in ("lengths", "values"):
+                if isinstance(table, Mapping) and name in table:
+                    raise MixtureError(f"mixture: {name} follow from the corpus; leave them out")
             return cls.from_dict(table)
         except MixtureError as error:
             raise MixtureError(f"{Path(path)}: {error}") from None
@@ -174,9 +205,24 @@ class Mixture:
     def check(self, sources: Sequence[str]) -> None:
         """Check names and weights of every phase against the sources of a run."""
         self.changed(sources, self._given()[0])
+        self.changed(sources, dict.fromkeys(self.max_epochs, 1.0), "max_epochs")
         for change in self._changes():
             what = f"phase at step {change.start_step}" if self.phases else "anneal"
             self.changed(sources, change.weights, what)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The values of records that shares are of, if they are not of sources."""
+        given = () if self.column is None else self.column
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    def is_null(self, name: str) -> bool:
+        """Return whether a name is of records without a value in a column."""
+        return bool(self.columns) and NULL in name.split(_AND)
+
+    def needed(self, sources: Sequence[str]) -> set[str]:
+        """Return the sources that are drawn from at some step."""
+        return {*sources} if self.columns else self.drawn(sources)
 
     @property
     def named(self) -> set[str]:
@@ -202,8 +248,11 @@ class Mixture:
         made = self._each(lambda w: {n: 0.0 if n in names else weight for n, weight in w.items()})
         if not isinstance(made.weights, str):
             made = replace(made, weights={**made.weights, **dict.fromkeys(names, 0.0)})
-        lengths = {name: n for name, n in self.lengths.items() if name not in names}
-        return replace(made, lengths=lengths)
+        lengths, most = (
+            {name: n for name, n in of.items() if name not in names}
+            for of in (self.lengths, self.max_epochs)
+        )
+        return replace(made, lengths=lengths, max_epochs=most)
 
     def of_known(self, sources: Collection[str]) -> Mixture:
         """Return the mixture of some sources, without changes that leave all of them at 0."""
@@ -212,6 +261,7 @@ class Mixture:
         left = [c for c in made._changes() if any({**declared, **c.weights}.values())]
         return replace(
             made,
+            max_epochs={name: n for name, n in self.max_epochs.items() if name in sources},
             phases=[change for change in left if isinstance(change, Phase)],
             anneal=next((change for change in left if isinstance(change, Anneal)), None),
         )
@@ -219,8 +269,10 @@ class Mixture:
     def declared(self, sources: Sequence[str]) -> dict[str, Weight]:
         """Return the weight of every source before any phase; for a word exact shares."""
         if not isinstance(self.weights, str):
-            return {name: self.weights.get(name, self.omitted or 0.0) for name in sources}
+            rest = {name: 0.0 if self.is_null(name) else self.omitted or 0.0 for name in sources}
+            return {name: self.weights.get(name, other) for name, other in rest.items()}
         lengths = self.lengths or dict.fromkeys(sources, 1)
+        lengths = {n: 0 if self.is_null(n) else length for n, length in lengths.items()}
         if self.weights == "equal":
             lengths = {name: min(length, 1) for name, length in lengths.items()}
         whole = max(1, sum(lengths.values()))
@@ -233,8 +285,9 @@ class Mixture:
         given, known = checked("weights", weights, Shares, MixtureError, what), {*sources}
         for name in given:
             if name not in known:
+                kind = "value" if self.columns else "source"
                 raise MixtureError(
-                    f"{what}: no source {name!r}{nearest(name, sources)}; there are: "
+                    f"{what}: no {kind} {name!r}{nearest(name, sources)}; there are: "
                     f"{listed(sources)}"
                 )
         merged = {**self.declared(sources), **given}
@@ -253,6 +306,16 @@ class Mixture:
         """Return the factor for the learning rate at a step: 1 before the first phase."""
         phase = self.phase(step)
         return self._changes()[phase - 1].lr_scale if phase else 1.0
+
+    def as_before(self, other: Mixture) -> Mixture:
+        """Return another mixture for the same run: its streams stay, whatever their shares."""
+        for name in ("columns", "order_by", "stairs", "order_epochs"):
+            if getattr(other, name) != getattr(self, name):
+                raise MixtureError(
+                    f"mixture: a saved run keeps what its shares and its order are by, and "
+                    f"{name} differs ({getattr(self, name)!r}); leave it as it is, or open another"
+                )
+        return replace(other, values=self.values)
 
     def changes(self, sources: Sequence[str]) -> Iterator[Change]:
         """Yield the changes of the weights of a run's sources, in order."""
@@ -284,6 +347,11 @@ class Mixture:
             phases=[replace(phase, weights=of(phase.weights)) for phase in self.phases],
             anneal=self.anneal and replace(self.anneal, weights=of(self.anneal.weights)),
         )
+
+
+def joined_values(several: Sequence[str]) -> str:
+    """Return the name of a value, or of two."""
+    return _AND.join(several)
 
 
 def positive(several: Iterable[Mapping[str, Weight]]) -> set[str]:
@@ -324,6 +392,10 @@ def _described(mixture: Mixture) -> dict[str, str]:
         "omitted": f"{mixture.omitted or 0:g}",
         "temperature": f"{mixture.temperature:g}",
         "unit": mixture.unit,
+        "max_epochs": f"{dict(mixture.max_epochs)}",
+        "stop": f"{mixture.stop}",
+        "column": f"{mixture.column}",
+        "order_by": f"{mixture.order_by}, {mixture.stairs} stairs, {mixture.order_epochs} epochs",
     }
     for change in mixture._changes():
         end = getattr(change, "end_step", None)

@@ -1,62 +1,38 @@
 """Deal every position of a run to a source, through all changes of weights."""
 
-# Segments begin where the mixture or ``set_weights`` says. Counts of earlier segments are added to
-# a source's indices, so each continues its own order and any position is dealt without walking
-# there. A draw is a position, or several positions for pairs, and belongs to the step in which it
-# begins.
+# Segments begin where the mixture or ``set_weights`` says; ``pieces`` deals them. A draw is a
+# position, or several positions for pairs, and belongs to the step in which it begins.
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import pairwise, zip_longest
 from math import ceil, inf
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
-from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
-from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
-from duckplets.order.blocks import InBlocks, InEpochs
-from duckplets.order.by_tokens import ByTokens, Frontier
+from duckplets.order.apportion import exact_shares
+from duckplets.order.blocks import InEpochs
 from duckplets.order.kinds import Factor, Shares, Step
 from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
-from duckplets.order.tapes import Tape
+from duckplets.order.pieces import Pieces, Stretch, scaled
 
 Events = Mapping[int, Event]
 
 _MOST_STAIRS = 1024  # stairs of an anneal
+_STAIRS_OF_TOKENS = 128  # likewise: each is searched for
 _step, _start = attrgetter("step"), attrgetter("start")
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """Draws from ``start`` on, dealt from ``step`` on; segments with equal ``how`` deal alike."""
-
-    step: int
-    start: int
-    how: tuple[object, ...]
-    deal: Any = field(compare=False)  # an ``Apportionment`` or ``Stairs``, or its like
-    merge: ByTokens | None = field(compare=False)  # what deals by tokens, whole blocks perhaps
-    names: tuple[str, ...] = field(compare=False)
-    base: list[int] = field(compare=False)  # counts of each leaf before it; 0 where tokens count
-    stairs: tuple[int, ...] = field(compare=False)  # first steps of the segments, and the end
-
-    def upto(self, draws: int) -> list[int]:
-        """Return the counts of each leaf after so many draws, which end in this segment."""
-        own = self.deal.counts(draws - self.start)
-        return [a + b for a, b in zip(self.base, own, strict=True)]
-
-
-class Schedule:
+class Schedule(Pieces):
     """Deal the draws of a run to its sources, or to the buckets of its sources."""
 
     def __init__(
@@ -71,20 +47,13 @@ class Schedule:
         begin: int = 0,  # first step; counts of sources begin at 0 there
         batch_by: str | None = None,  # what batches share; sources are dealt whole batches
     ) -> None:
-        self.mixture = mixture
-        self.sources = sorted(sources)
-        self.numbers = {name: number for number, name in enumerate(self.sources)}
-        self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
+        super().__init__(mixture, sources, batch, samples_per_draw, begin)
+        self.together = batch // samples_per_draw if batch_by else 1
         self.first = begin  # step from which on it deals
         self._seed = seed
-        self.together = batch // samples_per_draw if batch_by else 1  # draws dealt together
-        by_tokens = mixture.unit == "tokens"
         # other keys need batches of whole blocks
-        self._keeps_epochs = batch_by == "source" and not by_tokens
-        # by source the tokens of what is dealt together, for its planner to fill in
-        self.tapes: dict[int, Tape] | None = {} if by_tokens else None
+        self._keeps_epochs = batch_by == "source" and self.tapes is None
         self._changes = list(mixture.changes(self.sources))
-        self._segments: list[_Segment] = []
         for change in self._changes:
             self._append(change, mixture.temperature)
         self._declared = self._segments.copy()
@@ -102,13 +71,14 @@ class Schedule:
     def since(self, step: int) -> Schedule:
         """Return the schedule as one that deals from a later step on, and counts as before."""
         later = copy(self)
-        later.first = step
+        later.first, later._pieces = step, self._pieces.copy()
         return later
 
     def with_event(self, step: int, event: Event) -> Schedule:
         """Return the schedule with other weights from a step on, without later events."""
         changed = copy(self)
-        changed._segments, changed.events = self._segments.copy(), self.events.copy()
+        changed._segments, changed._pieces = self._segments.copy(), self._pieces.copy()
+        changed.events = self.events.copy()
         changed._set(step, event)
         return changed
 
@@ -117,43 +87,13 @@ class Schedule:
         if events == self.events:
             return self
         changed = copy(self)
-        changed._segments = self._declared.copy()
+        changed._segments, changed._pieces = self._declared.copy(), []
         changed._set_anew(events)
         return changed
-
-    def deal(self, draws: Integers) -> Iterator[Share]:
-        """Yield what each leaf gets of ascending draws, with or without gaps."""
-        low, size = 0, len(draws)
-        while low < size:
-            number = self._number_at(int(draws[low]))
-            high, segment = size, self._segments[number]
-            if number + 1 < len(self._segments):
-                high = int(np.searchsorted(draws, self._segments[number + 1].start))
-            for share in segment.deal.deal(draws[low:high] - segment.start):
-                indexes = share.indexes + segment.base[share.leaf]
-                yield Share(share.leaf, share.offsets + low, indexes)
-            low = high
 
     def leaf(self, source: str, bucket: int | None) -> int:
         """Return the number of the leaf of a source, or of one of its buckets."""
         return (bucket or 0) * len(self.sources) + self.numbers[source]
-
-    def dealt(self, draws: int) -> list[int]:
-        """Return how many of the first draws each leaf gets."""
-        return self._segments[self._number_at(draws)].upto(draws)
-
-    def last_change(self, draws: int) -> list[Any] | None:
-        """Return where shares of tokens last changed before some draws, as values for ``know``."""
-        segment = self._segments[self._number_at(draws)]
-        if segment.merge is None:
-            return None
-        return [segment.step, *segment.merge.last_start((draws - segment.start) // self.together)]
-
-    def know(self, change: Sequence[Any]) -> None:
-        """Take where shares last changed from a saved run, rather than find it."""
-        segment = self._segments[self._number_of(int(change[0]))]
-        if segment.merge is not None and segment.step == change[0]:
-            segment.merge.know(segment.start // self.together, change[1:])
 
     def samples(self, position: int) -> list[int]:
         """Return how many of the first positions each source gets, by its number."""
@@ -166,7 +106,9 @@ class Schedule:
     @property
     def changes(self) -> list[int]:
         """The steps at which shares change, including the beginning."""
-        return sorted({max(self.first, segment.step) for segment in self._segments})
+        steps = [of.step for of in self._segments]
+        steps += [piece.step for piece in self._capped if piece.gone]
+        return sorted({max(self.first, step) for step in steps})
 
     @property
     def ways(self) -> list[tuple[int, object]]:
@@ -176,11 +118,13 @@ class Schedule:
 
     def names_at(self, step: int) -> tuple[str, ...]:
         """Return the names of the sources drawn at a step."""
-        return self._segments[self._number_of(step)].names
+        piece, size = self._of_step(step), len(self.sources)
+        gone = {self.sources[leaf % size] for leaf in piece.gone}
+        return tuple(name for name in piece.segment.names if name not in gone)
 
     def mixed(self, step: int) -> tuple[float, set[str]]:
         """Return the share of samples in batches of several sources, and sources only there."""
-        deal = self._segments[self._number_of(step)].deal
+        deal = self._of_step(step).deal
         if not isinstance(deal, InEpochs) or len(self.names_at(step)) == 1:
             return 0.0, set()
         whole = zip(self.sources, deal.whole, strict=True)
@@ -189,12 +133,11 @@ class Schedule:
 
     def spans(self, first: int, stop: float, most: int) -> Iterator[tuple[int, int]]:
         """Yield from a step on the spans of steps without a change, at most ``most`` an anneal."""
-        own = self._segments[self._number_of(self.first) :]
-        for segment, after in zip(own, [*(of.step for of in own[1:]), stop], strict=True):
-            step = max(self.first, segment.step)
+        changes = self.changes
+        for step, after in zip(changes, [*changes[1:], stop], strict=True):
             if first <= step < stop:
-                end = int(min(after, stop, MAX_POSITION))
-                stairs = segment.stairs[:: max(1, ceil(len(segment.stairs) / most))]
+                end, stairs = int(min(after, stop, MAX_POSITION)), self._of_step(step).stairs
+                stairs = stairs[:: max(1, ceil(len(stairs) / most))]
                 yield from pairwise([step, *(at for at in stairs if step < at < end), end])
 
     def parts(self, start: int, stop: int, *, samples: bool = False) -> list[float]:
@@ -202,22 +145,32 @@ class Schedule:
 
         Where shares are of tokens, those in ``samples`` are about what comes.
         """
-        segment = self._segments[self._number_of(start)]
-        parts = segment.deal.parts
-        if samples and segment.merge:
-            parts = partial(segment.merge.parts, samples=True)
-        if not segment.stairs:
+        piece = self._of_step(start)
+        if piece.deal is None:
+            return [0.0] * len(self.sources)
+        parts = piece.deal.parts
+        if samples and piece.merge:
+            parts = partial(piece.merge.parts, samples=True)
+        if not piece.stairs:
             return list(parts())
-        steps = (min(stop, b) - max(start, a) for a, b in pairwise(segment.stairs))
+        steps = (min(stop, b) - max(start, a) for a, b in pairwise(piece.stairs))
         return list(parts([max(0, of_stair) for of_stair in steps]))
 
     def first_change(self, other: Schedule) -> int | None:
         """Return the first position that another schedule may deal differently, or None."""
+        starts = list[int]()
         for mine, theirs in zip_longest(self._segments, other._segments):
             if mine != theirs:
                 starts = [segment.start for segment in (mine, theirs) if segment is not None]
-                return min(starts) * self.samples_per_draw
-        return None
+                break
+        # up to where the first cap that differs is reached they deal alike
+        caps, others = self._caps(self.mixture.max_epochs), self._caps(other.mixture.max_epochs)
+        every = {**caps, **others}
+        goals = {leaf: min(caps.get(leaf, cap), cap) for leaf, cap in every.items()}
+        goals = {leaf: cap for leaf, cap in goals.items() if caps.get(leaf) != others.get(leaf)}
+        if (reached := self.reached(goals)) is not None:
+            starts.append(reached)
+        return min(starts) * self.samples_per_draw if starts else None
 
     def first_change_of_blocks(
         self, other: Schedule, length: int, end: int | None, other_end: int | None
@@ -266,13 +219,6 @@ class Schedule:
         plain = {name: float(weight) for name, weight in weights.items()}
         return replace(declared, weights=plain, temperature=temperature, lengths={})
 
-    def first_draw(self, step: int) -> int:
-        """Return the first draw that begins in a step."""
-        return -(-self._position(step) // self.samples_per_draw)
-
-    def _position(self, step: int) -> int:
-        return max(0, step - self.begin) * self.batch
-
     def _event_before(self, step: int) -> int | None:
         return next((at for at in reversed(self.events) if at <= step), None)
 
@@ -313,67 +259,34 @@ class Schedule:
         shares = exact_shares([weights[name] for name in names], temperature)
         purpose = key(self._seed, "sources", *([step] if step else []))
         how: tuple[object, ...] = (shares, purpose)
-        deal: Any
-        merge: ByTokens | None = None
-        of_stairs, edges = [list(shares)], [0, 0]
+        rows, edges = [list(shares)], [0, 0]
         if change.until > step:
             goal = exact_shares([target[name] for name in names], temperature)
-            stairs, of_stairs = _stairs(change, step, shares, goal)
+            most = _MOST_STAIRS if self.tapes is None else _STAIRS_OF_TOKENS
+            stairs, rows = _stairs(change, step, shares, goal, most)
             edges = [(self.first_draw(edge) - start) // self.together for edge in stairs]
-            how = (stairs, of_stairs[0], of_stairs[-1], purpose)
-        del self._segments[bisect_left(self._segments, step, key=_step) :]
-        before = self._segments[-1] if self._segments else None
+            how = (stairs, rows[0], rows[-1], purpose)
         if self.tapes is not None:
-            how, base = ("tokens", *how), partial(self._cut, before, start)
-            deal = merge = ByTokens(of_stairs, edges[:-1], self.tapes, base)
-        else:
-            deal = (
-                Stairs(of_stairs, edges, purpose) if stairs else self._dealer(shares, purpose, step)
-            )
+            how = ("tokens", *how)
         if epoch := self._epoch(change, temperature):
-            how, deal = (epoch, purpose), InEpochs(epoch, self.together, purpose)
-        elif self.together > 1:
-            deal = InBlocks(deal, self.together)
+            how = (epoch, purpose)
+        del self._segments[bisect_left(self._segments, step, key=_step) :]
+        del self._pieces[bisect_left(self._pieces, start, key=_start) :]
         drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
-        counts = [0] * (len(names) if merge else len(deal.counts(0)))
-        if before and not merge:
-            counts = before.upto(start)
-        self._segments.append(_Segment(step, start, how, deal, merge, drawn, counts, stairs))
-
-    def _cut(self, before: _Segment | None, draw: int) -> Frontier:
-        """Return where leaves stand before a draw at which shares change."""
-        if before is None or before.merge is None:
-            return Frontier(0, [0] * len(self.sources), [0] * len(self.sources))
-        return before.merge.cut((draw - before.start) // self.together)
+        made = Stretch(step, start, how, drawn, rows, edges, stairs, purpose, epoch)
+        self._segments.append(made)
 
     def _epoch(self, change: Change, temperature: float) -> tuple[int, ...]:
         """Return each source's draws an epoch if batches are dealt so; nothing otherwise."""
         lengths, declared = self.mixture.lengths, self.mixture.declared(self.sources)
         at_first = change.step <= self.begin and change.target is None
         is_exact = self.mixture.weights == "proportional" and temperature == 1
+        is_exact = is_exact and not self.mixture.max_epochs
         if not (self._keeps_epochs and lengths and at_first and is_exact):
             return ()
         if change.weights != declared:
             return ()
         return tuple(lengths.get(name, 0) // self.samples_per_draw for name in self.sources)
-
-    def _dealer(self, shares: tuple[int, ...], purpose: int, step: int) -> Any:
-        return Apportionment(shares, purpose)
-
-    def _number_of(self, step: int) -> int:
-        """Return the number of the segment in force at a step."""
-        return max(0, bisect_right(self._segments, step, key=_step) - 1)
-
-    def _number_at(self, draw: int) -> int:
-        """Return the number of the last segment that starts at a draw or before."""
-        number = bisect_right(self._segments, draw, key=_start) - 1
-        known = number
-        while known >= 0 and (merge := self._segments[known].merge) and not merge.starts:
-            known -= 1
-        for segment in self._segments[known + 1 : number + 1]:
-            if segment.merge:  # in order: thousands may not wait for each other
-                segment.merge.start(0)
-        return number
 
 
 class RunSchedule:
@@ -386,6 +299,11 @@ class RunSchedule:
         self.mixture, self.events, self.batch = newest.mixture, newest.events, newest.batch
         self.sources, self.numbers, self.planned = newest.sources, newest.numbers, newest.planned
         self._stops: list[float] = [*map(attrgetter("first"), parts[1:]), inf]
+        for before, part in pairwise(parts):
+            if part.begin == before.begin:  # it goes on with the same epochs
+                part._earlier = before._earlier
+            else:
+                part.follow(before, before.first_draw(part.begin))
 
     def at(self, step: int) -> Schedule:
         """Return the schedule of a step."""
@@ -443,6 +361,51 @@ class RunSchedule:
                 found[name] += count - earlier
         return found
 
+    @cached_property
+    def ends(self) -> dict[str, int]:
+        """The sources that have had their last epoch, and the position from which on."""
+        found = dict[str, int]()
+        for part, stop in zip(self.parts, self._stops, strict=True):
+            for name, draw in part.ends.items():
+                if (position := part.position(draw)) < stop * self.batch:
+                    found.setdefault(name, max(position, part.first * self.batch))
+        return found
+
+    @cached_property
+    def out(self) -> int | None:
+        """The first position for which every source is used up, or None."""
+        return self._position([part.out for part in self.parts])
+
+    @cached_property
+    def used_up(self) -> int | None:
+        """The position at which a run ends by the mixture's ``stop``; None without one."""
+        if self.mixture.stop is None:
+            return None
+        newest = self.parts[-1]
+        names = sorted(newest.planned | newest._brought)
+        if self.mixture.stop == "first":
+            return self._reached(names)
+        ends = list[int]()
+        for name in names:
+            if (end := self._reached([name])) is None:
+                raise MixtureError(
+                    f"stop='all': source {name!r} is never used up, for its weight is 0 before; "
+                    f"give it more, or give steps="
+                )
+            ends.append(end)
+        return max(ends)
+
+    def _reached(self, names: Collection[str]) -> int | None:
+        """Return the first position by which one of some sources is used up."""
+        return self._position([part.reached(part.goals(names)) for part in self.parts])
+
+    def _position(self, draws: Sequence[int | None]) -> int | None:
+        """Return the first position of a draw, if there is one, of each part."""
+        for part, draw, stop in zip(self.parts, draws, self._stops, strict=True):
+            if draw is not None and (at := part.position(draw)) <= stop * self.batch:
+                return max(at, part.first * self.batch)
+        return None
+
     def shares(self, step: int) -> dict[str, float]:
         """Return the share of each source at a step."""
         at = self.at(step)
@@ -451,13 +414,13 @@ class RunSchedule:
 
 
 def _stairs(
-    change: Change, begin: int, start: Sequence[int], end: Sequence[int]
+    change: Change, begin: int, start: Sequence[int], end: Sequence[int], most: int
 ) -> tuple[tuple[int, ...], list[list[int]]]:
     """Return first steps (and the end) of an anneal's stairs, and the shares at their middles."""
     length = change.until - change.step
-    count = min(_MOST_STAIRS, length)
+    count = min(most, length)
     edges = [change.step + j * length // count for j in range(count + 1)]
-    low, high = _scaled(start), _scaled(end)
+    low, high = scaled(start), scaled(end)
     steps, shares = [], []
     for one, other in pairwise(edges):
         if other <= begin:
@@ -468,9 +431,3 @@ def _stairs(
         shares.append([max(1, of // (2 * length)) if of else 0 for of in mixed])
         steps.append(max(one, begin))
     return (*steps, change.until), shares
-
-
-def _scaled(shares: Sequence[int]) -> list[int]:
-    """Return shares that add up to about 2^43, where no positive one becomes 0."""
-    total = sum(shares)
-    return [max(1, (share << 43) // total) if share else 0 for share in shares]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from duckplets.db.database import Database
 from duckplets.report.plots import bars, lines, stacked_shares
 from duckplets.report.tables import Table, asked, table_of
+from duckplets.runs.forecast import share_words
 from duckplets.samples.columns import negative_columns, slot_names
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def mixture(sampler: Sampler) -> list[Table]:
     """Return what a run draws, over steps and by recipe, beside what it has served."""
     forecast = sampler.forecast()
     batch = sampler.settings.global_batch
+    words = share_words(sampler.settings, sampler.planner.schedule.mixture)
     total = sum(forecast.table["samples"].to_pylist())
     whole = table_of(
         "Shares of the sources",
@@ -109,7 +111,7 @@ def mixture(sampler: Sampler) -> list[Table]:
         [list(row.values()) for row in forecast.table.to_pylist()],
         _FORECAST,
         of="python",
-        note=forecast.title,
+        note="; ".join([forecast.title, *words, *forecast.ends]),
         plot=stacked_shares(forecast, steps=-(-total // batch)),
     )
     taken = [_taken(sampler)] if sampler.position else []
@@ -120,8 +122,10 @@ def _visits(rows: Sequence[dict[str, Any]]) -> Table:
     """Return visits per anchor by source and recipe, over all steps."""
     found: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
+        of_value = [row["value"]] if "value" in row else []
         of = found.setdefault(
-            (row["source"], row["recipe"]), [row["anchors"], 0, 0, 0.0, row["negatives"]]
+            (" / ".join([row["source"], *of_value]), row["recipe"]),
+            [row["anchors"], 0, 0, 0.0, row["negatives"]],
         )
         for place, name in ((1, "samples"), (2, "tokens"), (3, "visits")):
             of[place] += row[name]
@@ -146,7 +150,7 @@ def _taken(sampler: Sampler) -> Table:
     """Return what a run has served of each source so far, beside the forecast."""
     expected: dict[str, list[int]] = {}
     for row in sampler.forecast(sampler.step).table.to_pylist():
-        of = expected.setdefault(row["source"], [0, 0])
+        of = expected.setdefault(row.get("value", row["source"]), [0, 0])
         of[0] += row["samples"]
         of[1] += row["tokens"]
     metrics = sampler.metrics()
@@ -161,7 +165,7 @@ def _taken(sampler: Sampler) -> Table:
                 metrics.get(f"data/{name}/tokens", 0),
                 expected.get(name, [0, 0])[1],
             ]
-            for name in sampler.settings.sources
+            for name in sampler.settings.names
         ],
         "corpus.resume(…).metrics()",
         of="python",

@@ -131,7 +131,8 @@ def stacked_shares(
     phases: dict[int, int] = {}
     for row in rows:
         of = shares.setdefault(row["start_step"], {})
-        of[row["source"]] = of.get(row["source"], 0.0) + row["share"]
+        name = row.get("value", row["source"])
+        of[name] = of.get(name, 0.0) + row["share"]
         samples[row["start_step"]] = samples.get(row["start_step"], 0) + row["samples"]
         phases.setdefault(row["start_step"], row["phase"])
     starts = sorted(shares)

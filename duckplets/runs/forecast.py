@@ -66,6 +66,7 @@ _TOO_FEW = {
 _CELLS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "from step": ("start_step", "{:,}".format),
     "source": ("source", lambda name: shown(name, NAME)),
+    "value": ("value", lambda name: shown(name, NAME)),
     "recipe": ("recipe", lambda name: shown(name, NAME)),
     "share": ("share", lambda share: percent(share)),
     "anchors": ("anchors", "{:,}".format),
@@ -96,22 +97,26 @@ class Forecast:
             fill in. ``shared_questions``: how many share a question with other records, and draw
             none of its answers. ``swap``: whether anchor and positive change places in half of the
             samples. ``version`` and ``generation`` (of its candidates), where later ones have
-            joined: a stream has a row of each.
+            joined: a stream has a row of each. ``value``, where shares are of a column's.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
+        ends: At which step and position sources are used up, a sentence each.
     """
 
     table: pa.Table
     warnings: list[str]
     title: str
+    ends: Sequence[str] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     def __str__(self) -> str:
         rows = self.table.slice(0, _ROWS).to_pylist()
-        cells = [[shown_as(row[of]) for of, shown_as in _CELLS.values()] for row in rows]
-        lines = [self.title, *(f"  {line}" for line in aligned([[*_CELLS], *cells]))]
+        shows = {head: how for head, how in _CELLS.items() if how[0] in self.table.column_names}
+        cells = [[shown_as(row[of]) for of, shown_as in shows.values()] for row in rows]
+        lines = [self.title, *(f"  {line}" for line in aligned([[*shows], *cells]))]
+        lines += self.ends
         if len(self) > _ROWS:
             lines.append(f"and {len(self) - _ROWS:,} more rows, in .table")
         shared = {(row["source"], row["recipe"]): row["shared_questions"] for row in rows}
@@ -161,7 +166,24 @@ def forecast(
         title=f"{counted(end, unit)} of {settings.split}: "
         f"{counted(-(-end // batch), 'batch', 'batches')} of {batch:,}, {epochs} "
         f"{'epoch' if epochs == '1' else 'epochs'} of {planner.epoch_length:,}",
+        ends=[*_ends(planner, 0, end)],
     )
+
+
+def _ends(planner: Planner, start: int, end: int) -> Iterator[str]:
+    """Yield which sources are used up between two positions, and where the run ends by that."""
+    schedule, batch = planner.schedule, planner.schedule.batch
+    for name, at in schedule.ends.items():
+        if start <= at < end:
+            epochs = counted(schedule.mixture.max_epochs[name], "epoch")
+            kind = "value" if schedule.mixture.columns else "source"
+            yield (
+                f"{kind} {shown(repr(name), NAME)} is used up at step {at // batch:,} (position "
+                f"{at:,}), after {epochs}: its share goes to the others"
+            )
+    if (last := schedule.used_up) is not None:
+        which = "the first source is" if schedule.mixture.stop == "first" else "all sources are"
+        yield f"the run ends at step {last // batch:,} (position {last:,}), where {which} used up"
 
 
 def _table(
@@ -197,9 +219,9 @@ def _table(
         "swap": [swaps] * rows,
     }
     table = pa.table(columns, schema=SCHEMA)
-    if len(planner.parts) == 1:
-        return table
-    for name in ("version", "generation"):
+    if planner.schedule.mixture.columns:
+        table = table.append_column("value", pa.array(of_streams(attrgetter("value"))))
+    for name in ("version", "generation") if len(planner.parts) > 1 else ():
         table = table.append_column(name, pa.array(of_streams(attrgetter(name)), pa.int64()))
     return table
 
@@ -212,11 +234,7 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
         f"batches of {settings.global_batch:,}, epochs of "
         f"{counted(planner.epoch_length, 'sample')}{_shares_words(schedule, step)}"
     )
-    if schedule.mixture.unit == "tokens":
-        tokenizer = settings.chunking.get("tokenizer")
-        by = f"the corpus's tokenizer, {tokenizer[:12]}" if tokenizer else "words"
-        counts = "the text" if settings.kind in SINGLE else "anchor and positive"
-        yield f"shares are of tokens ({by}): a sample counts those of {counts}"
+    yield from share_words(settings, schedule.mixture)
     part, rows = planner.at(step * settings.global_batch), []
     span = step, step + 1
     each = zip(part.streams, part.shares(*span), part.sample_shares(*span), strict=True)
@@ -224,7 +242,8 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
         visits = figure(of_samples * planner.epoch_length / planner.samples_per_draw / len(stream))
         rows.append(
             [
-                *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
+                *(shown(name, NAME) for name in dict.fromkeys([stream.source, stream.name])),
+                shown(stream.recipe.name, NAME),
                 percent(share),
                 counted(len(stream), "anchor"),
                 f"{visits} visit{'s' * (visits != '1')} an epoch",
@@ -263,11 +282,26 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
         yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS], mixed)
     if settings.no_duplicates:
         yield near.in_words(settings.no_duplicates, settings.in_batch)
+    yield from _ends(planner, step * settings.global_batch, MAX_POSITION)
     later = [f"{at:,}" for at in schedule.changes if at > step]
     if later:
         yield f"other shares from step {listed(later, NAMES)} on"
     if part.streams[0].negatives_from is not None:
         yield swap_words(planner.newest.swaps)
+
+
+def share_words(settings: RunSettings, mixture: Mixture) -> Iterator[str]:
+    """Yield what shares are of, if not of the samples of sources, and what epochs go by."""
+    if mixture.unit == "tokens":
+        tokenizer = settings.chunking.get("tokenizer")
+        by = f"the corpus's tokenizer, {tokenizer[:12]}" if tokenizer else "words"
+        counts = "the text" if settings.kind in SINGLE else "anchor and positive"
+        yield f"shares are of tokens ({by}): a sample counts those of {counts}"
+    if mixture.columns:
+        yield f"shares are of the values of {' and '.join(mixture.columns)}"
+    if mixture.order_by is not None:
+        epochs = counted(mixture.order_epochs, "epoch")
+        yield f"{epochs} by {mixture.order_by}, the least first, in {mixture.stairs} stairs"
 
 
 def _shares_words(schedule: RunSchedule, step: int) -> str:
@@ -303,7 +337,7 @@ def warnings(settings: RunSettings, planner: Planner, unused: Iterable[Unused]) 
     schedule = planner.schedule
     yield from oddities(planner.newest)
     drawn = schedule.drawn
-    undrawn = [name for name in settings.sources if name not in drawn]
+    undrawn = [name for name in settings.names if name not in drawn]
     yield from omitted(schedule.mixture, undrawn)
     yield from left_alone(unused)
     yield from unreached(planner)
@@ -416,7 +450,7 @@ def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
     """Yield the sources that a mixture leaves out by not naming them."""
     if isinstance(mixture.weights, str) or mixture.omitted:
         return
-    named = mixture.named
+    named = mixture.named | {name for name in sources if mixture.is_null(name)}
     if left := [repr(name) for name in sources if name not in named]:
         yield (
             f"the mixture does not name {listed(left, NAMES)}: nothing is drawn from there; "
@@ -446,6 +480,8 @@ def _used_up(settings: RunSettings, planner: Planner, end: int) -> Iterator[str]
     for name, times in planner.epochs(end).items():
         length = planner.newest.length_of(name)
         slack = max(0.1 * length, bound)
+        if name in schedule.mixture.max_epochs:
+            continue
         if times * length > asked * length + slack:
             found.append(f"{name!r} ({figure(times)} times)")
     if found:

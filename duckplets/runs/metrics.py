@@ -292,7 +292,7 @@ def metrics(planner: Planner, reader: BatchReader, position: int) -> Metrics:
     counts = reader.counter.at(position)
     samples, epochs = planner.schedule.samples(position), planner.epochs(position)
     numbers = planner.schedule.numbers
-    telling = {stream.source for stream in planner.streams if stream.has_fallbacks}
+    telling = {stream.name for stream in planner.streams if stream.has_fallbacks}
     found = Metrics()
     for name in sorted(planner.schedule.drawn):
         tokens, fallbacks, displaced = counts[numbers[name]]
@@ -313,7 +313,7 @@ def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, flo
         batch: Of this run, as it was taken.
         losses: One number a sample: a list, an array or a tensor of shape (samples,).
     """
-    if "source" in batch:
+    if "source" in batch and not sampler.settings.mixture.columns:
         return mean_by_source(batch["source"], losses)
     names = sampler.planner.schedule.sources
     numbers = sampler.planner.sources[_plan_of(sampler, batch).streams]

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.db.database import Database
-from duckplets.errors import EmptyPoolError, StateMismatchError
+from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import near
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
+from duckplets.pools.batch_keys import WORDS
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, passes, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
@@ -43,6 +44,7 @@ from duckplets.runs.settings import (
     schedule_of,
 )
 from duckplets.runs.state import behind, differing, refuse_mismatch, unsavable
+from duckplets.runs.values import with_values
 from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
@@ -78,12 +80,15 @@ def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampl
     if mixture is not None:
         if mixture.omitted is None and is_crate:
             mixture = replace(mixture, omitted=1.0)
-        mixture.check([*found])
+        where = {"split": run["split"], "version": version}
+        mixture, of_values = with_values(database, mixture, where)
+        mixture.check(mixture.values or [*found])
+        notes += of_values
     usual = Mixture("equal" if is_crate else "proportional")
     deal = partial(sources.shares, database, split=run["split"], version=version, usual=usual)
     run["pairs"] = None
     if kind == "labelled_pairs":
-        drawn = deal(mixture, found).mixture.drawn([*found])
+        drawn = deal(mixture, found).mixture.needed([*found])
         run["pairs"] = sources.which_pairs(database, drawn, version)
     if run["pairs"] == "labelled":
         sources.check_labelled(database, run, mixture, version)
@@ -98,11 +103,11 @@ def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampl
             optional[of.source] = sorted(of.optional)
     if len(by_source) < len(found):  # others have no labels, or no conversations
         found = {name: found[name] for name in by_source}
-        mixture = mixture and mixture.of_known(found)
+        mixture = mixture and mixture.of_known(mixture.values or found)
     mixed, names = deal(mixture, found), sorted(by_source)
     if mixed.mixture is not usual:
-        mixed.mixture.check(names)
-    notes += [*mixed.notes, *omitted(mixed.mixture, names)]
+        mixed.mixture.check(mixed.mixture.values or names)
+    notes += [*mixed.notes, *omitted(mixed.mixture, mixed.mixture.values or names)]
     also = ["padded"] if run["remainder"] == "pad" else []
     if kind == "messages" and messages.has_pairs(database, names, version):
         also.append("rejected_messages")
@@ -221,8 +226,8 @@ def _given_anew(
     if "split" in given:
         given["split"] = splits.checked_split(given["split"])
     if "mixture" in given:
-        given["mixture"] = mixture_of(given["mixture"])
-        given["mixture"].check(names)
+        given["mixture"] = mixture = settings.mixture.as_before(mixture_of(given["mixture"]))
+        mixture.check(mixture.values or names)
     if "recipes" in given:
         also = [recipe for of in settings.recipes.values() for recipe in of]
         resolved = sources.resolved(
@@ -295,7 +300,13 @@ def _opened(
     snapshot: str | Path | None = None,
 ) -> Sampler:
     """Open a run at its first position; ``also``: sources whose pools are needed in any case."""
-    newest, path = settings.versions[-1], Path(str(database.path))
+    newest, path, by = settings.versions[-1], Path(str(database.path)), settings.batch_by
+    mixture = settings.mixture
+    if by is not None and (mixture.columns or (mixture.order_by and by not in WORDS[:2])):
+        raise SamplerError(
+            f"batch_by={by!r}: whole batches of a key have no shares of a column, and no order by "
+            f"one; leave out one of them"
+        )
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
     folder = None if snapshot is None else Path(os.path.realpath(snapshot))
     vectors = None
@@ -369,4 +380,4 @@ def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -
         planner.plan(0, batch if end is None else min(end, batch))
     step = position // batch
     later = (change for change in schedule.changes if change > step)
-    planner.check(schedule, [step, *later], settings.end(planner.epoch_start))
+    planner.check(schedule, [step, *later], planner.end(settings.end))

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from duckplets.errors import SamplerError
+
 if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
     from duckplets.runs.settings import RunSettings
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 def bounds(sampler: Sampler, number: int) -> tuple[int, int | None]:
     """Return the first position of a pass, and its end or None."""
     settings, planner = sampler.settings, sampler.planner
+    if settings.mixture.stop and number:
+        raise SamplerError("a run with stop= ends for good: it has no second pass")
+    if settings.mixture.stop:
+        return 0, sampler.reader.end
     steps = None if settings.steps is None else settings.steps * settings.global_batch
     if settings.epochs is None and steps is not None:
         return number * steps, (number + 1) * steps
@@ -33,6 +39,14 @@ def bounds(sampler: Sampler, number: int) -> tuple[int, int | None]:
     return start, origin + end if steps is None else min(origin + end, start + steps)
 
 
+def end_anew(sampler: Sampler) -> None:
+    """Let a run end where its sources are used up by the weights in force."""
+    settings, planner = sampler.settings, sampler.planner
+    if settings.mixture.max_epochs or settings.mixture.stop:
+        planner.end_at(replace(settings, steps=None).end)
+        sampler.reader.end = planner.end(settings.end)
+
+
 def _of_pass(settings: RunSettings, number: int) -> RunSettings:
     """Return the settings of a run that ends where a pass does."""
     return replace(settings, epochs=settings.epochs and (number + 1) * settings.epochs)
@@ -41,6 +55,8 @@ def _of_pass(settings: RunSettings, number: int) -> RunSettings:
 def at(sampler: Sampler, position: int) -> int:
     """Return the pass of a position; at its end it is finished, and the next one not begun."""
     settings = sampler.settings
+    if settings.mixture.stop:
+        return 0
     if settings.epochs is None and settings.steps is not None:
         found = position // max(1, settings.steps * settings.global_batch)
     elif settings.epochs is None:

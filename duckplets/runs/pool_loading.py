@@ -33,6 +33,7 @@ from duckplets.recipes.recipes import TripletRecipe
 from duckplets.runs import messages
 from duckplets.runs.settings import RunSettings, every_recipe
 from duckplets.runs.sources import counted, drawn_by, pinned_mining, pinned_minings, shares_of
+from duckplets.runs.values import Difficulty, Values
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores, parts_of
@@ -90,7 +91,8 @@ def open_streams(
     sources: Collection[str],
 ) -> tuple[list[Stream], list[Left]]:
     """Return the streams of some sources, and what has no anchor and is not optional."""
-    sources, drawn = sorted(sources), drawn_by(settings)
+    names, mixture, drawn = sorted(sources), settings.mixture, drawn_by(settings)
+    sources = sorted(settings.sources) if mixture.columns else names
     if vectors is not None:
         vectors = vectors.as_of(settings.vectors)
     # texts without a vector may be dropped
@@ -147,6 +149,14 @@ def open_streams(
         if source not in seen:
             why = reasons.get(source, f"source {source!r} has no recipe to draw by")
             empty.append(Left(source, None, why))
+    if mixture.columns:
+        divided = [*map(Values(database, mixture, loading.where).divided, streams)]
+        streams = [of[name] for name in names for of in divided if name in of]
+        there = {stream.name for stream in streams}
+        why = f"no anchor has the value {{!r}} of {mixture.column!r}"
+        empty += [Left(name, None, why.format(name)) for name in names if name not in there]
+    if mixture.order_by is not None:
+        streams = [*map(Difficulty(database, mixture, loading.where).ordered, streams)]
     if vectors is not None:
         kind, negatives, swap = settings.kind, settings.num, settings.swap
         slots = vector_slots(settings.columns)
@@ -306,11 +316,11 @@ def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSetting
     mixture = settings.mixture
     if mixture.lengths or not isinstance(mixture.weights, str):
         return settings
-    lengths = dict.fromkeys(settings.sources, 0)
+    lengths = dict.fromkeys(settings.names, 0)
     for stream in streams:
-        lengths[stream.source] += len(stream) * settings.samples_per_draw
-    for source in {*map(attrgetter("source"), streams)} if mixture.unit == "tokens" else ():
-        of = [stream for stream in streams if stream.source == source]
+        lengths[stream.name] += len(stream) * settings.samples_per_draw
+    for source in {*map(attrgetter("name"), streams)} if mixture.unit == "tokens" else ():
+        of = [stream for stream in streams if stream.name == source]
         tokens = sum(each.share * each.tape.mean for each in of if each.tape)
         mean = tokens / sum(each.share for each in of)
         lengths[source] = round(lengths[source] * mean)  # tokens of a mean epoch
@@ -328,7 +338,7 @@ class Named(NamedTuple):
         self, settings: RunSettings, streams: Sequence[Stream], empty: Sequence[Left]
     ) -> RunSettings:
         """Return settings without what is empty, unless it was named."""
-        there = {stream.source for stream in streams}
+        there = {stream.name for stream in streams}
         if self.empty == "error" or not streams:
             raise empty_pools(empty)
         if self.empty is None:
@@ -338,9 +348,9 @@ class Named(NamedTuple):
             if named:
                 raise empty_pools(named)
         mixture = settings.mixture
-        if missing := mixture.drawn(settings.sources) - there:
+        if missing := mixture.drawn(settings.names) - there:
             mixture = mixture.without(missing)
-            mixture.check(settings.sources)
+            mixture.check(settings.names)
         return replace(settings, mixture=mixture, optional=every_recipe(settings.recipes))
 
 

@@ -28,7 +28,7 @@ from duckplets.order.mixture import Event
 from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
-from duckplets.runs import state, versions
+from duckplets.runs import passes, state, versions
 from duckplets.runs.metrics import Losses, Metrics, checked_losses, checked_samples
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings, as_saved
@@ -89,7 +89,7 @@ class Sampler:
             planner,
             fetcher,
             RankPart(settings.batch_size, settings.rank, settings.world_size),
-            end=settings.end(planner.epoch_start),
+            end=planner.end(settings.end),
             prefetch=settings.prefetch,
             # the block in use, one in preparation and those waiting share the memory
             block_bytes=((settings.memory_mb or _MEMORY_MB) << 20) // (settings.prefetch + 2),
@@ -445,10 +445,11 @@ class Sampler:
         """
         step = self.planner.next_change(self._position)
         schedule = self.planner.schedule.with_event(step, Event(weights, temperature))
-        self._open_sources(schedule)
+        self.open_sources(schedule)
         self.planner.check(schedule, [step], self.reader.end)
         self.check_checkpoints(step)
         self.reader.go_on_with(schedule, step * self._batch)
+        passes.end_anew(self)
         return step
 
     take_minings = versions.take_minings
@@ -461,9 +462,9 @@ class Sampler:
             self._saves = state.cursors(self._state_path, settings.run, fingerprint=own)
         state.refuse_beyond(settings.run, self._saves or [], step * self._batch, self._batch)
 
-    def _open_sources(self, schedule: RunSchedule) -> None:
+    def open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that were not drawn from so far."""
-        known = {stream.source for stream in self.planner.streams}
+        known = {stream.name for stream in self.planner.streams}
         for name in sorted(schedule.drawn - known):
             self._open_source(name)
 
@@ -509,17 +510,17 @@ class Sampler:
             versions.take_up(self, at.minings)
         self._skipped = at.skipped
         schedule = self.planner.schedule.with_events(at.events)
-        self._open_sources(schedule)
+        self.open_sources(schedule)
         if at.change is not None and at.fingerprint == self.settings.fingerprint():
             schedule.at(at.change[0]).know(at.change)
-        self.move(at.position)
         self.planner.deal_by(schedule)
+        passes.end_anew(self)
+        self.move(at.position)
         self.reader.counter.load(at.counts)
         if at.losses is not None:
             self._losses = Losses(at.losses, self._steps_taken, at.sample_losses)
-        self._phase = 0
+        self._phase = schedule.mixture.phase(self.step - 1)
         if self.step:  # the previous phase was logged before
-            self._phase = schedule.mixture.phase(self.step - 1)
             self._log_phase("Resumed at", self.step, self.step - 1)
         if at.fingerprint != self.settings.fingerprint() or self._drifted_from is None:
             self._drifted_from = at.fingerprint

@@ -70,6 +70,7 @@ class Join:
     recipes: Mapping[str, Sequence[Any]]  # of these
     index: Mapping[str, IndexControls]
     lengths: Mapping[str, int]  # lengths of the mixture
+    values: Sequence[str] = ()  # and its values
 
     def after(self, last: RunSettings) -> RunSettings:
         """Return the settings from its step on, where a run had others."""
@@ -81,7 +82,7 @@ class Join:
             optional=every_recipe(recipes),
             index={**last.index, **self.index},
             sources=[*last.sources, *self.sources],
-            mixture=replace(last.mixture, lengths=self.lengths),
+            mixture=replace(last.mixture, lengths=self.lengths, values=self.values),
             negatives=replace(self.negatives, num=last.negatives.num),
         )
 
@@ -140,6 +141,11 @@ class RunSettings:
     joins: tuple[Join, ...] = ()
     shards: str = ""  # fingerprint of token shards
     memory_mb: int | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What shares are of: all sources, or all values of a column."""
+        return self.mixture.values if self.mixture.columns else self.sources
 
     @property
     def request(self) -> RunRequest:
@@ -220,8 +226,13 @@ class RunSettings:
     def end(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the end position of a bounded run; None if endless."""
         ends = [] if self.steps is None else [self.steps * self.global_batch]
-        if self.epochs is not None:
-            end = epoch_start(self.epochs)
+        stop = self.mixture.stop
+        if stop and (ends or self.epochs is not None or self.remainder == "pad"):
+            raise SamplerError(
+                f"stop={stop!r} is where a run ends; leave out steps=, epochs= and remainder='pad'"
+            )
+        if self.epochs is not None or stop:
+            end = epoch_start(self.epochs or 0)
             if self.remainder == "drop":
                 end = end // self.global_batch * self.global_batch
             elif self.remainder == "pad":
@@ -384,13 +395,13 @@ def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Sche
     if settings.joins:
         begins = [0, *(join.step for join in settings.joins), MAX_POSITION]
         begin, stop = begins[number : number + 2]
-        mixture = mixture.of_known(version.sources)
+        mixture = mixture.of_known(version.names)
         # events that name later sources belong to later parts
-        known = {s: e for s, e in events.items() if {*e.weights} <= {*version.sources}}
+        known = {s: e for s, e in events.items() if {*e.weights} <= {*version.names}}
         events = {step: event for step, event in known.items() if step < stop}
     return Schedule(
         mixture,
-        version.sources,
+        version.names,
         seed=version.seed,
         batch=settings.global_batch,
         samples_per_draw=settings.samples_per_draw,

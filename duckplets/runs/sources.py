@@ -103,7 +103,7 @@ def check_labelled(
 ) -> None:
     """Refuse arguments that a run of labelled pairs cannot have."""
     there = labels_of(database, version).judged
-    for name in () if mixture is None else mixture.weighed - {*there}:
+    for name in () if mixture is None or mixture.columns else mixture.weighed - {*there}:
         raise SamplerError(
             f"kind='labelled_pairs': source {name!r} has no labels; give it no weight in mixture="
         )
@@ -168,7 +168,7 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     """Return where a run that asks for mined negatives has none; refuse one without any."""
     asked = [way for way in settings.negatives.ways if way != "random"]
     of_open: dict[tuple[str, str], list[str]] = defaultdict(list)
-    needed, there = settings.mixture.drawn(settings.sources), set[str]()
+    needed, there = settings.mixture.needed(settings.sources), set[str]()
     for source, recipes in settings.recipes.items():
         for recipe in recipes:
             taken = settings.candidates.of(source, recipe.name)
@@ -208,7 +208,7 @@ def ranked_pins(database: Database, settings: RunSettings, *, allow_stale: bool)
         StateMismatchError: A scorer has not ranked the positives of a recipe, or they are stale.
     """
     minings, found = mining_store.Minings(database), dict[str, dict[str, dict[str, Pin]]]()
-    needed = settings.mixture.drawn(settings.sources)
+    needed = settings.mixture.needed(settings.sources)
     for source, recipes in settings.recipes.items():
         for recipe in recipes if source in needed else ():
             if not isinstance(recipe, TripletRecipe) or recipe.consistent is None:
@@ -274,7 +274,7 @@ def pins(
                 mined = [take(recipe, source=source, scorer=scorer) for scorer in scorers]
             except StateMismatchError:
                 if needed is None:
-                    needed = settings.mixture.drawn(settings.sources)
+                    needed = settings.mixture.needed(settings.sources)
                 if source in needed:
                     raise
                 continue

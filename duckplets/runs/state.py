@@ -109,8 +109,9 @@ class Standing:
             wrong = misfit(counts, _COUNTS)
             change = given.get("change")
             if change is not None:
-                step, stair, item, *lists = change
-                wrong = wrong or misfit([step, stair, item], [_COUNT]) or misfit(lists, [[int]])
+                single, lists = change[:4], change[4:]
+                wrong = wrong or misfit(single, [_COUNT]) or misfit(lists, [[int]])
+                wrong = wrong or ("" if len(change) == 7 else "change is seven values")
             if wrong or any(len(of) != 3 for of in counts["sources"].values()):
                 raise ValueError(wrong or "counts are three numbers a source")
             return cls(

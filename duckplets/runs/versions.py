@@ -45,6 +45,7 @@ from duckplets.runs.sources import (
     resolved,
     shares,
 )
+from duckplets.runs.values import with_values
 from duckplets.samples.no_duplicates import PLANNERS, NoDuplicatesPlanner
 from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.serving.snapshot import fingerprint
@@ -86,8 +87,8 @@ def planned(
             step = Planner(planners, end_of).next_change(position)
             settings = _with_join(settings, number, step=step)
         version, schedule = _part(settings, number, events)
-        streams, empty = read(version, schedule.drawn | {*also} & {*version.sources})
-        there, came = {s.source for s in streams}, settings.joins[number - 1 :]
+        streams, empty = read(version, schedule.drawn | {*also} & {*version.names})
+        there, came = {s.name for s in streams}, settings.joins[number - 1 :]
         out = {left.source for left in empty if is_open and left.source in came[0].sources}
         if out := out - there - version.mixture.named:
             settings = _with_join(settings, number, came[0].without(out))
@@ -156,7 +157,7 @@ def add_source(settings: RunSettings, planner: Planner, read: Read, source: str)
         version = (
             next(versions) if part.minings is None else replace(version, candidates=part.minings)
         )
-        if source in version.sources and source not in {of.source for of in part.streams}:
+        if source in version.names and source not in {of.name for of in part.streams}:
             streams, empty = read(version, [source])
             if empty and part is planner.newest:
                 raise empty_pools(empty)
@@ -211,6 +212,7 @@ def with_version(
     vectors = last.vectors
     if vectors:
         vectors = pinned(Path(str(database.path)), last.columns, vectors.missing)
+    where = {"split": settings.split, "version": version}
     join = Join(
         step=_open_step(settings),
         corpus_version=version,
@@ -226,10 +228,12 @@ def with_version(
         index=shares(database, Mixture(), came, split=settings.split, version=version).index,
         vectors=vectors,
         lengths={},
+        values=with_values(database, last.mixture, where)[0].values,
     )
     made, number = replace(settings, joins=(*settings.joins, join)), len(settings.joins) + 1
     begins_here = _with_join(made, number, step=position // settings.global_batch)
     needed = schedule_of_part(begins_here, number, events).planned
+    needed = {*made.versions[-1].sources} if last.mixture.columns else needed
     at_random = set[tuple[str, str]]()
     if is_same:  # later minings are for new runs
         pairs = ((source, recipe) for source, of in last.recipes.items() for recipe in of)
@@ -318,7 +322,7 @@ def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> Non
             + "".join(f"; {said}" for said in unreached(sampler.planner))
         )
         sampler.notes += _left_out(newest, sampler.planner)
-        if join.sources:
+        if join.sources and not newest.mixture.columns:
             weights = newest.mixture.declared(newest.sources)
             weighed = listed(
                 f"{name!r} {float(weights[name]):g} ({listed(recipe.name for recipe in recipes)})"
@@ -336,7 +340,8 @@ def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
     there = {(stream.source, stream.recipe.name) for stream in last.streams}
     for source, recipes in drawn_by(version).items():
         for recipe in recipes:
-            if source in last.schedule.drawn and (source, recipe.name) not in there:
+            drawn = last.schedule.drawn
+            if (version.mixture.columns or source in drawn) and (source, recipe.name) not in there:
                 yield (
                     f"source {source!r}, recipe {recipe.name!r} finds no anchor in corpus version "
                     f"{version.corpus_version}, and is left out of it"
@@ -416,7 +421,7 @@ def read_minings(
                 f"(when_short='drop'), and anchors stay as they are; give its policy "
                 f"when_short='random' when the run is opened"
             )
-    found, _ = load(now, {stream.source for stream in before.streams})
+    found, _ = load(now, {stream.name for stream in before.streams})
     streams: list[Stream] = []
     for one, other in zip_longest(before.streams, found):
         of = one or other

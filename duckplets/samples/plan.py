@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -19,8 +20,9 @@ import numpy as np
 
 from duckplets.base.arrays import Array, ArrayRecord, Flags, Floats, Integers, Words
 from duckplets.base.checks import MAX_POSITION
+from duckplets.errors import MixtureError
 from duckplets.mining.pins import Pins
-from duckplets.order.apportion import Apportionment, exact_weights
+from duckplets.order.apportion import Apportionment, exact, exact_weights
 from duckplets.order.blocks import InBlocks
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import RunSchedule, Schedule
@@ -181,9 +183,9 @@ class PartPlanner:
         """Add the streams of sources that are drawn from later on."""
         sources, by_leaf = self.sources.tolist(), dict[tuple[int, str], list[int]]()
         for i, stream in enumerate(streams, start=len(self.streams)):
-            leaf = self.schedule.leaf(stream.source, stream.bucket)
-            by_leaf.setdefault((leaf, stream.source), []).append(i)
-            sources.append(self.schedule.numbers[stream.source])
+            leaf = self.schedule.leaf(stream.name, stream.bucket)
+            by_leaf.setdefault((leaf, stream.name), []).append(i)
+            sources.append(self.schedule.numbers[stream.name])
         self.streams += streams
         self.sources = np.array(sources, np.int64)
         self.groups = np.zeros_like(self.sources)
@@ -192,9 +194,12 @@ class PartPlanner:
             self.groups = self.sources if self._batch_by == "source" else by_stream
         for (leaf, source), indexes in by_leaf.items():
             length, shares = 0, list[Fraction | float]()
+            self.schedule.learn(leaf, sum(len(self.streams[i]) for i in indexes))
             for i in indexes:
                 length += len(self.streams[i]) * self.samples_per_draw
                 shares.append(self.streams[i].share)
+            if self.streams[indexes[0]].value is not None:
+                shares = self._of_sources([self.streams[i] for i in indexes])
             self._lengths[source] = self._lengths.get(source, 0) + length
             recipes: Any = Apportionment(exact_weights(shares), key(self._seed, "recipes", source))
             if self._batch_by not in (None, "source"):
@@ -203,6 +208,14 @@ class PartPlanner:
             if self.schedule.tapes is not None:
                 tapes = [tape for i in indexes if (tape := self.streams[i].tape)]
                 self.schedule.tapes[leaf] = SourceTape(tapes, recipes, self.schedule.together)
+
+    def _of_sources(self, streams: Sequence[Stream]) -> list[Fraction | float]:
+        """Return shares of streams of a value: of sources by their anchors, within as always."""
+        anchors, weights = Counter[str](), Counter[str]()
+        for of in streams:
+            anchors[of.source] += len(of)
+            weights[of.source] += exact(of.share)  # type: ignore[assignment]
+        return [exact(of.share) * anchors[of.source] / weights[of.source] for of in streams]
 
     def plan_at(self, positions: Integers) -> Plan:
         """Plan ascending positions, with or without gaps, that span less than 2^34."""
@@ -287,7 +300,7 @@ class PartPlanner:
         found = np.zeros(len(self.streams))
         for indexes, recipes in self._recipes.values():
             length = sum(len(self.streams[i]) for i in indexes) * self.samples_per_draw
-            of_source = length / self._lengths[self.streams[indexes[0]].source]
+            of_source = length / self._lengths[self.streams[indexes[0]].name]
             found[indexes] = np.array(recipes.parts()) * of_source
         return found
 
@@ -311,9 +324,8 @@ class Planner:
         self.samples_per_draw, self.epoch_length = last.samples_per_draw, last.epoch_length
         for part, after in pairwise(parts):
             after.epoch = part.epoch - (part.origin - after.first) // part.epoch_length
-        self.parts = list(parts)
-        self.end_at(end_of)
         self._divide(parts)
+        self.end_at(end_of)
         self.streams: list[Stream] = []
         for part in self.parts:
             part.numbers = part.numbers[:0]
@@ -321,13 +333,24 @@ class Planner:
 
     def _end(self, part: PartPlanner, length: int, end_of: EndOf) -> int | None:
         """Return where the run ends, counted within a part with epochs of some length."""
-        end = end_of(lambda epoch: part.origin + (epoch - part.epoch) * length)
-        return None if end is None else end - part.origin
+        stop = self.schedule.used_up
+        end = end_of(
+            lambda epoch: part.origin + (epoch - part.epoch) * length if stop is None else stop
+        )
+        ends = [end, self.schedule.out]
+        return min((at - part.origin for at in ends if at is not None), default=None)
 
     def end_at(self, end_of: EndOf) -> None:
         """Let the run end elsewhere."""
         for part in self.parts if self.parts[-1].needs_all else ():  # others may end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
+
+    def end(self, end_of: EndOf) -> int | None:
+        """Return where a run ends, which is not after every source is used up."""
+        stop = self.schedule.used_up
+        end = end_of(self.epoch_start if stop is None else lambda _: stop)
+        _refuse_nothing(self.schedule, end)
+        return end
 
     def add(self, part: PartPlanner, streams: Sequence[Any]) -> None:
         """Add the streams of sources that a part draws from later on."""
@@ -361,7 +384,7 @@ class Planner:
         new = len(self.streams) + np.arange(len(streams))
         part.numbers = np.concatenate([part.numbers, new])
         self.streams += streams
-        names = map(attrgetter("source"), self.streams)
+        names = map(attrgetter("name"), self.streams)
         self.sources = np.array([*map(self.schedule.numbers.__getitem__, names)], np.int64)
 
     def deal_by(self, schedule: RunSchedule) -> None:
@@ -435,6 +458,19 @@ class Planner:
 
     def check(self, schedule: RunSchedule, steps: Iterable[int], end: int | None) -> None:
         """Refuse a schedule whose batches cannot be filled at some steps."""
+        if schedule.used_up is None:
+            _refuse_nothing(schedule, end)
         for part, own in zip(self.parts, schedule.parts, strict=True):
             some = [step for step in steps if part.first <= step * schedule.batch < part.stop]
             part.check(own, some, None if end is None else end - part.origin)
+
+
+def _refuse_nothing(schedule: RunSchedule, end: int | None) -> None:
+    """Refuse caps that leave nothing before a run ends."""
+    out = schedule.out
+    if out is not None and (end is None or out < end):
+        raise MixtureError(
+            f"max_epochs: every source that has a share is used up at step "
+            f"{out // schedule.batch:,} (position {out:,}), before the run ends; raise it, give "
+            f"steps= up to there, or stop='all'"
+        )

@@ -16,7 +16,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Floats, Integers, Keys, Words
 from duckplets.mining.near import NearTexts
 from duckplets.order.apportion import Apportionment, exact_weights
-from duckplets.order.blocks import KeyedOrder
+from duckplets.order.blocks import KeyedOrder, StairOrder
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.order.tapes import StreamTape
 from duckplets.pools.arrays import (
@@ -82,9 +82,17 @@ class Stream:
     generation: int | None = None  # number of the newest mining its candidates are of
     tape: StreamTape | None = None  # of its samples, where shares are of tokens
     listed: int = 0  # most positives of a list; 0 where samples are no lists
+    value: str | None = None  # of its records, where shares are of values
+    units: Integers | None = None  # its anchors, ascending; None for all of the pool
+    stairs: StairOrder | None = None  # the order of its anchors, if it goes by a value
     ranked: Sequence[Sequence[str]] = ()  # of lists: files of positives of each of the minings
 
     bucket = None  # length bucket: batches are of all lengths
+
+    @property
+    def name(self) -> str:
+        """Name in the mixture: the source, or a value."""
+        return self.source if self.value is None else self.value
 
     @property
     def has_fallbacks(self) -> bool:
@@ -111,14 +119,17 @@ class Stream:
         """Relative share among the streams of its source."""
         if self.of_records is None:
             return self.recipe.weight
-        return Fraction(repr(self.recipe.weight)) * Fraction(len(self), self.of_records)
+        return Fraction(repr(self.recipe.weight)) * Fraction(
+            len(self.pool.anchors), self.of_records
+        )
 
     def __len__(self) -> int:
-        return len(self.pool.anchors)
+        return len(self.pool.anchors if self.units is None else self.units)
 
     def purpose(self, name: str) -> int:
         """Return the hash key of a purpose within this stream."""
-        return key(self.seed, self.source, self.recipe.name, name)
+        of_value = () if self.value is None else (self.value,)
+        return key(self.seed, self.source, self.recipe.name, name, *of_value)
 
     @cached_property
     def _keys(self) -> dict[str, int]:
@@ -170,10 +181,13 @@ class Stream:
     def places_at(self, index: Integers) -> tuple[Integers, ...]:
         """Return of samples the anchors, the visits before, and chunks of anchor and positives."""
         pool = self.pool
-        if self.keyed is None:
+        order = self.keyed or self.stairs
+        if order is None:
             units, visits = ranks_at(self._keys["order"], len(self), index)
         else:
-            units, visits = self.keyed.at(index)
+            units, visits = order.at(index)
+        if self.units is not None:
+            units = self.units[units]
         anchor_at = self._anchor_at(units, visits)
         if pool.positives is None:
             return units, visits, anchor_at
@@ -184,6 +198,8 @@ class Stream:
 
     def first_turns(self, what: str, units: Integers, counts: Integers) -> Integers:
         """Return which chunk (``window``) or positive (``positive``) an anchor begins with."""
+        if counts.max(initial=0) < 2:
+            return np.zeros_like(counts)
         return below(hashed(self._keys[what], self.pool.anchors.ids[units]), counts)
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
@@ -374,20 +390,23 @@ class Stream:
             short = few if short is None else short | few
         if short is None:
             return 0
-        return int(np.logical_or.reduceat(short, pool.anchors.starts[:-1]).sum())
+        few = np.logical_or.reduceat(short, pool.anchors.starts[:-1])
+        return int((few if self.units is None else few[self.units]).sum())
 
     def mean_tokens(
         self, tokens_of: Callable[[Keys], Integers], per_draw: int, *, swaps: bool
     ) -> float:
         """Return the mean tokens of a sample, from the means of what its slots draw."""
         pool = self.pool
-        starts, stops = pool.anchors.starts[:-1], pool.anchors.starts[1:]
+        units = slice(None) if self.units is None else self.units
+        starts, stops = pool.anchors.starts[:-1][units], pool.anchors.starts[1:][units]
         anchor = _mean(tokens_of(pool.anchors.chunks), starts, stops)
         if pool.positives is None:
             return anchor
         positive, negative = anchor, 0.0
         if not pool.compiled.own_positive:
-            starts, stops = pool.positives.starts, pool.positives.starts + pool.positives.counts
+            starts = pool.positives.starts[units]
+            stops = starts + pool.positives.counts[units]
             positive = _mean(tokens_of(pool.positives.chunks), starts, stops)
         if pool.negatives is not None and len(pool.negatives.chunks):
             starts = pool.negatives.starts  # of the records, one of which is drawn first

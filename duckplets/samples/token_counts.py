@@ -37,11 +37,9 @@ def measured(streams: Sequence[Stream], tokens_of: TokensOf) -> list[Stream]:
         counts = _Counts(stream, tokens_of)
         tape = StreamTape(len(stream), counts.at, lru_cache(maxsize=64)(counts.upto))
         found.append(replace(stream, tape=tape))
-        full |= {stream.source} if tape.mean else set()
-    if name := next((stream.source for stream in found if stream.source not in full), None):
-        raise MixtureError(
-            f"unit='tokens': the texts of source {name!r} have no tokens; give it weight 0"
-        )
+        full |= {stream.name} if tape.mean else set()
+    if name := next((stream.name for stream in found if stream.name not in full), None):
+        raise MixtureError(f"unit='tokens': the texts of {name!r} have no tokens; give it weight 0")
     return found
 
 
@@ -49,9 +47,10 @@ class _Counts:
     def __init__(self, stream: Stream, tokens_of: TokensOf) -> None:
         self._stream, pool = stream, stream.pool
         self._anchors = self._positives = tokens_of(pool.anchors.chunks).astype(np.int32)
-        sizes, every = np.diff(pool.anchors.starts), np.arange(len(stream))
+        every = np.arange(len(stream)) if stream.units is None else stream.units
+        firsts, sizes = pool.anchors.starts[every], np.diff(pool.anchors.starts)[every]
         starts = stream.first_turns("window", every, sizes)
-        windows = _Turns(pool.anchors.starts[:-1], sizes, starts, self._anchors)
+        windows = _Turns(firsts, sizes, starts, self._anchors)
         self._parts = [windows.upto]
         if pool.positives is not None and pool.compiled.own_positive:
             self._parts *= 2
@@ -60,14 +59,15 @@ class _Counts:
             self._positives = tokens_of(of.chunks).astype(np.int32)
             plain = np.ones(len(stream), bool)
             if of.banned is not None:
-                bans = of.banned.counts > 0
-                plain = ~np.logical_or.reduceat(bans, pool.anchors.starts[:-1])
-                chunks = np.flatnonzero(np.repeat(~plain, sizes))
-                self._parts.append(_Banned(stream, of, chunks, starts, self._positives).upto)
+                chunks, ends = ranges(firsts, sizes), sizes.cumsum()
+                bans = of.banned.counts[chunks] > 0
+                plain = ~np.logical_or.reduceat(bans, ends - sizes)
+                chunks = chunks[np.repeat(~plain, sizes)]
+                self._parts.append(_Banned(stream, of, chunks, self._positives).upto)
             units = every[plain]
             starts = stream.first_turns("positive", units, counts[units])
             rotated = of.starts[units], counts[units], starts
-            self._parts.append(_Turns(*rotated, self._positives, sizes[units]).upto)
+            self._parts.append(_Turns(*rotated, self._positives, sizes[plain]).upto)
 
     def at(self, index: Integers) -> Integers:
         """Return the tokens of samples by ascending number, and where their chunks stand."""
@@ -95,11 +95,15 @@ class _Turns:
     ) -> None:
         whole = int(counts.max(initial=0)) + 1
         words = beside * whole + counts
-        kinds = np.unique(words)
+        is_one = len(words) > 0 and words.min() == words.max()  # seldom are there several
+        kinds = words[:1] if is_one else np.unique(words)
         others, sizes = np.divmod(kinds, whole)
         edges = np.concatenate([[0], sizes.cumsum()])
         sums = np.zeros(edges[-1], np.int64)
-        for low in range(0, len(counts), _GROUPS):
+        is_plain = whole == 2 and is_one  # one of each group: nothing rotates
+        if is_plain:
+            sums[0] = values[firsts].sum(dtype=np.int64)
+        for low in () if is_plain else range(0, len(counts), _GROUPS):
             at = slice(low, low + _GROUPS)
             rows = np.repeat(np.arange(len(counts[at])), counts[at])
             within = ranges(0 * counts[at], counts[at])
@@ -131,16 +135,15 @@ class _Banned:
     # Every chunk comes each ``sizes`` epochs. In a cycle of ``counts / common`` visits it takes the
     # positives of one remainder modulo ``common``, in the next cycle those of the next one.
 
-    def __init__(
-        self, stream: Stream, of: Positives, chunks: Integers, firsts: Integers, tokens: Array
-    ) -> None:
+    def __init__(self, stream: Stream, of: Positives, chunks: Integers, tokens: Array) -> None:
         anchors, banned = stream.pool.anchors, of.banned
         assert banned is not None  # noqa: S101 - for the type checker
         units = np.searchsorted(anchors.starts, chunks, side="right") - 1
         self._sizes = np.diff(anchors.starts)[units]
         self._counts = of.counts[units] - banned.counts[chunks]
         self._common = np.gcd(self._sizes, self._counts)
-        self._visit = (chunks - anchors.starts[units] - firsts[units]) % self._sizes  # the first
+        firsts = stream.first_turns("window", units, self._sizes)
+        self._visit = (chunks - anchors.starts[units] - firsts) % self._sizes  # the first
         starts = stream.first_turns("positive", units, self._counts)
         self._start = (starts + self._visit) % self._counts
         self._rows = np.repeat(np.arange(len(chunks)), self._counts)

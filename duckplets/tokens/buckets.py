@@ -34,6 +34,8 @@ class BucketSchedule(Schedule):
                 f"batches of one length class cannot follow; leave end_step out, give phases, or "
                 f"leave out by_bucket"
             )
+        if mixture.max_epochs or mixture.stop:
+            raise MixtureError("max_epochs and stop: length classes have none; leave out by_bucket")
         self._rows = [rows[name] for name in sorted(rows)]
         super().__init__(mixture, [*rows], seed=seed, batch=batch, events=events)
 

@@ -335,7 +335,10 @@ class TokenShards:
     def _mixture(self, given: Mixture | Mapping[str, float] | str | Path | None) -> Mixture:
         if isinstance(given, str | Path) and Path(given).suffix == ".json":
             return load_mixture(given)
-        return mixture_of(given)
+        made = mixture_of(given)
+        if made.columns or made.order_by is not None:
+            raise MixtureError("token shards have no values of records; leave out column, order_by")
+        return made
 
     def _state_path(self, given: str | Path | None) -> Path:
         return states.state_path(self.path) if given is None else Path(given)

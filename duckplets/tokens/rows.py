@@ -188,6 +188,12 @@ class TokenStream:
     is_given = graded = has_fallbacks = False
     negatives_from = version = filtered = None
     candidates = ()
+    value = None
+
+    @property
+    def name(self) -> str:
+        """Name in the mixture."""
+        return self.source
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -51,3 +51,28 @@ SELECT record_key, family, number
 FROM found
 JOIN numbered USING (value)
 ORDER BY record_key
+
+-- name: read
+-- A value of the records of a split as of a version, which takes the place of a name below: as a
+-- text, and where it is one as a number, or as a date in microseconds.
+-- Parameters: $split, $version.
+-- Rows: one a record, by record_key.
+SELECT
+    record_key, text, TRY_CAST(text AS DOUBLE) AS number,
+    epoch_us(TRY_CAST(text AS TIMESTAMP)) AS moment
+FROM (
+    SELECT record_key, CAST((family_value) AS VARCHAR) AS text
+    FROM (
+        SELECT
+            records.record_key, records.record_id, records.date, records.group_key,
+            records.taxonomy, records.meta, records.trust, records.created_at, records.updated_at,
+            records.label, sources.name AS source
+        FROM records
+        JOIN splits ON splits.record_key = records.record_key
+        JOIN sources ON sources.source_id = records.source_id
+        WHERE
+            in_split(splits.split, $split)
+            AND is_live(records.added_version, records.removed_version, $version)
+    ) AS slot
+) AS found
+ORDER BY record_key

@@ -84,6 +84,26 @@ def test_what_another_mixture_alters(toy):
         assert ok("forecast", toy, *how, "--against", mixture("m.toml", weights)).endswith(said)
 
 
+def test_other_caps_and_orders_are_told_apart(toy):
+    how = ("forecast", toy, "--mixture", "a=3,b=1", "--batch-size", "10", "--against")
+    capped = mixture("capped.toml", {"a": 3, "b": 1}, "max_epochs = { a = 2 }\n")
+    with dp.Corpus(toy, read_only=True) as corpus:
+        sampler = corpus.sampler(mixture=dp.Mixture.from_toml(capped), batch_size=10)
+    at = sampler.planner.schedule.ends["a"]
+    found = json.loads(ok(*how, capped, "--json"))
+    assert found["used_up"] == [{"source": "a", "before": None, "after": at}]
+    assert (found["first_position"], found["end_may_move"]) == (at, False)
+    assert found["shares"][0]["start"] == -(-at // 10)
+    assert f"'a' is used up at position {at:,} instead of none" in ok(*how, capped)
+    assert json.loads(ok("forecast", toy, "--mixture", capped, "--json"))["ends"]
+    stops = mixture("stops.toml", {"a": 3, "b": 1}, 'stop = "first"\n')
+    assert json.loads(ok(*how, stops, "--json"))["end_may_move"]
+    ordered = mixture("ordered.toml", {"a": 3, "b": 1}, 'order_by = "trust"\n')
+    assert ok(*how, ordered) == "samples are others from step 0 on\n"
+    divided = mixture("divided.toml", {"a": 1}, 'column = "source"\n')
+    assert "shares of other columns" in error(*how, divided)
+
+
 @pytest.mark.parametrize(
     ("apart", "bounds"),
     some([(True, {"epochs": 40}), ("negatives", {}), (False, {"epochs": 4}), (True, {})], less=1),

@@ -128,7 +128,7 @@ def test_plain_values_make_an_equal_mixture():
     [
         (
             ["web"],
-            "mixture: give a table of weights, temperature, phases, anneal, omitted, unit, leng",
+            "mixture: give a table of weights, temperature, phases, anneal, omitted, unit, max_epo",
         ),
         ({"weigths": {}}, r"unknown key 'weigths' \(did you mean 'weights'\?\); keys: weights, t"),
         ({3: 4}, "unknown key 3; keys"),

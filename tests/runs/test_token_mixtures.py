@@ -15,6 +15,7 @@ from token_oracle import drawn
 import duckplets as dp
 from duckplets import testing
 from duckplets.errors import MixtureError
+from duckplets.report import drawn as drawn_page
 from duckplets.samples.token_counts import measured
 
 CHUNKS = dp.TripletRecipe(
@@ -98,6 +99,7 @@ def test_a_mean_epoch_in_proportion_is_a_pass_over_each_source(corpus):
     said = sampler.describe()
     assert "shares in proportion to tokens" in said
     assert "shares are of tokens (words): a sample counts those of anchor and positive" in said
+    assert "shares are of tokens (words)" in str(drawn_page.mixture(sampler)[0].note)
     assert sampler.forecast().table["share"].to_numpy().sum() == pytest.approx(1)
 
 
@@ -136,7 +138,7 @@ def test_any_batch_is_the_same_from_anywhere_and_on_any_ranks(several, tmp_path,
     for step in draw.sample(sorted(states), 6):
         other.load_state_dict(json.loads(json.dumps(states[step])))
         assert [next(other).table, other.batch_at(0).table] == [table[step], table[0]]
-    damaged = states[39] | {"change": [*states[39]["change"][:3], [1], [1], []]}
+    damaged = states[39] | {"change": [*states[39]["change"][:4], [1], [1], []]}
     with pytest.raises(dp.StateMismatchError, match="damaged"):
         other.load_state_dict(damaged)
 
@@ -169,7 +171,7 @@ def test_a_saved_run_is_joined_and_keeps_its_unit(own, tmp_path):
 
 def test_what_has_no_share_of_tokens_is_refused(several, corpus):
     streams = several.sampler(mixture={"s5": 1}, **PAIRS).planner.streams
-    with pytest.raises(MixtureError, match="source 's5' have no tokens; give it weight 0"):
+    with pytest.raises(MixtureError, match="texts of 's5' have no tokens; give it weight 0"):
         measured(streams, lambda keys: np.zeros(len(keys), np.int64))
     with pytest.raises(MixtureError, match="lists have no share of tokens"):
         measured([replace(streams[0], listed=2)], lambda keys: keys)

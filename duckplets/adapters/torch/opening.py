@@ -99,7 +99,7 @@ class RunStates:
         """Return that of a sampler where its iteration begins."""
         settings = sampler.settings
         start, (first, end) = standing(sampler, 0, 1, number), passes.bounds(sampler, number)
-        mixture, names = settings.mixture.to_dict(), settings.versions[-1].sources
+        mixture, names = settings.mixture.to_dict(), [*settings.versions[-1].names]
         id_of, size = sampler.run_id, settings.world_size
         return cls(start, first, settings.global_batch, end, mixture, names, id_of, size)
 
