@@ -1,0 +1,142 @@
+"""Train a mean of word vectors from nothing, in NumPy: the model that ``advise`` compares arms by.
+
+texts ─Words→ tokens ─mean→ unit vectors ─softmax over all documents of the batch→ loss ─Adagrad→
+
+Sums run in a fixed order and BLAS in one thread (``threadpool_limits``), so a seed gives the same
+bits on one machine, however many threads it has.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from duckplets.base.arrays import Integers, stretches, turns
+from duckplets.search.analyzer import Vocabulary
+from duckplets.search.analyzer_settings import Terms
+
+WORDS = 30_000  # rows of the table; terms are hashed to them by their number
+DIMENSION, TOKENS = 64, 32
+RATE, SCALE = 0.1, 20.0
+INIT = 0.1
+
+_BYTES = 4 << 20  # of texts analysed together
+_CHARACTERS = 2_000  # of a text, in which its first tokens are looked for
+_ROWS = 16_384  # texts encoded together
+
+Tokens: TypeAlias = npt.NDArray[np.uint16]  # (texts, TOKENS), those of a text first
+Singles: TypeAlias = npt.NDArray[np.float32]
+
+
+class Words:
+    """The first terms of texts, by the terms of a corpus, as rows of the table."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._vocabulary = Vocabulary(terms)
+
+    def close(self) -> None:
+        """Forget the terms."""
+        self._vocabulary.close()
+
+    def tokens(self, texts: pa.Array) -> Tokens:
+        """Return the first terms of each text; ``WORDS`` where it has no more."""
+        found = np.full((len(texts), TOKENS), WORDS, np.uint16)
+        texts = pa.compute.utf8_slice_codeunits(texts, 0, _CHARACTERS)
+        sizes = pa.compute.binary_length(texts).to_numpy(zero_copy_only=False)
+        for part in stretches(sizes, rows=_ROWS, total=_BYTES):
+            words = self._vocabulary.read(texts[part]).known()
+            place = turns(words.text)
+            kept = place < TOKENS
+            rows = part.start + words.text[kept]
+            found[rows, place[kept]] = words.key[kept] % WORDS
+        return found
+
+
+class Probe:
+    """Word vectors in training; everything follows from the seed and the batches.
+
+    Args:
+        seed: Of the vectors that it begins with.
+    """
+
+    def __init__(self, seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        self.table = np.zeros((WORDS + 1, DIMENSION), np.float32)  # the last row stays 0
+        self.table[:WORDS] = np.float32(INIT) * draw.standard_normal((WORDS, DIMENSION), np.float32)
+        self._squares = np.zeros((WORDS, 1), np.float32)
+
+    def encode(self, tokens: Tokens) -> Singles:
+        """Return the unit vector of each text; 0 for one without a term."""
+        parts = (tokens[low : low + _ROWS] for low in range(0, len(tokens), _ROWS))
+        found = [_unit(self._means(part))[0] for part in parts]
+        return np.concatenate(found) if found else np.zeros((0, DIMENSION), np.float32)
+
+    def loss(self, tokens: Tokens, anchors: int) -> tuple[float, Singles]:
+        """Return the mean loss of a batch, and its gradient by the means of word vectors.
+
+        Args:
+            tokens: Of the anchors, then of their positives, then of negatives.
+            anchors: How many anchors there are.
+        """
+        vectors, lengths = _unit(self._means(tokens))
+        queries, documents = vectors[:anchors], vectors[anchors:]
+        scores = SCALE * (queries @ documents.T)
+        scores -= scores.max(axis=1, keepdims=True)
+        own = np.arange(anchors)
+        kept = scores[own, own].copy()
+        np.exp(scores, out=scores)
+        totals = scores.sum(axis=1)
+        loss = float(np.mean(np.log(totals) - kept, dtype=np.float64))
+        scores /= totals[:, None]
+        scores[own, own] -= 1
+        scores *= np.float32(SCALE / anchors)
+        slopes = np.concatenate([scores @ documents, scores.T @ queries])
+        slopes -= vectors * (slopes * vectors).sum(axis=1, keepdims=True)
+        return loss, slopes / lengths
+
+    def learn(self, tokens: Tokens, anchors: int, rate: float = RATE) -> float:
+        """Take a step of Adagrad on a batch and return its loss; see ``loss``."""
+        loss, slopes = self.loss(tokens, anchors)
+        rows, gradient = self.by_word(tokens, slopes)
+        squares = self._squares[rows] + (gradient * gradient).mean(axis=1, keepdims=True)
+        self._squares[rows] = squares
+        self.table[rows] -= np.float32(rate) * gradient / (np.sqrt(squares) + np.float32(1e-8))
+        return loss
+
+    @staticmethod
+    def by_word(tokens: Tokens, slopes: Singles) -> tuple[Integers, Singles]:
+        """Return the words of a batch, ascending, and the gradient by the vector of each."""
+        there = tokens < WORDS
+        counts = np.maximum(there.sum(axis=1), 1).astype(np.float32)
+        slopes = slopes / counts[:, None]
+        words, texts = tokens[there], np.nonzero(there)[0]
+        order = np.argsort(words, kind="stable")
+        words = words[order]
+        first = np.flatnonzero(np.diff(words.astype(np.int64), prepend=-1))
+        if not len(first):
+            return first, np.zeros((0, DIMENSION), np.float32)
+        return words[first].astype(np.int64), np.add.reduceat(slopes[texts[order]], first, axis=0)
+
+    def _means(self, tokens: Tokens) -> Singles:
+        """Return the mean vector of the words of each text."""
+        counts = (tokens < WORDS).sum(axis=1)
+        order = np.argsort(-counts, kind="stable")
+        ordered = tokens[order]
+        totals = np.zeros((len(tokens), DIMENSION), np.float32)
+        for place in range(int(counts.max(initial=0))):
+            longer = int(np.searchsorted(-counts[order], -place))
+            totals[:longer] += self.table[ordered[:longer, place]]
+        found = np.empty_like(totals)
+        found[order] = totals
+        return found / np.maximum(counts, 1).astype(np.float32)[:, None]
+
+
+def _unit(means: Singles) -> tuple[Singles, Singles]:
+    """Return unit vectors and the lengths they were divided by; 0 stays 0."""
+    lengths = np.sqrt((means * means).sum(axis=1, keepdims=True))
+    lengths[lengths == 0] = 1
+    return means / lengths, lengths
