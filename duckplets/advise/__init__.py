@@ -1,13 +1,13 @@
 """Say which negatives a corpus is worth training with, before a large model is trained.
 
-    corpus ─sampled→ a small corpus ─Halving: eight arms, two seeds→ nDCG@10 of queries ─→ Advice
+corpus ─sampled→ a small corpus ─Halving: eight arms, two seeds→ nDCG@10 of queries ─→ Advice
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from duckplets.adapters.evaluation import bootstrapped, questions
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted
 from duckplets.base.settings import Bounds, checked
-from duckplets.base.stages import stage
 from duckplets.corpus import run_file
+from duckplets.db.writes import CorpusFile
 from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import EmptyPoolError, SamplerError
@@ -29,7 +29,6 @@ from duckplets.search.index import stored, terms_of
 if TYPE_CHECKING:
     from duckplets.advise.advice import Advice
     from duckplets.advise.halving import Halving
-    from duckplets.corpus.corpus import Corpus
 
 SECONDS = 120.0
 LEAST = 200  # anchors
@@ -37,9 +36,8 @@ MOST, QUERIES = 40_000, 1_500  # records of a sample; of these held out
 _PATIENCE = 4  # times the budget by the clock after which it stops
 
 
-@stage("advise on")
 def advise(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     recipe: TripletRecipe | str | None = None,
     *,
@@ -119,16 +117,18 @@ def advise(
 
 
 def _queries(
-    sample: Corpus, recipe: TripletRecipe, source: str | None, anchors: int, without: Sequence[str]
+    sample: CorpusFile,
+    recipe: TripletRecipe,
+    source: str | None,
+    anchors: int,
+    without: Sequence[str],
 ) -> Any:
     """Return the held-out queries; refuse a sample that is too small."""
     if not anchors and without:
         raise EmptyPoolError(f"there is nothing to try: {without[0]}")
     found = None
-    try:
+    with suppress(EmptyPoolError):  # all records are of one family, or hardly any is there
         found = questions(sample.database, "test", recipe=recipe, source=source, is_all=True)
-    except EmptyPoolError:  # all records are of one family, or hardly any is there
-        pass
     queries = len(found.queries) if found else 0
     if found is None or anchors + queries < LEAST:
         raise EmptyPoolError(

@@ -93,7 +93,10 @@ class Advice(Reported):
         columns = ("arm", "batches", "nDCG@10", "less in-batch", "95 %", "by seed")
         lines = [self.verdict, *([f"It is {self.cut_short}."] if self.cut_short else []), ""]
         lines += text_table(columns, self._rows())
-        lines += ["", f"recipe {self.recipe}: {self.anchors:,} anchors, {self.documents:,} documents"]
+        lines += [
+            "",
+            f"recipe {self.recipe}: {self.anchors:,} anchors, {self.documents:,} documents",
+        ]
         lines += [*self.notes, "Not tried:", *(f"- {what}" for what in NOT_TRIED), "", self.run]
         return "\n".join(lines)
 
@@ -109,7 +112,7 @@ class Advice(Reported):
         title = "Arms by their difference from in-batch negatives"
         table = table_of(title, columns, self._rows(), "corpus.advise()", of="python", plot=plot)
         notes = [self.verdict, *([f"It is {self.cut_short}."] if self.cut_short else [])]
-        return Section(name="advice", title="Advice", notes=notes + [*self.notes], tables=[table])
+        return Section(name="advice", title="Advice", notes=[*notes, *self.notes], tables=[table])
 
     def _rows(self) -> list[list[Any]]:
         return [

@@ -1,6 +1,6 @@
 """Train the arms on a sample by successive halving, and judge each by its held-out queries.
 
-    Plans: batches of an arm ─Probe→ vectors ─Judge→ nDCG@10 of every query ─compare→ who goes on
+Plans: batches of an arm ─Probe→ vectors ─Judge→ nDCG@10 of every query ─compare→ who goes on
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from duckplets.adapters.evaluation import Asked
 from duckplets.advise.probe import DIMENSION, WORDS, Probe, Singles, Tokens, Words
 from duckplets.advise.sample import mined
-from duckplets.corpus.corpus import Corpus
 from duckplets.engine.work import Work
 from duckplets.errors import EmptyPoolError
 from duckplets.recipes.mined import DENSE, Negatives
@@ -114,7 +113,8 @@ class Judge:
             ranks = _ranks(scores, self._rows[own] - low, self._groups[own])
             discounts = np.where(ranks < _AT, 1 / np.log2(ranks + 2), 0)
             gained[own] = discounts * self._gains[own]
-        return np.bincount(self._rows, gained, len(queries)) / self._best
+        found: Results = np.bincount(self._rows, gained, len(queries)) / self._best
+        return found
 
 
 def _ranks(scores: Singles, rows: Any, groups: Any) -> Any:
@@ -138,7 +138,7 @@ class Plans:
     """The batches of every arm, drawn from a sample as a run draws them, as places of texts."""
 
     def __init__(
-        self, sample: Corpus, recipe: TripletRecipe, sources: list[str], words: Words
+        self, sample: Any, recipe: TripletRecipe, sources: list[str], words: Words
     ) -> None:
         self._sample, self._recipe, self._sources = sample, recipe, sources
         chunks = sample.database.table("advise/sample/texts")
@@ -214,7 +214,9 @@ class Halving:
         before, needed = 0, 0.0
         for (batches, _), arms in zip(_STAGES, counts, strict=False):
             texts = sum(widest[: arms - 1]) + ARMS[IN_BATCH].texts
-            needed += len(SEEDS) * (texts * (batches - before) * self._unit + arms * self.judge.units)
+            needed += len(SEEDS) * (
+                texts * (batches - before) * self._unit + arms * self.judge.units
+            )
             before = batches
         part = min(1.0, self.units / needed)
         self.stages = [max(_LEAST, round(batches * part)) for batches, _ in _STAGES]
@@ -240,7 +242,7 @@ class Halving:
             self.cut_short = "cut short: its time was up"
 
     def compared(self, name: str) -> tuple[int, Results]:
-        """Return the batches an arm reached, and its differences from in-batch: (seeds, queries)."""
+        """Return the batches of an arm, and its differences from in-batch: (seeds, queries)."""
         ours, theirs = self.results.get(name, {}), self.results.get(IN_BATCH, {})
         whole = [n for n in ours if len(ours[n]) == len(theirs.get(n, ())) == len(SEEDS)]
         if not whole:

@@ -8,7 +8,6 @@ bits on one machine, however many threads it has.
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TypeAlias
 
 import numpy as np
@@ -49,7 +48,7 @@ class Words:
         sizes = pa.compute.binary_length(texts).to_numpy(zero_copy_only=False)
         for part in stretches(sizes, rows=_ROWS, total=_BYTES):
             words = self._vocabulary.read(texts[part]).known()
-            place = turns(words.text)
+            place = turns(words.text.astype(np.int64))
             kept = place < TOKENS
             rows = part.start + words.text[kept]
             found[rows, place[kept]] = words.key[kept] % WORDS
@@ -96,7 +95,8 @@ class Probe:
         scores *= np.float32(SCALE / anchors)
         slopes = np.concatenate([scores @ documents, scores.T @ queries])
         slopes -= vectors * (slopes * vectors).sum(axis=1, keepdims=True)
-        return loss, slopes / lengths
+        found: Singles = (slopes / lengths).astype(np.float32, copy=False)
+        return loss, found
 
     def learn(self, tokens: Tokens, anchors: int, rate: float = RATE) -> float:
         """Take a step of Adagrad on a batch and return its loss; see ``loss``."""
@@ -132,7 +132,8 @@ class Probe:
             totals[:longer] += self.table[ordered[:longer, place]]
         found = np.empty_like(totals)
         found[order] = totals
-        return found / np.maximum(counts, 1).astype(np.float32)[:, None]
+        found /= np.maximum(counts, 1).astype(np.float32)[:, None]
+        return found
 
 
 def _unit(means: Singles) -> tuple[Singles, Singles]:

@@ -14,13 +14,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from duckplets.corpus.compact import copy_rows
-from duckplets.corpus.corpus import Corpus
 from duckplets.db import external_files
+from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import QUIET
 from duckplets.ingest.records import current_version
 from duckplets.mining import store
 from duckplets.mining.job import Job, Scorer
 from duckplets.mining.views import show
+from duckplets.order.permute import key
 from duckplets.pools import macros
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -40,19 +41,24 @@ _TABLES = {
 
 @contextmanager
 def sampled(
-    corpus: Corpus, sources: list[str], *, most: int, queries: int, seed: int
-) -> Iterator[Corpus]:
+    corpus: CorpusFile, sources: list[str], *, most: int, queries: int, seed: int
+) -> Iterator[Any]:
     """Yield a corpus of at most ``most`` records of train, some families of which are its test."""
+    from duckplets.corpus.corpus import Corpus
+
     external_files.check(corpus.database)
-    with TemporaryDirectory(prefix="duckplets-advise-") as folder:
-        with Corpus(Path(folder) / "sample.duckdb", threads=1) as sample:
-            anchors = _fill(corpus, sample, {"sources": sources, "most": most, "seed": str(seed)})
-            test = min(0.2, queries / max(anchors, 1))
-            sample.split(1 - test, 0, test, seed, keep_together="text", reassign=True)
-            yield sample
+    with (
+        TemporaryDirectory(prefix="duckplets-advise-") as folder,
+        Corpus(Path(folder) / "sample.duckdb", threads=1) as sample,
+    ):
+        anchors = _fill(corpus, sample, {"sources": sources, "most": most, "seed": str(seed)})
+        test = min(0.2, queries / max(anchors, 1))
+        own = key(seed, "advise") >> 2  # by the seed of the corpus all would be train again
+        sample.split(1 - test, 0, test, own, keep_together="text", reassign=True)
+        yield sample
 
 
-def _fill(corpus: Corpus, sample: Corpus, asked: dict[str, Any]) -> int:
+def _fill(corpus: CorpusFile, sample: CorpusFile, asked: dict[str, Any]) -> int:
     """Copy what a sample has; return its records, without documents of collections."""
     new = sample.database
     with closing(corpus.database.cursor()) as reader:
@@ -69,7 +75,7 @@ def _fill(corpus: Corpus, sample: Corpus, asked: dict[str, Any]) -> int:
 
 
 def mined(
-    sample: Corpus, recipe: TripletRecipe, sources: list[str], by: Scorer
+    sample: CorpusFile, recipe: TripletRecipe, sources: list[str], by: Scorer
 ) -> tuple[int, list[str]]:
     """Mine the train of a sample; return its anchors, and why sources without any have none."""
     database, anchors, without = sample.database, 0, list[str]()

@@ -187,9 +187,7 @@ def copy_rows(
     return rows
 
 
-def _slices(
-    reader: Database, sql: str, parameters: Mapping[str, Any] | None
-) -> Iterator[pa.Table]:
+def _slices(reader: Database, sql: str, parameters: Mapping[str, Any] | None) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     for batch in reader.stream(sql, parameters, rows=_ROWS):
         held.append(batch)
