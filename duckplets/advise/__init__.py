@@ -6,21 +6,20 @@ corpus ─sampled→ a small corpus ─Halving: eight arms, two seeds→ nDCG@10
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from duckplets.adapters.evaluation import bootstrapped, questions
+from duckplets.adapters.evaluation import Asked, bootstrapped, questions
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import counted
 from duckplets.base.settings import Bounds, checked
 from duckplets.corpus import run_file
 from duckplets.db.writes import CorpusFile
 from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
 from duckplets.errors import EmptyPoolError, SamplerError
+from duckplets.export.collection import Collections
 from duckplets.export.subject import pooled
 from duckplets.mining.bm25_scorer import Bm25Scorer
 from duckplets.recipes.recipes import TripletRecipe
@@ -33,7 +32,11 @@ if TYPE_CHECKING:
 SECONDS = 120.0
 LEAST = 200  # anchors
 MOST, QUERIES = 40_000, 1_500  # records of a sample; of these held out
-_PATIENCE = 4  # times the budget by the clock after which it stops
+_PATIENCE, _OPENING = 4, 20  # times the budget, and seconds more, after which it stops
+_FIRST = {
+    "dense": "First: duckplets embed CORPUS YOUR_MODEL; duckplets mine CORPUS --by default",
+    "bm25": "First: duckplets mine CORPUS",
+}
 
 
 def advise(
@@ -82,110 +85,95 @@ def advise(
     seconds = checked("seconds", seconds, Annotated[float, Bounds(1, 86_400)], SamplerError)
     of = pooled(corpus.database, recipe, source=source, split="train")
     most = int(MOST * min(1.0, max(0.05, seconds / SECONDS)))
-    made: dict[str, Any] = {"most": most, "queries": QUERIES, "seed": seed}
     with (
         threadpool_limits(1, "blas"),
         working(INLINE, progress, "trainings") as work,
-        sampled(corpus, of.sources, **made) as sample,
+        sampled(corpus, of.sources, most=most, queries=QUERIES, seed=seed) as sample,
         closing(Words(terms_of(sample.database))) as words,
     ):
         anchors, without = mined(sample, of.recipe, of.sources, Bm25Scorer())
-        queries = _queries(sample, of.recipe, source, anchors, without)
+        if not anchors and without:
+            raise EmptyPoolError(f"there is nothing to try: {without[0]}")
+        is_collection = Collections.chosen(sample.database, source, None) is not None
+        by = None if recipe is None and is_collection else of.recipe
+        asked = _questions(sample, by, source, anchors)
         plans = Plans(sample, of.recipe, of.sources, words)
         plans.fit(anchors)
-        judge = Judge(queries, words)
-        halving = Halving(
-            plans=plans,
-            judge=judge,
-            work=work,
-            units=int(seconds * UNITS),
-            deadline=time.monotonic() + _PATIENCE * seconds,
-        )
-        halving.run()
-    notes = [f"{counted(anchors + len(queries.queries), 'anchor')} of a sample were used."]
-    if not stored(corpus.database, source=source, split="train"):
-        notes.append("There is no BM25 index of train: one of the sample was made for this.")
+        halving = Halving(plans, Judge(asked, words), seconds * UNITS)
+        halving.run(work, begun + _PATIENCE * seconds + _OPENING)
+    lacks = not stored(corpus.database, source=source, split="train")
+    run: dict[str, Any] = {"mixture": {"weights": {source: 1.0}}} if source else {}
+    run["recipes"] = [recipe if isinstance(recipe, TripletRecipe) else of.recipe.name]
     return _advice(
         halving,
+        run | {"batch_size": plans.batch, "no_duplicates": True},
         recipe=of.recipe.name,
-        given=recipe,
         anchors=anchors,
-        documents=len(queries.documents),
+        documents=len(asked.documents),
         seconds=round(time.process_time() - begun, 1),
-        notes=tuple(notes),
+        notes=("Train has no BM25 index: one of the sample was made for this.",) * lacks,
     )
 
 
-def _queries(
-    sample: CorpusFile,
-    recipe: TripletRecipe,
-    source: str | None,
-    anchors: int,
-    without: Sequence[str],
-) -> Any:
+def _questions(
+    sample: CorpusFile, recipe: TripletRecipe | None, source: str | None, anchors: int
+) -> Asked:
     """Return the held-out queries; refuse a sample that is too small."""
-    if not anchors and without:
-        raise EmptyPoolError(f"there is nothing to try: {without[0]}")
-    found = None
+    found = Asked()
     with suppress(EmptyPoolError):  # all records are of one family, or hardly any is there
         found = questions(sample.database, "test", recipe=recipe, source=source, is_all=True)
-    queries = len(found.queries) if found else 0
-    if found is None or anchors + queries < LEAST:
+    queries = len(found.queries)
+    if not queries or anchors + queries < LEAST:
         raise EmptyPoolError(
-            f"too few to tell: {anchors:,} anchors of train to learn from and {queries:,} of "
-            f"other families to judge by; advise needs {LEAST}"
+            f"too few to tell: {anchors:,} anchors of train to learn from and {queries:,} of other "
+            f"families to judge by; advise needs {LEAST}"
         )
     return found
 
 
-def _advice(halving: Halving, *, given: Any, **facts: Any) -> Advice:
+def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
     """Compare the arms and recommend one."""
     from duckplets.advise.advice import Advice, ArmFound
-    from duckplets.advise.halving import ARMS, IN_BATCH
+    from duckplets.advise.halving import ARMS, IN_BATCH, INTERRUPTED
 
-    found, draws = list[ArmFound](), dict[str, Any]()
+    families, found, draws = halving.judge.families, list[ArmFound](), dict[str, Any]()
     for name in ARMS:
         batches, differences = halving.compared(name)
         if not batches:
             continue
-        draws[name] = bootstrapped(100 * differences.mean(axis=0)[:, None], halving.judge.families)
+        draws[name] = 100 * bootstrapped(differences.mean(axis=0)[:, None], families)
         low, high = np.quantile(draws[name], [0.025, 0.975]).tolist()
+        each = tuple((100 * differences.mean(axis=1)).tolist())
+        reached = 100 * float(np.mean([*halving.results[name][batches].values()]))
         found.append(
             ArmFound(
                 arm=name,
                 batches=batches,
-                ndcg=100 * float(np.mean(list(halving.results[name][batches].values()))),
-                difference=100 * float(differences.mean()),
+                ndcg=reached,
+                difference=sum(each) / len(each),
                 low=low,
                 high=high,
-                by_seed=tuple((100 * differences.mean(axis=1)).tolist()),
+                by_seed=each,
             )
         )
-    if not found:
+    if not found and halving.cut_short == INTERRUPTED:
         raise KeyboardInterrupt  # nothing is done that could be shown
+    if not found:
+        raise EmptyPoolError(f"{halving.cut_short} before two arms were done; give more seconds")
     found.sort(key=lambda arm: (-arm.batches, -arm.difference))
-    last = [arm for arm in found if arm.batches == found[0].batches]
-    best = max(last, key=lambda arm: arm.difference)
+    best = next((arm for arm in found if arm.arm != IN_BATCH), found[0])
     gain = best.low > 0 and min(best.by_seed) > 0
     recommended = best.arm if gain else IN_BATCH
-    arm = ARMS[recommended]
-    run = {"batch_size": halving.plans.batch, "no_duplicates": True, **arm.run}
-    if given is not None:
-        run["recipes"] = [given]
-    told = [f"Recommended by duckplets advise: {recommended}."]
-    if arm.is_dense:
-        told.append("First, by your own model: duckplets embed CORPUS MODEL")
-        told.append("and then: duckplets mine CORPUS --by default")
-    elif recommended.endswith("BM25"):
-        told.append("First: duckplets mine CORPUS")
+    way = next((way for way in _FIRST if way in str(ARMS[recommended])), "")
+    told = [f"Recommended by duckplets advise: {recommended}.", *([_FIRST[way]] if way else [])]
     return Advice(
         arms=tuple(found),
-        queries=len(halving.judge.families),
-        families=len({*halving.judge.families}),
+        queries=len(families),
+        families=len({*families}),
         recommended=recommended,
         gain=gain,
-        sure=float((draws[recommended] > 0).mean()),
-        run=run_file.brief(run, told),
+        sure=float((draws[best.arm] > 0).mean()),
+        run=run_file.brief(run | {**ARMS[recommended]}, told),
         cut_short=halving.cut_short,
         work=halving.spent,
         **facts,

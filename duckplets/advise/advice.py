@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from duckplets.base.sanitize import Reported, counted, text_table
+from duckplets.base.sanitize import Reported, counted, percent, text_table
 from duckplets.report.plots import intervals
 from duckplets.report.tables import Section, table_of
 
-NOT_TRIED = (
-    "longer training, other batch sizes and other models: a mean of word vectors ranked the arms",
-    "vectors of a model that has learnt already: dense candidates are by the probe's own vectors",
-    "windows after the first of a section, and tokens after the 32nd of a text",
-    "other margins, ranks and mixtures of scorers",
+_COLUMNS = ("arm", "batches", "ndcg", "difference", "low", "high", "by_seed")
+_NOT_TRIED = (
+    "Not tried: a larger model, or one that has learnt already; longer training; other batches, "
+    "margins, ranks and mixtures; tokens after the 32nd of a text."
 )
 
 
@@ -26,7 +25,7 @@ class ArmFound:
         batches: Batches it was trained on.
         ndcg: nDCG@10 after these, in hundredths, mean of the seeds.
         difference: From in-batch negatives after as many batches.
-        low: Lower end of the 95 % interval of the difference.
+        low: Lower end of the 95 % interval of the difference; families of queries were drawn.
         high: Upper end.
         by_seed: The difference with each seed.
     """
@@ -39,6 +38,12 @@ class ArmFound:
     high: float
     by_seed: tuple[float, ...]
 
+    def row(self) -> list[Any]:
+        """Return the cells of a table."""
+        figures = (f"{getattr(self, name):+.2f}" for name in _COLUMNS[3:-1])
+        seeds = " ".join(f"{each:+.2f}" for each in self.by_seed)
+        return [self.arm, self.batches, f"{self.ndcg:.1f}", *figures, seeds]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice(Reported):
@@ -46,14 +51,14 @@ class Advice(Reported):
 
     Attributes:
         recipe: Name of the recipe that was tried.
-        anchors: Anchors of the sample to train on.
+        anchors: Anchors of the sample to learn from.
         documents: Documents that queries ranked, equal texts once.
         queries: Held-out queries.
         families: Families of queries.
-        arms: Arms, the best first.
-        recommended: The arm to take.
-        gain: Whether it is better than in-batch negatives, by its interval and with each seed.
-        sure: Share of bootstrap samples of queries in which it is better than in-batch negatives.
+        arms: Arms, those with most batches first, then the best.
+        recommended: The arm to take: in-batch negatives unless another one gains.
+        gain: Whether the best arm is above in-batch negatives, by its interval and with each seed.
+        sure: Share of bootstrap samples of queries in which the best other arm is above them.
         run: The recommendation as a run file, for ``--config`` and ``dp.load_run``.
         cut_short: Why it ended early, or nothing.
         work: Tokens trained on and encoded, times the numbers of a vector.
@@ -76,50 +81,30 @@ class Advice(Reported):
     seconds: float
     notes: tuple[str, ...]
 
-    @property
-    def verdict(self) -> str:
-        """The answer in one sentence."""
-        of = f"{counted(self.queries, 'query', 'queries')} of {self.families:,} families"
-        if not self.gain:
-            return f"Nothing to be gained here that {of} would show: train by in-batch negatives."
-        best = next(arm for arm in self.arms if arm.arm == self.recommended)
-        return (
-            f"Take {best.arm}: {best.difference:+.1f} nDCG@10 over in-batch negatives "
-            f"({best.low:+.1f} … {best.high:+.1f}), by {of}; better in "
-            f"{100 * self.sure:.0f} % of bootstrap samples."
-        )
+    def lines(self) -> list[str]:
+        """Return the answer in sentences."""
+        best = next((arm for arm in self.arms if arm.arm != "in-batch"), self.arms[0])
+        said = f"{best.difference:+.1f} nDCG@10 ({best.low:+.1f} … {best.high:+.1f})"
+        sure = f"above in-batch negatives in {percent(self.sure)} of bootstrap samples"
+        if self.gain:
+            answer = f"Take {best.arm}: {said}, {sure}."
+        else:
+            answer = "Nothing to be gained here: train by in-batch negatives alone. "
+            answer += f"The best arm, {best.arm}, has {said}, {sure}."
+        queries = f"{counted(self.queries, 'query', 'queries')} ({self.families:,} families)"
+        judged = f"{queries} ranked {self.documents:,} documents after {self.anchors:,} anchors."
+        cut = [f"It was {self.cut_short}: arms below were trained less."] if self.cut_short else []
+        return [answer, *cut, judged, *self.notes, _NOT_TRIED]
 
     def __str__(self) -> str:
-        columns = ("arm", "batches", "nDCG@10", "less in-batch", "95 %", "by seed")
-        lines = [self.verdict, *([f"It is {self.cut_short}."] if self.cut_short else []), ""]
-        lines += text_table(columns, self._rows())
-        lines += [
-            "",
-            f"recipe {self.recipe}: {self.anchors:,} anchors, {self.documents:,} documents",
-        ]
-        lines += [*self.notes, "Not tried:", *(f"- {what}" for what in NOT_TRIED), "", self.run]
-        return "\n".join(lines)
+        table = text_table(_COLUMNS, (arm.row() for arm in self.arms))
+        return "\n".join([*self.lines(), "", *table, "", self.run])
 
     def section(self) -> Section:
         """Return the table and the plot for the page of ``Corpus.report``."""
-        columns = ("arm", "batches", "ndcg", "difference", "interval", "by_seed")
-        plot = intervals(
-            "Differences from in-batch negatives",
-            {arm.arm: (arm.low, arm.difference, arm.high) for arm in self.arms},
-            x="arm",
-            y="nDCG@10, hundredths",
-        )
-        title = "Arms by their difference from in-batch negatives"
-        table = table_of(title, columns, self._rows(), "corpus.advise()", of="python", plot=plot)
-        notes = [self.verdict, *([f"It is {self.cut_short}."] if self.cut_short else [])]
-        return Section(name="advice", title="Advice", notes=[*notes, *self.notes], tables=[table])
-
-    def _rows(self) -> list[list[Any]]:
-        return [
-            [
-                *(arm.arm, arm.batches, f"{arm.ndcg:.1f}", f"{arm.difference:+.2f}"),
-                f"{arm.low:+.2f} … {arm.high:+.2f}",
-                " ".join(f"{each:+.2f}" for each in arm.by_seed),
-            ]
-            for arm in self.arms
-        ]
+        values = {arm.arm: (arm.low, arm.difference, arm.high) for arm in self.arms}
+        title, y = "Difference from in-batch negatives", "nDCG@10, hundredths"
+        plot = intervals(title, values, x="arm", y=y)
+        rows = [arm.row() for arm in self.arms]
+        table = table_of(title, _COLUMNS, rows, "corpus.advise()", of="python", plot=plot)
+        return Section(name="advice", title="Advice", notes=self.lines(), tables=[table])

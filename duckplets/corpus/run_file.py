@@ -262,12 +262,10 @@ def written(arguments: Mapping[str, Any]) -> str:
 
 def brief(arguments: Mapping[str, Any], comments: Iterable[str]) -> str:
     """Return a run file with the given keys alone, under comments."""
-    recipes = arguments.get("recipes", ())
-    named = [of for of in recipes if isinstance(of, str)]
-    tables = no_tables()
-    tables["run"] = {n: to_plain(v) for n, v in arguments.items() if n not in tables}
-    tables["run"].pop("recipes", None)
-    tables["run"] |= {"recipes": named} if named else {}
+    recipes, tables = arguments.get("recipes", ()), no_tables()
+    tables["run"] = {n: to_plain(v) for n, v in arguments.items() if n not in (*tables, "recipes")}
+    if named := [of for of in recipes if isinstance(of, str)]:
+        tables["run"]["recipes"] = named
     tables |= {n: to_plain(v, defaults=False) for n, v in arguments.items() if n in tables}
     lines = [*(f"# {comment}" for comment in comments), f"version = {_VERSION}"]
     for name in (name for name, values in tables.items() if values):
