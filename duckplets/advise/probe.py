@@ -76,7 +76,7 @@ def _pieces(terms: pa.Array) -> Tokens:
         for place in range(first, first + 4):
             hashed = hashed * np.uint64(0x100000001B3) + letters[:, place]
         there = letters[:, first + 3] > 0
-        found[:-1, 1 + first][there] = (hashed[there] >> np.uint64(7)) % np.uint64(WORDS)
+        found[:-1, 1 + first][there] = hashed[there] % np.uint64(WORDS)
     return found
 
 
