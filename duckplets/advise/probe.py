@@ -36,7 +36,7 @@ Singles: TypeAlias = npt.NDArray[np.float32]
 class Words:
     """The first terms of texts with their pieces, by the terms of a corpus, as rows of the table.
 
-    A term counts as itself and as its first runs of four characters, ends included (Bojanowski
+    A term counts as itself and as its first runs of three characters, ends included (Bojanowski
     and others, Enriching Word Vectors with Subword Information, 2017).
     """
 
@@ -67,15 +67,15 @@ def _pieces(terms: pa.Array) -> Tokens:
     """Return the rows of each term: itself, by its number, and its pieces; then a row of none."""
     found = np.full((len(terms) + 1, 1 + _PIECES), WORDS, np.uint16)
     found[:-1, 0] = np.arange(len(terms)) % WORDS
+    width = _PIECES + 2
     ends = [pa.scalar("^"), terms, pa.scalar("$"), pa.scalar("")]
-    texts = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*ends), 0, _PIECES + 3)
-    width = _PIECES + 3
+    texts = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*ends), 0, width)
     letters = np.array(texts.to_pylist(), f"U{width}").view(np.uint32).reshape(-1, width)
     for first in range(_PIECES):
         hashed = np.zeros(len(terms), np.uint64)
-        for place in range(first, first + 4):
+        for place in range(first, first + 3):
             hashed = hashed * np.uint64(0x100000001B3) + letters[:, place]
-        there = letters[:, first + 3] > 0
+        there = letters[:, first + 2] > 0
         found[:-1, 1 + first][there] = hashed[there] % np.uint64(WORDS)
     return found
 

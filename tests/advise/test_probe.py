@@ -92,15 +92,15 @@ def test_tokens_are_the_first_terms_of_any_script():
     found = words.tokens(pa.array(texts))
     words.close()
     counts = (found < WORDS).sum(axis=1).tolist()
-    assert counts[0] == 2 * (1 + 2) + (1 + 4) + (1 + 2)  # itself, and runs of four of ^red$
+    assert counts[0] == 2 * (1 + 3) + (1 + 5) + (1 + 3)  # itself, and runs of three of ^red$
     assert counts[1:3] == [0, 0]
     assert min(counts[3:5]) > 1
-    assert counts[5:7] == [32, 2 * (1 + 3)]
+    assert counts[5:7] == [32 * 2, 2 * (1 + 4)]
     assert (np.diff(found.astype(int), axis=1) >= 0).all()
     pieces = [{*row[row < WORDS].tolist()} for row in found]
-    assert len(pieces[0]) == counts[0] - 4  # red comes twice, and ^fox
-    assert len(pieces[5]) == 1
-    assert len(pieces[7] & pieces[8]) == 2  # ^fox and foxt
+    assert len(pieces[0]) == counts[0] - 4 - 2  # red comes twice, and ^fo and fox
+    assert len(pieces[5]) == 2
+    assert len(pieces[7] & pieces[8]) == 3  # ^fo, fox and oxt
 
 
 class Fixed:
