@@ -11,6 +11,7 @@ from contextlib import nullcontext
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from benchmark_scripts import FOLDER, load
 from effort import thorough
 
