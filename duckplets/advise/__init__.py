@@ -51,10 +51,9 @@ def advise(
 ) -> Advice:
     """Say which negatives are worth training with, by a probe that is trained on a sample.
 
-    A mean of word vectors learns from nothing on a sample of the split train, by eight ways to
-    draw negatives (arms) with two seeds each. Successive halving gives the best arms more batches.
-    Held-out families of queries judge them by nDCG@10. Nothing is written into the corpus, and
-    indexes, vectors and candidates go when it ends.
+    A mean of word vectors learns from nothing, by eight ways to draw negatives (arms) with two
+    seeds each; successive halving gives the best arms more batches. Held-out families of train
+    judge them by nDCG@10. Nothing is written into the corpus: a copy of the sample goes at the end.
 
     Args:
         recipe: A triplet recipe, or the name of one. Default: the first that a sampler draws.
@@ -96,7 +95,14 @@ def advise(
             raise EmptyPoolError(f"there is nothing to try: {without[0]}")
         is_collection = Collections.chosen(sample.database, source, None) is not None
         by = None if recipe is None and is_collection else of.recipe
-        asked = _questions(sample, by, source, anchors)
+        asked = Asked()
+        with suppress(EmptyPoolError):  # all are of one family, or hardly any is there
+            asked = questions(sample.database, "test", recipe=by, source=source, is_all=True)
+        if not asked.queries or anchors + len(asked.queries) < LEAST:
+            raise EmptyPoolError(
+                f"too few to tell: {anchors:,} anchors of train to learn from, and "
+                f"{len(asked.queries):,} of other families to judge by; advise needs {LEAST}"
+            )
         plans = Plans(sample, of.recipe, of.sources, words)
         plans.fit(anchors)
         halving = Halving(plans, Judge(asked, words), seconds * UNITS)
@@ -115,22 +121,6 @@ def advise(
     )
 
 
-def _questions(
-    sample: CorpusFile, recipe: TripletRecipe | None, source: str | None, anchors: int
-) -> Asked:
-    """Return the held-out queries; refuse a sample that is too small."""
-    found = Asked()
-    with suppress(EmptyPoolError):  # all records are of one family, or hardly any is there
-        found = questions(sample.database, "test", recipe=recipe, source=source, is_all=True)
-    queries = len(found.queries)
-    if not queries or anchors + queries < LEAST:
-        raise EmptyPoolError(
-            f"too few to tell: {anchors:,} anchors of train to learn from and {queries:,} of other "
-            f"families to judge by; advise needs {LEAST}"
-        )
-    return found
-
-
 def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
     """Compare the arms and recommend one."""
     from duckplets.advise.advice import Advice, ArmFound
@@ -144,18 +134,8 @@ def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
         draws[name] = 100 * bootstrapped(differences.mean(axis=0)[:, None], families)
         low, high = np.quantile(draws[name], [0.025, 0.975]).tolist()
         each = tuple((100 * differences.mean(axis=1)).tolist())
-        reached = 100 * float(np.mean([*halving.results[name][batches].values()]))
-        found.append(
-            ArmFound(
-                arm=name,
-                batches=batches,
-                ndcg=reached,
-                difference=sum(each) / len(each),
-                low=low,
-                high=high,
-                by_seed=each,
-            )
-        )
+        ndcg = 100 * float(np.mean([*halving.results[name][batches].values()]))
+        found.append(ArmFound(name, batches, ndcg, sum(each) / len(each), low, high, each))
     if not found and halving.cut_short == INTERRUPTED:
         raise KeyboardInterrupt  # nothing is done that could be shown
     if not found:

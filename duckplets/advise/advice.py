@@ -16,7 +16,7 @@ _NOT_TRIED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ArmFound:
     """What one arm was worth.
 

@@ -89,10 +89,8 @@ class Probe:
 
     def __init__(self, seed: int) -> None:
         draw = np.random.default_rng(seed)
-        self.table = np.zeros((WORDS + 1, DIMENSION), np.float32)  # the last row stays 0
-        self.table[:WORDS] = np.float32(SPREAD) * draw.standard_normal(
-            (WORDS, DIMENSION), np.float32
-        )
+        self.table = draw.standard_normal((WORDS, DIMENSION), np.float32)
+        self.table *= np.float32(SPREAD)
         self._squares = np.zeros((WORDS, 1), np.float32)
 
     def encode(self, tokens: Tokens) -> Singles:
@@ -125,13 +123,13 @@ class Probe:
         slopes /= lengths
         return loss, slopes
 
-    def learn(self, tokens: Tokens, anchors: int, rate: float = RATE) -> float:
+    def learn(self, tokens: Tokens, anchors: int) -> float:
         """Take a step of Adagrad on a batch and return its loss; see ``loss``."""
         loss, slopes = self.loss(tokens, anchors)
         rows, gradient = self.by_word(tokens, slopes)
         squares = self._squares[rows] + (gradient * gradient).mean(axis=1, keepdims=True)
         self._squares[rows] = squares
-        self.table[rows] -= np.float32(rate) * gradient / (np.sqrt(squares) + np.float32(1e-8))
+        self.table[rows] -= np.float32(RATE) * gradient / (np.sqrt(squares) + np.float32(1e-8))
         return loss
 
     @staticmethod

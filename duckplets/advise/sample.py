@@ -79,18 +79,11 @@ def mined(
 ) -> tuple[int, list[str]]:
     """Mine the train of a sample; return its anchors, and why sources without any have none."""
     database, anchors, without = sample.database, 0, list[str]()
+    version = current_version(database)
     with store.writing(database) as folder:
         for source in sources:
-            job = Job(
-                database=database,
-                scorer=by,
-                depth=DEPTH,
-                recipe=recipe,
-                source=source,
-                split="train",
-                version=current_version(database),
-                work=QUIET,
-            )
+            where: dict[str, Any] = {"source": source, "split": "train", "version": version}
+            job = Job(**where, database=database, scorer=by, depth=DEPTH, recipe=recipe, work=QUIET)
             found = job.run(folder)
             if isinstance(found, str):
                 without.append(found)
