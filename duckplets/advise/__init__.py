@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SECONDS = 120.0
 LEAST = 200  # anchors
+SURE = 0.9  # of bootstrap samples: a wrong arm seldom does harm, and a missed one costs more
 MOST, QUERIES = 40_000, 1_500  # records of a sample; of these held out
 _PATIENCE, _OPENING = 4, 20  # times the budget, and seconds more, after which it stops
 _FIRST = {
@@ -142,7 +143,8 @@ def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
         raise EmptyPoolError(f"{halving.cut_short} before two arms were done; give more seconds")
     found.sort(key=lambda arm: (-arm.batches, -arm.difference))
     best = next((arm for arm in found if arm.arm != IN_BATCH), found[0])
-    gain = best.low > 0 and min(best.by_seed) > 0
+    sure = float((draws[best.arm] > 0).mean())
+    gain = sure >= SURE and min(best.by_seed) > 0
     recommended = best.arm if gain else IN_BATCH
     way = next((way for way in _FIRST if way in str(ARMS[recommended])), "")
     told = [f"Recommended by duckplets advise: {recommended}.", *([_FIRST[way]] if way else [])]
@@ -152,7 +154,7 @@ def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
         families=len({*families}),
         recommended=recommended,
         gain=gain,
-        sure=float((draws[best.arm] > 0).mean()),
+        sure=sure,
         run=run_file.brief(run | {**ARMS[recommended]}, told),
         cut_short=halving.cut_short,
         work=halving.spent,

@@ -57,7 +57,7 @@ class Advice(Reported):
         families: Families of queries.
         arms: Arms, those with most batches first, then the best.
         recommended: The arm to take: in-batch negatives unless another one gains.
-        gain: Whether the best arm is above in-batch negatives, by its interval and with each seed.
+        gain: Whether the best other arm is above them with each seed, and ``sure`` is at least .9.
         sure: Share of bootstrap samples of queries in which the best other arm is above them.
         run: The recommendation as a run file, for ``--config`` and ``dp.load_run``.
         cut_short: Why it ended early, or nothing.
