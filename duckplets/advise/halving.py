@@ -25,7 +25,7 @@ from duckplets.runs.request import Options
 from duckplets.vectors.dense import Dense
 
 IN_BATCH, SEEDS, INTERRUPTED = "in-batch", (1, 2), "interrupted"
-UNITS = 150_000_000  # tokens times numbers of a vector that a processor trains on in a second
+UNITS = 200_000_000  # tokens times numbers of a vector that a processor trains on in a second
 MOST_BATCH, LEAST_BATCH = 256, 16
 
 _STAGES = ((100, 8), (200, 4), (400, 3))  # batches, and how many arms are trained so far
