@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from duckplets.corpus import run_file
 from duckplets.db.writes import CorpusFile
 from duckplets.engine.inline import INLINE
 from duckplets.engine.work import working
-from duckplets.errors import EmptyPoolError, SamplerError
+from duckplets.errors import EmptyPoolError, RecipeError, SamplerError
 from duckplets.export.collection import Collections
 from duckplets.export.subject import pooled
 from duckplets.mining.bm25_scorer import Bm25Scorer
@@ -84,6 +85,12 @@ def advise(
     begun = time.process_time()
     seconds = checked("seconds", seconds, Annotated[float, Bounds(1, 86_400)], SamplerError)
     of = pooled(corpus.database, recipe, source=source, split="train")
+    if not of.recipe.minable:
+        raise RecipeError(
+            f"recipe {of.recipe.name!r} has chosen its negatives already: name another recipe, or "
+            f"compare runs of your own model"
+        )
+    open_recipe = replace(of.recipe, by=None)  # which leaves negatives to the run
     most = int(MOST * min(1.0, max(0.05, seconds / SECONDS)))
     with (
         threadpool_limits(1, "blas"),
@@ -91,11 +98,11 @@ def advise(
         sampled(corpus, of.sources, most=most, queries=QUERIES, seed=seed) as sample,
         closing(Words(terms_of(sample.database))) as words,
     ):
-        anchors, without = mined(sample, of.recipe, of.sources, Bm25Scorer())
+        anchors, without = mined(sample, open_recipe, of.sources, Bm25Scorer())
         if not anchors and without:
             raise EmptyPoolError(f"there is nothing to try: {without[0]}")
         is_collection = Collections.chosen(sample.database, source, None) is not None
-        by = None if recipe is None and is_collection else of.recipe
+        by = None if recipe is None and is_collection else open_recipe
         asked = Asked()
         with suppress(EmptyPoolError):  # all are of one family, or hardly any is there
             asked = questions(sample.database, "test", recipe=by, source=source, is_all=True)
@@ -104,13 +111,14 @@ def advise(
                 f"too few to tell: {anchors:,} anchors of train to learn from, and "
                 f"{len(asked.queries):,} of other families to judge by; advise needs {LEAST}"
             )
-        plans = Plans(sample, of.recipe, of.sources, words)
+        plans = Plans(sample, open_recipe, of.sources, words)
         plans.fit(anchors)
         halving = Halving(plans, Judge(asked, words), seconds * UNITS)
         halving.run(work, begun + _PATIENCE * seconds + _OPENING)
     lacks = not stored(corpus.database, source=source, split="train")
     run: dict[str, Any] = {"mixture": {"weights": {source: 1.0}}} if source else {}
-    run["recipes"] = [recipe if isinstance(recipe, TripletRecipe) else of.recipe.name]
+    is_known = not isinstance(recipe, TripletRecipe) and of.recipe == open_recipe
+    run["recipes"] = [open_recipe.name if is_known else open_recipe]
     return _advice(
         halving,
         run | {"batch_size": plans.batch, "no_duplicates": True},

@@ -22,17 +22,16 @@ from duckplets.mining import store
 from duckplets.mining.job import Job, Scorer
 from duckplets.mining.views import show
 from duckplets.order.permute import key
-from duckplets.pools import macros
 from duckplets.recipes.recipes import TripletRecipe
 
 DEPTH = 32  # candidates of an anchor
 
-_TABLES = {
+_TABLES = {  # macros of recipes follow from versions and sources, so these come first
+    "corpus_versions": "corpus/compact/whole",
     "sources": "corpus/compact/of_sources",
     "records": "corpus/compact/of_records",
     "settings": "corpus/compact/whole",
     "recipes": "corpus/compact/whole",
-    "corpus_versions": "corpus/compact/whole",
     "chunks": "advise/sample/chunks",
     "stored_sections": "advise/sample/sections",
     "labels": "advise/sample/labels",
@@ -69,8 +68,6 @@ def _fill(corpus: CorpusFile, sample: CorpusFile, asked: dict[str, Any]) -> int:
         for name, statement in _TABLES.items():
             is_any = statement.startswith("corpus/")
             copy_rows(reader, new, name, statement, {"table": name} if is_any else None)
-    with new.transaction():
-        macros.write(new)
     return chosen
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ import duckplets as dp
 from duckplets import advise as room
 from duckplets.advise import halving
 from duckplets.advise.halving import ARMS, IN_BATCH, SEEDS
-from duckplets.errors import EmptyPoolError, SamplerError, SplitError
+from duckplets.errors import EmptyPoolError, RecipeError, SamplerError, SplitError
 
 WORDS = [
     f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "re", "sa") for b in ("dar", "fel", "gor", "pim")
@@ -250,7 +251,15 @@ def test_long_texts_other_scripts_and_no_families_are_no_obstacle(tmp_path):
         source = dp.sources.MemorySource(given, id="id", anchor="q", positive="a")
         corpus.ingest(source, name="s", progress=False)
         corpus.split(1, 0, 0)
-        found = corpus.advise(seconds=1, progress=False)
+        role = dp.role
+        drawn = dp.TripletRecipe("own", role("anchor"), role("context"), role("context"), by="bm25")
+        corpus.add_recipe(drawn)
+        ready = replace(drawn, name="ready", strategy="same_record", by=None)
+        with pytest.raises(RecipeError, match="chosen its negatives already"):
+            corpus.advise(ready)
+        found = corpus.advise("own", seconds=1, progress=False)
+    assert 'by = "bm25"' not in found.run.partition("[[recipe]]")[2]
+    assert 'name = "own"' in found.run
     assert found.queries == found.families > 10
     assert max(arm.ndcg for arm in found.arms) > 5
 
