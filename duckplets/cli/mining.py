@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -147,6 +148,7 @@ def advise(
         if page is not None:
             say(f"the page: {opened.report(page, advice=found).path}")
     if found.cut_short == "interrupted":
+        sys.stdout.flush()
         interrupted()
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from collections_by_hand import collection
 from commands import cli, error, ok
 from effort import often
 from prebuilt import prebuilt
+from programs import ran
 from threadpoolctl import threadpool_limits
 
 import duckplets as dp
@@ -210,6 +212,27 @@ def test_an_end_before_the_end_shows_what_is_done(advised, monkeypatch):
         monkeypatch.setattr(room, "_PATIENCE", -1000.0)
         with pytest.raises(EmptyPoolError, match="before two arms were done"):
             corpus.advise(seconds=1, progress=False)
+
+
+STOPPED = """
+from duckplets.advise import halving
+from duckplets.cli import main
+train, left = halving.Halving._train, iter(range(7))  # two arms by two seeds, and what ranks
+def stop(*given):
+    if next(left, None) is None:
+        raise KeyboardInterrupt
+    train(*given)
+halving.Halving._train = stop
+main(["advise", "toy.duckdb", "--seconds", "1"])
+"""
+
+
+def test_ctrl_c_on_the_command_line_shows_what_is_done(advised):
+    done = ran(sys.executable, "-c", STOPPED, cwd=advised[0])
+    assert done.returncode == 130
+    assert "It was interrupted" in done.stdout
+    assert "1 random" in done.stdout
+    assert done.stderr.endswith("interrupted\n")
 
 
 def test_too_little_to_tell_is_said(tmp_path):
