@@ -11,7 +11,7 @@ TORCH := $(VENV)/torch
 # would compile all that it imports, in three times the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-newer test-torch lint format docs bench bench-retrieval clean
+.PHONY: demo test test-all test-newer test-torch lint format docs bench bench-retrieval bench-advise clean
 
 demo: $(READY)
 	$(BIN)/duckplets demo
@@ -69,6 +69,11 @@ bench-retrieval: $(TORCH)/.ready
 	$(BIN)/python benchmarks/retrieval_set.py $(VENV)/wordnet
 	OMP_NUM_THREADS=1 $(TORCH)/bin/python examples/retrieval.py $(VENV)/wordnet --steps 400 --out benchmarks/retrieval.json
 	$(BIN)/python benchmarks/retrieval_report.py
+
+# Three hours, with PyTorch, run by run, so that it can be stopped: what docs/advise.md shows. The
+# corpora come as benchmarks/teach_corpora.py says, and with apt-get install manpages manpages-dev.
+bench-advise: $(TORCH)/.ready
+	OMP_NUM_THREADS=1 $(TORCH)/bin/python benchmarks/advise.py
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

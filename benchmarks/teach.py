@@ -421,7 +421,7 @@ class Laboratory:
         for scorer in self.mined:
             self._mine(scorer)
         learnt = self.corpus.sql(
-            "SELECT text FROM section_texts WHERE split = 'train' ORDER BY ALL"
+            "SELECT text FROM section_texts WHERE split IN ('train', 'every') ORDER BY ALL"
         )
         self.texts = Texts(self.folder / "tokenizer.json", learnt["text"].to_pylist())
         self.evaluator = self.corpus.evaluator(

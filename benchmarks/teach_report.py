@@ -59,7 +59,8 @@ A small model (a mean of word vectors: {dimension} numbers for each of {vocabula
 trained **from nothing**, in {steps} batches of {batch}, by a softmax over the positives and negatives
 of the whole batch. Two arms differ only in what `sampler(…)` was asked for. Then the anchors of the
 test split rank the texts of all splits, equal texts and those of one `group_key` once.
-`benchmarks/teach.py` measures, and `benchmarks/teach_report.py` writes this page.
+What is worth it on a corpus of your own is said by [`duckplets advise`](advise.md), in minutes and
+without PyTorch. `benchmarks/teach.py` measures, and `benchmarks/teach_report.py` writes this page.
 
 {corpora}
 

@@ -12,7 +12,8 @@ PAGE = ROOT / "docs" / "design.md"
 USERS_MEET = "testing torch mcp index metrics plugins reports errors __init__"  # above all rooms
 ROOMS = (
     "corpus sources ingest text quality conditions recipes pools order samples runs serving search "
-    "mining vectors records export tokens proof report adapters cli engine artifacts db base"
+    "mining vectors records export tokens proof report adapters advise cli engine artifacts db "
+    "base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",

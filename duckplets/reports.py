@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from duckplets.adapters.evaluation import Comparison
+from duckplets.advise.advice import Advice, ArmFound
 from duckplets.corpus.compact import CompactReport
 from duckplets.corpus.maintenance import PrepareReport
 from duckplets.export import ExportReport
@@ -28,6 +29,8 @@ from duckplets.vectors.embed import EmbedReport
 
 __all__ = [
     "AddedVectors",
+    "Advice",
+    "ArmFound",
     "CollectionReport",
     "CompactReport",
     "Comparison",

@@ -8,8 +8,10 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from benchmark_scripts import FOLDER, load
 from effort import thorough
 
@@ -236,6 +238,41 @@ def test_the_laboratory_plants_the_second_half_of_long_texts_as_records_of_their
     assert second.keys() == {"id", "positive"}
     assert f"{first['positive']} {second['positive']}" == words
     assert short == rows[2]
+
+
+def test_advice_is_judged_on_seeds_that_did_not_choose():
+    """By figures that are planted: the best arm by seeds 1 to 3, and its lead on seeds 4 to 9."""
+    advise = load("advise")
+    advice = {name: {"recommended": "1 dense"} for name in advise.CORPORA}
+    lead = dict.fromkeys(advise.CORPORA, 0.001) | {"gcide": 0.005}
+
+    def figures(corpus, arm, seed):
+        base = {"uncut": 0.4, "uncut_4": 0.4 + lead[corpus], "pairs": 0.39}.get(arm, 0.38)
+        return base + 0.0001 * seed * (arm == "pairs")
+
+    results = {"advice": advice, "missing": {}, "runs": []}
+    due = [*advise.works(advice, results)]
+    assert len(due) == len({*due}) == 8 * 8 * 3
+    for _ in range(2):
+        due = [*dict.fromkeys(advise.works(advice, results))]
+        results["runs"] = [
+            {"corpus": c, "arm": a, "seed": s, "ndcg@10": figures(c, a, s)} for c, a, s in due
+        ]
+    found = advise.verdict(results)
+    assert (found["judged"], found["harmed"], found["held"]) == ([*advise.CORPORA], [], True)
+    assert {*advise.CORPORA} - {*found["near"]} == {"gcide"}
+    rows = found["corpora"]["python"]["less"]
+    assert found["corpora"]["python"]["best"] == "uncut_4"
+    assert rows["uncut_4"] == {of: pytest.approx(-0.1) for of in ("difference", "low", "high")}
+    mean, half = 1 - 0.01 * 6.5, 2.571 * 0.01 * np.std(range(4, 10), ddof=1) / 6**0.5
+    expected = {"difference": mean, "low": mean - half, "high": mean + half}
+    assert rows["pairs"] == {of: pytest.approx(value) for of, value in expected.items()}
+    for run in results["runs"]:
+        run["ndcg@10"] -= 0.03 * (run["corpus"] == "python" and run["arm"] == "uncut")
+    assert advise.verdict(results)["harmed"] == ["python"]
+    if (stored := advise.HERE / "advise.json").exists():
+        kept = json.loads(stored.read_text(encoding="utf-8"))
+        assert kept["verdict"] == advise.verdict(kept)
 
 
 def test_the_laboratory_reads_a_dictionary(tmp_path, monkeypatch):

@@ -69,11 +69,32 @@ def evaluator(
     if results is not None and not Path(results).parent.is_dir():
         raise QualityError(f"results={shown(results)!r}: there is no such folder; make it first")
     from duckplets.export import Documents
-    from duckplets.export.collection import Collections
 
     evaluation = imported("sentence_transformers.sentence_transformer.evaluation")
     is_all = checked("corpus", corpus, Documents, SamplerError) == "all"
-    database = corpus_of.database
+    asked = questions(corpus_of.database, split, recipe=recipe, source=source, is_all=is_all)
+    made = _class_of(evaluation.InformationRetrievalEvaluator)(
+        asked.queries,
+        asked.documents,
+        {query: {*gains} for query, gains in asked.gains.items()},
+        **{"name": split, **options},
+    )
+    made.one_of, made.families, made.gains = asked.one_of, asked.families, asked.gains
+    made.results = None if results is None else Path(results)
+    return made
+
+
+def questions(
+    database: Database,
+    split: str,
+    *,
+    recipe: TripletRecipe | str | None,
+    source: str | None,
+    is_all: bool,
+) -> Asked:
+    """Return the queries of a split that have an answer, their families, and documents."""
+    from duckplets.export.collection import Collections
+
     groups: dict[str, str] = dict(database.run("export/groups"))
     found = None if recipe else Collections.chosen(database, source, split)
     if found is not None:
@@ -82,31 +103,24 @@ def evaluator(
         asked = _of_pools(database, recipe, source, split, groups, is_all=is_all)
     if not asked.queries:
         raise EmptyPoolError(f"split {split!r}: no anchor of it has a positive to be found")
-    families = {query: groups.get(_record_of(query), query) for query in asked.queries}
-    made = _class_of(evaluation.InformationRetrievalEvaluator)(
-        asked.queries,
-        asked.documents,
-        {query: {*gains} for query, gains in asked.gains.items()},
-        **{"name": split, **options},
-    )
-    made.one_of, made.families, made.gains = asked.one_of, families, asked.gains
-    made.results = None if results is None else Path(results)
-    return made
+    asked.families = {query: groups.get(_record_of(query), query) for query in asked.queries}
+    return asked
 
 
 @dataclass
-class _Asked:
+class Asked:
     """Queries and documents by id, and the gains of relevant documents by query."""
 
     queries: dict[str, str] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
     gains: dict[str, dict[str, float]] = field(default_factory=dict)
     one_of: dict[str, str] = field(default_factory=dict)  # the first document of a family
+    families: dict[str, str] = field(default_factory=dict)  # of queries
 
 
-def _of_labels(found: Collections) -> _Asked:
+def _of_labels(found: Collections) -> Asked:
     """Return the queries of collections that have a relevant document, and all documents."""
-    asked = _Asked()
+    asked = Asked()
     for row in found.records(found.documents):
         asked.documents[row["record_id"]] = row["text"]
     for row in found.labels():
@@ -126,7 +140,7 @@ def _of_pools(
     groups: Mapping[str, str],
     *,
     is_all: bool,
-) -> _Asked:
+) -> Asked:
     """Return the anchors of a recipe that have a positive, and its documents, equal texts once."""
     from duckplets.export.examples import SubjectReader
     from duckplets.export.formats import judge, judged_queries
@@ -138,7 +152,7 @@ def _of_pools(
     first: dict[str, str] = {}  # document of each text
     same: dict[str, str] = {}  # of each document the first one with its text
     of_family: dict[str, str] = {}
-    asked = _Asked()
+    asked = Asked()
     subject = pooled(database, recipe, source=source, split=split, every=is_all)
     with SubjectReader.opened(database, subject) as reader:
         for document in reader.documents():
@@ -289,22 +303,28 @@ def compare(first: str | Path, second: str | Path, *, confidence: float = 0.95) 
         )
     place = {name: at for at, name in enumerate(others)}
     theirs = theirs[[place[name] for name in names]]
-    kinds, of = np.unique(np.array(families), return_inverse=True)
-    differences = np.zeros((len(kinds), len(METRICS)))
-    np.add.at(differences, of, theirs - ours)
-    sizes, draw = np.bincount(of), np.random.default_rng(0)
-    sampled = []
-    for _ in range(_DRAWS // _AT_ONCE):
-        often = draw.multinomial(len(kinds), np.full(len(kinds), 1 / len(kinds)), _AT_ONCE)
-        sampled.append(often @ differences / (often @ sizes)[:, None])
+    sampled = bootstrapped(theirs - ours, families)
     tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(sampled), [tail, 1 - tail], axis=0)
+    low, high = np.quantile(sampled, [tail, 1 - tail], axis=0)
     means = zip(ours.mean(axis=0).tolist(), theirs.mean(axis=0).tolist(), strict=True)
     rows = [
         {"metric": metric, "first": a, "second": b, "difference": b - a, "low": x, "high": y}
         for metric, (a, b), x, y in zip(METRICS, means, low.tolist(), high.tolist(), strict=True)
     ]
-    return Comparison(len(names), len(kinds), rows)
+    return Comparison(len(names), len({*families}), rows)
+
+
+def bootstrapped(differences: Any, families: Sequence[str]) -> Any:
+    """Return means of bootstrap samples (draws, columns) of rows, whose families stay whole."""
+    kinds, of = np.unique(np.array(families), return_inverse=True)
+    totals = np.zeros((len(kinds), differences.shape[1]))
+    np.add.at(totals, of, differences)
+    sizes, draw = np.bincount(of), np.random.default_rng(0)
+    sampled = []
+    for _ in range(_DRAWS // _AT_ONCE):
+        often = draw.multinomial(len(kinds), np.full(len(kinds), 1 / len(kinds)), _AT_ONCE)
+        sampled.append(often @ totals / (often @ sizes)[:, None])
+    return np.concatenate(sampled)
 
 
 def _read(path: Path) -> tuple[list[str], list[str], Any]:

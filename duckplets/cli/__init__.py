@@ -40,6 +40,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Negatives": {
         "embed": ("tokens", "Give a vector to every text that has none yet."),
         "mine": ("mining", "Mine hard negatives, where they are missing."),
+        "advise": ("mining", "Say which negatives are worth training with, by a small probe."),
         "export": ("mining", "Write mined negatives, an evaluation set or all records to a file."),
     },
     "Train": {

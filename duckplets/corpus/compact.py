@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,19 +167,29 @@ def _copy(reader: Database, new: Database, name: str, columns: Sequence[str]) ->
     """Copy the kept rows of a table; return their number."""
     found = (rule for column, rule in _OF_COLUMNS.items() if column in columns)
     rule = _OF_TABLES.get(name) or next(found, "corpus/compact/whole")
-    rows = 0
-    insert = _insert(name)
+    return copy_rows(reader, new, name, rule, {"table": name})
+
+
+def copy_rows(
+    reader: Database,
+    new: Database,
+    name: str,
+    statement: str,
+    parameters: Mapping[str, Any] | None = None,
+) -> int:
+    """Copy the rows that a statement finds into a table of another corpus; return their number."""
+    rows, insert = 0, _insert(name)
     with new.transaction():
-        for table in _slices(reader, query(rule), name):
+        for table in _slices(reader, query(statement), parameters):
             with new.registered(incoming=table):
                 new.rows(insert)
             rows += table.num_rows
     return rows
 
 
-def _slices(reader: Database, sql: str, name: str) -> Iterator[pa.Table]:
+def _slices(reader: Database, sql: str, parameters: Mapping[str, Any] | None) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
-    for batch in reader.stream(sql, {"table": name}, rows=_ROWS):
+    for batch in reader.stream(sql, parameters, rows=_ROWS):
         held.append(batch)
         if sum(b.nbytes for b in held) >= _BYTES:
             yield pa.Table.from_batches(held)

@@ -53,6 +53,7 @@ class Verb:
 
 
 if TYPE_CHECKING:
+    from duckplets import advise as _advise
     from duckplets import export as _export
     from duckplets import report as _report
     from duckplets.adapters import evaluation as _evaluation
@@ -86,7 +87,7 @@ else:
     _compact, _recipes = map(Room, ("corpus.compact", "corpus.recipes"))
     _ingest, _quality = map(Room, ("corpus.ingest", "corpus.quality"))
     _runs, _status = map(Room, ("corpus.runs", "corpus.status"))
-    _export = Room("export")
+    _advise, _export = map(Room, ("advise", "export"))
     _hub = Room("export.hub")
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
@@ -200,6 +201,7 @@ class Corpus:
     read = _read.read
     count = _read.count
     report = _report.report
+    advise = _advise.advise
 
     compact = _compact.compact
     prepare = _maintenance.prepare

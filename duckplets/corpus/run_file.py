@@ -260,6 +260,21 @@ def written(arguments: Mapping[str, Any]) -> str:
     return "\n".join(_lines(request)) + "\n"
 
 
+def brief(arguments: Mapping[str, Any], comments: Iterable[str]) -> str:
+    """Return a run file with the given keys alone, under comments."""
+    recipes, tables = arguments.get("recipes", ()), no_tables()
+    tables["run"] = {n: to_plain(v) for n, v in arguments.items() if n not in (*tables, "recipes")}
+    if named := [of for of in recipes if isinstance(of, str)]:
+        tables["run"]["recipes"] = named
+    tables |= {n: to_plain(v, defaults=False) for n, v in arguments.items() if n in tables}
+    lines = [*(f"# {comment}" for comment in comments), f"version = {_VERSION}"]
+    for name in (name for name, values in tables.items() if values):
+        lines += ["", f"[{name}]", *(f"{key} = {_toml(of)}" for key, of in tables[name].items())]
+    for recipe in (of for of in recipes if not isinstance(of, str)):
+        lines += ["", *recipe_lines(recipe)]
+    return "\n".join(lines) + "\n"
+
+
 def _lines(request: RunRequest) -> Iterator[str]:
     yield f"version = {_VERSION}"
     recipes = request.recipes or ()

@@ -76,6 +76,7 @@ def report(
     *,
     run: str | None = None,
     mixture: Mixture | Mapping[str, float] | str | Path | None = None,
+    advice: Any = None,
     overwrite: bool = False,
 ) -> ReportPage:
     """Make a page to look at: an HTML file that needs no network; a notebook shows it.
@@ -91,6 +92,7 @@ def report(
         path: FILE.html, which appears whole or not at all; by default none is written.
         run: A saved run, as it stands; by default what a new one of triplets would draw.
         mixture: As for ``sampler``, or of the run from where it stands on.
+        advice: What ``Corpus.advise`` returned, to be shown with its plot.
         overwrite: Replace the file.
 
     Raises:
@@ -103,6 +105,8 @@ def report(
     if path is not None:
         check(path, _PLACE, overwrite=overwrite)
     sections = _sections(corpus, database, run, mixture)
+    if advice is not None:
+        sections.append(advice.section())
     name = corpus.path.name
     data = {
         "title": f"{shown(name, 80)}, version {current_version(database)}",

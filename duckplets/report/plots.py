@@ -120,6 +120,32 @@ def lines(
     )
 
 
+def intervals(
+    title: str, values: Mapping[str, tuple[float, float, float]], *, x: str, y: str
+) -> Plot:
+    """Draw an interval with its middle per label, and a line at 0."""
+    ends = [0.0, *(end for low, _, high in values.values() for end in (low, high))]
+    high, group = _Scale(min(ends), max(ends)), (WIDTH - _LEFT - _RIGHT) / max(len(values), 1)
+    shapes, along = [], []
+    for number, (label, (low, middle, top)) in enumerate(values.items()):
+        at, up = round(_LEFT + (number + 0.5) * group, 1), high.up(middle)
+        path = f"M{at} {high.up(low)}V{high.up(top)}M{at - 6:.1f} {up}h12"
+        told = f"{label}: {words(middle)}, {words(low)} to {words(top)}"
+        shapes.append(Shape(number % _COLOURS, told, path))
+        along.append((at, _short(label, int(group / _CHARACTER))))
+    zero = f"M{_LEFT} {high.up(0)}H{WIDTH - _RIGHT}"
+    return Plot(
+        title=title,
+        x=x,
+        y=y,
+        series=_named(values),
+        shapes=[*shapes, Shape(0, "no difference", zero)],
+        is_lines=True,
+        along=along,
+        up=high.ticks(),
+    )
+
+
 def stacked_shares(
     forecast: Forecast | pa.Table, *, steps: int | None = None, title: str = "Shares of the sources"
 ) -> Plot:
