@@ -3,13 +3,14 @@
 import json
 import random
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from collections_by_hand import collection
 from commands import ok
-from effort import often
+from effort import often, some
 
 import duckplets as dp
 from duckplets.errors import RecipeError, SamplerError, StateMismatchError
@@ -84,9 +85,10 @@ SCORERS = {
     ),
 }
 
+FILTERS = [("bm25", None), ("dense", None), ("dense", 0.6)]
 
-@pytest.mark.parametrize("scorer", SCORERS)
-@pytest.mark.parametrize("made", [pairs, documents])
+
+@pytest.mark.parametrize(("scorer", "made"), some(product(SCORERS, [pairs, documents]), less=3))
 @pytest.mark.parametrize("seed", range(often(5, less=1)))
 def test_every_positive_has_its_rank_among_legal_negatives(tmp_path, scorer, made, seed):
     with made(tmp_path / "c.duckdb", seed) as corpus:
@@ -113,8 +115,10 @@ def test_every_positive_has_its_rank_among_legal_negatives(tmp_path, scorer, mad
         )
 
 
-@pytest.mark.parametrize("made", [pairs, documents])
-@pytest.mark.parametrize(("scorer", "least"), [("bm25", None), ("dense", None), ("dense", 0.6)])
+@pytest.mark.parametrize(
+    ("made", "scorer", "least"),
+    some([(m, *f) for f in FILTERS for m in (pairs, documents)], less=3),
+)
 @pytest.mark.parametrize("seed", range(often(10, less=1)))
 def test_pairs_are_drawn_whose_positive_is_ranked_high_enough(tmp_path, made, scorer, least, seed):
     with made(tmp_path / "c.duckdb", seed) as corpus:

@@ -8,6 +8,7 @@ from itertools import accumulate, islice
 
 import numpy as np
 import pytest
+from effort import some
 from frozen_runs import odd, titled
 from prebuilt import copying, reading
 from token_oracle import drawn
@@ -103,13 +104,16 @@ def test_a_mean_epoch_in_proportion_is_a_pass_over_each_source(corpus):
 
 @pytest.mark.parametrize(
     ("mixture", "more"),
-    [
-        (CHANGED, {}),
-        (ANNEALED, {}),
-        (CHANGED, {"batch_by": "source"}),
-        (CHANGED, {"no_duplicates": True}),
-        (dp.Mixture(unit="tokens"), {"kind": "texts", "columns": ["position", "text"]}),
-    ],
+    some(
+        [
+            (CHANGED, {}),
+            (ANNEALED, {}),
+            (CHANGED, {"no_duplicates": True}),
+            (CHANGED, {"batch_by": "source"}),
+            (dp.Mixture(unit="tokens"), {"kind": "texts", "columns": ["position", "text"]}),
+        ],
+        less=3,
+    ),
 )
 def test_any_batch_is_the_same_from_anywhere_and_on_any_ranks(several, tmp_path, mixture, more):
     how, state = PAIRS | more | {"mixture": mixture}, tmp_path / "s.duckdb"
