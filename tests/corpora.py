@@ -89,10 +89,7 @@ def odd_corpus(
     """A corpus of odd records with windows of twelve tokens."""
     corpus = dp.Corpus(path)
     for n in range(sources):
-        source = dp.sources.MemorySource(
-            odd_records(count, seed + n, repeats=repeats), **ODD_MAPPING
-        )
-        corpus.ingest(source, name=f"odd{n}", progress=False)
+        corpus.ingest(odd_records(count, seed + n, repeats=repeats), name=f"odd{n}", **ODD_MAPPING)
     corpus.split(0.6, 0.2, 0.2, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))
     return corpus

@@ -44,9 +44,7 @@ def answers(tmp_path_factory):
     path = tmp_path_factory.mktemp("mcp") / "toy.duckdb"
     with toy_corpus(path, 200) as corpus:
         odd = [{"q": f"q{i}", "a": INJECTED} for i in range(3)]
-        corpus.ingest(
-            dp.sources.MemorySource(odd, anchor="q", positive="a"), name="odd", progress=False
-        )
+        corpus.ingest(odd, name="odd", anchor="q", positive="a")
         corpus.split(train=0.8, validation=0.1, test=0.1, seed=0)
         build_index(corpus, progress=False)
         with corpus.sampler("triplets", batch_size=64) as sampler:

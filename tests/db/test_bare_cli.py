@@ -33,9 +33,9 @@ def corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(path.parent)
     with toy_corpus(path, 30) as opened:
         build_index(opened, dp.Terms(stemmer="none"), progress=False)
-        opened.mine(progress=False)
+        opened.mine()
         place = dp.sources.ParquetSource("left.parquet", anchor="q", positive="a")
-        opened.ingest(place, name="left", progress=False, options=dp.IngestOptions(in_place=True))
+        opened.ingest(place, name="left", options=dp.IngestOptions(in_place=True))
     return path
 
 
@@ -49,11 +49,7 @@ ASKED = {
 
 
 def test_it_answers_from_any_folder(corpus, tmp_path):
-    places = {
-        corpus: "/",
-        corpus.name: corpus.parent,
-        f"./of it/../of it/{corpus.name}": tmp_path,
-    }
+    places = {corpus: "/", corpus.name: corpus.parent, f"./of it/../of it/{corpus.name}": tmp_path}
     for given, cwd in places.items():
         for statement, least in ASKED.items():
             assert duckdb(given, statement, cwd=cwd)[0]["n"] >= least, (given, statement)

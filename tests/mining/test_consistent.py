@@ -31,8 +31,7 @@ def pairs(path, seed):
         }
         for n in range(60)
     ]
-    source = dp.sources.MemorySource(rows, id="id", anchor="q", context="a")
-    corpus.ingest(source, name="s", progress=False)
+    corpus.ingest(rows, name="s", id="id", anchor="q", context="a")
     corpus.split(1, 0, 0)
     return corpus
 
@@ -74,15 +73,9 @@ def overlap(found):
 
 
 SCORERS = {
-    "bm25": lambda corpus: corpus.mine(progress=False),
-    "dense": lambda corpus: (
-        corpus.embed(vectors, progress=False),
-        corpus.mine(by=dp.Dense(), progress=False),
-    ),
-    "overlap": lambda corpus: (
-        corpus.mine(progress=False),
-        corpus.rescore(overlap, "overlap", progress=False),
-    ),
+    "bm25": lambda corpus: corpus.mine(),
+    "dense": lambda corpus: (corpus.embed(vectors), corpus.mine(by=dp.Dense())),
+    "overlap": lambda corpus: (corpus.mine(), corpus.rescore(overlap, "overlap")),
 }
 
 FILTERS = [("bm25", None), ("dense", None), ("dense", 0.6)]
@@ -164,7 +157,7 @@ def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
                 corpus.sampler(consistent=wrong)
         with pytest.raises(SamplerError, match="texts have no pairs"):
             corpus.sampler("texts", consistent=("bm25", 5))
-        corpus.mine(progress=False)
+        corpus.mine()
         usual = corpus.sampler(batch_size=8)
         filtered = corpus.sampler(batch_size=8, consistent=("bm25", 5), run="filtered")
         assert filtered.epoch_length < usual.epoch_length
@@ -177,7 +170,7 @@ def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
         usual.close()
         filtered.close()
         # another mining changes no saved run, and compacting keeps what it reads
-        corpus.mine(terms=dp.Terms(stemmer="none"), depth=120, progress=False)
+        corpus.mine(terms=dp.Terms(stemmer="none"), depth=120)
         corpus.compact()
         with corpus.resume("filtered") as resumed:
             assert [resumed.batch_at(step).to_pydict() for step in range(9)] == expected
@@ -210,7 +203,7 @@ def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
 def test_a_run_file_and_the_shell_have_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pairs(tmp_path / "c.duckdb", 3) as corpus:
-        corpus.mine(progress=False)
+        corpus.mine()
         run = {"consistent": ("bm25", 5), "batch_size": 8}
         expected = corpus.sampler(**run).batch_at(0)["positive"]
     ok("forecast", "c.duckdb", "--consistent", "bm25=5", "--write", "run.toml")

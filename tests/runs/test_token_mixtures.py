@@ -30,12 +30,7 @@ RUNS = {
 SIZES = {f"s{i}": 3 + 17 * i for i in range(8)}
 MANY = {name: 1.9**i for i, name in enumerate(SIZES)}
 COUNTED = ["source", "position", "anchor", "anchor_tokens", "positive_tokens"]
-PAIRS = {
-    "kind": "pairs",
-    "batch_size": 12,
-    "options": dp.Options(prefetch=0),
-    "columns": COUNTED,
-}
+PAIRS = {"kind": "pairs", "batch_size": 12, "options": dp.Options(prefetch=0), "columns": COUNTED}
 CHANGED = dp.Mixture(
     MANY, unit="tokens", phases=[dp.Phase(3, {"s2": 50, "s7": 0}), dp.Phase(9, {"s1": 90})]
 )
@@ -153,8 +148,7 @@ def test_a_saved_run_is_joined_and_keeps_its_unit(own, tmp_path):
     with pytest.raises(dp.StateMismatchError, match=r"unit \(saved: tokens, now: samples\)"):
         own.resume(mixture=dp.Mixture())
     rows = [row | {"id": f"more{i}"} for i, row in enumerate(testing.toy_records(30, seed=4))]
-    more = dp.sources.MemorySource(rows, id="id", anchor="title", positive="body")
-    own.ingest(more, name="d", progress=False)
+    own.ingest(rows, name="d", id="id", anchor="title", positive="body")
     own.split(1, 0, 0)
     joined = own.resume(version="newest")
     batches = [*islice(joined, 40)]

@@ -197,10 +197,10 @@ def questions(path: Any, group: str | None = None) -> dp.Corpus:
         rows[n]["wrong"] = rows[n + 1]["a"]
     corpus = dp.Corpus(path)
     names = {"id": "id", "anchor": "q", "positive": "a", "negative": "wrong", "group": group}
-    corpus.ingest(dp.sources.MemorySource(rows, **names), name="faq", progress=False)
+    corpus.ingest(rows, name="faq", **names)
     corpus.split(1, 0, 0)
     corpus.add_recipe(dp.TripletRecipe("mined", ANCHOR, CONTEXT, CONTEXT))
-    corpus.mine("mined", progress=False)
+    corpus.mine("mined")
     return corpus
 
 
