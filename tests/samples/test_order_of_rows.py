@@ -67,15 +67,15 @@ DRAWS = {
     "topics": ("triplets", {}, {"batch_by": "meta['topic']"}),
     "lengths": ("triplets", {}, {"batch_by": "length"}),
     "pairs": ("pairs", {}, {"negatives": 1}),
-    "mined": ("triplets", {"negatives": dp.Negatives(by="bm25")}, {}),
+    "mined": ("triplets", {"by": dp.Negatives(by="bm25")}, {}),
     "weighed": (
         "triplets",
-        {"negatives": dp.Negatives(by="bm25", sampling="score")},
+        {"by": dp.Negatives(by="bm25", sampling="score")},
         {"negatives": 2},
     ),
     "mixed": (
         "triplets",
-        {"negatives": dp.Negatives(by="bm25")},
+        {"by": dp.Negatives(by="bm25")},
         {"negatives": dp.Negatives(by={"bm25": 0.5, "random": 0.5})},
     ),
     "windows": ("triplets", {"per": "chunk"}, {}),
