@@ -130,7 +130,7 @@ def test_what_was_said_of_a_pair_holds_in_every_sample(tmp_path, name, share, se
         corpus.add_recipe(recipe)
         if recipe.by == "bm25":
             corpus.mine()
-        given = {"recipes": ["r"], "batch_size": 16, "seed": seed}
+        given = {"recipes": ["r"], "batch_size": 64, "seed": seed}
         given |= {"kind": "labelled_pairs"} if seed == 2 and not name.startswith("own") else {}
         before = corpus.sampler(**given, options=dp.Options(empty="skip"))
         unchanged = [before.batch_at(step).to_pydict() for step in range(6)]
@@ -140,8 +140,8 @@ def test_what_was_said_of_a_pair_holds_in_every_sample(tmp_path, name, share, se
         world = World(corpus, verdicts)
         assert (report.read, report.stored) == (len(verdicts), len(verdicts))
         sampler = corpus.sampler(**given, options=dp.Options(empty="skip"))
-        steps = 12 * sampler.epoch_length // 16
-        served = sampler.served(0, 16 * steps).to_pylist()
+        steps = 12 * sampler.epoch_length // 64
+        served = sampler.served(0, 64 * steps).to_pylist()
         came = defaultdict[str, Counter[str]](Counter)
         rows = (row for step in range(steps) for row in sampler.batch_at(step).to_pylist())
         for sample, ids in zip(rows, served, strict=True):
@@ -302,11 +302,7 @@ def test_labels_name_records_and_texts_in_any_order_and_are_numbers(tmp_path):
     columns = ["anchor", "positive", "positive_label", "positive_record_id"]
 
     def labels_of(corpus, version=None):
-        rows = [
-            row
-            for step in range(6)
-            for row in corpus.sampler(batch_size=8, columns=columns).batch_at(step).to_pylist()
-        ]
+        rows = corpus.sampler(batch_size=48, columns=columns).batch_at(0).to_pylist()
         return {row["positive"]: row["positive_label"] for row in rows if row["anchor"][-1] == "1"}
 
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
