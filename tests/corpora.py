@@ -129,9 +129,15 @@ def samples(sampler: dp.Sampler, count: int) -> Iterator[dict[str, Any]]:
             return
 
 
+def batches_of(sampler: Any, steps: int) -> list[Any]:
+    """The batches of a run's first steps, wherever it stands; by blocks, as one costs 8 ms."""
+    size = sampler.settings.batch_size * sampler.settings.world_size
+    return [*sampler.reader.between(0, steps * size)]
+
+
 def rows_of(sampler: Any, steps: int) -> list[dict[str, Any]]:
     """The samples of a run's first steps, wherever it stands."""
-    return [row for step in range(steps) for row in sampler.batch_at(step).to_pylist()]
+    return [row for batch in batches_of(sampler, steps) for row in batch.to_pylist()]
 
 
 def negative_slots(negatives: int) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from collections_by_hand import collection
 from commands import ok
+from corpora import rows_of
 from effort import often, some
 
 import duckplets as dp
@@ -126,13 +127,9 @@ def test_pairs_are_drawn_whose_positive_is_ranked_high_enough(tmp_path, made, sc
         columns = ["anchor_record_id", *TRIPLETS]
         whole = corpus.sampler(batch_size=8, columns=columns, run="whole")
         drawn = corpus.sampler(batch_size=8, columns=columns, consistent=asked, run="drawn")
-        rows = [row for step in range(60) for row in drawn.batch_at(step).to_pylist()]
+        rows = rows_of(drawn, 60)
         found = {(row["anchor_record_id"], row["positive"]) for row in rows}
-        everything = {
-            (row["anchor_record_id"], row["positive"])
-            for step in range(60)
-            for row in whole.batch_at(step).to_pylist()
-        }
+        everything = {(row["anchor_record_id"], row["positive"]) for row in rows_of(whole, 60)}
         assert found == known & everything
         assert 0 < len(found) < len(everything)
         # a text that is left out as a positive is no negative either

@@ -1,6 +1,7 @@
 """Candidates belong to their ground: recipes of any name that have it draw from them."""
 
 import pytest
+from corpora import rows_of
 from prebuilt import copying, toy_corpus
 
 import duckplets as dp
@@ -18,7 +19,7 @@ corpus = copying(toy_corpus)
 def drawn(corpus, recipes, **options):
     given = {"batch_size": 8, "columns": ["recipe", "negative_by", "anchor_record_id"]}
     sampler = corpus.sampler(recipes=recipes, **given, **options)
-    rows = [row for step in range(8) for row in sampler.batch_at(step).to_pylist()]
+    rows = rows_of(sampler, 8)
     return sampler, {(row["recipe"], row["negative_by"]) for row in rows}
 
 

@@ -7,6 +7,7 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpora import batches_of
 from effort import some
 from prebuilt import prebuilt
 
@@ -108,7 +109,7 @@ def test_draws_depend_on_rows_and_not_on_their_order_or_format(tmp_path, name):
                 "options": dp.Options(empty="skip"),
             } | run
             with corpus.sampler(kind, **how) as sampler:
-                found.append([sampler.batch_at(step).to_pylist() for step in range(12)])
+                found.append([batch.to_pylist() for batch in batches_of(sampler, 12)])
     for n, draws in enumerate(found):
         assert draws == found[0], n
     assert len({str(row) for batch in found[0] for row in batch}) > 12
