@@ -33,7 +33,7 @@ def corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(path.parent)
     with toy_corpus(path, 30) as opened:
         build_index(opened, dp.Terms(stemmer="none"), progress=False)
-        opened.mine()
+        opened.mine(split="train")
         place = dp.sources.ParquetSource("left.parquet", anchor="q", positive="a")
         opened.ingest(place, name="left", options=dp.IngestOptions(in_place=True))
     return path

@@ -114,7 +114,7 @@ def test_a_corpus_stays_where_it_is_when_the_working_directory_changes(tmp_path,
         monkeypatch.chdir("runs")
         sampler.save()
         corpus.sampler(batch_size=4).save()
-        corpus.mine()
+        corpus.mine(split="test")
         sampler.close()
         corpus.compact()
     monkeypatch.chdir("..")

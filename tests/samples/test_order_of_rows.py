@@ -55,7 +55,7 @@ def filled(path, order, ending):
     corpus.ingest(source(file, meta=["topic"], **names), name="films")
     corpus.split(0.8, 0.1, 0.1)
     corpus.add_recipe(dp.TripletRecipe("mined", *ROLES, by="bm25"))
-    corpus.mine("mined")
+    corpus.mine("mined", split="train")
     return corpus
 
 
