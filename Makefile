@@ -31,8 +31,8 @@ test-all: $(READY)
 # the suite, from its own package beside the environment. What needs the extension is skipped.
 NEWER := $(VENV)/duckdb-2.0.0
 test-newer: $(NEWER)/.ready
-	PYTHONPATH=$(NEWER) $(BIN)/python -m pytest -n 2 tests/db tests/pools tests/order tests/conditions \
-		tests/recipes tests/ingest/test_records.py tests/ingest/test_splits.py \
+	PYTHONPATH=$(NEWER) $(BIN)/python -m pytest -n 2 tests/db tests/pools tests/conditions \
+		tests/ingest/test_records.py tests/ingest/test_splits.py \
 		tests/runs/test_sampler.py tests/cli/test_terminal.py
 
 # One thread each: two of them on a busy machine took six times as long.

@@ -29,13 +29,8 @@ def collection(
     """Read a collection, and split its queries as the corpus is."""
     theirs = documents if isinstance(documents, str) else f"{name}.documents"
     if not isinstance(documents, str):
-        source = dp.sources.MemorySource([*documents], id="id", text="text", **_group(documents))
-        corpus.ingest(source, name=theirs, progress=False)
-    corpus.ingest(
-        dp.sources.MemorySource([*queries], id="id", anchor="q", **columns),
-        name=name,
-        progress=False,
-    )
+        corpus.ingest([*documents], name=theirs, id="id", text="text", **_group(documents))
+    corpus.ingest([*queries], name=name, id="id", anchor="q", **columns)
     with corpus.database.transaction():
         for statement in JOIN.split(";"):
             asked = {"documents": theirs, "name": name}

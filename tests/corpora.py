@@ -89,10 +89,7 @@ def odd_corpus(
     """A corpus of odd records with windows of twelve tokens."""
     corpus = dp.Corpus(path)
     for n in range(sources):
-        source = dp.sources.MemorySource(
-            odd_records(count, seed + n, repeats=repeats), **ODD_MAPPING
-        )
-        corpus.ingest(source, name=f"odd{n}", progress=False)
+        corpus.ingest(odd_records(count, seed + n, repeats=repeats), name=f"odd{n}", **ODD_MAPPING)
     corpus.split(0.6, 0.2, 0.2, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))
     return corpus
@@ -132,9 +129,15 @@ def samples(sampler: dp.Sampler, count: int) -> Iterator[dict[str, Any]]:
             return
 
 
+def batches_of(sampler: Any, steps: int) -> list[Any]:
+    """The batches of a run's first steps, wherever it stands; by blocks, as one costs 8 ms."""
+    size = sampler.settings.batch_size * sampler.settings.world_size
+    return [*sampler.reader.between(0, steps * size)]
+
+
 def rows_of(sampler: Any, steps: int) -> list[dict[str, Any]]:
     """The samples of a run's first steps, wherever it stands."""
-    return [row for step in range(steps) for row in sampler.batch_at(step).to_pylist()]
+    return [row for batch in batches_of(sampler, steps) for row in batch.to_pylist()]
 
 
 def negative_slots(negatives: int) -> list[str]:

@@ -140,9 +140,7 @@ def outcome(corpus: dp.Corpus, form: str, number: int, folder: Path) -> str:
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(damaged(makes[number % len(makes)](), number))
     try:
-        report = corpus.ingest(
-            source(file), name=f"{form} {number}", on_conflict="skip", progress=False
-        )
+        report = corpus.ingest(source(file), name=f"{form} {number}", on_conflict="skip")
     except dp.SourceError as error:
         said = str(error)
         return "" if "\n" not in said and "this should not" not in said else f"says {said!r}"

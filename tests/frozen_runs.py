@@ -43,8 +43,7 @@ def titled(path: Path, sizes: dict[str, int]) -> dp.Corpus:
     """Sources of so many titles and bodies, all of them of one split."""
     corpus = dp.Corpus(path)
     for name, count in sizes.items():
-        source = dp.sources.MemorySource(testing.toy_records(count, seed=name), **TITLED)
-        corpus.ingest(source, name=name, progress=False)
+        corpus.ingest(testing.toy_records(count, seed=name), name=name, **TITLED)
     corpus.split(1, 0, 0)
     return corpus
 
@@ -62,8 +61,8 @@ def mined(path: Path) -> dp.Corpus:
     """Two sources, one of them with BM25 candidates."""
     early, late = (testing.toy_records(300, seed=name) for name in ("early", "late"))
     corpus = filled(path, {"early": dp.sources.MemorySource(early, **TITLED)})
-    corpus.mine(progress=False)
-    corpus.ingest(dp.sources.MemorySource(late, **TITLED), name="late", progress=False)
+    corpus.mine()
+    corpus.ingest(late, name="late", **TITLED)
     corpus.split(seed=1)
     return corpus
 
@@ -137,14 +136,14 @@ def wordnet(path: Path) -> dp.Corpus:
         pytest.skip("the WordNet file is not here")
     source = dp.SqlSource(f"FROM '{WORDNET}' LIMIT 2000", **WORDNET_COLUMNS)
     corpus = filled(path, {"wordnet": source})
-    corpus.mine(progress=False)
+    corpus.mine()
     return corpus
 
 
 def embedded(path: Path) -> dp.Corpus:
     """A vector of every text."""
     corpus = testing.toy_corpus(path, 100, sources=TOY[:2])
-    corpus.embed(lambda texts: [[len(text), *map(ord, text[:3])] for text in texts], progress=False)
+    corpus.embed(lambda texts: [[len(text), *map(ord, text[:3])] for text in texts])
     return corpus
 
 
@@ -178,7 +177,7 @@ def shards(folder: Path, corpus: dp.Corpus) -> Path:
     made.add_special_tokens(special)
     made.save(str(folder / "tokenizer.json"))
     out = folder / "shards"
-    corpus.shard(out, tokenizer=folder / "tokenizer.json", buckets=(8, 16, 24), progress=False)
+    corpus.shard(out, tokenizer=folder / "tokenizer.json", buckets=(8, 16, 24))
     return out
 
 

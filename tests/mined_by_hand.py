@@ -60,8 +60,7 @@ def odd_text_corpus(
         ]
         records[1]["bodies"] = [records[1]["title"]]  # a positive with the anchor's text
         records[2]["bodies"] = ["r2", records[2]["title"]]
-        source = dp.sources.MemorySource(records, id="id", anchor="title", context="bodies")
-        corpus.ingest(source, name=name, progress=False)
+        corpus.ingest(records, name=name, id="id", anchor="title", context="bodies")
     corpus.split(0.8, 0.1, 0.1)
     return corpus
 

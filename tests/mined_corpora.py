@@ -51,7 +51,7 @@ def guarded_corpus(path: Path, count: int, seed: int, *, sources: int = 2) -> dp
             records, id="id", anchor="title", positive="body", context="notes", group="g",
             meta=["topic"],
         )  # fmt: skip
-        corpus.ingest(source, name=f"s{n}", progress=False)
+        corpus.ingest(source, name=f"s{n}")
     corpus.split(0.6, 0.2, 0.2, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=9, overlap=(2,), summary_tokens=4))
     return corpus

@@ -105,7 +105,7 @@ def _filled(path: Path, count: int, seed: int, sources: int) -> dp.Corpus:
     corpus = dp.Corpus(path)
     for number in range(sources):
         source = source_of(records(count, seed + number))
-        corpus.ingest(source, name=f"odd{number}", progress=False)
+        corpus.ingest(source, name=f"odd{number}")
     corpus.split(0.7, 0.2, 0.1, seed=seed)
     return corpus
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 # scripts whose marks make other words, such as kana and those of India
 OWN_MARKS = re.compile(
@@ -28,6 +29,7 @@ def unaccented(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(kept))
 
 
+@cache  # the plain law compares each text with all others, again and again
 def normalised(text: str) -> str:
     """Return a text without case, accents, composition and what kind of white space there is."""
     return unaccented(re.sub("[\t\n\f\r ]+", " ", text).strip()).lower()

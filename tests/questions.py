@@ -48,10 +48,9 @@ def build(path: Path, seed: int = 1, count: int = 60) -> dp.Corpus:
             topic = draw.choice(["law", "art", "news"])
             group = draw.choice(["g1", "g2", None, None, None])
             records.append({"id": f"r{i}", "q": question, "a": answer, "topic": topic, "g": group})
-        made = dp.sources.MemorySource(
-            records, id="id", anchor="q", positive="a", meta=["topic"], group="g"
+        corpus.ingest(
+            records, name=source, id="id", anchor="q", positive="a", meta=["topic"], group="g"
         )
-        corpus.ingest(made, name=source, progress=False)
     corpus.split(0.7, 0.0, 0.3, seed=seed)
     return corpus
 

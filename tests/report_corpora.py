@@ -60,14 +60,13 @@ def told_corpus(path: Path, count: int = 30) -> dp.Corpus:
         for i, text in enumerate(HOSTILE * 4)
     ]
     rows = [*toy_records(count), *hostile, {"id": "blank", "title": "x", "body": " ", "topic": ""}]
-    corpus.ingest(dp.sources.MemorySource(rows, **mapping), name=NAMES[1], progress=False)
+    corpus.ingest(rows, name=NAMES[1], **mapping)
     gates = Quality(language=None, pii="reject")
-    gated = dp.sources.MemorySource(_gated(count, 5), **mapping)
-    corpus.ingest(gated, name=NAMES[0], quality=gates, progress=False)
+    corpus.ingest(_gated(count, 5), name=NAMES[0], quality=gates, **mapping)
     corpus.split(0.7, 0.15, 0.15, seed=1)
     for recipe in (HARD, EASY):
         corpus.add_recipe(recipe)
-    corpus.mine(split="train", progress=False)
+    corpus.mine(split="train")
     return corpus
 
 

@@ -56,7 +56,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
         corpus.add_recipe(PLAIN)
         build_index(corpus, dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
         for n in (1, 2, 3):
-            corpus.mine(source="toy", split="train", progress=False)
+            corpus.mine(source="toy", split="train")
             state = {"options": dp.Options(state=elsewhere)} if n == 1 else {}
             if n != 2:  # whose records and minings nobody needs
                 with corpus.sampler(batch_size=4, run=f"r{n}", columns=COLUMNS, **state) as run:
@@ -67,7 +67,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path, seed):
             corpus.ingest(source(n + 1, low, low + 20), name="toy", on_conflict="replace")
             if n == 2:
                 corpus.remove("gone")
-        corpus.mine(source="toy", split="train", progress=False)
+        corpus.mine(source="toy", split="train")
         with corpus.sampler(batch_size=4, seed=5, columns=COLUMNS) as run:
             before["new"] = drawn(run)
         kept = tables(corpus)
@@ -112,17 +112,16 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path):
             for i in range(20)
         ]
         bad = [*chats, {"messages": 5}]
-        talk = dp.sources.MemorySource(bad, converter="openai", on_error="quarantine")
-        corpus.ingest(talk, name="talk")
+        corpus.ingest(bad, name="talk", converter="openai", on_error="quarantine")
         corpus.set_prefix("toy", prefix)
         corpus.set_index_controls("toy", size=5)
         corpus.add_recipe(MINED)
         corpus.relabel({"anchor": ["a"], "document_id": ["b/1"], "verdict": ["ambiguous"]})
         corpus.chunk(denoise=True)
         build_index(corpus, dp.Terms(stemmer="none"), source="toy", split="test", progress=False)
-        corpus.mine(source="toy", split="test", progress=False)
-        corpus.deduplicate(0.2, ngram=1, rows=1, action="mark", progress=False)
-        corpus.decontaminate("talk", ngram=1, progress=False)
+        corpus.mine(source="toy", split="test")
+        corpus.deduplicate(0.2, ngram=1, rows=1, action="mark")
+        corpus.decontaminate("talk", ngram=1)
         before = tables(corpus)
         settings = corpus.sql("FROM settings WHERE name <> 'keys' ORDER BY ALL").to_pylist()
         assert {name for name, rows in before.items() if not rows} <= {
@@ -164,13 +163,13 @@ def test_an_unfinished_ingest_goes_on_after_it(tmp_path, monkeypatch):
     pages = Pages()
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.SourceError):
-            corpus.ingest(pages, progress=False)
+            corpus.ingest(pages)
         stored = corpus.unfinished()
         assert stored[0]["rows"] > 0
         assert corpus.compact().freed == {}
         assert corpus.unfinished() == stored
         pages.stops = False
-        assert corpus.ingest(pages, progress=False).added == 4 * PAGE
+        assert corpus.ingest(pages).added == 4 * PAGE
 
 
 @thorough
@@ -201,7 +200,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "c.duckdb"
     texts = [{"id": str(i), "text": random.Random(i).randbytes(400).hex()} for i in range(1_500)]
     with toy_corpus(path, 30) as corpus:
-        corpus.ingest(dp.sources.MemorySource(texts, id="id", text="text"), name="big")
+        corpus.ingest(texts, name="big", id="id", text="text")
         corpus.remove("toy")
         content = path.read_bytes()
         path.chmod(0o640)
@@ -233,7 +232,7 @@ def test_keys_are_not_given_out_again(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=("a", "b")) as corpus:
         corpus.add_recipe(MINED)
         build_index(corpus, dp.Terms(stemmer="none"), source="b", split="test", progress=False)
-        corpus.mine(source="b", split="test", progress=False)
+        corpus.mine(source="b", split="test")
         used = {
             table: set(corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist())
             for table, key in KEYS.items()
@@ -242,7 +241,7 @@ def test_keys_are_not_given_out_again(tmp_path):
         for _ in range(2):  # what the first one noted, the second passes on
             corpus.compact()
         corpus.ingest(source(9, 0, 30), name="c")
-        corpus.mine(source="c", split="test", progress=False)
+        corpus.mine(source="c", split="test")
         for table, key in KEYS.items():
             new = corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist()
             assert min({*new} - used[table]) > max(used[table]), table

@@ -249,6 +249,5 @@ def test_what_is_damaged_can_be_put_right_as_the_error_says(full):
     run("UPDATE unfinished_ingests SET settings = '[', counts = '[]'")
     with pytest.raises(dp.errors.DamagedFileError, match=r"_ingests, source 'u': .*restart=True"):
         full.unfinished()
-    source = dp.sources.MemorySource([{"t": "x"}], text="t")
-    full.ingest(source, name="u", restart=True, progress=False)
+    full.ingest([{"t": "x"}], name="u", restart=True, text="t")
     assert full.unfinished() == []

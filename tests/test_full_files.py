@@ -52,14 +52,14 @@ print(json.dumps(found))
 
 def mined(path, records):
     corpus = toy_corpus(path, records)
-    corpus.mine(progress=False)
+    corpus.mine()
     return corpus
 
 
 def test_an_output_that_cannot_be_written_is_named(tmp_path):
     copied(tmp_path / "c.duckdb", mined, 60)
     with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as corpus:
-        dp.train_tokenizer(corpus, tmp_path / "tokenizer", vocab_size=300, progress=False)
+        dp.train_tokenizer(corpus, tmp_path / "tokenizer", vocab_size=300)
     given = ("c.duckdb", "tokenizer")
     found = json.loads(said("-c", PROGRAM, *given, cwd=tmp_path).splitlines()[-1])
     for name, message in found.items():

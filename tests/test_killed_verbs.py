@@ -79,7 +79,7 @@ def saved(corpus, name):
 INGEST = lambda c, name: c.ingest(rows(name), name=name, progress=False)  # noqa: E731
 VERBS = {
     "ingest": [INGEST],
-    "pages": [lambda c, name: c.ingest(Pages(name), progress=False)],
+    "pages": [lambda c, name: c.ingest(Pages(name))],
     "remove": [INGEST, lambda c, name: (tell("removing", name), c.remove(name))],
     "compact": [lambda c, name: c.compact()],
     "recipe": [lambda c, name: c.add_recipe(dp.TextRecipe(name, dp.any_section()))],
@@ -88,7 +88,7 @@ VERBS = {
     "prefix": [lambda c, name: c.set_prefix("toy", "source" if len(name) % 2 else None)],
     "mine": [
         lambda c, name: build_index(c, dp.Terms(stemmer="none")),
-        lambda c, name: c.mine(MINED, source="toy", progress=False),
+        lambda c, name: c.mine(MINED, source="toy"),
     ],
     "save": [saved],
     "export": [lambda c, name: exported(c)],
@@ -181,7 +181,7 @@ def test_killed_in_any_verb_nothing_done_is_lost(nurseries, tmp_path):
             path = folder / "c.duckdb"
             with toy_corpus(path, 60) as corpus:
                 build_index(corpus, dp.Terms(stemmer="none"))
-                corpus.mine(MINED, progress=False)
+                corpus.mine(MINED)
         children = [
             Child(nursery, "verbs", path, draw.getrandbits(32))
             for nursery in nurseries[number % len(nurseries) :]

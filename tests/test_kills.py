@@ -65,9 +65,7 @@ def ingest(path, times=None):
     for _ in count() if times is None else range(times):
         with Corpus(path) as corpus:
             for _ in range(2):
-                report = corpus.ingest(
-                    rows(corpus.version + 1), name="s", on_conflict="replace", progress=False
-                )
+                report = corpus.ingest(rows(corpus.version + 1), name="s", on_conflict="replace")
                 tell(report.version)
 
 

@@ -222,9 +222,7 @@ def test_nothing_of_a_store_is_written_outside_of_the_cache(
 def test_the_notes_of_an_export_lead_nowhere_else(tmp_path):
     pytest.importorskip("tokenizers")
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(
-            dp.sources.MemorySource([{"t": f"text {n}"} for n in range(9)], text="t"), name="toy"
-        )
+        corpus.ingest([{"t": f"text {n}"} for n in range(9)], name="toy", text="t")
         corpus.split(1, 0, 0)
         dp.train_tokenizer(corpus, tmp_path / "tokenizer", vocab_size=300)
         out = tmp_path / "x" / "out"

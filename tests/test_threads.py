@@ -128,9 +128,7 @@ def test_threads_change_a_corpus_one_after_the_other(corpus):
 
     def ingest(number):
         rows = [{"id": f"{number}-{i}", "text": f"text {number} {i}"} for i in range(50)]
-        report = corpus.ingest(
-            dp.sources.MemorySource(rows, id="id", text="text"), name=f"s{number % 3}"
-        )
+        report = corpus.ingest(rows, name=f"s{number % 3}", id="id", text="text")
         assert corpus.count() >= before + 50
         return report.version
 

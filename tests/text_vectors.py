@@ -51,15 +51,15 @@ def windowed(path: Path) -> dp.Corpus:
     corpus.chunk(dp.Chunking(max_tokens=8, overlap=(2,), summary_tokens=3))
     prefix = dp.Prefix(0.7, [[dp.Field("kind", ["a", "b"], 0.8)]])
     for prefix_of, count in (("old", 12), ("new", 24)):
-        source = dp.sources.MemorySource(
-            records(prefix_of, count), anchor="title", positive="body", id="id", meta=["topic"]
-        )
         corpus.ingest(
-            source,
+            records(prefix_of, count),
             name="s",
             on_conflict="replace",
-            progress=False,
             options=dp.IngestOptions(prefix=prefix),
+            anchor="title",
+            positive="body",
+            id="id",
+            meta=["topic"],
         )
     corpus.split(train=1, validation=0, test=0)
     return corpus

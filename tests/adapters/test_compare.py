@@ -87,9 +87,7 @@ def test_an_evaluator_keeps_what_came_of_each_query(tmp_path):
         for i in range(60)
     ]
     with dp.Corpus(tmp_path / "e.duckdb") as corpus:
-        corpus.ingest(
-            dp.sources.MemorySource(rows, anchor="a", positive="b", group="g"), progress=False
-        )
+        corpus.ingest(rows, anchor="a", positive="b", group="g")
         corpus.split(0, 0, 1)
         evaluator = corpus.evaluator("test", results=tmp_path / "r.json")
         with pytest.raises(dp.errors.QualityError, match="no such folder"):

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from adapters.loaders import assert_refused, loader, plain  # noqa: E402
 from corpora import counts_of  # noqa: E402
-from effort import THOROUGH, often, some, thorough  # noqa: E402
+from effort import THOROUGH, often, some  # noqa: E402
 
 import duckplets as dp  # noqa: E402
 from duckplets.adapters.torch import opening  # noqa: E402
@@ -29,14 +29,6 @@ COMMON = {"batch_size": 16, "seed": 7}
 def test_any_number_of_workers_gives_the_order_of_one_process(corpus_path, alone, workers):
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
     assert plain(loader(dataset, workers)) == alone
-
-
-@thorough
-def test_workers_that_are_spawned_do_as_well(corpus_path, alone):
-    dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
-    spawned = loader(dataset, often(2, less=1), multiprocessing_context="spawn")
-    with dp.Corpus(corpus_path, read_only=True):  # they know nothing of this
-        assert plain(spawned) == alone
 
 
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])

@@ -1,6 +1,5 @@
 """States of a SamplerDataset: told by a step, loaded once, and exact with torchdata."""
 
-import json
 from itertools import islice
 
 import pytest
@@ -21,18 +20,6 @@ def fresh(path, **arguments):
 
 
 # ---- by step
-
-
-@pytest.mark.parametrize("workers", some([0, 1, 3, 2], less=2))
-def test_the_state_after_a_batch_goes_on_with_the_next(corpus_path, alone, workers):
-    dataset = fresh(corpus_path)
-    for batch in loader(dataset, workers):
-        if batch["step"] == 6:
-            break
-    state = json.loads(json.dumps(dataset.state_dict(step=batch["step"] + 1)))
-    other = fresh(corpus_path)
-    other.load_state_dict(state)
-    assert anchors(loader(other, workers)) == anchors(alone[7:])
 
 
 def test_every_step_has_a_state_the_last_included(corpus_path, alone):

@@ -22,7 +22,7 @@ def test_tensors_are_vectors(corpus, dtype):
         found = torch.tensor(hashed(texts), requires_grad=True)
         return list(found) if dtype == "list" else found.to(getattr(torch, dtype))
 
-    assert corpus.embed(function, dtype, progress=False).embedded == 24
+    assert corpus.embed(function, dtype).embedded == 24
     if dtype != "bfloat16":
         check_whole(corpus, dtype)
     else:
@@ -38,8 +38,8 @@ def test_a_set_is_tied_to_the_state_of_its_model(corpus):
 
     place = str(weights.get_model_path())
     model = SentenceTransformer(place, device="cpu")
-    first = corpus.embed(place, split="train", progress=False)
-    rest = corpus.embed(model, progress=False)
+    first = corpus.embed(place, split="train")
+    rest = corpus.embed(model)
     assert (first.made_by, first.dimension) == (rest.made_by, 384)
     assert first.made_by["normalised"]
     assert rest.there == first.embedded > 0
@@ -52,7 +52,7 @@ def test_a_set_is_tied_to_the_state_of_its_model(corpus):
     assert np.allclose(scores, found["score"].to_numpy(), atol=1e-4)
 
     prompts = {"anchor": "query: "}
-    corpus.embed(model, "prompted", prompts=prompts, progress=False)
+    corpus.embed(model, "prompted", prompts=prompts)
     role = dict(
         zip(*corpus.sql("SELECT text, role FROM chunk_texts").to_pydict().values(), strict=True)
     )
@@ -63,11 +63,11 @@ def test_a_set_is_tied_to_the_state_of_its_model(corpus):
 
     model.max_seq_length = 16
     with pytest.raises(dp.errors.VectorError, match=r"max_tokens \(there: 256, given: 16\)"):
-        corpus.embed(model, progress=False)
+        corpus.embed(model)
     model.max_seq_length = 256
     with torch.no_grad():
         next(iter(model.parameters())).add_(0.01)
     with pytest.raises(dp.errors.VectorError, match="digest"):
-        corpus.embed(model, progress=False)
+        corpus.embed(model)
     with pytest.raises(dp.errors.VectorError, match="another state of"):
         corpus.search("a text", by="default", encoder=model)

@@ -42,11 +42,9 @@ REFUSED = 6
 def answers(tmp_path_factory):
     """The tools of a corpus, and what each call was answered."""
     path = tmp_path_factory.mktemp("mcp") / "toy.duckdb"
-    with toy_corpus(path, 200) as corpus:
+    with toy_corpus(path, 90) as corpus:
         odd = [{"q": f"q{i}", "a": INJECTED} for i in range(3)]
-        corpus.ingest(
-            dp.sources.MemorySource(odd, anchor="q", positive="a"), name="odd", progress=False
-        )
+        corpus.ingest(odd, name="odd", anchor="q", positive="a")
         corpus.split(train=0.8, validation=0.1, test=0.1, seed=0)
         build_index(corpus, progress=False)
         with corpus.sampler("triplets", batch_size=64) as sampler:
@@ -95,7 +93,7 @@ def test_answers_are_bounded_and_marked_as_data(answers):
         if given.get("limit") or "repeat" in str(given) or name == "served":
             assert all(len(str(v)) < 1_100 for row in found["data"] for v in row.values())
     by_call = dict(zip(map(str, CALLS), map(json.loads, answers["texts"]), strict=True))
-    assert by_call[str(CALLS[8])]["data"] == [{"n": 203}]
+    assert by_call[str(CALLS[8])]["data"] == [{"n": 93}]
     assert "left_out" in by_call[str(CALLS[7])]
     assert by_call[str(CALLS[3])]["data"][1]["text"].startswith(INJECTED[:900])
 

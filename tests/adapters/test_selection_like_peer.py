@@ -96,7 +96,7 @@ def ours(corpus, settings, matrix, positives):
 def corpus(tmp_path_factory):
     with dp.Corpus(tmp_path_factory.mktemp("peer") / "c.duckdb") as corpus:
         rows = [{"id": "r", "q": "question", "a": "answer"}]
-        corpus.ingest(dp.sources.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
+        corpus.ingest(rows, name="s", id="id", anchor="q", positive="a")
         corpus.split(1, 0, 0)
         yield corpus
 

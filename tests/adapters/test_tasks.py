@@ -18,7 +18,7 @@ def corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{"q": f"what is {i}", "a": f"{i} is number {i % 7}"} for i in range(60)]
     with dp.Corpus("mixed.duckdb") as corpus:
-        corpus.ingest(dp.sources.MemorySource(rows, anchor="q", positive="a"), name="faq")
+        corpus.ingest(rows, name="faq", anchor="q", positive="a")
         corpus.split(0.8, 0, 0.2)
         yield corpus
 

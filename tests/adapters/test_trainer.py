@@ -73,8 +73,7 @@ def test_losses_take_labelled_pairs_as_they_come(model, tmp_path, name, high):
     loss = getattr(losses, name)(model, **(of_classes if name == "SoftmaxLoss" else {}))
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.split(1, 0, 0)
-        source = dp.sources.MemorySource(rows, anchor="a", positive="p", label="l")
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(rows, name="s", anchor="a", positive="p", label="l")
         stream = corpus.sampler("labelled_pairs", batch_size=BATCH).to_hf()
         assert list(stream.features) == ["anchor", "other", "label"]
         assert stream.features["label"].dtype == ("float64" if high else "int64")
@@ -162,7 +161,7 @@ def test_an_evaluator_has_the_anchors_of_a_split(corpus, model, documents, sourc
 def test_equal_texts_are_one_document(tmp_path):
     rows = [{"a": f"question {i}", "b": f"answer {i // 3}"} for i in range(30)]
     with dp.Corpus(tmp_path / "e.duckdb") as corpus:
-        corpus.ingest(dp.sources.MemorySource(rows, anchor="a", positive="b"), progress=False)
+        corpus.ingest(rows, anchor="a", positive="b")
         corpus.split(0.5, 0.2, 0.3)
         evaluator = corpus.evaluator("test")
     assert sorted(evaluator.corpus) == sorted({row["b"] for row in rows})

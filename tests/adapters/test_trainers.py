@@ -31,7 +31,7 @@ BATCH = 8
 def mined_toy(path):
     """A toy corpus with negatives ranked by BM25, in place of a teacher."""
     corpus = toy_corpus(path, 118, sources=("one", "two"))
-    corpus.mine(progress=False)
+    corpus.mine()
     return corpus
 
 

@@ -114,7 +114,7 @@ def test_one_law_of_names(tmp_path):
             rows = dp.sources.MemorySource([{"t": "x"}], text="t")
             if wrong is not None:
                 with pytest.raises(dp.SourceError, match=r"source name=.*give up to 200"):
-                    corpus.ingest(rows, name=wrong, progress=False)
+                    corpus.ingest(rows, name=wrong)
                 with pytest.raises(dp.SamplerError, match=r"tag=.*give up to 200"):
                     sampler.save(tag=wrong)
             with pytest.raises(dp.SamplerError, match=r"run=.*give up to 200"):

@@ -29,9 +29,7 @@ def made(tmp_path_factory):
                 sampler.save(tag=tag)
         for name in ("fables", *UNSAFE):
             rows = [{"id": "1", "q": f"asked of {name}", "a": f"told by {name}"}]
-            corpus.ingest(
-                dp.sources.MemorySource(rows, anchor="q", positive="a", id="id"), name=name
-            )
+            corpus.ingest(rows, name=name, anchor="q", positive="a", id="id")
         anchor, context = dp.role("anchor"), dp.role("context")
         corpus.add_recipe(dp.TripletRecipe("hard", anchor, context, context, sources=("toy",)))
     return path

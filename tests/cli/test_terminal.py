@@ -78,7 +78,7 @@ def made(tmp_path_factory):
         instruction=HOSTILE,
     )
     with dp.Corpus(path) as corpus:
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(source, name="s")
         corpus.split(1.0, 0.0, 0.0)
         build_index(corpus, dp.Terms(stemmer="none"), progress=False)
         corpus.add_recipe(recipe)

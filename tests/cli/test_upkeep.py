@@ -65,8 +65,8 @@ def test_a_new_corpus_is_cut_as_its_first_ingest_says(toy):
 
 def test_terms_that_are_not_named_stay(toy):
     with dp.Corpus(toy) as corpus:
-        corpus.mine(terms=dp.Terms(stop_words=["river"]), progress=False)
-    ok("mine", toy, "--stemmer", "none")
+        corpus.mine(terms=dp.Terms(stop_words=["river"]), source="toy", split="test")
+    ok("mine", toy, "--stemmer", "none", "--source", "toy", "--split", "test")
     with dp.Corpus(toy, read_only=True) as corpus:
         assert terms_of(corpus.database) == dp.Terms(stemmer="none", stop_words=["river"])
 

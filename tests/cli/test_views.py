@@ -15,7 +15,7 @@ from duckplets.mcp import serve
 def looked_at(tmp_path):
     path = tmp_path / "it's, a look.duckdb"
     with toy_corpus(path, 20) as corpus:
-        corpus.mine(progress=False)
+        corpus.mine()
     return path
 
 

@@ -135,7 +135,7 @@ def long_texts(path, megabytes, many):
         *(f"short text {i}" for i in range(200)),
     ]
     records = [{"id": i, "t": text} for i, text in enumerate(texts)]
-    corpus.ingest(dp.sources.MemorySource(records, context="t", id="id"), name="s")
+    corpus.ingest(records, name="s", context="t", id="id")
     corpus.split(1, 0, 0)
     return corpus
 

@@ -1,5 +1,6 @@
 """The duckdb CLI on a corpus, without this package: from any folder, with or without candidates."""
 
+import contextlib
 import json
 import shutil
 import sys
@@ -23,20 +24,25 @@ def duckdb(path, *statements, cwd):
     return json.loads(run.stdout or "[]") if run.returncode == 0 else run.stderr
 
 
-@pytest.fixture
-def corpus(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """A corpus with candidates, and with texts that were left in Parquet files."""
-    (tmp_path / "of it").mkdir()
-    path = tmp_path / "of it" / "look.duckdb"
+    path = tmp_path_factory.mktemp("of it") / "look.duckdb"
     rows = [{"q": f"left here {i}", "a": f"the answer to it {i}"} for i in range(9)]
     pq.write_table(pa.Table.from_pylist(rows), path.with_name("left.parquet"))
-    monkeypatch.chdir(path.parent)
-    with toy_corpus(path, 30) as opened:
+    with contextlib.chdir(path.parent), toy_corpus(path, 30) as opened:
         build_index(opened, dp.Terms(stemmer="none"), progress=False)
-        opened.mine(progress=False)
+        opened.mine(split="train")
         place = dp.sources.ParquetSource("left.parquet", anchor="q", positive="a")
-        opened.ingest(place, name="left", progress=False, options=dp.IngestOptions(in_place=True))
+        opened.ingest(place, name="left", options=dp.IngestOptions(in_place=True))
     return path
+
+
+@pytest.fixture
+def corpus(made, tmp_path, monkeypatch):
+    """The same in a folder of a test's own, which it stands in."""
+    monkeypatch.chdir(shutil.copytree(made.parent, tmp_path / "of it"))
+    return tmp_path / "of it" / made.name
 
 
 ASKED = {
@@ -49,11 +55,7 @@ ASKED = {
 
 
 def test_it_answers_from_any_folder(corpus, tmp_path):
-    places = {
-        corpus: "/",
-        corpus.name: corpus.parent,
-        f"./of it/../of it/{corpus.name}": tmp_path,
-    }
+    places = {corpus: "/", corpus.name: corpus.parent, f"./of it/../of it/{corpus.name}": tmp_path}
     for given, cwd in places.items():
         for statement, least in ASKED.items():
             assert duckdb(given, statement, cwd=cwd)[0]["n"] >= least, (given, statement)

@@ -4,6 +4,7 @@ import re
 import shutil
 from contextlib import closing, suppress
 from functools import cache
+from itertools import product
 
 import duckdb
 import pytest
@@ -201,18 +202,17 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("statement", OTHERS)
-def test_what_else_a_file_holds_is_named_with_the_drop_that_helps(files, statement):
-    for path in some(files.values(), less=2):
-        change(path, statement)
-        said = refusal(path)
-        assert "did not make" in said
-        drop = said[said.index("DROP") :]
-        assert drop.startswith(OTHERS[statement])
-        change(path, drop)
-        if "other" in statement:  # a schema can go when it is empty
-            change(path, "DROP SCHEMA other")
-        Database.open(path).close()
+@pytest.mark.parametrize(("statement", "kind"), some(product(OTHERS, KINDS), less=8))
+def test_what_else_a_file_holds_is_named_with_the_drop_that_helps(files, statement, kind):
+    change(files[kind], statement)
+    said = refusal(files[kind])
+    assert "did not make" in said
+    drop = said[said.index("DROP") :]
+    assert drop.startswith(OTHERS[statement])
+    change(files[kind], drop)
+    if "other" in statement:  # a schema can go when it is empty
+        change(files[kind], "DROP SCHEMA other")
+    Database.open(files[kind]).close()
 
 
 CHANGED = {

@@ -20,7 +20,7 @@ def long_texts(path):
     records = [
         {"id": i, "q": f"q{i} " + "ab " * 34, "a": f"a{i} " + "ba " * 34} for i in range(400)
     ]
-    corpus.ingest(dp.sources.MemorySource(records, anchor="q", positive="a", id="id"), name="s")
+    corpus.ingest(records, name="s", anchor="q", positive="a", id="id")
     corpus.split(1, 0, 0)
     corpus.add_recipe(
         dp.TripletRecipe(

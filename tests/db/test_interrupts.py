@@ -65,11 +65,11 @@ print(came)
 
 def test_own_exceptions_come_out(tmp_path):
     toy_corpus(tmp_path / "c.duckdb", 400).close()
-    many = often(200, less=30)
+    many = often(200, less=16)
     assert int(said("-c", OWN, tmp_path / "c.duckdb", str(many))) > many / 4
 
 
 def test_ctrl_c_comes_out_and_files_that_are_dropped_open_again(tmp_path):
     toy_corpus(tmp_path / "c.duckdb", 400).close()
-    many = often(60, less=12)
+    many = often(60, less=6)
     assert int(said("-c", CTRL_C, tmp_path / "c.duckdb", str(many))) == many

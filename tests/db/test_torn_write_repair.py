@@ -59,14 +59,14 @@ def commit(request, tmp_path_factory):
     migrate.migrate(database, "corpus")
     database.close()
     with dp.Corpus(path) as corpus:
-        corpus.ingest(rows(1), name="before", progress=False)
+        corpus.ingest(rows(1), name="before")
     before = path.read_bytes()
     corpus = dp.Corpus(path)
     corpus.database._session.connection.execute(
         "SET debug_checkpoint_abort = 'after_free_list_write'"
     )
     with pytest.raises(dp.errors.QueryError, match="checkpoint_abort"):
-        corpus.ingest(rows(records), name="new", progress=False)
+        corpus.ingest(rows(records), name="new")
     corpus.close()
     after, wal = path.read_bytes(), wal_of(path).read_bytes()
     with path.open("rb") as file:

@@ -231,9 +231,7 @@ def test_what_is_refused_starts_no_process(tmp_path, monkeypatch):
     Path("a.csv").write_text("body\na text\n")
     rows = [{"q": f"question {n}", "a": f"answer {n}"} for n in range(20)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(
-            dp.sources.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False
-        )
+        corpus.ingest(rows, name="s", anchor="q", positive="a")
         monkeypatch.setattr(subprocess, "Popen", None)  # which nobody can call
         for verb, (wanted, arguments, options) in NOTHING_TO_DO.items():
             with pytest.raises(dp.DuckpletsError, match=wanted):
@@ -293,8 +291,7 @@ def corpus_of(path, count, seed):
             if rows and number % 5 == 0:
                 body = rows[draw.randrange(len(rows))]["body"] + " again"
             rows.append({"id": f"{number}", "title": " ".join(body.split()[:4]), "body": body})
-        source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="body")
-        corpus.ingest(source, name=name, progress=False)
+        corpus.ingest(rows, name=name, id="id", anchor="title", positive="body")
     corpus.split(*((0.8, 0.1, 0.1) if THOROUGH else (1, 0, 0)), seed=seed)
     return corpus
 
@@ -309,11 +306,11 @@ def index(corpus, engine):
 
 
 def mine(corpus, engine):
-    corpus.mine(["anchor_context"], depth=5, engine=engine, progress=False)
+    corpus.mine(["anchor_context"], depth=5, engine=engine)
 
 
 def deduplicate(corpus, engine):
-    assert corpus.deduplicate(0.7, ngram=2, engine=engine, progress=False).clusters
+    assert corpus.deduplicate(0.7, ngram=2, engine=engine).clusters
 
 
 def judge(corpus, engine):
@@ -381,7 +378,7 @@ def tokenizer(tmp_path_factory):
     pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp("tokenizer")
     with corpus_of(folder / "c.duckdb", 40, 1) as corpus:
-        dp.train_tokenizer(corpus, folder / "t", vocab_size=300, progress=False)
+        dp.train_tokenizer(corpus, folder / "t", vocab_size=300)
     return folder / "t"
 
 
@@ -398,7 +395,7 @@ def test_workers_killed_all_the_time_change_nothing(workers, tmp_path, tokenizer
             for work in SAME.values():
                 work(corpus, engine)
             out = tmp_path / name
-            corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
+            corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine)
             assert gone
             # A manifest has when the versions of its corpus were made.
             found.append((told(corpus), shard_digests(out)))
@@ -411,7 +408,7 @@ def test_snapshots_are_the_same(processes, tmp_path):
     for name, engine in (("alone", None), ("engine", processes)):
         with corpus_of(tmp_path / f"{name}.duckdb", 60, 9) as corpus:
             corpus.chunk(dp.Chunking(max_tokens=5, overlap=(2,)))
-            assert corpus.prepare(engine=engine, progress=False).chunks > 500
+            assert corpus.prepare(engine=engine).chunks > 500
         files = (tmp_path / f"{name}.snapshot").rglob("*.npy")
         found.append(sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
     assert found[0] == found[1]

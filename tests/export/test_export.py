@@ -261,8 +261,7 @@ def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path):
     ]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         for name in ("one", "two"):
-            source = dp.sources.MemorySource(records, id="id", anchor="title", positive="body")
-            corpus.ingest(source, name=name, progress=False)
+            corpus.ingest(records, name=name, id="id", anchor="title", positive="body")
         corpus.split(0, 0, 1)
         report = written(corpus, tmp_path / "out", format="beir")
     queries = json_rows(tmp_path / "out/queries.jsonl")

@@ -43,11 +43,7 @@ FORMATS = [
     (ST, "s.parquet", ["s.parquet"]),
     ("tevatron", "t", ["t", "t/corpus.jsonl", "t/train.jsonl"]),
     ("pylate", "p", ["p", "p/documents.jsonl", "p/queries.jsonl", "p/train.jsonl"]),
-    (
-        "automodel",
-        "a",
-        ["a", *(f"a/{name}" for name in AUTOMODEL)],
-    ),
+    ("automodel", "a", ["a", *(f"a/{name}" for name in AUTOMODEL)]),
     ("lighton", "l", ["l", "l/documents.jsonl", "l/queries.jsonl", "l/scores.jsonl"]),
     ("beir", "b", ["b", "b/corpus.jsonl", "b/qrels", "b/qrels/train.tsv", "b/queries.jsonl"]),
 ]
@@ -176,8 +172,7 @@ def test_stale_minings_are_refused_with_the_command_that_mends_them(own, tmp_pat
     mine_by_hand(own)
     written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
     rows = [{"id": f"r{i}", "title": f"new {i}", "bodies": [f"changed {i}"]} for i in range(1, 6)]
-    source = dp.sources.MemorySource(rows, id="id", anchor="title", context="bodies")
-    own.ingest(source, name="two", on_conflict="replace", progress=False)
+    own.ingest(rows, name="two", on_conflict="replace", id="id", anchor="title", context="bodies")
     with pytest.raises(dp.StateMismatchError, match=r"source 'two'.*stale.*duckplets mine"):
         written(own, tmp_path / "b.jsonl", format="flagembedding", recipe=RECIPE)
     other = replace(RECIPE, negative=dp.position(2))

@@ -67,7 +67,7 @@ def table_of(hub, name, shard=SHARD):
 
 
 def test_mined_negatives_are_those_of_the_export_and_are_read_again(mined, hub, tmp_path):
-    report = mined.push("me/mined", recipe=RECIPE, progress=False)
+    report = mined.push("me/mined", recipe=RECIPE)
     assert (report.repo, report.private) == ("hf://me/mined", True)
     assert hub.repos["me/mined"].private
     assert hub.repos["me/mined"].head == report.commit
@@ -79,9 +79,7 @@ def test_mined_negatives_are_those_of_the_export_and_are_read_again(mined, hub, 
     assert report.rows == there.num_rows
     with dp.Corpus(tmp_path / "again.duckdb") as again:
         columns = "anchor=anchor positive=positive negative=negative"
-        got = again.ingest(
-            dp.sources.HubSource(f"{report.repo} {columns}"), name="again", progress=False
-        )
+        got = again.ingest(dp.sources.HubSource(f"{report.repo} {columns}"), name="again")
         assert got.read == report.rows
         rows = again.sql(TEXTS).to_pylist()
     sent = {tuple(row.values()) for row in there.to_pylist()}
@@ -116,10 +114,10 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
     with dp.Corpus(tmp_path / "card.duckdb") as corpus:
         mapping = {"anchor": "q", "positive": "a", "meta": "license"}
         gates = dp.Quality("general", pii="redact")
-        corpus.ingest(dp.sources.MemorySource(rows, **mapping), name="open | ``` x", quality=gates)
+        corpus.ingest(rows, name="open | ``` x", quality=gates, **mapping)
         corpus.split()
-        corpus.mine(progress=False)
-        corpus.push("me/card", progress=False)
+        corpus.mine()
+        corpus.push("me/card")
         card = files_of(hub, "me/card")["README.md"].decode()
         assert yaml.safe_load(card.split("---\n")[1])["tags"][0] == "duckplets"
         statement = card.split("````sql\n")[1].split("\n````")[0]
@@ -130,8 +128,8 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
         assert "| kept | same record | same group | same text |" in card.replace("\\_", "_")
         assert dp.__version__ in card
         assert str(tmp_path) not in card
-        corpus.ingest(dp.sources.MemorySource(rows[:9], anchor="q", positive="a"), name="unknown")
-        corpus.push("me/card", overwrite=True, negatives=0, progress=False)
+        corpus.ingest(rows[:9], name="unknown", anchor="q", positive="a")
+        corpus.push("me/card", overwrite=True, negatives=0)
         card = files_of(hub, "me/card")["README.md"].decode()
         assert "| ` unknown ` | NULL | 9 |" in card
         assert "No gate has looked for it in ` unknown `." in card
@@ -162,11 +160,11 @@ def test_no_name_acts_in_a_card(hub, tmp_path):
     with dp.Corpus(tmp_path / "card.duckdb") as corpus:
         names = [name for name in HOSTILE if "/" not in name]
         for name in names:
-            corpus.ingest(dp.sources.MemorySource(rows, **how), name=name, progress=False)
+            corpus.ingest(rows, name=name, **how)
         corpus.split(train=1, validation=0, test=0)
         recipes = [dp.TextRecipe(name, dp.role("anchor")) for name in names]
         with corpus.sampler("texts", recipes=recipes, batch_size=4) as sampler:
-            corpus.push("me/hostile", sampler, steps=1, progress=False)
+            corpus.push("me/hostile", sampler, steps=1)
     card = files_of(hub, "me/hostile")["README.md"].decode().split("---\n", 2)[2]
     blocks = MarkdownIt("commonmark").enable("table").parse(card)
     spans = [span for block in blocks for span in block.children or ()]
@@ -193,12 +191,12 @@ def test_what_is_there_is_replaced_only_when_asked_and_stays_in_the_history(mine
         ("me", {}, "write hf://org/name"),
     ):
         with pytest.raises(SourceError, match=said):
-            mined.push(repo, recipe=RECIPE, progress=False, **more)
+            mined.push(repo, recipe=RECIPE, **more)
     assert files_of(hub, "me/full") == old
-    mined.push("me/full", recipe=RECIPE, overwrite=True, progress=False)
+    mined.push("me/full", recipe=RECIPE, overwrite=True)
     assert set(files_of(hub, "me/full")) == {SHARD, "README.md"}
     assert old in hub.repos["me/full"].revisions.values()
-    assert not mined.push("me/public", recipe=RECIPE, private=False, progress=False).private
+    assert not mined.push("me/public", recipe=RECIPE, private=False).private
 
 
 def test_what_may_not_be_written_says_why_and_leaves_the_run_where_it_was(mined, hub, monkeypatch):
@@ -242,7 +240,7 @@ def test_what_passes_is_tried_again_and_nothing_appears_by_halves(mined, hub, wa
         waits.clear()
         hub.uploads.clear()
         hub.fail(path, times=2, **fault)
-        mined.push(f"me/again{number}", recipe=RECIPE, progress=False)
+        mined.push(f"me/again{number}", recipe=RECIPE)
         assert set(files_of(hub, f"me/again{number}")) == {SHARD, "README.md", ".gitattributes"}
         asked = float(fault.get("headers", {}).get("Retry-After", 0))
         assert waits == [min(asked, 300)] * 2 if asked else len(waits) == 2, path
@@ -268,7 +266,7 @@ def test_a_change_by_somebody_else_meanwhile_is_not_lost(mined, hub, monkeypatch
 
     monkeypatch.setattr(HubTarget, "begin", begun)
     with pytest.raises(SourceError, match="was changed meanwhile, by somebody else"):
-        mined.push("me/shared", recipe=RECIPE, progress=False)
+        mined.push("me/shared", recipe=RECIPE)
     assert files_of(hub, "me/shared") == {"theirs.txt": b"theirs"}
 
 

@@ -42,7 +42,7 @@ ROLES = ("anchor", "context", "rejected")
 def ingested(folder, source):
     with dp.Corpus(folder / "again.duckdb") as corpus:
         # Rows that are equal have one id without an id column, and are one record.
-        report = corpus.ingest(source, name="again", progress=False)
+        report = corpus.ingest(source, name="again")
         assert report.failed == 0
         assert report.read == report.added + report.skipped
         assert set(report.reasons) <= {"duplicate id, same content"}
@@ -106,10 +106,7 @@ def ready_corpus(path, seed):
     # Longer than a window: of a negative no recipe for long sections is made.
     records[0]["neg"] = ["negative 0 " * 800]
     corpus = dp.Corpus(path)
-    source = dp.sources.MemorySource(
-        records, id="id", anchor="q", positive="pos", negative=["neg", "hard"]
-    )
-    corpus.ingest(source, name="s", progress=False)
+    corpus.ingest(records, name="s", id="id", anchor="q", positive="pos", negative=["neg", "hard"])
     corpus.split(1.0, 0.0, 0.0)
     return corpus
 

@@ -188,7 +188,7 @@ def test_what_a_list_names_stays(tmp_path, monkeypatch, frozen):
         named = "anchor=question positive=answer id=key meta=tags,mood"
         both = (f"hf://org/flat {named} trust=0.9", f"hf://org/lines {named}")
         sources = [dp.Source(line) for line in both]
-        reports = [counts_of(corpus.ingest(source, progress=False)) for source in sources]
+        reports = [counts_of(corpus.ingest(source)) for source in sources]
         found = contents(corpus, "ids", "records", "sections")
         frozen("ingests", "list", {"reports": reports, **found})
 
@@ -196,9 +196,7 @@ def test_what_a_list_names_stays(tmp_path, monkeypatch, frozen):
 @pytest.mark.parametrize("name", some(CHUNKINGS, less=3))
 def test_chunks_stay(name, tmp_path, frozen):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(
-            dp.sources.MemorySource([{"t": LONG}, {"t": "short"}], text="t"), progress=False
-        )
+        corpus.ingest([{"t": LONG}, {"t": "short"}], text="t")
         corpus.chunk(CHUNKINGS[name])
         frozen("chunks", name, contents(corpus, "sections", "chunks"))
 
@@ -210,7 +208,7 @@ def test_chunks_stay(name, tmp_path, frozen):
 def test_what_is_mined_stays(name, tmp_path, frozen):
     copied(tmp_path / "c.duckdb", CORPORA[name])
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        report = corpus.mine(split="test", progress=False)
+        report = corpus.mine(split="test")
         names = ("anchors", "candidates", "short", "counts", "outcomes")
         found = {what: getattr(report, what) for what in names}
         frozen("mined", name, found | contents(corpus, "negatives"))

@@ -3,13 +3,15 @@
 import json
 import random
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from collections_by_hand import collection
 from commands import ok
-from effort import often
+from corpora import rows_of
+from effort import often, some
 
 import duckplets as dp
 from duckplets.errors import RecipeError, SamplerError, StateMismatchError
@@ -30,8 +32,7 @@ def pairs(path, seed):
         }
         for n in range(60)
     ]
-    source = dp.sources.MemorySource(rows, id="id", anchor="q", context="a")
-    corpus.ingest(source, name="s", progress=False)
+    corpus.ingest(rows, name="s", id="id", anchor="q", context="a")
     corpus.split(1, 0, 0)
     return corpus
 
@@ -73,20 +74,15 @@ def overlap(found):
 
 
 SCORERS = {
-    "bm25": lambda corpus: corpus.mine(progress=False),
-    "dense": lambda corpus: (
-        corpus.embed(vectors, progress=False),
-        corpus.mine(by=dp.Dense(), progress=False),
-    ),
-    "overlap": lambda corpus: (
-        corpus.mine(progress=False),
-        corpus.rescore(overlap, "overlap", progress=False),
-    ),
+    "bm25": lambda corpus: corpus.mine(),
+    "dense": lambda corpus: (corpus.embed(vectors), corpus.mine(by=dp.Dense())),
+    "overlap": lambda corpus: (corpus.mine(), corpus.rescore(overlap, "overlap")),
 }
 
+FILTERS = [("bm25", None), ("dense", None), ("dense", 0.6)]
 
-@pytest.mark.parametrize("scorer", SCORERS)
-@pytest.mark.parametrize("made", [pairs, documents])
+
+@pytest.mark.parametrize(("scorer", "made"), some(product(SCORERS, [pairs, documents]), less=3))
 @pytest.mark.parametrize("seed", range(often(5, less=1)))
 def test_every_positive_has_its_rank_among_legal_negatives(tmp_path, scorer, made, seed):
     with made(tmp_path / "c.duckdb", seed) as corpus:
@@ -113,8 +109,10 @@ def test_every_positive_has_its_rank_among_legal_negatives(tmp_path, scorer, mad
         )
 
 
-@pytest.mark.parametrize("made", [pairs, documents])
-@pytest.mark.parametrize(("scorer", "least"), [("bm25", None), ("dense", None), ("dense", 0.6)])
+@pytest.mark.parametrize(
+    ("made", "scorer", "least"),
+    some([(m, *f) for f in FILTERS for m in (pairs, documents)], less=3),
+)
 @pytest.mark.parametrize("seed", range(often(10, less=1)))
 def test_pairs_are_drawn_whose_positive_is_ranked_high_enough(tmp_path, made, scorer, least, seed):
     with made(tmp_path / "c.duckdb", seed) as corpus:
@@ -129,13 +127,9 @@ def test_pairs_are_drawn_whose_positive_is_ranked_high_enough(tmp_path, made, sc
         columns = ["anchor_record_id", *TRIPLETS]
         whole = corpus.sampler(batch_size=8, columns=columns, run="whole")
         drawn = corpus.sampler(batch_size=8, columns=columns, consistent=asked, run="drawn")
-        rows = [row for step in range(60) for row in drawn.batch_at(step).to_pylist()]
+        rows = rows_of(drawn, 60)
         found = {(row["anchor_record_id"], row["positive"]) for row in rows}
-        everything = {
-            (row["anchor_record_id"], row["positive"])
-            for step in range(60)
-            for row in whole.batch_at(step).to_pylist()
-        }
+        everything = {(row["anchor_record_id"], row["positive"]) for row in rows_of(whole, 60)}
         assert found == known & everything
         assert 0 < len(found) < len(everything)
         # a text that is left out as a positive is no negative either
@@ -160,7 +154,7 @@ def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
                 corpus.sampler(consistent=wrong)
         with pytest.raises(SamplerError, match="texts have no pairs"):
             corpus.sampler("texts", consistent=("bm25", 5))
-        corpus.mine(progress=False)
+        corpus.mine()
         usual = corpus.sampler(batch_size=8)
         filtered = corpus.sampler(batch_size=8, consistent=("bm25", 5), run="filtered")
         assert filtered.epoch_length < usual.epoch_length
@@ -173,7 +167,7 @@ def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
         usual.close()
         filtered.close()
         # another mining changes no saved run, and compacting keeps what it reads
-        corpus.mine(terms=dp.Terms(stemmer="none"), depth=120, progress=False)
+        corpus.mine(terms=dp.Terms(stemmer="none"), depth=120)
         corpus.compact()
         with corpus.resume("filtered") as resumed:
             assert [resumed.batch_at(step).to_pydict() for step in range(9)] == expected
@@ -206,7 +200,7 @@ def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
 def test_a_run_file_and_the_shell_have_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pairs(tmp_path / "c.duckdb", 3) as corpus:
-        corpus.mine(progress=False)
+        corpus.mine()
         run = {"consistent": ("bm25", 5), "batch_size": 8}
         expected = corpus.sampler(**run).batch_at(0)["positive"]
     ok("forecast", "c.duckdb", "--consistent", "bm25=5", "--write", "run.toml")

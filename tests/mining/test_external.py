@@ -92,8 +92,7 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
         for j in (1, 4, 6)
     ]
     with dp.Corpus(tmp_path / "lists.duckdb") as corpus:
-        source = dp.sources.MemorySource(records, id="id", anchor="q", context=["a", "b"])
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(records, name="s", id="id", anchor="q", context=["a", "b"])
         corpus.split(1, 0, 0)
         report = corpus.add_negatives(rows, name=RECIPE)
         assert report.counts["positive"] == 3

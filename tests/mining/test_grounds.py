@@ -1,6 +1,7 @@
 """Candidates belong to their ground: recipes of any name that have it draw from them."""
 
 import pytest
+from corpora import rows_of
 from prebuilt import copying, toy_corpus
 
 import duckplets as dp
@@ -18,12 +19,12 @@ corpus = copying(toy_corpus)
 def drawn(corpus, recipes, **options):
     given = {"batch_size": 8, "columns": ["recipe", "negative_by", "anchor_record_id"]}
     sampler = corpus.sampler(recipes=recipes, **given, **options)
-    rows = [row for step in range(8) for row in sampler.batch_at(step).to_pylist()]
+    rows = rows_of(sampler, 8)
     return sampler, {(row["recipe"], row["negative_by"]) for row in rows}
 
 
 def test_two_recipes_that_divide_the_anchors_draw_what_another_one_mined(corpus):
-    corpus.mine(WHOLE, progress=False)
+    corpus.mine(WHOLE)
     sampler, ways = drawn(corpus, HALVES)
     assert ways <= {(n, by) for n in ("even", "odd") for by in ("bm25", "bm25_fallback")}
     assert {("even", "bm25"), ("odd", "bm25")} <= ways
@@ -39,7 +40,7 @@ def test_two_recipes_that_divide_the_anchors_draw_what_another_one_mined(corpus)
 
 
 def test_anchors_that_were_not_mined_are_counted_and_draw_at_random(corpus):
-    corpus.mine(HALVES[0], progress=False)
+    corpus.mine(HALVES[0])
     sampler, ways = drawn(corpus, [WHOLE])
     assert {("whole", "bm25"), ("whole", "bm25_fallback")} <= ways
     (note,) = [note for note in sampler.notes if "not mined" in note]
@@ -53,14 +54,14 @@ def test_anchors_that_were_not_mined_are_counted_and_draw_at_random(corpus):
     name = max(zip(pools, ["even", "odd"], strict=True))[1]
     assert of.serving(WHOLE, "toy", "train")["bm25"].recipe == name
     assert [of.serving(half, "toy", "train")["bm25"].recipe for half in HALVES] == ["even", "odd"]
-    corpus.mine(WHOLE, progress=False)
+    corpus.mine(WHOLE)
     assert not [note for note in drawn(corpus, [WHOLE])[0].notes if "not mined" in note]
     with corpus.resume() as saved:  # pinned
         assert [note for note in saved.notes if "not mined" in note] == [note]
 
 
 def test_candidates_of_several_scorers_are_drawn_as_said(corpus):
-    corpus.mine(WHOLE, progress=False)
+    corpus.mine(WHOLE)
     pairs = corpus.sql("SELECT record_id FROM live_records WHERE split = 'train'")["record_id"]
     first, second, *_ = pairs.to_pylist()
     rows = [{"anchor_id": first, "negative_id": second, "score": 1.0}]

@@ -105,7 +105,7 @@ def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(tmp_path, re
     before = path.read_bytes()
 
     def mine(corpus):
-        return corpus.mine(recipe(), split="train", progress=False, **KNOBS)
+        return corpus.mine(recipe(), split="train", **KNOBS)
 
     with dp.Corpus(path, read_only=True) as corpus, dp.Corpus(path, read_only=True) as other:
         run = other.sampler(split="validation", epochs=1)
@@ -146,7 +146,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path):
             rows = corpus.status()["mining"]
             return {row["source"] for row in rows if row["stale"] and row["split"] == "train"}
 
-        corpus.ingest(more(), name="odd1", progress=False)
+        corpus.ingest(more(), name="odd1")
         assert stale() == {"odd1"}
         with pytest.raises(StateMismatchError, match=r"source 'odd1', split 'train'.*stale"):
             corpus.sampler(recipes=["mined"])
@@ -206,7 +206,7 @@ def test_mistakes_say_what_to_do(tmp_path):
     ):
         corpus.mine(recipe())
     with dp.Corpus(tmp_path / "d.duckdb") as corpus:
-        corpus.ingest(more(), name="odd0", progress=False)
+        corpus.ingest(more(), name="odd0")
         with pytest.raises(SplitError, match=r"duckplets split"):
             corpus.mine(recipe())
 
@@ -222,8 +222,8 @@ def test_scores_are_match_bm25s_on_wordnet(tmp_path):
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:
         names = {"anchor": "title", "positive": "definition", "id": "id", "group": "hypernym"}
         source = dp.sources.ParquetSource(tmp_path / "some.parquet", **names)
-        corpus.ingest(source, name="wordnet", progress=False)
+        corpus.ingest(source, name="wordnet")
         corpus.split(0.8, 0.1, 0.1, seed=42)
-        corpus.mine(recipe(), split="train", progress=False)
+        corpus.mine(recipe(), split="train")
         oracle = Oracle(sections(corpus), "wordnet", "train")
         assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 3 * ANCHORS

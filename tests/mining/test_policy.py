@@ -22,7 +22,7 @@ ANCHORS = 40
 def scored(path):
     corpus = dp.Corpus(path)
     rows = [{"id": f"r{i:02}", "q": f"question {i}", "a": f"answer {i}"} for i in range(ANCHORS)]
-    corpus.ingest(dp.sources.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
+    corpus.ingest(rows, name="s", id="id", anchor="q", positive="a")
     corpus.split(1, 0, 0)
     corpus.add_recipe(RECIPE)
     return corpus
@@ -136,7 +136,7 @@ def test_policies_leave_what_plain_python_does(grid, corpus):
     positives = [draw.choice([score(draw), draw.choice(of or [0.0]), None]) for of in lists]
     anchors = mine(corpus, lists, positives)
     (mining,) = Minings(corpus.database).found("scored")
-    for _ in range(often(60, less=3)):
+    for _ in range(often(60, less=2)):
         policy = random_policy(draw, score)
         fates = [fates_of(policy, *each) for each in zip(lists, positives, strict=True)]
         expected = [

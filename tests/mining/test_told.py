@@ -25,10 +25,9 @@ def chores(path):
     for i, (verb, noun) in enumerate((v, n) for v in VERBS for n in NOUNS):
         answer = f"you {verb} the {noun} by hand" if i % 3 else f"ask number {i}"
         rows.append({"id": str(i), "q": f"how to {verb} a {noun}", "a": answer})
-    source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
-    corpus.ingest(source, name="chores", progress=False)
+    corpus.ingest(rows, name="chores", id="id", anchor="q", positive="a")
     rows = [{"t": f"a {verb} of {noun}"} for verb in VERBS for noun in NOUNS]
-    corpus.ingest(dp.sources.MemorySource(rows, text="t"), name="plain", progress=False)
+    corpus.ingest(rows, name="plain", text="t")
     corpus.split(0.8, 0.2, 0, seed=1)
     return corpus
 
@@ -45,7 +44,7 @@ def made(report):
 
 @thorough
 def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
-    whole = made(corpus.mine(progress=False))
+    whole = made(corpus.mine())
     assert whole == {
         (recipe, source, split)
         for recipe, source in (("anchor_context", "chores"), ("simcse", "plain"))
@@ -55,7 +54,7 @@ def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
     found = next(sampler).to_pylist()
     assert {row["source"] for row in found if row["negative_by"] == "bm25"} == {"chores", "plain"}
     assert sampler.notes == []
-    assert made(corpus.mine(progress=False)) == set(), "it is there and current"
+    assert made(corpus.mine()) == set(), "it is there and current"
 
 
 def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
@@ -69,15 +68,15 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
         dp.TripletRecipe("never", *roles, weight=0),
     ):
         corpus.add_recipe(recipe)
-    report = corpus.mine(source="chores", split="train", progress=False)
+    report = corpus.mine(source="chores", split="train")
     assert made(report) == {("open", "chores", "train"), ("asks", "chores", "train")}
-    (note,) = corpus.mine("chance", source="chores", split="train", progress=False).notes[:1]
+    (note,) = corpus.mine("chance", source="chores", split="train").notes[:1]
     assert "no sampler will use these; leave its by out, or make it 'bm25'" in note
     with pytest.raises(RecipeError, match="'same_record' takes those of the anchor's own"):
-        corpus.mine("own", progress=False)
+        corpus.mine("own")
     for name in ("open", "asks"):
         corpus.remove(recipe=name)
-    (note,) = corpus.mine(progress=False).notes
+    (note,) = corpus.mine().notes
     assert "nothing was mined" in note
     assert "chance (by='random')" in note
 
@@ -139,10 +138,9 @@ def test_a_positive_that_was_not_ranked_has_no_score_and_no_rank(tmp_path):
     rows = [{"id": i, "q": f"where is the cat {i}", "a": f"the cat {i} is here"} for i in range(6)]
     rows += [{"id": "apart", "q": "where is the cat now", "a": "elsewhere"}]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(rows, name="s", id="id", anchor="q", positive="a")
         corpus.split(1, 0, 0)
-        report = corpus.mine(progress=False)
+        report = corpus.mine()
         found = corpus.sql(
             "SELECT DISTINCT record_id = 's/apart' AS apart, positive_score, positive_rank "
             "FROM candidates JOIN sections ON section_key = anchor_section_key "
@@ -156,5 +154,5 @@ def test_a_positive_that_was_not_ranked_has_no_score_and_no_rank(tmp_path):
         sampler = corpus.sampler(columns=["anchor", "positive_score"], batch_size=7, epochs=1)
         scores = dict(zip(*next(sampler).values(), strict=True))
         assert [anchor for anchor, of in scores.items() if of is None] == ["where is the cat now"]
-        exported = corpus.export(tmp_path / "o.jsonl", "flagembedding", scores=True, progress=False)
+        exported = corpus.export(tmp_path / "o.jsonl", "flagembedding", scores=True)
         assert exported.left_out == {"no score of its positive": 1}

@@ -70,10 +70,7 @@ def test_a_source_that_fails_now_and_then_gives_each_row_once(corpus, caplog):
     fails = (0, 1, 7, 7, 8, 30, 31, 59)
     torn = Pages("torn", rows, page=8, fails=fails)
     reports = corpus.ingest(
-        [torn, Pages("whole", rows[::-1])],
-        quality=QUALITY,
-        progress=False,
-        options=dp.IngestOptions(retries=4),
+        [torn, Pages("whole", rows[::-1])], quality=QUALITY, options=dp.IngestOptions(retries=4)
     )
     assert texts(corpus) == [row["text"] for row in rows]
     report = reports["torn"]
@@ -109,12 +106,7 @@ def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus):
         "c": dp.sources.JsonSource("/nowhere.jsonl", text="text"),
     }
     with pytest.raises(dp.SourceError) as caught:
-        corpus.ingest(
-            named,
-            quality=QUALITY,
-            progress=False,
-            options=dp.IngestOptions(keep_going=True),
-        )
+        corpus.ingest(named, quality=QUALITY, options=dp.IngestOptions(keep_going=True))
     assert "2 sources of 3 failed" in str(caught.value)
     assert "source 'a': row 6: KeyError: 'no'" in str(caught.value)
     assert corpus.sources().select(["name", "records"]).to_pylist() == [{"name": "b", "records": 9}]
@@ -171,15 +163,15 @@ def test_shuffled_streams_are_refused(corpus):
     source = dp.sources.DatasetSource(shuffled, text="text", id="id")
     told = r"is shuffled as it streams.*without .shuffle"
     with pytest.raises(dp.SourceError, match=told):
-        corpus.ingest([source], progress=False, quality=None)
+        corpus.ingest([source], quality=None)
     with pytest.raises(dp.SourceError, match=told):
-        corpus.ingest(source, progress=False, limit=5)
+        corpus.ingest(source, limit=5)
     assert corpus.version == 0
     found = {
         "stream": dp.sources.DatasetSource(stream, text="text", id="id"),
         "held": dp.sources.DatasetSource(data.shuffle(seed=1), text="text", id="id"),
     }
-    reports = corpus.ingest(found, progress=False, quality=QUALITY)
+    reports = corpus.ingest(found, quality=QUALITY)
     assert [report.added for report in reports.values()] == [9, 0]
 
 
@@ -194,7 +186,7 @@ def test_what_ends_the_writer_ends_the_readers(corpus, monkeypatch):
         timer.start()
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            corpus.ingest(sources, quality=QUALITY, progress=False)
+            corpus.ingest(sources, quality=QUALITY)
         assert time.monotonic() - started < 8
         timer.join()
 
@@ -218,9 +210,7 @@ def test_no_more_sources_are_read_at_the_same_time_than_are_asked_for(corpus):
 
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(5)]
     slow = [Watched(name, rows, page=1, sleep=0.02) for name in "abcd"]
-    corpus.ingest(
-        slow, quality=None, where="true", progress=False, options=dp.IngestOptions(readers=3)
-    )
+    corpus.ingest(slow, quality=None, where="true", options=dp.IngestOptions(readers=3))
     assert most == [3]
     assert [len(source.calls) for source in slow] == [1, 1, 1, 1]
 
@@ -264,7 +254,7 @@ def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(tm
     with dp.Corpus(path) as corpus:
         assert ends(corpus) == []  # a later command begins where the last commit was
         source = dp.sources.JsonSource(file, text="text")
-        report = corpus.ingest(source, name="s", quality=QUALITY, progress=False)
+        report = corpus.ingest(source, name="s", quality=QUALITY)
         assert report.added == len(ends(corpus)) == len(hexadecimal)
         check(corpus)
 
@@ -290,11 +280,7 @@ def beside(path, *death):
             "c": dp.sources.JsonSource(path.with_name("c.jsonl"), text="text", id="id"),
         }
         corpus.ingest(
-            named,
-            quality=QUALITY,
-            progress=False,
-            on_conflict="skip",
-            options=dp.IngestOptions(readers=2),
+            named, quality=QUALITY, on_conflict="skip", options=dp.IngestOptions(readers=2)
         )
 
 

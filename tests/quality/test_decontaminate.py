@@ -27,9 +27,7 @@ def corpus_of(path):
     corpus = dp.Corpus(path)
     for name in ("one", "two"):
         rows = [{"id": str(i), "text": " ".join(words_of((name, i)))} for i in range(RECORDS)]
-        corpus.ingest(
-            dp.sources.MemorySource(rows, id="id", text="text"), name=name, progress=False
-        )
+        corpus.ingest(rows, name=name, id="id", text="text")
     corpus.split(0.5, 0.2, 0.3, seed=1)
     return corpus
 
@@ -79,7 +77,7 @@ def write(folder, form):
 def test_shared_ngrams_are_found_with_their_place(tmp_path, form):
     path = write(tmp_path, form)
     with corpus_of(tmp_path / "c.duckdb") as corpus:
-        report = corpus.decontaminate(path, text=["q", "a"], progress=False)
+        report = corpus.decontaminate(path, text=["q", "a"])
         rows = {row["record_id"]: row for row in rows_of(corpus)}
         splits = splits_of(corpus)
     assert rows.keys() == {"one/3", "two/7"}  # 12 words are too few
@@ -114,7 +112,7 @@ def test_texts_too_short_to_be_found_are_said_with_an_ngram_that_reaches_most(tm
         for sizes, ngram, said in TOO_SHORT:
             rows = [{"text": " ".join(words_of(i, size))} for i, size in enumerate(sizes)]
             questions = dp.sources.MemorySource(rows, text="text")
-            report = corpus.decontaminate(questions, ngram=ngram, dry_run=True, progress=False)
+            report = corpus.decontaminate(questions, ngram=ngram, dry_run=True)
             assert report.short == sum(size < ngram for size in sizes)
             assert report.notes == said or report.notes[0].endswith(said), (sizes, report.notes)
 
@@ -127,8 +125,8 @@ def test_matches_are_those_of_plain_sets(tmp_path, n):
     rows = [{"id": str(i), "text": " ".join(text)} for i, text in enumerate(texts)]
     questions = dp.sources.MemorySource([{"text": " ".join(text)} for text in asked], text="text")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.sources.MemorySource(rows, id="id", text="text"), name="s", progress=False)
-        corpus.decontaminate(questions, ngram=n, progress=False)
+        corpus.ingest(rows, name="s", id="id", text="text")
+        corpus.decontaminate(questions, ngram=n)
         stored = {
             r["record_id"]: (r["matches"], r["ngram"], r["evaluation"]) for r in rows_of(corpus)
         }
@@ -150,32 +148,28 @@ def with_leaks(corpus):
     rows = corpus.sql("SELECT record_id FROM live_records WHERE split = 'test' ORDER BY record_id")
     name, number = rows["record_id"][0].as_py().split("/")
     texts = [{"id": str(i), "text": leak(name, int(number)), "g": f"g{i}"} for i in range(30)]
-    corpus.ingest(
-        dp.sources.MemorySource(texts, id="id", text="text", group="g"),
-        name="leaks",
-        progress=False,
-    )
+    corpus.ingest(texts, name="leaks", id="id", text="text", group="g")
 
 
 def test_the_test_split_and_a_source(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         with_leaks(corpus)
         split = splits_of(corpus)
-        report = corpus.decontaminate("test", progress=False)
+        report = corpus.decontaminate("test")
         leaks = {key for key in split if key.startswith("leaks/")}
         assert found(corpus).keys() == {key for key in leaks if split[key] != "test"}
         assert {row["split"] for row in report.by_source} == {"train", "validation"}
         assert report.against == "split test"
         assert set(found(corpus).values()) <= {key for key in split if split[key] == "test"}
         before = corpus.version
-        done = corpus.decontaminate("test", action="remove", progress=False)
+        done = corpus.decontaminate("test", action="remove")
         assert corpus.version == done.version == before + 1
         assert done.contaminated == report.contaminated > 3
-        again = corpus.decontaminate("test", action="remove", progress=False)
+        again = corpus.decontaminate("test", action="remove")
         assert (again.contaminated, corpus.version) == (0, before + 1)
         left = set(corpus.sql("SELECT record_id FROM live_records")["record_id"].to_pylist())
         assert left == {key for key in split if key not in leaks or split[key] == "test"}
-        of = corpus.decontaminate("leaks", dry_run=True, progress=False)
+        of = corpus.decontaminate("leaks", dry_run=True)
         assert {row["source"] for row in of.by_source} == {"one", "two"}
         assert of.contaminated == 1
         kinds = {(row["version"], row["action"]) for row in rows_of(corpus)}
@@ -206,10 +200,10 @@ def test_wrong_evaluation_sets_are_refused(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         for against, options, error, told in cases:
             with pytest.raises(error, match=told):
-                corpus.decontaminate(against, **options, progress=False)
+                corpus.decontaminate(against, **options)
         assert not rows_of(corpus)
     with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as corpus:
-        assert corpus.decontaminate("test", dry_run=True, progress=False).contaminated == 0
+        assert corpus.decontaminate("test", dry_run=True).contaminated == 0
         with pytest.raises(ReadOnlyError, match="cannot decontaminate"):
             corpus.decontaminate("test")
     with (
@@ -224,7 +218,7 @@ def test_a_folder_of_texts_and_the_command(tmp_path):
     (tmp_path / "texts" / "exam.txt").write_text(leak("two", 9))
     path, questions = tmp_path / "c.duckdb", write(tmp_path, "jsonl")
     with corpus_of(path) as corpus:
-        corpus.decontaminate(tmp_path / "texts", progress=False)
+        corpus.decontaminate(tmp_path / "texts")
         assert found(corpus)["two/9"].startswith(str(tmp_path / "texts" / "exam.txt"))
     several = f"{questions.with_suffix('')}.js*"
     told = run("decontaminate", path, several, "--text", "q", "--action", "remove")
@@ -267,7 +261,7 @@ def test_a_folder_of_beir_folders_and_its_card(tmp_path):
             (line,) = (line for line in card.splitlines() if line.startswith(f"| ` {name} `"))
             assert f"| {row['contaminated']} | {row['matches']} |" in line
         assert "n-grams of 13 words" in card
-        alone = corpus.decontaminate(beir / "one", dry_run=True, progress=False)
+        alone = corpus.decontaminate(beir / "one", dry_run=True)
         assert [(row["set"], row["contaminated"]) for row in alone.sets] == [("one", 1)]
         for given, error, said in (
             ({"card": tmp_path / "no" / "card.md"}, QualityError, "no such folder"),

@@ -287,7 +287,7 @@ def test_what_is_in_the_corpus_comes_first_and_what_is_rejected_holds_nothing(co
         return dp.sources.MemorySource(made, text="text", id="id", meta=["license"])
 
     one, two, three = (GOOD.format(n) for n in ("one", "two", "three"))
-    corpus.ingest(source(("a", one, "mit")), name="plain", progress=False)
+    corpus.ingest(source(("a", one, "mit")), name="plain")
     gate = {"quality": Quality(language=None, licenses=("mit",))}
     take(
         corpus,
@@ -322,10 +322,8 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(corpus, monkeyp
     with pytest.raises(dp.SourceError, match="with another where, stopped"):
         take(corpus, torn, "torn", where="true")
     with pytest.raises(dp.SourceError, match="with another quality, stopped"):
-        corpus.ingest(torn, name="torn", progress=False)
-    corpus.ingest(
-        dp.sources.MemorySource([{"text": GOOD.format(1)}], text="text"), name="m", progress=False
-    )
+        corpus.ingest(torn, name="torn")
+    corpus.ingest([{"text": GOOD.format(1)}], name="m", text="text")
     report = take(corpus, torn, "torn", size_mb=1)  # a cap is no part of what must agree
     assert (report.added, report.reasons) == (2, {"duplicates: came in meanwhile": 1})
     assert sorted(texts(corpus)) == [GOOD.format(i) for i in range(3)]

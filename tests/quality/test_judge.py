@@ -112,7 +112,7 @@ def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         take(corpus, of("gpl"), "first", quality=strict)
         take(corpus, of("mit"), "second", quality=strict)
-        corpus.ingest(of("bsd"), name="plain", progress=False)
+        corpus.ingest(of("bsd"), name="plain")
         assert reasons(corpus) == ["schema: licenses", "accepted"]
         report = corpus.quality(apply=QUALITY)
         assert (report.newly_accepted, report.newly_rejected, report.measured) == (1, 2, 1)
@@ -124,7 +124,7 @@ def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path):
 
 def test_records_without_gates_are_measured_and_judged(tmp_path):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(source([text for text, _ in ROWS]), name="s", progress=False)
+        corpus.ingest(source([text for text, _ in ROWS]), name="s")
         report = corpus.quality(apply=QUALITY)
         assert (report.rows, report.newly_rejected, report.measured) == (6, 4, 6)
         assert texts(corpus) == [GOOD.format(1), LONG * 5]

@@ -34,9 +34,7 @@ def filled(path, texts, threads=None):
     corpus = dp.Corpus(path, threads=threads)
     for name, of in texts.items():
         rows = [{"id": key, "text": text} for key, text in of.items()]
-        corpus.ingest(
-            dp.sources.MemorySource(rows, id="id", text="text"), name=name, progress=False
-        )
+        corpus.ingest(rows, name=name, id="id", text="text")
     return corpus
 
 
@@ -73,7 +71,7 @@ def planted(path):
 
 def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path):
     with planted(tmp_path / "c.duckdb") as corpus:
-        report = corpus.deduplicate(action="mark", progress=False)
+        report = corpus.deduplicate(action="mark")
         found = {next(iter(of)): (head, of) for head, of in clusters(corpus)}
     truth = {f"s/{name}1": jaccard(text_of(name), text_of(name, n)) for name, n in PAIRS}
     near = {key for key, similarity in truth.items() if similarity >= 0.85}
@@ -103,7 +101,7 @@ def test_clusters_are_the_components_of_all_pairs(tmp_path, seed):
         tmp_path / "c.duckdb", {"s": {str(i): " ".join(t) for i, t in enumerate(texts)}}
     ) as c:
         # Of 60 bands of one row each hardly any pair from .3 on is not a candidate.
-        c.deduplicate(0.3, ngram=2, bands=60, rows=1, action="mark", progress=False)
+        c.deduplicate(0.3, ngram=2, bands=60, rows=1, action="mark")
         found = {(head, *sorted(of)) for head, of in clusters(c)}
     label = list(range(len(texts)))
     for i, one in enumerate(texts):
@@ -123,7 +121,7 @@ def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path):
     for threads, order in ((1, list(every)), (2, random.Random(1).sample(list(every), len(every)))):
         path = tmp_path / f"{threads}.duckdb"
         with filled(path, {"s": {key: every[key] for key in order}}, threads=threads) as corpus:
-            corpus.deduplicate(progress=False)
+            corpus.deduplicate()
             of_all = clusters(corpus)
             shares = sorted(share for _, of in of_all for share in of.values())
             found.append(({frozenset({head, *of}) for head, of in of_all}, shares))
@@ -146,10 +144,8 @@ def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_pa
     with filled(tmp_path / "c.duckdb", chain()) as corpus:
         # A later record of the first source comes before all of the second.
         more = [{"id": "z", "text": chain()["x"]["a"].upper().replace(" ", " - ")}]
-        corpus.ingest(
-            dp.sources.MemorySource(more, id="id", text="text"), name="late", progress=False
-        )
-        corpus.deduplicate(action="mark", progress=False)
+        corpus.ingest(more, name="late", id="id", text="text")
+        corpus.deduplicate(action="mark")
         ((head, of),) = clusters(corpus)
         assert head == "late/b"
         assert of.keys() == {"late/z", "x/c", "x/a"}
@@ -157,7 +153,7 @@ def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_pa
         assert of["late/z"] == of["x/a"]
     turned = {"x": chain()["x"], "late": chain()["late"]}
     with filled(tmp_path / "d.duckdb", turned) as corpus:
-        corpus.deduplicate(action="mark", progress=False)
+        corpus.deduplicate(action="mark")
         ((head, of),) = clusters(corpus)
         assert head == "x/c"
         assert of["x/a"] < 0.85 <= of["late/b"]  # linked by the third
@@ -173,19 +169,19 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path):
         ) as sampler:
             sampler.save()
             before = sorted(next(sampler)["text"])
-        dry = corpus.deduplicate(dry_run=True, progress=False)
+        dry = corpus.deduplicate(dry_run=True)
         assert (dry.action, dry.duplicates, dry.version) == ("none", 20, 1)
         assert not clusters(corpus)
-        marked = corpus.deduplicate(action="mark", progress=False)
-        assert corpus.deduplicate(action="mark", progress=False).clusters == marked.clusters == 20
+        marked = corpus.deduplicate(action="mark")
+        assert corpus.deduplicate(action="mark").clusters == marked.clusters == 20
         assert len(clusters(corpus)) == 20  # not stored twice
         assert corpus.version == 1
-        done = corpus.deduplicate(progress=False)
+        done = corpus.deduplicate()
         assert (done.duplicates, done.version, corpus.version) == (20, 2, 2)
         assert ids(corpus) == [f"s/{i}" for i in range(20)]
-        again = corpus.deduplicate(progress=False)
+        again = corpus.deduplicate()
         assert (again.duplicates, again.version, corpus.version) == (0, 2, 2)
-        corpus.deduplicate(action="mark", progress=False)
+        corpus.deduplicate(action="mark")
         rows = corpus.sql("SELECT version, action, count(*) AS n FROM clusters GROUP BY ALL")
         assert sorted(map(tuple, (row.values() for row in rows.to_pylist()))) == [
             (1, "mark", 40),
@@ -197,11 +193,10 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path):
         assert sorted(next(sampler)["text"]) == before
     refused = pytest.raises(ReadOnlyError, match="cannot deduplicate")
     with dp.Corpus(path, read_only=True) as corpus, refused:
-        corpus.deduplicate(progress=False)
+        corpus.deduplicate()
     with dp.Corpus(path) as corpus:  # the source has them still
         rows = [{"id": key, "text": text} for key, text in texts.items()]
-        source = dp.sources.MemorySource(rows, text="text", id="id")
-        report = corpus.ingest(source, name="s", progress=False)
+        report = corpus.ingest(rows, name="s", text="text", id="id")
         assert report.added == 20
         assert [note for note in report.notes if note.startswith("look: 20 records that dedup")]
     told = run("deduplicate", path, "--dry-run")
@@ -231,7 +226,7 @@ SHORT = {
 
 def test_short_texts_signs_and_scripts_without_spaces(tmp_path):
     with filled(tmp_path / "c.duckdb", {"s": SHORT}) as corpus:
-        corpus.deduplicate(action="mark", progress=False)
+        corpus.deduplicate(action="mark")
         found = {head: set(of) for head, of in clusters(corpus)}
     assert found == {
         "s/two": {"s/again"},
@@ -254,7 +249,7 @@ WRONG = [
 
 def test_wrong_arguments_are_refused(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        report = corpus.deduplicate(progress=False)
+        report = corpus.deduplicate()
         assert (report.records, report.clusters, corpus.version) == (0, 0, 0)
         for given, told in WRONG:
             with pytest.raises(SamplerError, match=told):
@@ -278,8 +273,8 @@ def test_bands_follow_the_threshold(tmp_path, near):
         f"{i}{j}": t for i, pair in enumerate(near_pairs(near, count)) for j, t in enumerate(pair)
     }
     with filled(tmp_path / "c.duckdb", {"s": texts}) as corpus:
-        report = corpus.deduplicate(near, ngram=1, dry_run=True, progress=False)
-        few = corpus.deduplicate(near, ngram=1, bands=2, rows=3, dry_run=True, progress=False)
+        report = corpus.deduplicate(near, ngram=1, dry_run=True)
+        few = corpus.deduplicate(near, ngram=1, bands=2, rows=3, dry_run=True)
     assert report.clusters >= 0.97 * count  # in any 200; of all .99 and more
     assert report.recall >= 0.99
     s = report.settings

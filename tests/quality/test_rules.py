@@ -248,9 +248,7 @@ def test_fields_that_records_keep_may_be_required(tmp_path, at, later):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
 
         def gated():
-            corpus.ingest(
-                source, name="s", quality=None if later else quality, limit=9, progress=False
-            )
+            corpus.ingest(source, name="s", quality=None if later else quality, limit=9)
             if later:
                 corpus.quality(apply=quality)
 
@@ -275,7 +273,7 @@ def test_fields_that_are_there_are_metrics(tmp_path):
 
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         quality = Quality(required=("title",), language=None)
-        corpus.ingest(Feed(), quality=quality, progress=False)
+        corpus.ingest(Feed(), quality=quality)
         found = corpus.sql(
             "SELECT metrics.present AS there, metrics.license, rule FROM judgements ORDER BY row"
         )

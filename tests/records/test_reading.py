@@ -66,12 +66,9 @@ def corpus(tmp_path_factory):
     with odd_corpus(path, 60, seed=3, sources=3) as corpus:
         corpus.remove("odd1")
         newer = [row | {"body": f"newer {row['id']}"} for row in odd_records(20, 3)]
-        source = dp.sources.MemorySource(newer, **ODD_MAPPING)
-        corpus.ingest(source, name="odd0", on_conflict="replace", progress=False)
+        corpus.ingest(newer, name="odd0", on_conflict="replace", **ODD_MAPPING)
         texts = [{"id": f"t{i}", "text": f"only a text {i}"} for i in range(15)]
-        corpus.ingest(
-            dp.sources.MemorySource(texts, id="id", text="text"), name="texts", progress=False
-        )
+        corpus.ingest(texts, name="texts", id="id", text="text")
         yield corpus
 
 
@@ -113,10 +110,8 @@ def test_every_split_and_source_has_its_own_numbers(corpus):
 def test_messages_are_read_with_the_records_that_have_some(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         talk = [{"prompt": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}"} for i in range(7)]
-        corpus.ingest(dp.sources.MemorySource(talk, converter="pair"), name="talk", progress=False)
-        corpus.ingest(
-            dp.sources.MemorySource([{"t": "plain"}], text="t"), name="plain", progress=False
-        )
+        corpus.ingest(talk, name="talk", converter="pair")
+        corpus.ingest([{"t": "plain"}], name="plain", text="t")
         columns = ["rejected_messages", "source", "messages"]
         [batch] = corpus.read([7, 0, 3, 3, 6], batch_size=8, columns=columns)
         assert batch.keys() == columns
@@ -135,8 +130,7 @@ def test_what_is_ingested_or_removed_meanwhile_changes_nothing(tmp_path, monkeyp
         with closing(read(corpus, range(200), columns=ALL)) as batches:
             found = next(batches).to_pylist()
             corpus.remove("a")
-            more = dp.sources.MemorySource([{"id": "x", "text": "more"}], id="id", text="text")
-            corpus.ingest(more, name="c", progress=False)
+            corpus.ingest([{"id": "x", "text": "more"}], name="c", id="id", text="text")
             found += [row for batch in batches for row in batch.to_pylist()]
         assert found == expected(known, enumerate(range(200)))
         assert corpus.count() == 101

@@ -72,7 +72,7 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder, monk
     assert described[2].mapping == {"converter": "openai"}, "rows hold messages by default"
     assert described[1].source().in_pieces
     with dp.Corpus(folder / "corpus.duckdb") as corpus:
-        corpus.ingest(folder / "sources.toml", progress=False)
+        corpus.ingest(folder / "sources.toml")
         found = {row["name"]: row["records"] for row in corpus.sources().to_pylist()}
         assert found == {"faq": 30, "titles": 20, "chat": 1}
         index = corpus.data_index()
@@ -88,7 +88,7 @@ def test_texts_of_one_source_may_stay_in_its_files(folder):
         "csv": {"path": "rows.csv", "text": "body"},
     }
     with dp.Corpus(folder / "corpus.duckdb") as corpus:
-        corpus.ingest(sources_file(folder / "s.yaml", tables), progress=False)
+        corpus.ingest(sources_file(folder / "s.yaml", tables))
         assert corpus.status()["in_place"]["files"] == 1
 
 
@@ -168,7 +168,7 @@ def test_every_line_is_a_record_and_blank_ones_are_counted(tmp_path):
     lines = [b"\xef\xbb\xbfone", b"", b" \t", "two\u2028halves".encode(), b"\xff", b"one", b"last"]
     (tmp_path / "a.txt").write_bytes(b"\r\n".join(lines))
     with dp.Corpus(tmp_path / "corpus.duckdb") as corpus:
-        report = corpus.ingest(TextLinesSource(tmp_path / "a.txt", trust=0.7), progress=False)
+        report = corpus.ingest(TextLinesSource(tmp_path / "a.txt", trust=0.7))
         assert (report.read, report.added) == (7, 3)
         assert report.reasons["no text"] == 2
         assert report.reasons["invalid UTF-8"] == 1
@@ -199,13 +199,13 @@ def test_gates_of_a_source_hold_for_it_alone(tmp_path):
     assert found["b"].gates["quality"].preset == "medical"
     assert found["c"].gates == {"quality": None}
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        reports = corpus.ingest(sets, progress=False)
+        reports = corpus.ingest(sets)
         added = {name: report.added for name, report in reports.items()}
         assert added == {"a": 2, "b": 0, "c": 6, "d": 1}
         assert reports["a"].read == 2
     with dp.Corpus(tmp_path / "d.duckdb") as corpus:
         strict = {"quality": {"language": False, "min_characters": 99}, "limit": 4}
-        reports = corpus.ingest(sets, progress=False, **strict)
+        reports = corpus.ingest(sets, **strict)
         added = {name: report.added for name, report in reports.items()}
         assert added == {"a": 2, "b": 0, "c": 4, "d": 0}  # its own where; the others of the call
 

@@ -267,8 +267,7 @@ def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
     with empty_corpus(tmp_path / "two.duckdb") as corpus:
         for name, count in (("few", 4), ("many", 200)):
             rows = [{"q": f"{name} question {i}", "a": f"answer {i}"} for i in range(count)]
-            source = dp.sources.MemorySource(rows, anchor="q", positive="a")
-            corpus.ingest(source, name=name, progress=False)
+            corpus.ingest(rows, name=name, anchor="q", positive="a")
         corpus.split(1, 0, 0)
         page = corpus.report(mixture=dp.Mixture(even, phases=[dp.Phase(12, even, lr_scale=0.5)]))
     (what,) = attention(page).values()
@@ -346,9 +345,7 @@ def test_corpora_of_few_records_have_a_page(tmp_path):
         page = corpus.report()
         assert "No samples were drawn" in notes(page)
         assert check_sql(page, corpus) > 5
-        corpus.ingest(
-            dp.sources.MemorySource([{"t": "one text"}], text="t"), name="s", progress=False
-        )
+        corpus.ingest([{"t": "one text"}], name="s", text="t")
         page = corpus.report()
         assert check_sql(page, corpus) > 5
         assert "Records are not split" in attention(page)[f"duckplets split {path}"]
@@ -363,9 +360,7 @@ def test_long_lines_are_cut_and_their_length_is_said(tmp_path):
     size = often(10_000_000, less=100_000)
     rows = [{"q": f"{i} " + "x" * size, "a": "word " * (size // 5) + str(i)} for i in range(2)]
     with empty_corpus(tmp_path / "long.duckdb") as corpus:
-        corpus.ingest(
-            dp.sources.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False
-        )
+        corpus.ingest(rows, name="s", anchor="q", positive="a")
         corpus.split(1, 0, 0)
         page = corpus.report()
     assert len(page.html) < 2_000_000
@@ -449,8 +444,7 @@ def test_a_run_of_messages_has_a_page_without_samples(tmp_path):
     said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
     rows = [{"id": str(i), "messages": said} for i in range(9)]
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.sources.MemorySource(rows, converter="openai", id="id")
-        corpus.ingest(source, name="talks", progress=False)
+        corpus.ingest(rows, name="talks", converter="openai", id="id")
         corpus.split(1, 0, 0)
         with corpus.sampler("messages", batch_size=4, run="chat") as sampler:
             sampler.save()

@@ -74,7 +74,7 @@ def test_a_data_frame_where_pandas_is_there(monkeypatch):
 def test_a_corpus_is_shown_with_its_counts_and_first_texts(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 30) as corpus:
-        corpus.ingest(dp.sources.MemorySource([{"text": HOSTILE}], text="text"), name="<b>")
+        corpus.ingest([{"text": HOSTILE}], name="<b>", text="text")
         told = f"<Corpus({str(path)!r}): version 2, records: <b> 1, toy 30>"
         assert repr(corpus) == told
         check_html(corpus._repr_html_(), "<b>", "30", "<script>", "version 2")
@@ -82,6 +82,6 @@ def test_a_corpus_is_shown_with_its_counts_and_first_texts(tmp_path):
             check_html(sampler._repr_html_(), "<b>", "<i>", "position=0")
         corpus.remove("toy")
         for i in range(5):
-            corpus.ingest(dp.sources.MemorySource([{"text": "t"}], text="text"), name=f"s{i}")
+            corpus.ingest([{"text": "t"}], name=f"s{i}", text="text")
         assert "s3 1 and 1 more sources>" in repr(corpus)
     assert repr(corpus) == f"Corpus({str(path)!r})"

@@ -28,7 +28,7 @@ def sparse_corpus(path, count, long):
         for i in range(count)
     ]
     corpus = dp.Corpus(path)
-    corpus.ingest(dp.sources.MemorySource(rows, id="id", anchor="t", positive="b"), name="s")
+    corpus.ingest(rows, name="s", id="id", anchor="t", positive="b")
     corpus.split(1, 0, 0)
     corpus.chunk(dp.Chunking(max_tokens=20, overlap=(5,), summary_tokens=0))
     return corpus
@@ -144,9 +144,7 @@ def test_a_source_may_bring_recipes(tmp_path):
         corpus.chunk(dp.Chunking(max_tokens=20))
         corpus.ingest(Shop())
         rows = [{"id": f"{i}", "a": f"c {i}", "b": f"d {i}"} for i in range(9)]
-        corpus.ingest(
-            dp.sources.MemorySource(rows, id="id", anchor="a", positive="b"), name="plain"
-        )
+        corpus.ingest(rows, name="plain", id="id", anchor="a", positive="b")
         corpus.split(1, 0, 0)
         sampler = corpus.sampler(mixture="equal", columns=["source", "recipe"])
         seen = drawn(sampler, 800, "source", "recipe")

@@ -40,20 +40,17 @@ def library(path):
     corpus = dp.Corpus(path)
     for name, count in (("faq", 40), ("manual", 8)):
         rows = [{"q": f"{name} question {i}", "a": f"{name} answer {i}"} for i in range(count)]
-        corpus.ingest(
-            dp.sources.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False
-        )
+        corpus.ingest(rows, name=name, anchor="q", positive="a")
     folder = path.parent / f"{path.stem} notes"
     for i in range(20):
         file = folder / f"2024-0{1 + i % 5}-01" / f"note {i}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"text of note {i}")
-    corpus.ingest(dp.TextFileSource(folder, date=True), name="notes", progress=False)
+    corpus.ingest(dp.TextFileSource(folder, date=True), name="notes")
     rows = [{"t": f"text {i}"} for i in range(12)]
-    corpus.ingest(dp.sources.MemorySource(rows, text="t"), name="plain", progress=False)
+    corpus.ingest(rows, name="plain", text="t")
     rows = [{"q": f"ask {i}", "a": f"say {i}", "n": f"wrong {i}"} for i in range(12)]
-    ready = dp.sources.MemorySource(rows, anchor="q", positive="a", negative="n")
-    corpus.ingest(ready, name="ready", progress=False)
+    corpus.ingest(rows, name="ready", anchor="q", positive="a", negative="n")
     corpus.split(1, 0, 0)
     return corpus
 

@@ -117,6 +117,6 @@ def test_a_snapshot_serves_the_same(name, tmp_path):
                 return tables(sampler, 3)
 
         expected = served()
-        of.prepare(progress=False)
+        of.prepare()
         for _ in range(2):  # the second takes the pools that the first one kept
             assert served() == expected

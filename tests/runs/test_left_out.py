@@ -21,14 +21,10 @@ def graded(path):
     corpus = dp.Corpus(path)
     for name in ("docs", "faq"):
         rows = [{"q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(20)]
-        corpus.ingest(
-            dp.sources.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False
-        )
+        corpus.ingest(rows, name=name, anchor="q", positive="a")
     rows = [{"q": f"one {i}", "a": f"other {i}", "score": i / SIZE} for i in range(SIZE)]
-    source = dp.sources.MemorySource(rows, anchor="q", positive="a", label="score")
-    corpus.ingest(source, name="pairs", progress=False)
-    source = dp.sources.MemorySource([{"q": "alone", "a": "single"}], anchor="q", positive="a")
-    corpus.ingest(source, name="single", progress=False)
+    corpus.ingest(rows, name="pairs", anchor="q", positive="a", label="score")
+    corpus.ingest([{"q": "alone", "a": "single"}], name="single", anchor="q", positive="a")
     corpus.split(1, 0, 0)
     return corpus
 
@@ -141,7 +137,7 @@ def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_pa
 @thorough
 def test_mining_leaves_it_out_as_well(path):
     with dp.Corpus(path) as corpus:
-        report = corpus.mine(progress=False)
+        report = corpus.mine()
         mined = {(pair.source, pair.split) for pair in report.pairs}
         assert mined == {("docs", "train"), ("faq", "train")}
         first, second, *_ = report.notes

@@ -69,8 +69,14 @@ def chats(path):
     corpus = dp.Corpus(path)
     for name, size in {"chat": 90, "pairs": 60, "plain": 40}.items():
         records = [{"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}"} for i in range(size)]
-        source = dp.sources.MemorySource(records, anchor="q", positive="a", id="id")
-        corpus.ingest(source, name=name, trust=0.5 if name != "pairs" else 0.05, progress=False)
+        corpus.ingest(
+            records,
+            name=name,
+            trust=0.5 if name != "pairs" else 0.05,
+            anchor="q",
+            positive="a",
+            id="id",
+        )
     corpus.split(train=0.8, validation=0.1, test=0.1)
     tell(corpus, "chat")
     tell(corpus, "pairs")
@@ -159,7 +165,7 @@ def test_messages_that_are_written_can_be_read_again(tmp_path, form):
 
     def drawn(path, source):
         with dp.Corpus(path) as corpus:
-            corpus.ingest(source, name="s", progress=False)
+            corpus.ingest(source, name="s")
             corpus.split(1, 0, 0)
         ok("sample", path, "--kind", "messages", "--epochs", "1", "--out", out)
         with (

@@ -141,7 +141,7 @@ def test_proximity_is_that_of_the_windows(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(2,), summary_tokens=0))
         corpus.split(1, 0, 0)
-        corpus.ingest(dp.sources.MemorySource(words, text="t"), name="long")
+        corpus.ingest(words, name="long", text="t")
         columns = ["anchor", "anchor_window", "positive_window"]
         sampler = corpus.sampler(batch_size=300, columns=columns)
         batch = next(sampler)

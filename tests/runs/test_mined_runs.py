@@ -136,11 +136,7 @@ def test_what_cannot_be_drawn_is_refused(mined):
     topic = dp.TripletRecipe("open", **CASES["topic"]["recipe"], by="bm25")
     for recipe, how, why in [
         (OPEN, {"negatives": {"by": "bm52"}}, "did you mean 'bm25'"),
-        (
-            OPEN,
-            {"negatives": {"by": 3}},
-            "negatives: by=3: give up to 64",
-        ),
+        (OPEN, {"negatives": {"by": 3}}, "negatives: by=3: give up to 64"),
         (OPEN, {"negatives": {"by": {}}}, "one of them more than 0"),
         (OPEN, {"negatives": {"by": {"bm25": 0}}}, "more than 0"),
         (
@@ -179,7 +175,7 @@ def test_what_cannot_be_drawn_is_refused(mined):
 def test_stale_ones_are_refused_with_three_ways_out(corpus):
     mine(corpus, 1)
     corpus.add_recipe(OPEN)
-    corpus.ingest(MORE, name="s0", progress=False)
+    corpus.ingest(MORE, name="s0")
     with pytest.raises(dp.StateMismatchError, match="stale") as caught:
         opened(corpus)
     for way in ("duckplets mine", "by='random'", "allow_stale=True"):
@@ -287,7 +283,7 @@ def test_later_records_join_with_negatives_that_are_mined_for_them(corpus):
     before = tables(run, 4)
     run.save()
     pinned = run.served(0, 400)
-    corpus.ingest(MORE, name="s0", progress=False)
+    corpus.ingest(MORE, name="s0")
     corpus.split(0.6, 0.2, 0.2, seed=1)
     with pytest.raises(dp.StateMismatchError, match=r"source 's0'.*stale.*duckplets mine"):
         corpus.resume(version="newest")

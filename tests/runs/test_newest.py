@@ -52,7 +52,7 @@ def grown(path):
         corpus.sampler(run=run, **{"batch_size": BATCH, **arguments}).save()
     for name, count in LATER:
         records = toy_records(sizes[name] + count, seed=name)[sizes[name] :]
-        corpus.ingest(dp.sources.MemorySource(records, **TITLED), name=name, progress=False)
+        corpus.ingest(records, name=name, **TITLED)
         sizes[name] += count
     return corpus
 
@@ -218,8 +218,7 @@ def test_a_source_that_came_since_takes_the_recipes_that_are_given(path):
 def test_a_source_that_came_since_and_has_no_anchor_stays_out(tmp_path):
     def ingest(name, count):
         rows = [{"id": i, "q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(count)]
-        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
-        corpus.ingest(source, name=name, progress=False)
+        corpus.ingest(rows, name=name, id="id", anchor="q", positive="a")
 
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         ingest("a", 20)
@@ -321,10 +320,7 @@ def source(name, low, high, **more):
 def ingest(corpus, name, low, high, **more):
     prefix = dp.Prefix(1, [[dp.Field("from", [name], 1)]])
     corpus.ingest(
-        source(name, low, high, **more),
-        name=name,
-        progress=False,
-        options=dp.IngestOptions(prefix=prefix),
+        source(name, low, high, **more), name=name, options=dp.IngestOptions(prefix=prefix)
     )
 
 
@@ -447,8 +443,9 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
         assert not any("finds no anchor" in note for note in sampler.notes)
         assert {row["recipe"] for row in taken(sampler, 30)} >= {"few", "some", "late"}
     row = pa.table({"id": ["3"], "a": ["x"], "p": ["y"], "t": [0]})
-    other = dp.sources.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
-    judged.ingest(other, name="plain", on_conflict="replace", progress=False)
+    judged.ingest(
+        row, name="plain", on_conflict="replace", anchor="a", positive="p", id="id", meta=["t"]
+    )
     with judged.resume(version="newest") as sampler:
         told = [note for note in sampler.notes if "'few' finds no anchor in corpus version" in note]
         assert "and is left out of it" in told[0]

@@ -177,8 +177,13 @@ def test_ranks_stay_one_run_wherever_they_go(corpus):
     assert [rank.state_dict() for rank in ranks] == [alone.state_dict()] * 3
 
 
-@pytest.mark.parametrize("more", [{}, {"batch_by": "source"}, {"no_duplicates": True}], ids=str)
-@pytest.mark.parametrize(("total", "size"), [(8, 2), (24, 3), (50, 1), (120, 4)])
+WAYS = [{}, {"batch_by": "source"}, {"no_duplicates": True}]
+
+
+@pytest.mark.parametrize(
+    ("total", "size", "more"),
+    some([(*size, more) for size in ((8, 2), (24, 3), (50, 1), (120, 4)) for more in WAYS], less=5),
+)
 def test_an_epoch_begins_with_a_batch_that_no_other_way_would_serve_differently(
     corpus, tmp_path, total, size, more
 ):

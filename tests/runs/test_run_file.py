@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 from commands import cli, error, lines, ok
+from effort import some
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -44,7 +45,7 @@ RUNS = {
 @prebuilt
 def mined(path):
     corpus = testing.toy_corpus(path, 60, sources=("a", "b"))
-    corpus.mine(progress=False)
+    corpus.mine()
     return corpus
 
 
@@ -56,6 +57,7 @@ def path(tmp_path_factory):
 
 
 def test_a_written_file_is_the_same_run_and_has_every_key_with_its_meaning(path, tmp_path):
+    opened = some(RUNS, less=6)
     with dp.Corpus(path, read_only=True) as corpus:
         for name, given in RUNS.items():
             text = written(given)
@@ -65,6 +67,8 @@ def test_a_written_file_is_the_same_run_and_has_every_key_with_its_meaning(path,
                 assert f"\n# {key.name}: " in text, key
             again = dp.load_run(file)
             assert replace(RunRequest(**again)) == replace(RunRequest(**given)), name
+            if name not in opened:
+                continue
             one, other = corpus.sampler(**given), corpus.sampler(**again)
             assert one.run_id == other.run_id, name
             assert next(one).table.equals(next(other).table), name

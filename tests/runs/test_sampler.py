@@ -56,8 +56,8 @@ def test_a_run_keeps_to_its_version(own):
     for record in changed[::3]:
         record["body"] += " in other words"
     source = dict(anchor="title", positive="body", id="id", meta=["topic"], date="date")
-    own.ingest(dp.sources.MemorySource(toy_records(50, seed=9), **source), name="more")
-    own.ingest(dp.sources.MemorySource(changed, **source), name="toy", on_conflict="replace")
+    own.ingest(toy_records(50, seed=9), name="more", **source)
+    own.ingest(changed, name="toy", on_conflict="replace", **source)
     own.add_recipe(dp.TripletRecipe("new", *[dp.any_section()] * 3))
     assert own.sampler(batch_size=16).settings.corpus_version == 3
     for batch in itertools.islice(sampler, 10):
@@ -114,12 +114,12 @@ def test_a_corpus_stays_where_it_is_when_the_working_directory_changes(tmp_path,
         monkeypatch.chdir("runs")
         sampler.save()
         corpus.sampler(batch_size=4).save()
-        corpus.mine(progress=False)
+        corpus.mine(split="test")
         sampler.close()
         corpus.compact()
     monkeypatch.chdir("..")
     with dp.Corpus("link.duckdb") as corpus:
-        corpus.prepare(progress=False)
+        corpus.prepare()
     there = {"c.duckdb", "c.state.duckdb", "s.duckdb", "c.candidates", "c.snapshot"}
     assert {file.name for file in (tmp_path / "runs").iterdir()} == there
     assert {file.name for file in tmp_path.iterdir()} == {"runs", "link.duckdb"}
@@ -296,7 +296,7 @@ def test_an_empty_pool_says_why(tmp_path):
         corpus.split(1, 0, 0)
         with pytest.raises(dp.EmptyPoolError, match="no sources"):
             corpus.sampler()
-        corpus.ingest(dp.sources.MemorySource(records, anchor="t", positive="b"), name="same")
+        corpus.ingest(records, name="same", anchor="t", positive="b")
         with pytest.raises(
             dp.EmptyPoolError, match=r"'anchor_context'.*'same'.*'train': 20 no negative"
         ):

@@ -8,6 +8,7 @@ from itertools import accumulate, islice
 
 import numpy as np
 import pytest
+from effort import some
 from frozen_runs import odd, titled
 from prebuilt import copying, reading
 from token_oracle import drawn
@@ -30,12 +31,7 @@ RUNS = {
 SIZES = {f"s{i}": 3 + 17 * i for i in range(8)}
 MANY = {name: 1.9**i for i, name in enumerate(SIZES)}
 COUNTED = ["source", "position", "anchor", "anchor_tokens", "positive_tokens"]
-PAIRS = {
-    "kind": "pairs",
-    "batch_size": 12,
-    "options": dp.Options(prefetch=0),
-    "columns": COUNTED,
-}
+PAIRS = {"kind": "pairs", "batch_size": 12, "options": dp.Options(prefetch=0), "columns": COUNTED}
 CHANGED = dp.Mixture(
     MANY, unit="tokens", phases=[dp.Phase(3, {"s2": 50, "s7": 0}), dp.Phase(9, {"s1": 90})]
 )
@@ -105,13 +101,16 @@ def test_a_mean_epoch_in_proportion_is_a_pass_over_each_source(corpus):
 
 @pytest.mark.parametrize(
     ("mixture", "more"),
-    [
-        (CHANGED, {}),
-        (ANNEALED, {}),
-        (CHANGED, {"batch_by": "source"}),
-        (CHANGED, {"no_duplicates": True}),
-        (dp.Mixture(unit="tokens"), {"kind": "texts", "columns": ["position", "text"]}),
-    ],
+    some(
+        [
+            (CHANGED, {}),
+            (ANNEALED, {}),
+            (CHANGED, {"no_duplicates": True}),
+            (CHANGED, {"batch_by": "source"}),
+            (dp.Mixture(unit="tokens"), {"kind": "texts", "columns": ["position", "text"]}),
+        ],
+        less=3,
+    ),
 )
 def test_any_batch_is_the_same_from_anywhere_and_on_any_ranks(several, tmp_path, mixture, more):
     how, state = PAIRS | more | {"mixture": mixture}, tmp_path / "s.duckdb"
@@ -151,8 +150,7 @@ def test_a_saved_run_is_joined_and_keeps_its_unit(own, tmp_path):
     with pytest.raises(dp.StateMismatchError, match=r"unit \(saved: tokens, now: samples\)"):
         own.resume(mixture=dp.Mixture())
     rows = [row | {"id": f"more{i}"} for i, row in enumerate(testing.toy_records(30, seed=4))]
-    more = dp.sources.MemorySource(rows, id="id", anchor="title", positive="body")
-    own.ingest(more, name="d", progress=False)
+    own.ingest(rows, name="d", id="id", anchor="title", positive="body")
     own.split(1, 0, 0)
     joined = own.resume(version="newest")
     batches = [*islice(joined, 40)]

@@ -34,10 +34,7 @@ def corpus(tmp_path_factory):
                 }
                 for number in range(count)
             ]
-            source = dp.sources.MemorySource(
-                rows, id="id", anchor="q", positive="a", meta=["topic"]
-            )
-            corpus.ingest(source, name=name, progress=False)
+            corpus.ingest(rows, name=name, id="id", anchor="q", positive="a", meta=["topic"])
         corpus.split(1, 0, 0)
         yield corpus
 
@@ -66,7 +63,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize(
-    ("by", "given"), some(product(RULES, RUNS), less=8), ids=lambda of: str(of)[:40]
+    ("by", "given"), some(product(RULES, RUNS), less=6), ids=lambda of: str(of)[:40]
 )
 def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, by, given):
     recipes = [
@@ -120,7 +117,7 @@ def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(corpus, 
             for low in range(0, len(mine), count):
                 epoch = mine[low : low + count]
                 assert len(epoch) == len({*epoch})
-    for world in (2, 4):
+    for world in some((2, 4), less=1):
         part = {"batch_size": SIZE * per_draw // world, "world_size": world}
         ranks = [corpus.sampler(**run | part, rank=rank) for rank in range(world)]
         slices = [text for rank in ranks for text in rank.batch_at(3)["anchor"]]
@@ -137,8 +134,7 @@ def test_every_anchor_of_every_source_comes_once_an_epoch_of_batches_by_source(g
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         for name, count in sizes.items():
             rows = [{"q": f"{name} asks {n}", "a": f"{name} answers {n}"} for n in range(count)]
-            source = dp.sources.MemorySource(rows, anchor="q", positive="a")
-            corpus.ingest(source, name=name, progress=False)
+            corpus.ingest(rows, name=name, anchor="q", positive="a")
         corpus.split(1, 0, 0)
         run = {"batch_size": size, "batch_by": "source", "epochs": 4, **given}
         sampler = corpus.sampler(**run)
@@ -231,7 +227,7 @@ def test_a_saved_run_keeps_its_keys_when_a_version_joins(tmp_path):
 
     by = "meta['topic']"
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(source(0, 72), name="s", progress=False)
+        corpus.ingest(source(0, 72), name="s")
         corpus.split(1, 0, 0)
         with corpus.sampler(batch_size=SIZE, batch_by=by) as sampler:
             next(sampler)
@@ -239,8 +235,8 @@ def test_a_saved_run_keeps_its_keys_when_a_version_joins(tmp_path):
             sampler.save()
         with corpus.resume() as sampler:
             assert sampler.served(0, 800).equals(before)
-        corpus.ingest(source(72, 120), name="s", progress=False)
-        corpus.ingest(source(0, 48), name="t", progress=False)
+        corpus.ingest(source(72, 120), name="s")
+        corpus.ingest(source(0, 48), name="t")
         with corpus.resume(version="newest") as sampler:
             table = sampler.served(SIZE, 61 * SIZE)
         records, sources = (table[n].to_pylist() for n in ("anchor_record_id", "source"))

@@ -29,8 +29,7 @@ def judged(path, /, **sizes):
             for i in range(size)
         ]
         mapping = {} if name.startswith("plain") else {"label": "l"}
-        source = dp.sources.MemorySource(rows, anchor="a", positive="p", id="id", **mapping)
-        corpus.ingest(source, name=name, progress=False)
+        corpus.ingest(rows, name=name, anchor="a", positive="p", id="id", **mapping)
     return corpus
 
 
@@ -144,8 +143,7 @@ def test_a_positive_that_a_condition_takes_is_an_answer_whatever_its_grade(tmp_p
         {"id": f"{n}", "q": f"ask {n}", "a": "x" if n < 3 else "y", "y": n / 4} for n in range(5)
     ]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a", label="y")
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(rows, name="s", id="id", anchor="q", positive="a", label="y")
         corpus.split(1, 0, 0)
         context = dp.role("context", where="label >= 0")
         recipe = dp.TripletRecipe("r", dp.role("anchor"), context, dp.role("context"))
@@ -159,7 +157,7 @@ def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path):
         columns = ["anchor", "positive", "anchor_record_id", "positive_record_id"]
         for by in (None, "bm25"):
             if by:
-                corpus.mine("anchor_context", progress=False)
+                corpus.mine("anchor_context")
             sampler = corpus.sampler(
                 batch_size=30, columns=columns, run=str(by), negatives=dp.Negatives(by=by)
             )

@@ -11,6 +11,7 @@ import numpy as np
 import plain_law as law
 import pyarrow.parquet as pq
 import pytest
+from corpora import rows_of
 from effort import often, some
 from law_corpora import ANCHOR, CONTEXT, KINDS, REJECTED
 from prebuilt import prebuilt
@@ -197,10 +198,10 @@ def questions(path: Any, group: str | None = None) -> dp.Corpus:
         rows[n]["wrong"] = rows[n + 1]["a"]
     corpus = dp.Corpus(path)
     names = {"id": "id", "anchor": "q", "positive": "a", "negative": "wrong", "group": group}
-    corpus.ingest(dp.sources.MemorySource(rows, **names), name="faq", progress=False)
+    corpus.ingest(rows, name="faq", **names)
     corpus.split(1, 0, 0)
     corpus.add_recipe(dp.TripletRecipe("mined", ANCHOR, CONTEXT, CONTEXT))
-    corpus.mine("mined", progress=False)
+    corpus.mine("mined")
     return corpus
 
 
@@ -252,7 +253,7 @@ def test_no_answer_of_its_question_is_a_negative(tmp_path: Any, name: str) -> No
     with questions(tmp_path / "c.duckdb", group) as corpus:
         arm = {"seed": 1, "batch_size": 3 if how.get("kind") == "labelled_pairs" else 4} | how
         with corpus.sampler(arm.pop("kind", "triplets"), **arm) as sampler:
-            rows = [row for step in range(40) for row in sampler.batch_at(step).to_pylist()]
+            rows = rows_of(sampler, 40)
             if name == "default":
                 (shared,) = {*sampler.forecast().table["shared_questions"].to_pylist()}
                 assert shared == 20

@@ -32,8 +32,7 @@ def add(corpus, name, size, *, share=0, answers=0):
         own = f"{name} answers {i % answers if answers else i}"
         answer = COMMON if draw.random() < share else own
         rows.append({"id": f"{i:05}", "q": f"{name} asks {i}", "a": answer})
-    source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
-    corpus.ingest(source, name=name, progress=False)
+    corpus.ingest(rows, name=name, id="id", anchor="q", positive="a")
 
 
 def texts_of(row):
@@ -203,7 +202,7 @@ APART = {"group": FAMILY, "meta['entity']": ENTITY, "coalesce(meta['entity'], re
 def grouped(path):
     corpus = dp.Corpus(path)
     mapping = {"anchor": "q", "positive": "a", "group": "g", "meta": ["entity"]}
-    corpus.ingest(dp.sources.MemorySource([*rows()], id="id", **mapping), name="s", progress=False)
+    corpus.ingest([*rows()], name="s", id="id", **mapping)
     corpus.split(1, 0, 0)
     return corpus
 

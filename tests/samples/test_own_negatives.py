@@ -55,7 +55,7 @@ class Pairs:
 
 def made(path, records, defaults="pairs"):
     corpus = dp.Corpus(path)
-    corpus.ingest(Pairs(records, defaults), name=defaults, progress=False)
+    corpus.ingest(Pairs(records, defaults), name=defaults)
     corpus.split(1, 0, 0)
     return corpus
 

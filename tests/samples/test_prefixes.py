@@ -263,7 +263,7 @@ def worded(path):
     ]
     corpus = dp.Corpus(path)
     rows = [{"id": i, "text": f"{text}{i}"} for i, text in enumerate(texts)]
-    corpus.ingest(dp.sources.MemorySource(rows, text="text", id="id"), name="s", progress=False)
+    corpus.ingest(rows, name="s", text="text", id="id")
     corpus.split(train=1.0, validation=0.0, test=0.0)
     return corpus
 

@@ -80,7 +80,7 @@ def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path):
     with dp.Corpus(tmp_path / "m.duckdb") as corpus:
         for name, size in (("few", 3), ("more", 11)):
             rows = [{"instruction": f"{name} {i}", "output": f"{name} {i}!"} for i in range(size)]
-            corpus.ingest(dp.sources.MemorySource(rows, converter="alpaca"), name=name)
+            corpus.ingest(rows, name=name, converter="alpaca")
         corpus.split(1, 0, 0)
         sampler = corpus.sampler("messages", batch_size=4, epochs=2)
         ids = sampler.served(0, 28)["record_id"].to_pylist()
@@ -173,7 +173,7 @@ def test_a_saved_run_keeps_what_a_word_meant(corpus):
     sampler.save()
     expected = [sampler.batch_at(step)["anchor"] for step in range(9)]
     rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(90)]
-    corpus.ingest(dp.sources.MemorySource(rows, anchor="q", positive="a"), name="d")
+    corpus.ingest(rows, name="d", anchor="q", positive="a")
     for anew in ({}, {"mixture": "proportional"}):
         with corpus.resume(**anew) as resumed:
             assert [resumed.batch_at(step)["anchor"] for step in range(9)] == expected
@@ -189,7 +189,7 @@ def test_shares_are_those_of_the_version_that_joins(corpus):
     sampler.move(16)
     sampler.save()
     rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(64)]
-    corpus.ingest(dp.sources.MemorySource(rows, anchor="q", positive="a"), name="d")
+    corpus.ingest(rows, name="d", anchor="q", positive="a")
     resumed = corpus.resume(version="newest", recipes=[recipe("r")])
     assert resumed.mixture.weights == {"a": 0.0625, "b": 0.1875, "c": 0.25, "d": 0.5}
     # as much as an epoch of the newest version beyond the join

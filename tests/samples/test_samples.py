@@ -340,9 +340,7 @@ def test_near_date_takes_the_nearest_other_record(tmp_path, days):
 def test_question_answer_mismatch_never_answers_the_same_question(tmp_path):
     records = [{"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)]
     with dp.Corpus(tmp_path / "qa.duckdb") as corpus:
-        corpus.ingest(
-            dp.sources.MemorySource(records, anchor="q", positive="a", id="id"), name="qa"
-        )
+        corpus.ingest(records, name="qa", anchor="q", positive="a", id="id")
         corpus.split(1, 0, 0)
         recipe = dp.TripletRecipe(
             "qa", ANCHOR, CONTEXT, CONTEXT, strategy="question_answer_mismatch"
@@ -396,8 +394,7 @@ def test_weights_of_samples(tmp_path):
     ]
     slots = ("anchor", "positive", "negative")
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:
-        source = dp.sources.MemorySource(records, anchor="t", positive="b", trust="trust")
-        corpus.ingest(source, name="w", progress=False)
+        corpus.ingest(records, name="w", anchor="t", positive="b", trust="trust")
         corpus.split(1, 0, 0)
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(0,), summary_tokens=5, weight_floor=0.1))
         columns = ["recipe", "weight", *(f"{s}_{d}" for s in slots for d in ("trust", "window"))]

@@ -30,8 +30,7 @@ SETTINGS = [
 
 def ingest(corpus, texts, name="a", **options):
     rows = [{"id": key, "text": text} for key, text in texts.items()]
-    source = dp.sources.MemorySource(rows, id="id", text="text")
-    corpus.ingest(source, name=name, progress=False, **options)
+    corpus.ingest(rows, name=name, id="id", text="text", **options)
 
 
 def named(count, seed):
@@ -86,10 +85,7 @@ def odd(tmp_path_factory):
         {"id": f"{i:x}", "title": f"title {i}", "body": body, "notes": texts[i // 2 : i // 2 + 2]}
         for i, body in enumerate(texts)
     ]
-    source = dp.sources.MemorySource(
-        rows, id="id", anchor="title", positive="body", context="notes"
-    )
-    corpus.ingest(source, name="odd", progress=False)
+    corpus.ingest(rows, name="odd", id="id", anchor="title", positive="body", context="notes")
     # As a source might have left them, had it stored sections without text.
     corpus.database.rows("UPDATE stored_sections SET text = '' WHERE section_key % 17 = 0")
     corpus.split(1, 0, 0)

@@ -32,8 +32,7 @@ def ingest(corpus, texts, name):
         for i, text in enumerate(texts)
         if text.strip()
     ]
-    source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="body")
-    corpus.ingest(source, name=name, progress=False)
+    corpus.ingest(rows, name=name, id="id", anchor="title", positive="body")
 
 
 @pytest.fixture(scope="module")

@@ -143,8 +143,7 @@ def chinese(path):
         {"id": str(n), "title": title, "text": f"这是关于{title}的一段文字，其中有第{n}章。" * 40}
         for n, title in enumerate(TITLES)
     ]
-    source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="text")
-    corpus.ingest(source, name="zh", progress=False)
+    corpus.ingest(rows, name="zh", id="id", anchor="title", positive="text")
     corpus.split(1, 0, 0)
     return corpus
 
@@ -159,7 +158,7 @@ def test_a_chinese_corpus_is_counted_cut_searched_and_mined(tmp_path):
         body = next(row for row in found if row["role"] != "anchor")
         assert title[:6] in body["snippet"]
         assert len(body["snippet"]) <= 204
-    corpus.mine(progress=False)
+    corpus.mine()
     assert corpus.sql("SELECT count(*) AS n FROM negatives").to_pylist()[0]["n"] > 0
 
 

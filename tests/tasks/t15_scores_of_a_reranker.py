@@ -6,8 +6,8 @@ def overlap(pairs):  # your cross-encoder's predict
 
 
 with dp.Corpus("mixed.duckdb") as corpus:
-    corpus.mine(progress=False)
-    corpus.rescore(overlap, "reranked", progress=False)
+    corpus.mine()
+    corpus.rescore(overlap, "reranked")
     scores = dp.Negatives(4, by="reranked")
     columns = ["anchor", "positive", "positive_score", "negative_1", "negative_1_score"]
     found = corpus.sampler(negatives=scores, columns=columns).batch_at(0).to_pylist()

@@ -262,7 +262,7 @@ def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path):
     mine = "# Head\nIt is. So!\n\n## Next \nmore \n"
     with toy_corpus(path, 20) as corpus:
         before = chunks_of(corpus)
-        corpus.ingest(dp.sources.MemorySource([{"t": mine}], text="t"), name="own")
+        corpus.ingest([{"t": mine}], name="own", text="t")
         plain = chunks_of(corpus)
         assert corpus.chunk(chunker="sentences") > 20
         texts = corpus.sql(
@@ -276,7 +276,7 @@ def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path):
         )
         assert wrong.num_rows == 0
         again = "Again. And again."
-        corpus.ingest(dp.sources.MemorySource([{"t": again}], text="t"), name="later")
+        corpus.ingest([{"t": again}], name="later", text="t")
         later = corpus.sql("SELECT text FROM chunk_texts WHERE source = 'later' ORDER BY ALL")
         assert later["text"].to_pylist() == ["Again.", "And again."]
         corpus.remove("later")
@@ -291,13 +291,13 @@ def test_what_is_served_is_the_span(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(chunker="bits"))
         rows = [{"id": f"{i}", "t": f"word{i:03}"} for i in range(40)]
-        corpus.ingest(dp.sources.MemorySource(rows, id="id", text="t"))
+        corpus.ingest(rows, id="id", text="t")
         corpus.split(train=1, validation=0, test=0)
         for _ in range(2):
             with corpus.sampler("texts", batch_size=80, options=dp.Options(prefetch=0)) as sampler:
                 found = sorted(next(sampler)["text"])
             assert found == sorted(part for row in rows for part in (row["t"][:-2], row["t"][-3:]))
-            corpus.prepare(progress=False)
+            corpus.prepare()
 
 
 @thorough

@@ -211,7 +211,7 @@ def test_a_corpus_is_normalised_or_denoised_and_keeps_what_came_and_its_settings
 
         corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,)))
         source = dp.sources.MemorySource(rows, id="id", text="text")
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(source, name="s")
         assert corpus.chunk(normalise=True) == 2
         assert texts() == ["Hello, world.", noise]
         kept = corpus.sql("SELECT text FROM section_originals")["text"].to_pylist()

@@ -30,9 +30,7 @@ def made(tmp_path_factory):
         for n in range(often(300, less=40))
     ]
     with dp.Corpus(home / "c.duckdb") as corpus:
-        corpus.ingest(
-            dp.sources.MemorySource(rows, id="id", anchor="a", positive="b"), name="texts"
-        )
+        corpus.ingest(rows, name="texts", id="id", anchor="a", positive="b")
         corpus.split(train=0.8, validation=0.1, test=0.1, seed=3)
         dp.train_tokenizer(corpus, home / "tokenizer", vocab_size=300)
         corpus.shard(home / "shards", tokenizer=home / "tokenizer", **SMALL)

@@ -78,8 +78,7 @@ def corpus_file(tmp_path_factory):
     }
     with dp.Corpus(path) as corpus:
         for name, rows in sources.items():
-            source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="definition")
-            corpus.ingest(source, name=name)
+            corpus.ingest(rows, name=name, id="id", anchor="title", positive="definition")
         corpus.split(train=0.8, validation=0.1, test=0.1, seed=3)
     return path
 
@@ -196,9 +195,7 @@ def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer, tmp_path):
     gated = dp.Quality(preset="code", duplicates=False, language=None)
     with dp.Corpus(tmp_path / "code.duckdb") as corpus:
         for name, quality in {"gated": gated, "told": None, "prose": None}.items():
-            corpus.ingest(
-                dp.sources.MemorySource([{"t": code}], text="t"), name=name, quality=quality
-            )
+            corpus.ingest([{"t": code}], name=name, quality=quality, text="t")
         corpus.split(train=1, validation=0, test=0)
         corpus.shard(out, tokenizer=tokenizer, code=["told"])
     rows = {
@@ -466,7 +463,7 @@ def test_commands_make_tell_and_verify(corpus_file, tmp_path):
     with dp.Corpus(corpus_file, read_only=True) as corpus:
         told = dp.train_tokenizer(corpus, made, vocab_size=500, sources=["wordnet"])
         assert "bytes per token" in str(told)
-        corpus.shard(out, **small, progress=False)
+        corpus.shard(out, **small)
     state = json.loads(ok("shard", out, "--json"))
     assert state["stage"] == "completed"
     assert len(state["completed_shards"]) == state["counters"]["shards"]
@@ -482,7 +479,7 @@ def test_commands_make_tell_and_verify(corpus_file, tmp_path):
     with pytest.raises(dp.errors.DamagedFileError, match="duckplets shard CORPUS"):
         dp.TokenShards(out).sampler(seq_length=8)
     with dp.Corpus(corpus_file, read_only=True) as corpus:
-        assert corpus.shard(out, **small, progress=False).made == 1
+        assert corpus.shard(out, **small).made == 1
     assert "as written" in ok("shard", out, "--verify")
     assert dp.TokenShards(out).verify().ok
 

@@ -21,8 +21,8 @@ def corpus_file(tmp_path_factory):
         for n in range(often(400, less=200))
     ]
     with dp.Corpus(path) as corpus:
-        corpus.ingest(dp.sources.MemorySource(rows, text="t"), name="words")
-        corpus.ingest(dp.sources.MemorySource([{"t": "zzzzqq " * 50}], text="t"), name="rare")
+        corpus.ingest(rows, name="words", text="t")
+        corpus.ingest([{"t": "zzzzqq " * 50}], name="rare", text="t")
         corpus.split(train=0.7, validation=0.1, test=0.2, seed=1)
     return path
 

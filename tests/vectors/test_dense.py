@@ -50,7 +50,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
     monkeypatch.setattr(dense_mining, "_MANY", 1)
     depth = 6
     with odd_corpus(tmp_path / "c.duckdb", often(150, less=50), 4, threads=3) as corpus:
-        corpus.embed(embedded, name="v", progress=False)
+        corpus.embed(embedded, name="v")
         report = corpus.mine(
             recipe(strategy=how), by=dp.Dense("v", query=query), depth=depth, split="train"
         )
@@ -87,7 +87,7 @@ def test_candidates_are_the_closest_legal_documents(tmp_path, query, strategy, m
 
 def test_blocks_change_nothing_and_an_interrupted_one_goes_on(tmp_path, monkeypatch):
     with odd_corpus(tmp_path / "c.duckdb", often(80, less=50), 9, threads=2) as corpus:
-        corpus.embed(embedded, name="v", progress=False)
+        corpus.embed(embedded, name="v")
         how = {"by": dp.Dense("v"), "depth": 9, "split": "train"}
         corpus.mine(recipe(), **how)
         reference = mined(corpus)
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_named(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus:
         with pytest.raises(dp.errors.VectorError, match=r"none"):
             corpus.mine(recipe(), by=dp.Dense("none"))
-        corpus.embed(embedded, name="v", split="test", progress=False)
+        corpus.embed(embedded, name="v", split="test")
         with pytest.raises(
             dp.errors.VectorError, match=r"windows have no vector in 'v'.*duckplets embed"
         ):

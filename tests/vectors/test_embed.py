@@ -40,7 +40,7 @@ def toy(tmp_path):
 
 def test_every_text_has_its_own_vector_and_is_embedded_once(corpus):
     first, texts = Embedder(), texts_of(corpus)
-    report = corpus.embed(first, batch_size=7, progress=False)
+    report = corpus.embed(first, batch_size=7)
     assert Counter(first.texts) == Counter(texts.values())  # summaries, windows, equal texts
     assert (report.texts, report.there, report.embedded) == (len(texts), 0, len(texts))
     assert (report.failed, report.dimension, report.dtype) == (0, DIMENSION, "float32")
@@ -51,19 +51,19 @@ def test_every_text_has_its_own_vector_and_is_embedded_once(corpus):
     for row in rows[:5]:
         row["body"] = f"now {row['body']}"
     corpus.remove("odd0")
-    corpus.ingest(dp.sources.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
+    corpus.ingest(rows, name="odd0", **ODD_MAPPING)
     fresh = texts_of(corpus).keys() - texts.keys()
     second = Embedder()
-    report = corpus.embed(second, progress=False)
+    report = corpus.embed(second)
     assert fresh
     assert Counter(second.texts) == Counter(texts_of(corpus)[each] for each in fresh)
     assert report.there == report.texts - len(fresh)
     vectors = kept(corpus.path)
     assert vectors.keys() == texts.keys() | fresh
-    assert corpus.embed(third := Embedder(), progress=False).embedded == 0
+    assert corpus.embed(third := Embedder()).embedded == 0
     assert not third.calls
     rows = corpus.sql("SELECT DISTINCT text FROM chunk_texts WHERE split = 'validation'")
-    corpus.embed(embedder := Embedder(), "validation", split="validation", progress=False)
+    corpus.embed(embedder := Embedder(), "validation", split="validation")
     assert sorted(embedder.texts) == sorted(rows["text"].to_pylist())
 
 
@@ -111,11 +111,11 @@ def failing(texts):
 
 
 def test_texts_that_fail_cost_no_other(toy):
-    there = toy.embed(hashed, split="test", made_by="teacher", progress=False).embedded
+    there = toy.embed(hashed, split="test", made_by="teacher").embedded
     rows = [{"id": name, "text": name} for name in FAILING]
-    toy.ingest(dp.sources.MemorySource(rows, id="id", text="text"), name="failing", progress=False)
+    toy.ingest(dp.sources.MemorySource(rows, id="id", text="text"), name="failing")
     texts = texts_of(toy)
-    report = toy.embed(failing, batch_size=64, made_by="teacher", progress=False)
+    report = toy.embed(failing, batch_size=64, made_by="teacher")
     assert (report.embedded, report.failed) == (len(texts) - there - len(FAILING), len(FAILING))
     told = {texts[each]: reason for each, reason in reasons(toy.path).items()}
     assert told == {name: reason for name, (_, reason) in FAILING.items()}
@@ -124,7 +124,7 @@ def test_texts_that_fail_cost_no_other(toy):
 
     # They are tried again, and no others are.
     mended = Embedder()
-    report = toy.embed(mended.encode, made_by="teacher", progress=False)
+    report = toy.embed(mended.encode, made_by="teacher")
     assert sorted(mended.texts) == sorted(FAILING)
     assert (report.embedded, report.failed) == (len(FAILING), 0)
     assert not reasons(toy.path)
@@ -148,16 +148,16 @@ def test_it_stops_when_too_many_of_the_last_texts_fail(toy):
 
     assert len(never) > 11
     with pytest.raises(dp.errors.VectorError, match=r"stopped, for 11 of the last 200.*never"):
-        toy.embed(function, "some", batch_size=8, max_failures=0.05, progress=False)
+        toy.embed(function, "some", batch_size=8, max_failures=0.05)
     failed, vectors = reasons(toy.path, "some"), kept(toy.path, "some")
     assert never >= {texts_of(toy)[each] for each in failed}
     assert (len(failed), bool(vectors)) == (11, True)
     again, name = Embedder(), f"{function.__module__}.{function.__qualname__}"
-    toy.embed(again.encode, "some", made_by=name, progress=False)
+    toy.embed(again.encode, "some", made_by=name)
     assert len(again.texts) == 120 - len(vectors)
     check_whole(toy, "some")
     # A call that fails is made again, as often as is allowed.
-    report = toy.embed(stumbling, retries=2, batch_size=30, progress=False)
+    report = toy.embed(stumbling, retries=2, batch_size=30)
     assert (report.failed, report.embedded) == (0, 120)
     assert all(calls[i] == calls[i + 1] == calls[i + 2] for i in range(0, len(calls), 3))
     check_whole(toy)
@@ -167,15 +167,14 @@ def test_prompts_by_role(tmp_path):
     texts = [("twin", "first"), ("second", "twin"), ("third", "fourth")]
     rows = [{"id": str(n), "q": q, "a": a} for n, (q, a) in enumerate(texts)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.sources.MemorySource(rows, id="id", anchor="q", positive="a")
-        corpus.ingest(source, name="s", progress=False)
+        corpus.ingest(rows, name="s", id="id", anchor="q", positive="a")
         cases = {
             "both": ({"anchor": "q: ", "context": "p: "}, "q: "),
             "other way round": ({"context": "p: ", "anchor": "q: "}, "p: "),
         }
         for name, (prompts, of_twin) in cases.items():
             embedder, context = Embedder(), prompts["context"]
-            report = corpus.embed(embedder, name, prompts=prompts, progress=False)
+            report = corpus.embed(embedder, name, prompts=prompts)
             wanted = ["q: second", "q: third", f"{of_twin}twin"]
             wanted += [f"{context}first", f"{context}fourth"]
             assert sorted(embedder.texts) == sorted(wanted)
@@ -183,7 +182,7 @@ def test_prompts_by_role(tmp_path):
             assert kept(corpus.path, name).keys() == texts_of(corpus).keys()  # of the bare texts
             # A set keeps to its prompts, here and in every later call.
             with pytest.raises(dp.errors.VectorError, match="prompts"):
-                corpus.embed(embedder, name, progress=False)
+                corpus.embed(embedder, name)
 
 
 def of_lists(texts):
@@ -191,7 +190,7 @@ def of_lists(texts):
 
 
 def test_other_makers_are_refused_and_nothing_is_called(toy):
-    toy.embed(of_lists, split="test", progress=False)
+    toy.embed(of_lists, split="test")
     other = Embedder()
     check = {
         "function": (other, {}),
@@ -200,9 +199,9 @@ def test_other_makers_are_refused_and_nothing_is_called(toy):
     }
     for told, (function, options) in check.items():
         with pytest.raises(dp.errors.VectorError, match=told):
-            toy.embed(function, progress=False, **options)
+            toy.embed(function, **options)
     assert not other.calls
-    toy.embed(of_lists, progress=False)
+    toy.embed(of_lists)
     check_whole(toy)
 
 
@@ -227,16 +226,16 @@ WRONG = {
 def test_wrong_arguments_are_named(toy, monkeypatch):
     for model, options, message in WRONG.values():
         with pytest.raises(dp.DuckpletsError, match=message):
-            toy.embed(model, progress=False, **options)
+            toy.embed(model, **options)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(dp.errors.ExtensionError, match=r"pip install 'duckplets\[hf\]'"):
-        toy.embed("all-minilm", progress=False)
+        toy.embed("all-minilm")
     # Called with each text alone it would look as it should, and all vectors be the same.
     for pooled in (lambda texts: np.ones((1, 4), np.float32), lambda texts: [[1.0] * 4]):
         with pytest.raises(
             dp.errors.VectorError, match=r"one vector for [0-9]+ texts: give an array"
         ):
-            toy.embed(pooled, "pooled", batch_size=8, made_by="pooled", progress=False)
+            toy.embed(pooled, "pooled", batch_size=8, made_by="pooled")
     assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
 
 
@@ -248,12 +247,12 @@ def test_two_embedders_of_one_set(toy):
             with pytest.raises(
                 dp.errors.VectorError, match="another one embeds into the set 'default'"
             ) as e:
-                toy.embed(meanwhile, progress=False)
+                toy.embed(meanwhile)
             refused.append(e)
-            assert toy.embed(of_lists, "beside", progress=False).embedded == 120
+            assert toy.embed(of_lists, "beside").embedded == 120
         return hashed(texts)
 
-    assert toy.embed(meanwhile, progress=False).embedded == 120
+    assert toy.embed(meanwhile).embedded == 120
     assert refused
     check_whole(toy)
     check_whole(toy, "beside")
@@ -304,7 +303,7 @@ def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path):
             before = after
     with dp.Corpus(path) as corpus:
         rest = Embedder()
-        report = corpus.embed(rest, made_by="logged", progress=False)
+        report = corpus.embed(rest, made_by="logged")
         assert len(rest.texts) == report.embedded == 200 - len(before)
         check_whole(corpus)
     assert {file.name for file in path.parent.iterdir()} == {"c.duckdb", "c.vectors.duckdb"}

@@ -32,7 +32,7 @@ MINED = {"recipe": RECIPE} | ({} if THOROUGH else {"split": "train"})
 def mined(path, count):
     corpus = odd_corpus(path, count, 4)
     for split in SPLITS:
-        corpus.mine(RECIPE, depth=9, split=split, progress=False)
+        corpus.mine(RECIPE, depth=9, split=split)
     return corpus
 
 
@@ -114,7 +114,7 @@ def test_what_is_done_stays_and_the_rest_follows(corpus, monkeypatch):
     assert not corpus.rescore(counting, "parts", depth=4, **options).pairs
     assert len(asked) == done
     assert corpus.rescore(counting, "parts", made_by="step 100", **options).pairs
-    corpus.mine(RECIPE, depth=20, split="train", progress=False)
+    corpus.mine(RECIPE, depth=20, split="train")
     assert corpus.rescore(counting, "parts", made_by="step 100", **options).pairs
 
 
@@ -180,8 +180,6 @@ def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus):
     with pytest.raises(dp.StateMismatchError, match="dense"):
         corpus.rescore(scores, "again", **MINED, scorer="dense")
     row = {"title": "fox", "body": ["a bank"], "group": None, "day": None, "topic": "law"}
-    corpus.ingest(
-        source_of([row | {"id": f"new{n}"} for n in range(9)]), name="odd0", progress=False
-    )
+    corpus.ingest(source_of([row | {"id": f"new{n}"} for n in range(9)]), name="odd0")
     with pytest.raises(dp.StateMismatchError, match="stale"):
         corpus.rescore(scores, "again", **MINED)

@@ -21,8 +21,8 @@ COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("nearest") / "c.duckdb"
     with odd_corpus(path, often(60, less=16), 4, sources=2) as corpus:
-        corpus.embed(hashed, batch_size=50, progress=False)
-        corpus.embed(hashed, "half", dtype="float16", progress=False)
+        corpus.embed(hashed, batch_size=50)
+        corpus.embed(hashed, "half", dtype="float16")
         build_index(corpus, dp.Terms(stemmer="none"), progress=False)
     return path
 
@@ -103,17 +103,15 @@ def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus):
 def test_what_was_embedded_since_is_found(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 10, 1) as corpus:
         prompts = {"anchor": "q: "}
-        corpus.embed(hashed, prompts=prompts, split="train", progress=False)
+        corpus.embed(hashed, prompts=prompts, split="train")
         query = hashed(["q: brand new"])[0]
         asked = Embedder()
         before = corpus.search("brand new", 3, by="default", encoder=asked)
         assert asked.texts == ["q: brand new"]
         assert before.equals(corpus.search(query, 3, by="default"))
         assert before["score"][0].as_py() < 0.99
-        corpus.ingest(
-            dp.sources.MemorySource([{"t": "brand new"}], anchor="t"), name="new", progress=False
-        )
-        corpus.embed(hashed, prompts=prompts, progress=False)
+        corpus.ingest([{"t": "brand new"}], name="new", anchor="t")
+        corpus.embed(hashed, prompts=prompts)
         assert corpus.search(query, 1, by="default")["source"].to_pylist() == ["new"]
         corpus.remove("new")
         after = corpus.search(query, 3, by="default")

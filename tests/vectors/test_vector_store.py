@@ -41,10 +41,10 @@ def test_every_form_of_a_table_gives_the_same(tmp_path):
         }
         distinct, first = len(set(texts.values())), None
         for name, form in some(forms.items(), less=3):
-            report = corpus.add_vectors(name, form, progress=False)
+            report = corpus.add_vectors(name, form)
             assert (report.read, report.added) == (len(texts), distinct)
             assert report.repeated == len(texts) - distinct
-            again = corpus.add_vectors(name, by_chunk, progress=False)
+            again = corpus.add_vectors(name, by_chunk)
             assert (again.added, again.commit) == (0, 1)
             found = corpus.vectors(name)
             assert first is None or found.equals(first)
@@ -83,23 +83,21 @@ def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
         for table, message in some(BAD, less=8):
             with pytest.raises(dp.errors.VectorError, match=message):
-                corpus.add_vectors("default", table, progress=False)
+                corpus.add_vectors("default", table)
         assert VectorStore(corpus.path).sets() == []
-        corpus.add_vectors("default", {"chunk_key": [1, 2], "vector": V}, progress=False)
+        corpus.add_vectors("default", {"chunk_key": [1, 2], "vector": V})
         other = {"chunk_key": [3, 2], "vector": V + 1}
-        report = corpus.add_vectors("default", other, progress=False)
+        report = corpus.add_vectors("default", other)
         assert (report.added, report.repeated) == (1, 1)
         kept = {row["chunk_key"]: row["vector"][0] for row in corpus.vectors().to_pylist()}
         assert kept == {1: 0, 2: 0, 3: 1}, "what was there first stays"
         wide = {"chunk_key": [4], "vector": np.zeros((1, 4))}
         with pytest.raises(dp.errors.VectorError, match=r"dimension \(there: 3, given: 4\)"):
-            corpus.add_vectors("default", wide, progress=False)
+            corpus.add_vectors("default", wide)
         with pytest.raises(dp.errors.VectorError, match="dtype"):
-            corpus.add_vectors("default", other, dtype="float16", progress=False)
+            corpus.add_vectors("default", other, dtype="float16")
         with pytest.raises(dp.errors.VectorError, match="finite in float16"):
-            corpus.add_vectors(
-                "half", {"chunk_key": [4], "vector": V[:1] + 1e6}, dtype="float16", progress=False
-            )
+            corpus.add_vectors("half", {"chunk_key": [4], "vector": V[:1] + 1e6}, dtype="float16")
 
 
 def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
@@ -168,10 +166,9 @@ def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path):
     with dp.Corpus(path) as corpus:
         filled(corpus)
         filled(corpus, "b")
-        source = dp.sources.MemorySource(
-            [{"q": "never seen", "a": "nor was this"}], anchor="q", positive="a"
+        corpus.ingest(
+            [{"q": "never seen", "a": "nor was this"}], name="late", anchor="q", positive="a"
         )
-        corpus.ingest(source, name="late", progress=False)
     told = [row["vectors"] for row in lines(ok("show", path, "--json"))]
     assert Counter(told) == {"b 1 of 1, default 1 of 1": 8, "b 0 of 1, default 0 of 1": 2}
 
