@@ -298,7 +298,7 @@ def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | N
     if not asked:
         yield None
         return
-    with LaidAlong(corpus.path, fingerprint(corpus.database)) as along:
+    with LaidAlong(corpus.database, fingerprint(corpus.database)) as along:
         yield along
 
 
@@ -326,7 +326,9 @@ def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | Non
     if options.prepare:
         prepare(corpus, progress=False)
     size = f"{made.manifest.size:,} bytes"
-    return [*notes, f"the snapshot {shown(made.folder)} has all texts ({size}); it may be deleted"]
+    of = made.manifest.segments["chunks"]
+    what = "serves texts from their files" if any(s["files"] for s in of) else "has all texts"
+    return [*notes, f"the snapshot {shown(made.folder)} {what} ({size}); it may be deleted"]
 
 
 def _of_collection(

@@ -1,0 +1,147 @@
+"""Find the texts that can be read where they lie, in the Parquet files they were left in.
+
+sections ─file, column, row→ places ─compared with the texts→ a file's number and the first byte
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from duckplets.artifacts.arrays import MappedFile
+from duckplets.base.arrays import Flags, Integers
+from duckplets.base.columns import column
+from duckplets.db import external_files
+from duckplets.db.database import Database
+from duckplets.errors import DuckpletsError
+from duckplets.ingest.external_text import PlacedFile
+from duckplets.serving.spans import TextBytes, TextSpans
+from duckplets.sources.formats import parquet_places
+
+COLUMNS = ("file_key", "file_row", "heading")
+_MOST = 128  # files of a segment that are open at a time; texts of more are copied
+_STATE = ("size", "modified", "footer")
+
+
+class FilePlaces:
+    """Where texts of a segment lie in files.
+
+    Args:
+        database: The corpus.
+        is_used: Whether its texts may be read there; else all are copied.
+
+    Attributes:
+        files: Path and state of each file with such a text; its number is its index + 1.
+    """
+
+    def __init__(self, database: Database, *, is_used: bool = True) -> None:
+        self._database = database
+        self._corpus, self._is_used = Path(str(database.path)), is_used
+        self._open: dict[int, _OpenFile | None] = {}
+        self.files: list[list[Any]] = []
+
+    def of(self, sections: pa.Table) -> tuple[Integers, Integers] | None:
+        """Return file and first byte of the text of each section: shape (n,), 0 for no file.
+
+        None if none of them lies in such a file.
+        """
+        if not set(COLUMNS).issubset(sections.column_names):
+            return None
+        keys = sections["file_key"].fill_null(0).to_numpy()
+        headings = sections["heading"].combine_chunks().dictionary_encode()
+        codes = headings.indices.fill_null(-1).to_numpy()
+        numbers, places = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+        for key in np.unique(keys[keys > 0]).tolist():
+            file = self._opened(key)
+            for code, heading in enumerate(headings.dictionary.to_pylist() if file else ()):
+                if file is not None and heading in file.columns:
+                    at = np.flatnonzero((keys == key) & (codes == code))
+                    rows = sections["file_row"].take(column(at)).to_numpy()
+                    places[at] = file.places(file.columns[heading], rows)
+                    self._keep(file, at, places, numbers, sections["text"])
+        return (numbers, places) if numbers.any() else None
+
+    def of_stored(self, sections: pa.Table) -> tuple[Integers, Integers] | None:
+        """Return the same of stored sections, by key, without gaps among those stored."""
+        if not self._is_used or not self._database.run("db/external_files/files"):
+            return None
+        ends = (sections["section_key"][at].as_py() for at in (0, -1))
+        asked = dict(zip(("low", "high"), ends, strict=True))
+        places = self._database.table("serving/chunks/places", asked)
+        for name in COLUMNS:
+            sections = sections.append_column(name, places[name])
+        return self.of(sections)
+
+    def _keep(
+        self,
+        file: _OpenFile,
+        at: Integers,
+        places: Integers,
+        numbers: Integers,
+        texts: pa.ChunkedArray,
+    ) -> None:
+        """Number the file of texts that stand at their places."""
+        texts = texts.take(column(at)).combine_chunks()
+        is_there = file.has(places[at], texts)
+        if not is_there.any():
+            return
+        if file.number == 0:
+            if len(self.files) == _MOST:
+                return
+            self.files.append(file.described)
+            file.number = len(self.files)
+        numbers[at[is_there]] = file.number
+
+    def _opened(self, key: int) -> _OpenFile | None:
+        if key not in self._open:
+            known = {row[0]: row[2:] for row in self._database.run("ingest/external_text/files")}
+            self._open[key] = None
+            with suppress(OSError, pa.ArrowException, DuckpletsError):
+                self._open[key] = _OpenFile(PlacedFile.noted(known[key]), self._corpus)
+        return self._open[key]
+
+
+class _OpenFile:
+    """A file with texts, and the places of the row groups read last."""
+
+    def __init__(self, placed: PlacedFile, corpus: Path) -> None:
+        self.number = 0
+        self.described = [placed.path, *(getattr(placed.state, n) for n in _STATE)]
+        path = Path(external_files.located(placed.path, corpus))
+        self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
+        self.data = TextBytes.of(MappedFile(path, placed.state.size))
+        each = ((h, parquet_places.column_of(self._file, name)) for h, name, _ in placed.columns)
+        self.columns = {heading: number for heading, number in each if number is not None}
+        of = self._file.metadata
+        counts = [of.row_group(group).num_rows for group in range(of.num_row_groups)]
+        self._firsts = np.cumsum([0, *counts])
+        self._last: dict[int, tuple[int, Integers]] = {}  # by column: a row group, and its places
+
+    def places(self, of: int, rows: Integers) -> Integers:
+        """Return the first byte of the value of each row of a column; -1 where it is not known."""
+        groups = np.searchsorted(self._firsts, rows, "right") - 1
+        found = np.full(len(rows), -1, np.int64)
+        for group in np.unique(groups).tolist():
+            at = np.flatnonzero(groups == group)
+            if not parquet_places.is_plain(self._file, group, of):
+                continue
+            if self._last.get(of, (-1,))[0] != group:
+                places = parquet_places.places_of(self._file, group, of, self.data.data)
+                self._last[of] = group, places
+            found[at] = self._last[of][1][rows[at] - self._firsts[group]]
+        return found
+
+    def has(self, places: Integers, texts: pa.Array) -> Flags:
+        """Return whether each text stands at its place."""
+        lengths = pc.cast(pc.binary_length(texts), pa.int64()).to_numpy()
+        found: Flags = (places >= 0) & (places + lengths <= self.data.data.size)
+        at = np.flatnonzero(found)
+        there = TextSpans([self.data], None, places[at], lengths[at]).take(slice(None))
+        found[at] = pc.equal(there, texts.take(column(at))).to_numpy(zero_copy_only=False)
+        return found
