@@ -138,6 +138,7 @@ def ingest(
             limits=options.limits,
             gates=gates,
             in_place=options.in_place,
+            inside=int(options.inside_mb * 1e6),
             work=work,
             **asked,
         )
@@ -208,6 +209,7 @@ def ingest_several(
                 refuse_shuffled(one.source)
                 in_place = options.in_place or bool(one.described and one.described.in_place)
                 own: dict[str, Any] = {"name": name, "gates": gates[name], "in_place": in_place}
+                own["inside"] = int(options.inside_mb * 1e6)
                 ready.append(prepare(corpus.database, one.source, **asked, **own))
             except DuckpletsError as error:
                 report_each(name, error)
@@ -354,6 +356,7 @@ def _of_collection(
         exported_at_the_end(corpus.database, options.jsonl),
     ):
         asked |= {"limits": options.limits, "work": work, "keep": partial(_candidates, corpus)}
+        asked["inside"] = int(options.inside_mb * 1e6)
         return ingest_collection(corpus.database, collection, **asked)
 
 

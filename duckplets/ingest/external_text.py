@@ -39,8 +39,8 @@ _WORTH_TELLING = 1_000  # records
 _GLOB = frozenset("*?[")  # pattern characters of DuckDB
 _OWN = frozenset({"filename", "file_row_number", "file_index"})  # columns added by DuckDB
 
-Columns = tuple[tuple[str, str, bool], ...]
-"""For every heading its column, and whether that has lists."""
+Columns = tuple[tuple[str | None, str, bool], ...]
+"""For every heading its column, and whether that has lists; None for all headings."""
 
 
 class PlacedFile(NamedTuple):
@@ -54,7 +54,7 @@ class PlacedFile(NamedTuple):
     def noted(cls, row: Sequence[Any]) -> PlacedFile:
         """Return one from its columns in ``placed_files``, from the path on."""
         path, size, modified, footer, columns = row
-        of = tuple((str(h), str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
+        of = tuple((h, str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
         return cls(path, FileState(size, modified, footer), of)
 
     def row(self, key: int) -> dict[str, Any]:

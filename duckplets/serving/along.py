@@ -77,7 +77,8 @@ class LaidAlong:
         self.chunks += chunks.num_rows
         self._characters += pc.sum(chunks["length"]).as_py() or 0
         self._size += sections["text"].nbytes
-        names = [*_SECTION, *(n for n in places.COLUMNS if n in sections.column_names)]
+        more = (n for n in (*places.COLUMNS, places.PLACE) if n in sections.column_names)
+        names = [*_SECTION, *more]
         self._waiting.append((sections.select(names), chunks.select(_CHUNK), trust))
         if self._layout is None and self._size < _BYTES:
             return

@@ -25,8 +25,8 @@ from duckplets.serving.spans import TextBytes, TextSpans
 from duckplets.sources.formats import parquet_places
 
 COLUMNS = ("file_key", "file_row", "heading")
+PLACE = "place"  # a column of texts that were written to a file just now
 _MOST = 128  # files of a segment that are open at a time; texts of more are copied
-_STATE = ("size", "modified", "footer")
 
 
 class FilePlaces:
@@ -36,15 +36,24 @@ class FilePlaces:
         database: The corpus.
         is_used: Whether its texts may be read there; else all are copied.
 
-    Attributes:
-        files: Path and state of each file with such a text; its number is its index + 1.
     """
 
     def __init__(self, database: Database, *, is_used: bool = True) -> None:
         self._database = database
         self._corpus, self._is_used = Path(str(database.path)), is_used
         self._open: dict[int, _OpenFile | None] = {}
-        self.files: list[list[Any]] = []
+        self._keys: list[int] = []  # of files with such a text, by number
+
+    def files(self) -> list[list[Any]]:
+        """Return path and state of each file with such a text, by number from 1."""
+        known = {row[0]: [*row[2:6]] for row in self._database.run("ingest/external_text/files")}
+        return [known[key] for key in self._keys]
+
+    def _number(self, key: int) -> int:
+        """Return the number of a file; 0 if there are too many."""
+        if key not in self._keys and len(self._keys) < _MOST:
+            self._keys.append(key)
+        return self._keys.index(key) + 1 if key in self._keys else 0
 
     def of(self, sections: pa.Table) -> tuple[Integers, Integers] | None:
         """Return file and first byte of the text of each section: shape (n,), 0 for no file.
@@ -54,17 +63,25 @@ class FilePlaces:
         if not set(COLUMNS).issubset(sections.column_names):
             return None
         keys = sections["file_key"].fill_null(0).to_numpy()
+        if PLACE in sections.column_names:  # they have just been written there
+            places = sections[PLACE].to_numpy()
+            known, of = np.unique(keys, return_inverse=True)
+            return np.array([*map(self._number, known.tolist())], np.int64)[of], places
         headings = sections["heading"].combine_chunks().dictionary_encode()
         codes = headings.indices.fill_null(-1).to_numpy()
         numbers, places = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
         for key in np.unique(keys[keys > 0]).tolist():
             file = self._opened(key)
             for code, heading in enumerate(headings.dictionary.to_pylist() if file else ()):
-                if file is not None and heading in file.columns:
+                name = None if file is None else file.columns.get(heading, file.columns.get(None))
+                if file is not None and name is not None:
                     at = np.flatnonzero((keys == key) & (codes == code))
                     rows = sections["file_row"].take(column(at)).to_numpy()
-                    places[at] = file.places(file.columns[heading], rows)
-                    self._keep(file, at, places, numbers, sections["text"])
+                    places[at] = file.places(name, rows)
+                    texts = sections["text"].take(column(at)).combine_chunks()
+                    there = at[file.has(places[at], texts)]
+                    if len(there):
+                        numbers[there] = self._number(key)
         return (numbers, places) if numbers.any() else None
 
     def of_stored(self, sections: pa.Table) -> tuple[Integers, Integers] | None:
@@ -77,26 +94,6 @@ class FilePlaces:
         for name in COLUMNS:
             sections = sections.append_column(name, places[name])
         return self.of(sections)
-
-    def _keep(
-        self,
-        file: _OpenFile,
-        at: Integers,
-        places: Integers,
-        numbers: Integers,
-        texts: pa.ChunkedArray,
-    ) -> None:
-        """Number the file of texts that stand at their places."""
-        texts = texts.take(column(at)).combine_chunks()
-        is_there = file.has(places[at], texts)
-        if not is_there.any():
-            return
-        if file.number == 0:
-            if len(self.files) == _MOST:
-                return
-            self.files.append(file.described)
-            file.number = len(self.files)
-        numbers[at[is_there]] = file.number
 
     def _opened(self, key: int) -> _OpenFile | None:
         if key not in self._open:
@@ -111,8 +108,6 @@ class _OpenFile:
     """A file with texts, and the places of the row groups read last."""
 
     def __init__(self, placed: PlacedFile, corpus: Path) -> None:
-        self.number = 0
-        self.described = [placed.path, *(getattr(placed.state, n) for n in _STATE)]
         path = Path(external_files.located(placed.path, corpus))
         self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
         self.data = TextBytes.of(MappedFile(path, placed.state.size))

@@ -247,7 +247,12 @@ class Layout:
 
     def written(self, writer: ArrayWriter, low: int, high: int, files: FilePlaces) -> ManifestEntry:
         """Write the columns behind the texts; return the entry of the finished file."""
-        entry: ManifestEntry = {"low": low, "high": high, "end": writer.size, "files": files.files}
+        entry: ManifestEntry = {
+            "low": low,
+            "high": high,
+            "end": writer.size,
+            "files": files.files(),
+        }
         each = self.columns()
         both = each["chunks"].keys() & each["sections"].keys()
         same = {n for n in both if np.array_equal(each["chunks"][n], each["sections"][n])}
