@@ -60,7 +60,7 @@ def copied(path: Path, build: Build[P], *args: P.args, **options: P.kwargs) -> N
 def _beside(path: Path, runs: str = "state.duckdb") -> list[Path]:
     """Return where candidates and saved runs lie: not those that a test saves of what is kept."""
     path = Path(path)  # some tests stand in a folder, and name a file
-    return [path.with_name(f"{path.stem}.{what}") for what in ("candidates", runs)]
+    return [path.with_name(f"{path.stem}.{what}") for what in ("candidates", "texts", runs)]
 
 
 def kept(build: Build[P], *args: P.args, **options: P.kwargs) -> Path:

@@ -30,7 +30,8 @@ from duckplets.artifacts.folder import FileEntry, damaged, new_path
 from duckplets.artifacts.read_ahead import CAN_ADVISE
 from duckplets.base.atomic import naming
 from duckplets.base.names import inside
-from duckplets.errors import DamagedFileError
+from duckplets.base.sanitize import shown
+from duckplets.errors import ChangedFileError, DamagedFileError, DuckpletsError
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
@@ -156,32 +157,38 @@ class GrowingArray:
 
 
 def repeated(array: Array) -> list[Any] | None:
-    """Return the entry of a constant array or of a range from 0; None for any other."""
+    """Return the entry of a constant array or of a range; None for any other."""
     if array.ndim != 1 or len(array) < 2:
         return None
     first, last, steps = array[0], array[-1], range(0, len(array), _STEP)
     if last == first and all(np.all(array[at : at + _STEP] == first) for at in steps):
         return [_SAME, array.dtype.str, first.item(), len(array)]
-    counts = array.dtype == np.int64 and first == 0 and last == len(array) - 1
+    counts = array.dtype == np.int64 and last - first == len(array) - 1
     if counts and all(np.all(np.diff(array[at : at + _STEP + 1]) == 1) for at in steps):
-        return [_COUNTED, len(array)]
+        return [_COUNTED, len(array), first.item()]
     return None
 
 
-class ArrayFile:
-    """A file of arrays, memory-mapped for reading."""
+class MappedFile:
+    """A file that is memory-mapped for reading."""
 
-    def __init__(self, folder: Path, entry: FileEntry) -> None:
-        self.path = inside(folder, entry.name, DamagedFileError)
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
         try:
             self.descriptor = os.open(self.path, os.O_RDONLY)
             weakref.finalize(self, os.close, self.descriptor)
             self._map = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            raise damaged(self.path, getattr(error, "strerror", None) or str(error)) from error
+            raise self.damaged(getattr(error, "strerror", None) or str(error)) from error
         self.buffer: pa.Buffer = pa.py_buffer(self._map)
-        if self.buffer.size != entry.size:
-            raise damaged(self.path, f"it has {self.buffer.size:,} bytes instead of {entry.size:,}")
+        if self.buffer.size != size:
+            raise self.damaged(f"it has {self.buffer.size:,} bytes instead of {size:,}")
+
+    def damaged(self, why: str) -> DuckpletsError:
+        """Return the error for a file that is not what it was."""
+        return ChangedFileError(
+            f"{shown(self.path)}: {why}. Texts were left in it: put it back as it was"
+        )
 
     def expect(self, begin: int, end: int) -> None:
         """Advise the system to read a region ahead; all of it will be used."""
@@ -193,21 +200,32 @@ class ArrayFile:
         if hasattr(mmap, "MADV_RANDOM"):
             self._map.madvise(mmap.MADV_RANDOM, 0, end)
 
+
+class ArrayFile(MappedFile):
+    """A file of arrays, memory-mapped for reading."""
+
+    def __init__(self, folder: Path, entry: FileEntry) -> None:
+        super().__init__(inside(folder, entry.name, DamagedFileError), entry.size)
+
+    def damaged(self, why: str) -> DuckpletsError:
+        """Return the error for a damaged file, which can be made anew."""
+        return damaged(self.path, why)
+
     def array(self, entry: list[Any]) -> Any:
         """Return the array of an entry, read-only; of a range what is indexed like one."""
         if entry[0] == _SAME:
             _, kind, value, count = entry
             return np.broadcast_to(np.array(value, np.dtype(kind)), count)
         if entry[0] == _COUNTED:
-            return _Counting(entry[1])
+            return _Counting(*entry[1:])
         kind, begin, count = entry
         dtype = np.dtype(kind)
         if count == 0:
             return np.zeros(0, dtype)
         if dtype.hasobject or begin < _HEAD or count < 0 or begin % dtype.itemsize:
-            raise damaged(self.path, f"no array can lie at {entry!r}")
+            raise self.damaged(f"no array can lie at {entry!r}")
         if begin + count * dtype.itemsize > self.buffer.size:
-            raise damaged(self.path, f"an array would end beyond it, at {entry!r}")
+            raise self.damaged(f"an array would end beyond it, at {entry!r}")
         return np.frombuffer(self.buffer, dtype, count, begin)
 
 
@@ -228,6 +246,9 @@ class _Counting(NDArrayOperatorsMixin):
         if at.dtype == bool or (at.size and not 0 <= at.min() <= at.max() < len(self)):
             return np.asarray(self)[rows]
         return at + np.int64(self._each.start)
+
+    def searchsorted(self, values: Any, side: str = "left", sorter: None = None) -> Any:
+        return np.clip(values - self._each.start + (side == "right"), 0, len(self))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.arange(self._each.start, self._each.stop, dtype=dtype)

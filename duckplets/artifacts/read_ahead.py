@@ -28,13 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from duckplets.artifacts.folder import damaged
 from duckplets.base.arrays import Bytes, Flags, Integers
 from duckplets.base.prefetch import IsStopped, StoppedError, never
 from duckplets.base.sanitize import shown
 
 if TYPE_CHECKING:
-    from duckplets.artifacts.arrays import ArrayFile
+    from duckplets.artifacts.arrays import MappedFile
 
 log = logging.getLogger("duckplets")
 
@@ -69,7 +68,7 @@ class ReadAhead:
 
     def spans(
         self,
-        file: ArrayFile,
+        file: MappedFile,
         starts: Integers,
         lengths: Integers,
         is_stopped: IsStopped = never,
@@ -88,7 +87,7 @@ class ReadAhead:
 
     def touch(
         self,
-        file: ArrayFile,
+        file: MappedFile,
         starts: Integers,
         lengths: Integers,
         is_stopped: IsStopped = never,
@@ -98,7 +97,7 @@ class ReadAhead:
 
     def _touch(
         self,
-        file: ArrayFile,
+        file: MappedFile,
         starts: Integers,
         lengths: Integers,
         missing: Flags | None,
@@ -111,7 +110,7 @@ class ReadAhead:
         scratch, places = np.empty(int(lengths.max()), np.uint8), np.zeros_like(starts)
         self._read(file, starts[order], lengths[order], scratch, places, is_stopped)
 
-    def _missing(self, file: ArrayFile, starts: Integers, lengths: Integers) -> Flags | None:
+    def _missing(self, file: MappedFile, starts: Integers, lengths: Integers) -> Flags | None:
         """Return the spans to read: all if many are missing, None if none is."""
         share = cold_share(file, starts, lengths) if CAN_ADVISE and len(starts) else 0
         if not share:
@@ -120,7 +119,7 @@ class ReadAhead:
             return missing
         return np.ones(len(starts), bool)
 
-    def _read(self, file: ArrayFile, starts: Integers, lengths: Integers, *how: Any) -> None:
+    def _read(self, file: MappedFile, starts: Integers, lengths: Integers, *how: Any) -> None:
         begun = time.perf_counter()
         read(file, starts, lengths, *how)
         self.reads += len(starts)
@@ -136,7 +135,7 @@ class ReadAhead:
 
 
 def read(
-    file: ArrayFile,
+    file: MappedFile,
     starts: Integers,
     lengths: Integers,
     into: Bytes,
@@ -160,10 +159,10 @@ def read(
             if number % DEPTH == 0 and is_stopped():
                 raise StoppedError
     except OSError as error:
-        raise damaged(file.path, error.strerror or str(error)) from error
+        raise file.damaged(error.strerror or str(error)) from error
 
 
-def reads_per_second(file: ArrayFile, begin: int, seconds: float = 1.0) -> float | None:
+def reads_per_second(file: MappedFile, begin: int, seconds: float = 1.0) -> float | None:
     """Measure the random reads per second of a disk, from an offset of a file on."""
     places = np.arange(begin, file.buffer.size - _PAGE, _PAGE)
     if not CAN_ADVISE or not len(places):
@@ -179,12 +178,12 @@ def reads_per_second(file: ArrayFile, begin: int, seconds: float = 1.0) -> float
     return count / reads.seconds if count else None
 
 
-def _whole(file: ArrayFile, view: memoryview, start: int) -> None:
+def _whole(file: MappedFile, view: memoryview, start: int) -> None:
     """Read one span; the kernel may return it in pieces."""
     while view:
         count = os.preadv(file.descriptor, [view], start)
         if not count:
-            raise damaged(file.path, "it is shorter than it was")
+            raise file.damaged("it is shorter than it was")
         view, start = view[count:], start + count
 
 
@@ -203,7 +202,7 @@ def _listed(*columns: Integers) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column[low : low + _LISTED].tolist() for column in columns), strict=True)
 
 
-def cold_share(file: ArrayFile, starts: Integers, lengths: Integers) -> float:
+def cold_share(file: MappedFile, starts: Integers, lengths: Integers) -> float:
     """Estimate the share of spans not in memory from a sample."""
     some = np.unique(np.linspace(0, len(starts) - 1, _PROBES).astype(np.int64))
     sizes = np.minimum(lengths[some], _PROBED)
@@ -213,10 +212,10 @@ def cold_share(file: ArrayFile, starts: Integers, lengths: Integers) -> float:
         count = _count_cold(file, spans, scratch)
         return float(_is_slow(file, spans, scratch)) if count is None else count / len(spans)
     except OSError as error:
-        raise damaged(file.path, error.strerror or str(error)) from error
+        raise file.damaged(error.strerror or str(error)) from error
 
 
-def _count_cold(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryview) -> int | None:
+def _count_cold(file: MappedFile, spans: list[tuple[int, int]], scratch: memoryview) -> int | None:
     """Count the spans that the kernel reports missing; None where it does not report."""
     if _AT_ONCE is None:
         return None
@@ -233,7 +232,7 @@ def _count_cold(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryvi
     return count
 
 
-def not_in_memory(file: ArrayFile, starts: Integers, lengths: Integers) -> Flags:
+def not_in_memory(file: MappedFile, starts: Integers, lengths: Integers) -> Flags:
     """Return a flag per span: whether a page of it is missing, as far as known."""
     size, pages = file.buffer.size, np.zeros(-(-file.buffer.size // mmap.PAGESIZE), np.uint8)
     address, vector = ctypes.c_void_p(file.buffer.address), ctypes.c_void_p(pages.ctypes.data)
@@ -245,7 +244,7 @@ def not_in_memory(file: ArrayFile, starts: Integers, lengths: Integers) -> Flags
     return found
 
 
-def _is_slow(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryview) -> bool:
+def _is_slow(file: MappedFile, spans: list[tuple[int, int]], scratch: memoryview) -> bool:
     """Return whether reading some of the spans takes as long as from a disk."""
     took = []
     for start, size in spans[:: -(-len(spans) // _TIMED)]:

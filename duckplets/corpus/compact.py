@@ -25,7 +25,7 @@ from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import StateMismatchError
-from duckplets.ingest import records
+from duckplets.ingest import records, text_files
 from duckplets.ingest.checkpoint import UNPUBLISHED, sweep
 from duckplets.ingest.chunks import next_keys
 from duckplets.mining import views as minings
@@ -40,6 +40,7 @@ _MEMORY = "300MB"  # for the old file, which is only read
 # How to choose the rows of a table: by its name, else by the first of these columns it has.
 _OF_TABLES = {
     "judgements": "corpus/compact/of_sources",
+    "placed_files": "corpus/compact/whole",
     "label_ids": "corpus/compact/label_ids",
     "corpus_versions": "corpus/compact/whole",
     "quarantine": "corpus/compact/of_names",
@@ -124,12 +125,14 @@ def compact(
                     )  # the users' name
                     freed.update({shown_name: gone} if gone else {})
             _keep_keys(reader, new)
-            complete(new)
+            text_files.compact(new, path)
+            complete(new, path)
             with new.transaction():
                 macros.write(new)
             reader.close()
 
         migrate.rewrite(database, "corpus", fill)
+    text_files.sweep(database)
     texts = database.table("corpus/compact/texts").column(0).to_numpy()
     gone = VectorStore(path).keep_only(texts)
     freed |= {f"vectors of {name}": count for name, count in gone.items()}

@@ -138,6 +138,7 @@ def ingest(
             limits=options.limits,
             gates=gates,
             in_place=options.in_place,
+            inside=int(options.inside_mb * 1e6),
             work=work,
             **asked,
         )
@@ -208,6 +209,7 @@ def ingest_several(
                 refuse_shuffled(one.source)
                 in_place = options.in_place or bool(one.described and one.described.in_place)
                 own: dict[str, Any] = {"name": name, "gates": gates[name], "in_place": in_place}
+                own["inside"] = int(options.inside_mb * 1e6)
                 ready.append(prepare(corpus.database, one.source, **asked, **own))
             except DuckpletsError as error:
                 report_each(name, error)
@@ -298,7 +300,7 @@ def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | N
     if not asked:
         yield None
         return
-    with LaidAlong(corpus.path, fingerprint(corpus.database)) as along:
+    with LaidAlong(corpus.database, fingerprint(corpus.database)) as along:
         yield along
 
 
@@ -326,7 +328,9 @@ def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | Non
     if options.prepare:
         prepare(corpus, progress=False)
     size = f"{made.manifest.size:,} bytes"
-    return [*notes, f"the snapshot {shown(made.folder)} has all texts ({size}); it may be deleted"]
+    of = made.manifest.segments["chunks"]
+    what = "serves texts from their files" if any(s["files"] for s in of) else "has all texts"
+    return [*notes, f"the snapshot {shown(made.folder)} {what} ({size}); it may be deleted"]
 
 
 def _of_collection(
@@ -352,6 +356,7 @@ def _of_collection(
         exported_at_the_end(corpus.database, options.jsonl),
     ):
         asked |= {"limits": options.limits, "work": work, "keep": partial(_candidates, corpus)}
+        asked["inside"] = int(options.inside_mb * 1e6)
         return ingest_collection(corpus.database, collection, **asked)
 
 

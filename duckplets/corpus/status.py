@@ -150,18 +150,23 @@ def _capacity(database: Database) -> list[dict[str, Any]]:
 
 def _in_place(database: Database) -> dict[str, Any]:
     """Describe the files that texts stay in: number, bytes, and what is wrong with any."""
-    sizes = [int(size) for _, size, *_ in database.run("db/external_files/files")]
+    sizes = [
+        int(size)
+        for _, size, modified, _ in database.run("db/external_files/files")
+        if modified != external_files.ANY_TIME
+    ]
     changed = list(external_files.changed(database).values())
     return {"files": len(sizes), "bytes": sum(sizes), "changed": changed}
 
 
 def _bytes(database: Database) -> dict[str, int]:
-    """Return the size of the corpus, roughly that of its indexes, and that of its candidates."""
+    """Return the sizes of the corpus with its texts, roughly its indexes, and its candidates."""
     path = Path(str(database.path))
     of = {what: int(size) for what, size in database.run("corpus/status/bytes")}
+    texts = files.beside(path, files.TEXTS).glob("texts-*")
     candidates = files.beside(path, files.CANDIDATES).glob("part-*")
     return {
-        "corpus": path.stat().st_size,
+        "corpus": sum(file.stat().st_size for file in (path, *texts)),
         "indexes": of.get("indexes", 0),
         "candidates": sum(file.stat().st_size for file in candidates),
     }

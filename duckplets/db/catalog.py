@@ -63,7 +63,16 @@ _OF_A_SET = re.compile(r"\b((?:packed_)?vectors)_\d+\b")  # tables and views of 
 # read these tables, and call these functions.
 _FOLLOWING = re.compile(r"sections|minings|candidates|mined_positives|vectors_0")
 _FUNCTIONS = {
-    *("||", "+", "-", "beside_corpus", "floats_of_float16", "floats_of_float32", "from_json"),
+    *(
+        "||",
+        "+",
+        "-",
+        "beside_corpus",
+        "floats_of_float16",
+        "floats_of_float32",
+        "from_json",
+        "in_texts",
+    ),
     *("list_apply", "list_extract", "list_filter", "list_transform", "list_value"),
     *("parse_filename", "read_parquet", "regexp_matches", "struct_extract", "struct_pack"),
     "unnest",

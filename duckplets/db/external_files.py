@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
     from duckplets.db.database import Database
 
+OWN = "*.texts/"
+"""What a path begins with that is in the corpus's folder of texts, whatever its name."""
+ANY_TIME = 0
+"""In place of a time: a file of our own, which may be copied."""
+
 _END = 8  # bytes at the end of a file: the footer's length and the magic
 _MARK = b"PAR1"
 
@@ -50,15 +55,24 @@ def folder_of(corpus: Path) -> str:
     return os.path.join(os.path.realpath(corpus.parent), "")
 
 
+def texts_of(corpus: Path) -> str:
+    """Return the folder of a corpus's own texts, as statements name it."""
+    return os.path.join(folder_of(corpus), files.beside(corpus, files.TEXTS).name, "")
+
+
 def located(path: str, corpus: Path) -> str:
     """Return the path of a corpus's file as statements name it."""
+    if path.startswith(OWN):
+        return texts_of(corpus) + path.removeprefix(OWN)
     return path if os.path.isabs(path) else folder_of(corpus) + path
 
 
 def change(path: str, was: FileState) -> str:
     """Return how a file has changed, in words; empty if it has not."""
     try:
-        return "" if state_of(path) == was else "has changed"
+        now = state_of(path)
+        is_same = (now.size, now.footer) == (was.size, was.footer)
+        return "" if is_same and was.modified in (ANY_TIME, now.modified) else "has changed"
     except FileNotFoundError:
         return "is not there any more"
     except OSError as error:
@@ -70,7 +84,15 @@ def _changes(rows: Iterable[tuple[Any, ...]], corpus: Path) -> Iterator[tuple[st
     for path, size, modified, footer in rows:
         place = located(path, corpus)
         why = change(place, FileState(size, modified, footer))
-        yield place, _told(place, why, corpus) if why else ""
+        told = _told_of_own if modified == ANY_TIME else _told
+        yield place, told(place, why, corpus) if why else ""
+
+
+def _told_of_own(path: str, why: str, corpus: Path) -> str:
+    return (
+        f"{shown(path)} {why}, and has texts of {shown(corpus.name)}: the folder belongs to the "
+        f"corpus, so move or copy both, and put it back as it was"
+    )
 
 
 def _told(path: str, why: str, corpus: Path) -> str:
@@ -83,12 +105,15 @@ def _told(path: str, why: str, corpus: Path) -> str:
 
 
 def seal(connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collection[str]) -> bool:
-    """Let an instance read candidates and some files only; return whether it was sealed."""
+    """Let an instance read candidates and texts only; return whether it was sealed."""
     if connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]:
         return True
-    folder = files.beside(corpus, files.CANDIDATES).absolute()
-    files.refuse_links(folder)
-    for name, paths in (("allow_folder", [f"{folder}/"]), ("allow", sorted(allowed))):
+    folders = []
+    for folder in (files.beside(corpus, of).absolute() for of in (files.CANDIDATES, files.TEXTS)):
+        files.refuse_links(folder)
+        if not any(path.startswith(f"{folder}/") for path in CHANGED):
+            folders.append(f"{folder}/")
+    for name, paths in (("allow_folder", folders), ("allow", sorted(allowed))):
         if paths:
             statement = query(f"db/external_files/{name}")
             connection.execute(bound(statement, {"paths": paths}))
@@ -108,9 +133,10 @@ def readable(rows: Iterable[tuple[Any, ...]], corpus: Path) -> set[str]:
     return paths
 
 
-def use_folder(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
-    """Resolve relative paths of files against a folder."""
-    connection.execute(bound(query("db/external_files/folder"), {"folder": folder}))
+def use_folder(connection: duckdb.DuckDBPyConnection, corpus: Path) -> None:
+    """Resolve paths of files as those of a corpus."""
+    for name, folder in (("folder", folder_of(corpus)), ("texts", texts_of(corpus))):
+        connection.execute(bound(query(f"db/external_files/{name}"), {"folder": folder}))
 
 
 def changed(database: Database) -> dict[str, str]:

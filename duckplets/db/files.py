@@ -26,6 +26,8 @@ SNAPSHOT = ".snapshot"
 """The same of the folder of its snapshot."""
 CANDIDATES = ".candidates"
 """The same of the folder of its mined candidates."""
+TEXTS = ".texts"
+"""The same of the folder of texts that are too many for its file."""
 INTERNALS = "_internal"
 """The schema of a file's internals; what users need is in ``main``."""
 

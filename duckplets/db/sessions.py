@@ -72,7 +72,7 @@ class Session:
             with suppress(duckdb.CatalogException):  # an empty or foreign file
                 connection.execute(query(names))
         if path is not None:
-            external_files.use_folder(connection, external_files.folder_of(path))
+            external_files.use_folder(connection, path)
         self._is_attached, self._path = is_attached, path
         self._hashed = 0
         self.checked, self.connection = checked, connection

@@ -18,6 +18,7 @@ from duckplets.db.database import Database
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import append_sections, current_chunking, next_keys, sliced
 from duckplets.ingest.external_text import Placing
+from duckplets.ingest.text_files import TextFiles
 from duckplets.sources.rows import EXTRA_COLUMNS
 from duckplets.text.chunking import Chunking
 
@@ -48,8 +49,10 @@ class Appending:
         chunking: Chunking | None = None,
         placing: Placing | None = None,
         along: Along | None = None,
+        texts: TextFiles | None = None,
     ) -> None:
         self._database, self._placing, self._along = database, placing, along
+        self._texts = texts if placing is None else None
         self._of_source = {
             "source_id": source_id,
             "version": version,
@@ -102,7 +105,7 @@ class Appending:
             trust = pc.fill_null(batch["trust"], self._of_source["trust"]).to_numpy()
             stored = partial(self._lay, self._along, trust, record_keys[0])
         self._chunk_key = append_sections(
-            self._database, self._chunking, pa.table(columns), self._chunk_key, stored
+            self._database, self._chunking, pa.table(columns), self._chunk_key, stored, self._texts
         )
 
     @staticmethod

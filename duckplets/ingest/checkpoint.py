@@ -18,7 +18,7 @@ from typing import Any
 from duckplets.base.documents import StoredJson
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
-from duckplets.ingest import records
+from duckplets.ingest import records, text_files
 
 UNPUBLISHED = 2**63 - 1
 """Stands for the versions that add and remove an unpublished record."""
@@ -141,6 +141,7 @@ def sweep(database: Database) -> None:
     for found in ingests(database):
         if not found.can_go_on:
             discard(database, found)
+    text_files.sweep(database)
 
 
 def find(database: Database, name: str) -> Unfinished | None:

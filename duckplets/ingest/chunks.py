@@ -21,9 +21,11 @@ import pyarrow as pa
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
+from duckplets.db.external_files import ANY_TIME
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import ChunkingError
-from duckplets.ingest import checkpoint
+from duckplets.ingest import checkpoint, sections_view
+from duckplets.ingest.text_files import INSIDE, TextFiles
 from duckplets.text import chunkers
 from duckplets.text.accents import unaccented
 from duckplets.text.chunkers import Chunker
@@ -214,7 +216,9 @@ def _refuse_unfinished(database: Database) -> None:
 
 def _refuse_placed(database: Database) -> None:
     """Refuse to clean texts that stay in their files."""
-    for path, *_ in database.run("db/external_files/files"):
+    for path, _, modified, _ in database.run("db/external_files/files"):
+        if modified == ANY_TIME:
+            continue
         raise ChunkingError(
             f"texts were left in {shown(path)}, and preprocessors make others of them: ingest the "
             f"source without in_place=True (--in-place) to have its texts cleaned"
@@ -227,11 +231,12 @@ def append_sections(
     rows: pa.Table,
     first_key: int,
     stored: Callable[[pa.Table, pa.Table], None] | None = None,
+    texts: TextFiles | None = None,
 ) -> int:
     """Store sections with their chunks, numbered from a key; return the next chunk key.
 
     Of a dropped section, whose text is null, only the ``original`` is stored. ``stored`` is called
-    with the sections and chunks.
+    with the sections and chunks. Texts go to ``texts`` if they are many.
     """
     originals = None
     if "original" in rows.column_names:
@@ -240,6 +245,8 @@ def append_sections(
         if rows["text"].null_count:
             rows = rows.filter(rows["text"].is_valid())
     tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
+    for name, values in texts.add(rows["text"]).items() if texts is not None else ():
+        rows = rows.append_column(name, values)
     rows = rows.append_column("token_count", pa.array(tokens))
     rows = rows.append_column("plain", unaccented(rows["text"].combine_chunks()))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
@@ -299,6 +306,7 @@ def _store_anew(database: Database, chunking: Chunking) -> int:
 
     keys = next_keys(database)
     done, first_key, last_record = 0, keys["chunk"], keys["record"] - 1
+    texts = TextFiles(database, INSIDE)
     reader = database.cursor()  # outside of this transaction: it sees the state before
     try:
         database.run("ingest/chunks/clear")
@@ -307,9 +315,14 @@ def _store_anew(database: Database, chunking: Chunking) -> int:
             found = clean(rows["text"], chunking.preprocessors, _label(database, rows))
             columns = {name: rows[name] for name in rows.schema.names}
             columns |= {"text": found.text, "original": found.original}
-            first_key = append_sections(database, chunking, pa.table(columns), first_key)
+            table = pa.table(columns)
+            first_key = append_sections(database, chunking, table, first_key, texts=texts)
             done += rows.num_rows
+        texts.close()
+        if database.run("ingest/external_text/forget_unused")[0][0]:
+            sections_view.refresh(database)
     finally:
+        texts.drop()
         reader.close()
     return done
 

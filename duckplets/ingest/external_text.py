@@ -27,18 +27,20 @@ from duckplets.errors import ChangedFileError, QueryError, SourceError
 from duckplets.ingest.chunks import current_chunking
 from duckplets.sources import Source
 from duckplets.sources.formats.columnar import ParquetSource, opened
+from duckplets.sources.formats.parquet_places import copied_bytes
 from duckplets.sources.mapping import ROLES
 from duckplets.sources.names import is_optional, match
 from duckplets.sources.paths import local_files
 
 INSTEAD = "leave out in_place=True (--in-place)"
+_SERVED = "a snapshot copies none of them, and runs read them there"
 _READ_BACK = 200_000  # sections compared at a time
 _WORTH_TELLING = 1_000  # records
 _GLOB = frozenset("*?[")  # pattern characters of DuckDB
 _OWN = frozenset({"filename", "file_row_number", "file_index"})  # columns added by DuckDB
 
-Columns = tuple[tuple[str, str, bool], ...]
-"""For every heading its column, and whether that has lists."""
+Columns = tuple[tuple[str | None, str, bool], ...]
+"""For every heading its column, and whether that has lists; None for all headings."""
 
 
 class PlacedFile(NamedTuple):
@@ -52,7 +54,7 @@ class PlacedFile(NamedTuple):
     def noted(cls, row: Sequence[Any]) -> PlacedFile:
         """Return one from its columns in ``placed_files``, from the path on."""
         path, size, modified, footer, columns = row
-        of = tuple((str(h), str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
+        of = tuple((h, str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
         return cls(path, FileState(size, modified, footer), of)
 
     def row(self, key: int) -> dict[str, Any]:
@@ -64,9 +66,10 @@ class PlacedFile(NamedTuple):
 
 def files_to_leave(
     database: Database, source: Source, pii: str | None
-) -> list[tuple[PlacedFile, int]]:
-    """Return the files of a source that its texts can stay in, with their rows.
+) -> list[tuple[PlacedFile, int, int]]:
+    """Return the files of a source that its texts can stay in.
 
+    Each comes with its rows, and with the bytes of texts that a snapshot copies.
     Statements may read them from now on. ``pii`` is what gates do about personal data.
     """
     if not isinstance(source, ParquetSource):
@@ -89,14 +92,14 @@ def files_to_leave(
     corpus, found = Path(str(database.path)), []
     for file in local_files(source.path):
         with opened(file) as parquet:
-            schema, count = parquet.schema_arrow, int(parquet.metadata.num_rows)
-        columns = _columns(source, file, schema)
-        found.append(
-            (PlacedFile(_path(file, corpus), external_files.state_of(file), columns), count)
-        )
-    if len({file.path for file, _ in found}) < len(found):
+            count = int(parquet.metadata.num_rows)
+            columns = _columns(source, file, parquet.schema_arrow)
+            copied = copied_bytes(parquet, [name for _, name, _ in columns])
+        placed = PlacedFile(_path(file, corpus), external_files.state_of(file), columns)
+        found.append((placed, count, copied))
+    if len({file.path for file, *_ in found}) < len(found):
         raise SourceError(f"{source.uri} names a file twice; name each once, or {INSTEAD}")
-    database.allow([external_files.located(file.path, corpus) for file, _ in found])
+    database.allow([external_files.located(file.path, corpus) for file, *_ in found])
     return found
 
 
@@ -155,10 +158,11 @@ def _is_text(kind: pa.DataType) -> bool:
 class Placing:
     """The files of an ingest in place, from ``files_to_leave``."""
 
-    def __init__(self, database: Database, found: Sequence[tuple[PlacedFile, int]]) -> None:
+    def __init__(self, database: Database, found: Sequence[tuple[PlacedFile, int, int]]) -> None:
         self._database = database
-        self._files = [file for file, _ in found]
-        self._counts = np.array([rows for _, rows in found], np.int64)
+        self._files = [file for file, *_ in found]
+        self._counts = np.array([rows for _, rows, _ in found], np.int64)
+        self._copied = sum(copied for *_, copied in found)
         self._starts = np.cumsum(self._counts) - self._counts
         self._placed = 0  # records so far
         self._keys = np.zeros(len(found), np.int32)
@@ -263,10 +267,11 @@ class Placing:
         if added < _WORTH_TELLING or grown <= 0:
             return []  # DuckDB allocates blocks
         files = {file.path: file.state.size for file in self._files}
+        how = f"a snapshot copies {size(self._copied)} of them" if self._copied else _SERVED
         return [
             f"texts stay in {counted(len(files), 'file')} of {size(sum(files.values()))}; the "
             f"corpus grew by {size(grown)}, {grown / added:,.0f} bytes a record, whatever the "
-            f"length of its texts"
+            f"length of its texts; {how}"
         ]
 
     def _wrong(self) -> Iterator[str]:

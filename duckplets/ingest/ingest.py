@@ -36,6 +36,7 @@ from duckplets.sources import Mark, Rows, Source
 _ROWS_A_COMMIT = 16_384
 _SECONDS_A_COMMIT = 2.0
 _TIMES_A_COMMIT = 10
+_FILE = 64_000_000  # bytes of texts
 _MOST_SECONDS = 60.0  # seconds without a commit, however long one takes
 # What cannot continue is committed for another reason: DuckDB reads what the same transaction
 # wrote ten times slower, and each batch is compared with it.
@@ -158,6 +159,8 @@ def _stored(
             database.shed()
             took = time.monotonic() - begun
     except BaseException:  # includes Ctrl-C
+        if under_way is not None:
+            under_way.texts.drop()
         with suppress(DuckpletsError):  # otherwise the next writer discards it
             found = checkpoint.find(database, prepared.name)
             if found is not None and not (found.can_go_on and found.has_stored):
@@ -191,6 +194,9 @@ def _store_piece(under_way: Storing, took: float, work: Work) -> bool:
                 return True
         elif isinstance(item, Mark):
             is_much = seconds >= _SECONDS_A_COMMIT or rows >= _ROWS_A_COMMIT
+            # A commit ends a file of texts, and there should be few.
+            if 0 < under_way.texts.size < _FILE and seconds < _MOST_SECONDS:
+                continue
             if is_much and seconds >= min(_TIMES_A_COMMIT * took, _MOST_SECONDS):
                 return True
     return False

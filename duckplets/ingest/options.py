@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -28,6 +29,8 @@ class IngestOptions:
         in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay unchanged.
             The corpus stores the place of each text: some 65 bytes a record, which the report's
             notes say.
+        inside_mb: Texts of an ingest beyond so many 10^6 bytes lie in Parquet files beside the
+            corpus, ``NAME.texts/``, which belong to it: once, for statements and for runs.
         engine: Reads files, cleans and measures, as for ``mine``. Workers see files, and a folder
             beside the corpus, by the same paths. Other sources are read in this process.
         readers: Sources to read at the same time. Default: 4 with gates, else 1.
@@ -49,6 +52,7 @@ class IngestOptions:
     size_mb: float | None = None
     jsonl: str | PathLike[str] | None = None
     in_place: bool = False
+    inside_mb: float = 64
     engine: Any = None
     readers: int | None = None
     retries: int | None = None
@@ -57,6 +61,11 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         """Check the numbers; the others are checked where they are used."""
+        is_size = isinstance(self.inside_mb, int | float) and 0 <= self.inside_mb < math.inf
+        if not is_size or isinstance(self.inside_mb, bool):
+            raise SourceError(
+                f"inside_mb={self.inside_mb!r}: give a number of megabytes, 0 or more"
+            )
         for name, value, least in (("readers", self.readers, 1), ("retries", self.retries, 0)):
             is_number = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and not (is_number and least <= value < 1000):

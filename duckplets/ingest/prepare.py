@@ -21,6 +21,7 @@ from duckplets.ingest import checkpoint
 from duckplets.ingest.checkpoint import Unfinished
 from duckplets.ingest.external_text import Placing, files_to_leave, refuse_inside
 from duckplets.ingest.gates import Gates
+from duckplets.ingest.text_files import INSIDE
 from duckplets.sources import Rows, Source
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping import (
@@ -52,6 +53,7 @@ class PreparedIngest:
     notes: tuple[str, ...]  # notes on the request
     gates: Gates
     placing: Placing | None  # files that texts stay in
+    inside: int  # bytes of texts that go into the corpus file, before files beside it
     settings: dict[str, Any] | None  # settings to continue it; None if it cannot continue
     found: Unfinished | None  # unfinished ingest to continue
     cursor: Any  # cursor; None for the beginning
@@ -79,6 +81,7 @@ def prepare(
     limits: Limits | None = None,
     gates: Gates | None = None,
     in_place: bool = False,
+    inside: int = INSIDE,
 ) -> PreparedIngest:
     """Check the arguments of an ingest, and find where it begins; see ``Corpus.ingest``.
 
@@ -126,6 +129,7 @@ def prepare(
         notes=notes,
         gates=gates,
         placing=placing,
+        inside=inside,
         settings=settings,
         found=found,
         cursor=found.cursor if found else before,

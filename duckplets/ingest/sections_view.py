@@ -42,15 +42,15 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
         database.rows(told.sql(dialect=DuckDB))
 
 
-def complete(database: Database) -> None:
-    """Build the view of a copied corpus, for the files it still needs."""
+def complete(database: Database, corpus: Path) -> None:
+    """Build the view of a copy of a corpus, for the files it still needs."""
     database.run("ingest/external_text/forget_unused")
-    corpus = Path(str(database.path))
     paths = [
         external_files.located(row[0], corpus) for row in database.run("db/external_files/files")
     ]
     if paths:
         database.allow(paths)
+        database.run("db/external_files/texts", {"folder": external_files.texts_of(corpus)})
         refresh(database)
 
 
@@ -119,6 +119,9 @@ def _outside(
 
 def _place(path: str) -> exp.Expr:
     """Return the path of a file as the view has it."""
+    if path.startswith(external_files.OWN):
+        name = path.removeprefix(external_files.OWN)
+        return _call("_internal.in_texts", exp.Literal.string(name))
     if os.path.isabs(path):
         return exp.Literal.string(path)
     return _call("_internal.beside_corpus", exp.Literal.string(path))
@@ -128,6 +131,8 @@ def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
     """Return the expression of a section's text, by heading, from the cells of its row."""
     case = exp.case(exp.column("heading", table="stored"))
     for heading, name, is_list in columns:
+        if heading is None:  # a file of our own
+            return exp.column(name, table="cells", quoted=True)
         cell: exp.Expr = exp.column(name, table="cells", quoted=True)
         if is_list:  # [x FOR x IN cell IF it has more than white space]
             loop = exp.Comprehension(

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.sanitize import counted, shown
+from duckplets.base.sanitize import counted, shown, size
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.ingest import checkpoint
+from duckplets.ingest import checkpoint, text_files
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.append import Along, Appending, quarantine
 from duckplets.ingest.checkpoint import UNPUBLISHED
@@ -33,6 +33,7 @@ from duckplets.ingest.preview import flags_of
 from duckplets.ingest.records import IngestReport, commit_version, current_version, records_told
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.stored_ids import StoredIds
+from duckplets.ingest.text_files import TextFiles
 from duckplets.recipes.store import brought
 from duckplets.sources import Rows
 from duckplets.sources.mapping import described, told
@@ -72,12 +73,14 @@ class Storing:
         self.is_anew = prepared.placing is not None and prepared.remap
         if prepared.placing is not None:
             prepared.placing.begin(self.source_id, is_known=self._is_known, remap=prepared.remap)
+        self.texts = TextFiles(database, prepared.inside)
         self.appending = Appending(
             database,
             *(self.source_id, UNPUBLISHED, UNPUBLISHED, trust),
             chunking=self.chunking,
             placing=prepared.placing,
             along=along,
+            texts=self.texts,
         )
         gates.begin(
             Intake(
@@ -207,6 +210,7 @@ class Storing:
     def save(self) -> None:
         """Note how far it has come, so that another call can go on."""
         self.prepared.gates.save()
+        self.texts.close()
         counts = self.counts.to_json()
         checkpoint.save(self.database, self.prepared.name, self.cursor, counts)
 
@@ -250,6 +254,7 @@ class Storing:
         splits.
         """
         database, prepared, counts = self.database, self.prepared, self.counts
+        self.texts.close()
         first, overtaken, replaced = checkpoint.publish(
             *(database, prepared.name, self.source_id, version),
             replace=prepared.on_conflict == "replace",
@@ -307,6 +312,12 @@ class Storing:
         if self.counts.quarantined:
             said.append(self._quarantined())
         said += self._advice()
+        if self.texts.written:
+            folder = text_files.folder_of(self.database).name
+            said.append(
+                f"texts of {size(self.texts.written)} lie in {shown(folder)} beside the corpus: "
+                f"copy and move both"
+            )
         if self._forgotten:
             rows = counted(self._forgotten, "row")
             said.append(f"gone from the table quarantine: {rows} of earlier versions")

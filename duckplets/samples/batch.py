@@ -16,7 +16,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.columns import matrix_of, packed, unpacked
 from duckplets.base.sanitize import counted, html_table, shown
 from duckplets.errors import DamagedFileError, ExtensionError
-from duckplets.serving.texts import TextSpans
+from duckplets.serving.spans import TextSpans
 
 _ROWS = 1024  # samples turned into dicts at a time
 _SHOWN = 5  # samples shown in a notebook

@@ -24,7 +24,8 @@ from duckplets.samples.plan import Plan
 from duckplets.samples.prefixes import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.serving.snapshot import MANIFEST, is_of, sound
-from duckplets.serving.texts import ChunkTexts, TextSpans
+from duckplets.serving.spans import TextSpans
+from duckplets.serving.texts import ChunkTexts
 from duckplets.vectors.columns import RunVectors
 
 # from stored texts to columns, one of them named like the slot

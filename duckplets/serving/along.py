@@ -22,6 +22,8 @@ from duckplets.artifacts.arrays import ArrayWriter
 from duckplets.base.arrays import Floats
 from duckplets.base.atomic import aside_of, remove
 from duckplets.base.columns import byte_spans
+from duckplets.db.database import Database
+from duckplets.serving import places
 from duckplets.serving.texts import ROLES, Layout, ManifestEntry, served
 
 _BYTES = 16_000_000  # of texts that wait in memory: a small ingest writes no file
@@ -38,16 +40,17 @@ class LaidAlong:
     A context manager: its file is removed unless a snapshot took it.
 
     Args:
-        corpus: Path of the corpus.
+        database: The corpus.
         chunking: Fingerprint of its chunks.
 
     Attributes:
         chunks: Chunks added so far.
     """
 
-    def __init__(self, corpus: Path, chunking: Mapping[str, Any]) -> None:
+    def __init__(self, database: Database, chunking: Mapping[str, Any]) -> None:
         # Beside the folder of readers: whatever is ingested next sweeps both.
-        self._folder = aside_of(Path(f"{os.path.realpath(corpus)}.parts"), "old")
+        self._folder = aside_of(Path(f"{os.path.realpath(str(database.path))}.parts"), "old")
+        self._files = places.FilePlaces(database)
         self._chunking = chunking
         self._waiting: list[tuple[pa.Table, pa.Table, Floats]] = []
         self._size = self.chunks = self._characters = 0
@@ -74,7 +77,9 @@ class LaidAlong:
         self.chunks += chunks.num_rows
         self._characters += pc.sum(chunks["length"]).as_py() or 0
         self._size += sections["text"].nbytes
-        self._waiting.append((sections.select(_SECTION), chunks.select(_CHUNK), trust))
+        more = (n for n in (*places.COLUMNS, places.PLACE) if n in sections.column_names)
+        names = [*_SECTION, *more]
+        self._waiting.append((sections.select(names), chunks.select(_CHUNK), trust))
         if self._layout is None and self._size < _BYTES:
             return
         try:
@@ -95,8 +100,9 @@ class LaidAlong:
             at = np.searchsorted(sections["section_key"].to_numpy(), rows["section_key"])
             spans = byte_spans(text, at, rows["start"], rows["length"])
             roles = pc.index_in(sections["role"], value_set=pa.array(ROLES))
-            records = {"record_key": sections["record_key"].to_numpy(), "role": roles.to_numpy()}
-            self._layout.add(text, records, rows, spans)
+            records = {n: sections[n].to_numpy() for n in ("section_key", "record_key")}
+            records["role"] = roles.to_numpy()
+            self._layout.add(text, records, rows, spans, self._files.of(sections))
         self._waiting.clear()
 
     def taken(
@@ -111,7 +117,8 @@ class LaidAlong:
         found = (self._layout.counts["sections"], self.chunks, self._characters)
         if self._first < low or found != counts:
             return None
-        entry, self._layout = self._layout.written(self._writer, low, high), None
+        entry = self._layout.written(self._writer, low, high, self._files)
+        self._layout = None
         self._opened.close()
         os.replace(self._folder / entry["file"]["name"], folder / entry["file"]["name"])
         return entry

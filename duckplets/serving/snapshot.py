@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duckplets.artifacts.arrays import Bundle, write_bundle
+from duckplets.artifacts.arrays import Bundle, MappedFile, write_bundle
 from duckplets.artifacts.folder import ArtifactFolder, damaged, files_of
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import shown
@@ -33,7 +33,7 @@ from duckplets.serving.texts import ChunkTexts, Contents, ManifestEntry, StoredT
 LARGE = 200_000  # chunks above which a corpus is served from a snapshot
 _HELD = 100_000_000  # characters above which a smaller corpus is, too
 BUILDING = "500MB"  # memory of DuckDB, besides some 300 MB
-_FORMAT = 5
+_FORMAT = 6
 MANIFEST, VECTORS = "manifest.json", "vectors"
 
 
@@ -112,10 +112,14 @@ class CorpusState(NamedTuple):
 class Snapshot:
     """A snapshot opened for a version of a corpus."""
 
-    def __init__(self, folder: Path, manifest: SnapshotManifest, contents: Contents) -> None:
+    def __init__(
+        self, folder: Path, manifest: SnapshotManifest, contents: Contents, corpus: Path
+    ) -> None:
         self.folder, self.manifest = folder, manifest
+        mapped: dict[str, MappedFile] = {}
         try:
-            self.texts = ChunkTexts([texts.opened(folder, s) for s in manifest.segments[contents]])
+            each = manifest.segments[contents]
+            self.texts = ChunkTexts([texts.opened(folder, s, corpus, mapped) for s in each])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DuckpletsError):
                 raise
@@ -205,7 +209,7 @@ def opened(
         if manifest is None or not manifest.serves(database, version, contents):
             return None
         try:
-            return Snapshot(path, manifest, contents)
+            return Snapshot(path, manifest, contents, Path(str(database.path)))
         except DamagedFileError:
             # a newer snapshot's writer may have removed a file of this one
             if not again or SnapshotManifest.read(path) == manifest:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,17 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
+from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, MappedFile
 from duckplets.artifacts.folder import FileEntry, damaged
-from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Bytes, Floats, Integers, Keys
 from duckplets.base.columns import byte_spans, column
-from duckplets.base.prefetch import IsStopped, never
+from duckplets.base.sanitize import shown
+from duckplets.db import external_files
 from duckplets.db.database import Database
+from duckplets.db.external_files import FileState
 from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import StateMismatchError
 from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.serving.places import FilePlaces
+from duckplets.serving.spans import TextBytes, TextSpans
 
 ROLES = ["anchor", "context", "rejected"]
 
@@ -35,7 +38,6 @@ ManifestEntry = dict[str, Any]
 _FROM = {"chunks": "serving/chunks/", "conversations": "serving/conversations/"}  # statements
 _CHARACTERS = 16_000_000  # characters of the texts of a span
 _SECTIONS = 65_536  # sections of a span
-_DENSE = "dense"  # keys without gaps
 _OFFSETS = "offsets"  # places as offsets from that of the first of so many
 _TOGETHER = 64
 _CHANGED = "the corpus was changed while its texts were read; open the run again"
@@ -49,11 +51,18 @@ _COLUMNS: dict[str, dict[str, Any]] = {
         "weight": np.float64,
         "span": np.int64,
         "bytes": np.int32,
+        "file": np.int64,  # 0: the segment's own bytes, else a file that texts were left in
     },
-    "sections": {"record_key": np.int64, "role": np.int8, "span": np.int64, "bytes": np.int32},
+    "sections": {
+        "record_key": np.int64,
+        "role": np.int8,
+        "span": np.int64,
+        "bytes": np.int32,
+        "file": np.int64,
+    },
 }
 
-# Arrays, possibly of narrower types; keys without gaps may be a range, places may be ``Offsets``.
+# Arrays, possibly of narrower types; places may be ``Offsets``.
 Columns = Mapping[str, Any]
 
 
@@ -72,48 +81,6 @@ class Offsets:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class TextBytes:
-    """Bytes of texts, in memory or of a mapped file, possibly with others between them."""
-
-    data: pa.Buffer
-    file: ArrayFile | None = None
-    path: Path | None = None  # file they come from, for messages
-
-    def read_ahead(
-        self, reads: ReadAhead, starts: Integers, lengths: Integers, is_stopped: IsStopped
-    ) -> tuple[TextBytes, Integers]:
-        """Return an object with some spans in memory, and the start of each in it."""
-        if self.file is None:
-            return self, starts
-        self.check(starts, lengths)
-        if (found := reads.spans(self.file, starts, lengths, is_stopped)) is None:
-            return self, starts
-        return TextBytes(pa.py_buffer(found[0]), path=self.path), found[1]
-
-    def check(self, starts: Integers, lengths: Integers) -> None:
-        """Refuse spans outside the bytes."""
-        if len(starts) and (
-            starts.min() < 0 or lengths.min() < 0 or (starts + lengths).max() > self.data.size
-        ):
-            raise damaged(self.path, "a text would end beyond it")
-
-    def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
-        """Return the texts of spans; UTF-8 is checked when lists are made."""
-        self.check(starts, lengths)
-        # every second span of these offsets is a text; the others are never read
-        offsets = np.empty(2 * len(starts) + 2, np.int64)
-        offsets[0], offsets[-1] = 0, self.data.size
-        offsets[1:-1:2], offsets[2:-1:2] = starts, starts + lengths
-        buffers = [None, pa.py_buffer(offsets), self.data]
-        between = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-        try:
-            found = between.take(column(np.arange(1, len(offsets) - 1, 2)))
-            return found.cast(pa.string())
-        except (pa.ArrowException, MemoryError) as error:
-            raise damaged(self.path, "texts are longer than all there is") from error
-
-
 class Segment:
     """The sections and chunks of a range of keys."""
 
@@ -121,7 +88,7 @@ class Segment:
         self,
         chunks: Columns,  # by ``chunk_key``; ``span`` and ``bytes``: where texts lie
         sections: Columns,  # by record, with ``role`` as index in ``ROLES``
-        data: TextBytes,  # of all texts
+        data: Sequence[TextBytes],  # of all texts: its own, then of files
     ) -> None:
         self.columns, self.sections, self.data = chunks, sections, data
         keys = chunks["chunk_key"]
@@ -138,7 +105,9 @@ class ChunkTexts:
 
     def __init__(self, segments: Sequence[Segment]) -> None:  # by ascending keys
         self._segments = [s for s in segments if s.last >= s.first]
-        self._data = [segment.data for segment in self._segments]
+        self._data = [data for segment in self._segments for data in segment.data]
+        counts = [len(segment.data) for segment in self._segments]
+        self._begins = np.cumsum([0, *counts])  # the first of its bytes, by segment
         self._firsts = np.array([segment.first for segment in self._segments], np.int64)
 
     def columns(self, names: Sequence[str], keys: Keys) -> dict[str, np.ndarray[Any, Any]]:
@@ -162,13 +131,15 @@ class ChunkTexts:
 
     def spans(self, keys: Keys) -> TextSpans:
         """Return the texts of chunks, gathered on demand."""
-        starts, lengths = self.columns(["span", "bytes"], keys).values()
-        return TextSpans(self._data, self._numbers(keys), starts, lengths.astype(np.int64))
+        names = ["span", "bytes", *["file"] * (len(self._data) > 1)]
+        starts, lengths, *files = self.columns(names, keys).values()
+        numbers = files[0] + self._begins[self._numbers(keys)] if files else None
+        return TextSpans(self._data, numbers, starts, lengths.astype(np.int64))
 
-    def _numbers(self, keys: Keys) -> Integers | None:
-        """Return the segment of each key; None if there is only one."""
+    def _numbers(self, keys: Keys) -> Integers:
+        """Return the segment of each key."""
         if len(self._segments) < 2:
-            return None
+            return np.zeros(len(keys), np.int64)
         return np.asarray(np.searchsorted(self._firsts, keys, side="right") - 1, np.int64)
 
     def of_records(self, keys: Integers) -> tuple[Integers, Integers, TextSpans]:
@@ -176,63 +147,20 @@ class ChunkTexts:
         found = []
         for number, segment in enumerate(self._segments):
             records = segment.sections["record_key"]
-            first = np.searchsorted(records, keys)
-            counts = np.searchsorted(records, keys, side="right") - first
+            # NumPy would copy narrow columns if the keys were wider.
+            kind = getattr(records, "dtype", keys.dtype)
+            asked, fits = keys.astype(kind), keys <= np.iinfo(kind).max
+            first = np.searchsorted(records, asked)
+            counts = (np.searchsorted(records, asked, side="right") - first) * fits
             request = np.repeat(np.arange(len(keys)), counts)
             rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(request))
-            of = [segment.sections[name][rows] for name in ("role", "span", "bytes")]
-            found.append((request, np.full(len(rows), number), *of))
+            file, *of = (segment.sections[name][rows] for name in ("file", "role", "span", "bytes"))
+            found.append((request, file + self._begins[number], *of))
         columns = [np.concatenate(c) for c in zip(*found, strict=True)] or [np.zeros(0, int)] * 5
         order = np.argsort(columns[0], kind="stable")
         request, numbers, roles, starts, lengths = (column[order] for column in columns)
         spans = TextSpans(self._data, numbers, starts, lengths.astype(np.int64))
         return request, roles, spans
-
-
-@dataclass(frozen=True, slots=True)
-class TextSpans:
-    """Texts that are not gathered yet."""
-
-    data: Sequence[TextBytes]  # the bytes they may lie in
-    numbers: Integers | None  # index of the bytes of each; None if there is only one
-    starts: Integers  # first byte of each
-    lengths: Integers  # bytes of each
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all texts."""
-        return int(self.lengths.sum())
-
-    @property
-    def read_bytes(self) -> int:
-        """Bytes read ahead."""
-        return sum(int(of.data.size) for of in self.data if of.path and not of.file)
-
-    def _parts(self, places: Integers | slice) -> list[tuple[int, Integers, Integers, Integers]]:
-        """Return the bytes, places and spans of some texts, by segment."""
-        starts, lengths = self.starts[places], self.lengths[places]
-        if self.numbers is None:
-            return [(0, np.arange(len(starts)), starts, lengths)] if self.data else []
-        numbers = self.numbers[places]
-        of_each = ((n, np.flatnonzero(numbers == n)) for n in range(len(self.data)))
-        return [(n, at, starts[at], lengths[at]) for n, at in of_each if len(at)]
-
-    def read_ahead(self, reads: ReadAhead, is_stopped: IsStopped = never) -> TextSpans:
-        """Return the same texts, with those not in memory read."""
-        data, starts = list(self.data), self.starts.copy()
-        for number, at, of, lengths in self._parts(slice(None)):
-            found = data[number].read_ahead(reads, of, lengths, is_stopped)
-            data[number], starts[at] = found
-        return replace(self, data=data, starts=starts)
-
-    def take(self, places: Integers) -> pa.Array:
-        """Return some of the texts, by index."""
-        parts = self._parts(places)
-        found = [self.data[number].gather(starts, sizes) for number, _, starts, sizes in parts]
-        if len(found) < 2:
-            return found[0] if found else pa.nulls(0, pa.string())
-        order = np.argsort(np.concatenate([at for _, at, _, _ in parts]))
-        return pa.concat_arrays(found).take(column(order))
 
 
 class _InMemory:
@@ -281,16 +209,31 @@ class Layout:
         sections: Mapping[str, Array],
         chunks: Mapping[str, Array],
         spans: tuple[Integers, Integers],
+        placed: tuple[Integers, Integers] | None = None,
     ) -> None:
-        """Add sections, by key, with their chunks and the spans of these in their texts."""
-        begin = self._made.append(_data_of(text))
+        """Add sections, by key, with their chunks and the spans of these in their texts.
+
+        Texts that are ``placed``, each in a file from a byte on, are not written.
+        """
         every = np.arange(len(text))
         whole = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
-        for what, columns, (starts, sizes) in (
-            ("chunks", chunks, spans),
-            ("sections", sections, whole),
+        if placed is None:
+            files, shift = (
+                np.zeros_like(every),
+                np.full_like(every, self._made.append(_data_of(text))),
+            )
+        else:
+            (files, places), (starts, sizes) = placed, whole
+            is_copied = files == 0
+            begin = self._made.append(_data_of(text.filter(column(is_copied))))
+            ends = np.cumsum(sizes * is_copied)
+            shift = np.where(is_copied, begin + ends - sizes, places) - starts
+        at = np.searchsorted(sections["section_key"], chunks["section_key"])
+        for what, columns, (starts, sizes), of in (
+            ("chunks", chunks, spans, at),
+            ("sections", sections, whole, every),
         ):
-            values = {**columns, "span": starts + begin, "bytes": sizes}
+            values = {**columns, "span": starts + shift[of], "bytes": sizes, "file": files[of]}
             for name, array in self._columns[what].items():
                 array.append(values[name])
             self.counts[what] += len(starts)
@@ -302,12 +245,21 @@ class Layout:
             for what, columns in self._columns.items()
         }
 
-    def written(self, writer: ArrayWriter, low: int, high: int) -> ManifestEntry:
+    def written(self, writer: ArrayWriter, low: int, high: int, files: FilePlaces) -> ManifestEntry:
         """Write the columns behind the texts; return the entry of the finished file."""
-        entry: ManifestEntry = {"low": low, "high": high, "end": writer.size}
-        for what, columns in self.columns().items():
+        entry: ManifestEntry = {
+            "low": low,
+            "high": high,
+            "end": writer.size,
+            "files": files.files(),
+        }
+        each = self.columns()
+        both = each["chunks"].keys() & each["sections"].keys()
+        same = {n for n in both if np.array_equal(each["chunks"][n], each["sections"][n])}
+        for what, columns in each.items():
             entry[what] = len(columns["span"])
-            added = {name: _added(writer, name, array) for name, array in columns.items()}
+            known = {n: entry["of_chunks"][n] for n in same} if "of_chunks" in entry else {}
+            added = {n: known.get(n) or _added(writer, n, array) for n, array in columns.items()}
             entry[f"of_{what}"] = added
         return entry | {"file": asdict(writer.finish())}
 
@@ -339,24 +291,33 @@ class StoredTexts:
         made = _InMemory()
         laid = self._laid(made, 0, 1 << 62, QUIET).columns()
         data = np.concatenate([np.zeros(0, np.uint8), *made.parts])
-        return Segment(laid["chunks"], laid["sections"], TextBytes(pa.py_buffer(data)))
+        return Segment(laid["chunks"], laid["sections"], [TextBytes(pa.py_buffer(data))])
 
     def written(self, folder: Path, low: int, high: int, work: Work) -> ManifestEntry:
         """Write a range of section keys to a new file; return its entry for ``opened``."""
         with ArrayWriter(folder, "texts") as writer:
-            return self._laid(writer, low, high, work).written(writer, low, high)
+            files = FilePlaces(self.database, is_used=self.contents == "chunks")
+            return self._laid(writer, low, high, work, files).written(writer, low, high, files)
 
     def _run(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self.database.run(_FROM[self.contents] + name, parameters)
 
-    def _laid(self, made: ArrayWriter | _InMemory, low: int, high: int, work: Work) -> Layout:
+    def _laid(
+        self,
+        made: ArrayWriter | _InMemory,
+        low: int,
+        high: int,
+        work: Work,
+        files: FilePlaces | None = None,
+    ) -> Layout:
         sections, chunks, characters = self.count(low, high)
         is_small = sections <= _SECTIONS and characters <= _CHARACTERS
         ranges = [(low, high)] if is_small else self._ranges(low, high)
         laid = Layout(made)
         parts = mapped(work.engine, spans_part, None, self._stretches(ranges), _part_of)
         for (texts, rows), spans in parts:
-            laid.add(texts["text"].combine_chunks(), _arrays(texts), rows, spans)
+            placed = None if files is None else files.of_stored(texts)
+            laid.add(texts["text"].combine_chunks(), _arrays(texts), rows, spans, placed)
             work.tell(laid.counts["sections"], sections)
         if laid.counts != {"chunks": chunks, "sections": sections}:
             raise StateMismatchError(_CHANGED)
@@ -395,17 +356,26 @@ class StoredTexts:
             yield first, last
 
 
-def opened(folder: Path, entry: ManifestEntry) -> Segment:
-    """Map the file of a segment."""
+def opened(
+    folder: Path, entry: ManifestEntry, corpus: Path, mapped: dict[str, MappedFile]
+) -> Segment:
+    """Map the file of a segment, and files that texts were left in unless ``mapped`` has them."""
     file = ArrayFile(folder, FileEntry(**entry["file"]))
+    data = [TextBytes.of(file)]
+    for path, *state in entry["files"]:
+        place = external_files.located(path, corpus)
+        if place not in mapped:
+            if why := external_files.change(place, FileState(*state)):
+                raise damaged(file.path, f"{shown(place)}, where its texts are, {why}")
+            mapped[place] = MappedFile(Path(place), state[0])
+            mapped[place].expect_random(state[0])
+        data.append(TextBytes.of(mapped[place]))
     found = []
     for what, kinds in _COLUMNS.items():
         columns: dict[str, Any] = {}
         for name in kinds:
-            kind, begin, *_ = at = entry[f"of_{what}"][name]
-            if kind == _DENSE:
-                columns[name] = range(begin, begin + entry[what])
-            elif kind == _OFFSETS:
+            at = entry[f"of_{what}"][name]
+            if at[0] == _OFFSETS:
                 columns[name] = Offsets(*map(file.array, at[1:]))
             else:
                 columns[name] = file.array(at)
@@ -414,14 +384,12 @@ def opened(folder: Path, entry: ManifestEntry) -> Segment:
         found.append(columns)
     file.expect(entry["end"], file.buffer.size)
     file.expect_random(entry["end"])
-    return Segment(found[0], found[1], TextBytes(file.buffer, file, file.path))
+    return Segment(found[0], found[1], data)
 
 
 def _added(writer: ArrayWriter, name: str, column: Array) -> list[Any]:
     """Write a column in as few bytes as hold it; return its entry."""
-    if name == "chunk_key" and len(column) and column[-1] - column[0] == len(column) - 1:
-        return [_DENSE, int(column[0])]
-    if name in ("chunk_key", "record_key"):
+    if name == "chunk_key":
         return writer.add(column)  # NumPy would copy a narrower one whenever it searches in it
     if name == "span" and len(column):
         firsts = np.arange(0, len(column), _TOGETHER)

@@ -220,14 +220,14 @@ CREATE TABLE _internal.placed_files (
     footer VARCHAR NOT NULL,
     columns JSON NOT NULL
 );
-COMMENT ON TABLE _internal.placed_files IS 'Parquet files that texts were left in';
+COMMENT ON TABLE _internal.placed_files IS 'Parquet files that texts were left in, or that the corpus keeps them in';
 COMMENT ON COLUMN _internal.placed_files.file_key IS 'Counts from 1, never used again';
-COMMENT ON COLUMN _internal.placed_files.source_id IS 'The source it was read for';
-COMMENT ON COLUMN _internal.placed_files.path IS 'Where it is, as it was given; if not from the root, then from the folder of the corpus';
+COMMENT ON COLUMN _internal.placed_files.source_id IS 'The source it was read for; 0: of the corpus itself';
+COMMENT ON COLUMN _internal.placed_files.path IS 'Where it is, as it was given; if not from the root, then from the folder of the corpus; *.texts is its folder of texts';
 COMMENT ON COLUMN _internal.placed_files.size IS 'Bytes it has';
-COMMENT ON COLUMN _internal.placed_files.modified IS 'When it was written last, in ns since 1970';
+COMMENT ON COLUMN _internal.placed_files.modified IS 'When it was written last, in ns since 1970; 0: at any time';
 COMMENT ON COLUMN _internal.placed_files.footer IS 'SHA-256 of its footer, which tells where everything in it is';
-COMMENT ON COLUMN _internal.placed_files.columns IS 'For every heading its column, and whether that has lists: [[heading, column, is_list], …]';
+COMMENT ON COLUMN _internal.placed_files.columns IS 'For every heading its column, and whether that has lists: [[heading, column, is_list], …]; null: for all headings';
 
 CREATE TABLE _internal.unfinished_ingests (
     name VARCHAR NOT NULL,
@@ -639,6 +639,15 @@ CREATE MACRO _internal.beside_corpus(place) AS coalesce(
     error('The corpus has files beside it. Name its folder first: SET VARIABLE corpus_folder = ''/path/of/its/folder/''')
 ) || place;
 COMMENT ON MACRO _internal.beside_corpus IS 'The path of a file, from the folder of the corpus';
+
+CREATE MACRO _internal.in_texts(place) AS coalesce(
+    getvariable('corpus_texts'),
+    CASE WHEN regexp_matches(current_setting('temp_directory'), '[^/\\]\.tmp$')
+        THEN regexp_replace(current_setting('temp_directory'), '(\.duckdb)?\.tmp$', '') || '.texts/'
+    END,
+    error('The corpus has texts in a folder beside it. Name that first: SET VARIABLE corpus_texts = ''/path/of/NAME.texts/''')
+) || place;
+COMMENT ON MACRO _internal.in_texts IS 'The path of a file of texts of the corpus';
 
 CREATE MACRO _internal.last_key(of_what) AS
     coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);

@@ -14,12 +14,17 @@ SELECT NOT current_setting('enable_external_access')::BOOLEAN
 -- Parameters: $folder.
 SET VARIABLE corpus_folder = $folder
 
+-- name: texts
+-- The folder of texts of the corpus.
+-- Parameters: $folder.
+SET VARIABLE corpus_texts = $folder
+
 -- name: allow
 -- Files that statements may read.
 -- Parameters: $paths.
 SET allowed_paths = $paths
 
 -- name: allow_folder
--- The folder of mined candidates, which statements may read.
+-- The folders of mined candidates and of texts, which statements may read.
 -- Parameters: $paths.
 SET allowed_directories = $paths

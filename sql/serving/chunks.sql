@@ -49,6 +49,15 @@ FROM sections
 WHERE section_key BETWEEN $low AND $high
 ORDER BY section_key
 
+-- name: places
+-- Where the texts of sections lie, if they were left in files.
+-- Parameters: $low, $high (section keys, both included).
+-- Rows: by section_key.
+SELECT file_key, file_row, heading
+FROM stored_sections
+WHERE section_key BETWEEN $low AND $high
+ORDER BY section_key
+
 -- name: chunks
 -- Chunks with the trust of their records.
 -- Parameters: $low, $high (section keys, both included).

@@ -1,0 +1,230 @@
+"""Keep the texts of large ingests in Parquet files beside the corpus, ``NAME.texts/``.
+
+sections ─text files→ file, row and first byte of each text ─before the commit→ placed_files
+
+The decision that matters: the text is stored once, PLAIN and uncompressed. DuckDB reads it through
+the view ``sections``, and a run gathers it from the very file. Whatever file the corpus does not
+name is of an ingest that was killed, or of a corpus that was compacted since, and is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from duckplets.artifacts.folder import new_path
+from duckplets.base.arrays import Integers
+from duckplets.base.atomic import naming
+from duckplets.base.columns import column
+from duckplets.base.sanitize import shown
+from duckplets.db import external_files, files
+from duckplets.db.database import Database
+from duckplets.errors import QueryError
+from duckplets.ingest import sections_view
+
+INSIDE = 64_000_000
+"""Bytes of the texts of an ingest that lie in the corpus file, whatever comes after them."""
+
+_ROWS = 20_000  # of a row group: PyArrow makes one page of so many
+_BYTES = 64_000_000  # of the same, but for a single longer text
+_FULL = 1_000_000_000  # bytes of a file, after which the next one begins
+_SCHEMA = pa.schema([pa.field("text", pa.string(), nullable=False)])
+_COLUMNS = [[None, "text", False]]  # in ``placed_files``: this column, whatever the heading
+_KIND = re.compile(r"texts-[0-9a-f]{32}\.parquet")
+
+
+def folder_of(database: Database) -> Path:
+    """Return the folder of the texts of a corpus."""
+    return files.beside(Path(str(database.path)), files.TEXTS)
+
+
+class _TextFile:
+    """A file that is being written."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.path, self.rows = new_path(folder, "texts", ".parquet"), 0
+        self.sink = pa.OSFile(str(self.path), "wb")
+        self._writer = pq.ParquetWriter(
+            self.sink,
+            _SCHEMA.with_metadata({"duckplets": self.path.stem}),  # no two footers are equal
+            compression="none",
+            use_dictionary=False,
+            write_statistics=False,
+            data_page_size=1 << 30,
+        )
+
+    def add(self, texts: pa.Array) -> Integers:
+        """Write texts and return the first byte of each."""
+        sizes = pc.binary_length(texts).to_numpy().astype(np.int64) + 4
+        ends, places = np.cumsum(sizes), np.empty(len(texts), np.int64)
+        low = 0
+        while low < len(texts):
+            before = ends[low] - sizes[low]
+            most = int(np.searchsorted(ends, before + _BYTES, "right"))
+            high = max(low + 1, min(low + _ROWS, most))
+            self._writer.write_table(pa.table([texts[low:high]], _SCHEMA), high - low)
+            places[low:high] = self.sink.tell() - ends[high - 1] + ends[low:high] - sizes[low:high]
+            low = high
+        self.rows += len(texts)
+        return places + 4
+
+    def close(self) -> external_files.FileState:
+        """Finish the file, have it on disk, and return its state; copies have other times."""
+        self._writer.close()
+        self.sink.close()
+        for path in (self.path, self.path.parent):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        state = external_files.state_of(self.path)
+        return external_files.FileState(state.size, external_files.ANY_TIME, state.footer)
+
+    def drop(self) -> None:
+        """Remove the file."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        self._writer.is_open = False  # a full disk has no room for the footer either
+        with suppress(OSError, pa.ArrowException):
+            self.sink.close()
+        with suppress(OSError):
+            self.path.unlink()
+
+
+class TextFiles:
+    """The files of a writing verb: ``close`` before each commit, or ``drop``.
+
+    Args:
+        database: The corpus.
+        inside: Bytes of texts that are left to it, before files begin.
+    """
+
+    def __init__(self, database: Database, inside: int) -> None:
+        self._database, self._left = database, inside
+        self._file: _TextFile | None = None
+        self._done: list[dict[str, Any]] = []
+        self._key = 0
+        self.written = 0  # bytes of texts in files so far
+
+    @property
+    def size(self) -> int:
+        """Bytes in files that no commit names yet."""
+        now = 0 if self._file is None else int(self._file.sink.tell())
+        return now + sum(int(row["size"]) for row in self._done)
+
+    def add(self, texts: pa.ChunkedArray) -> dict[str, pa.Array]:
+        """Return the columns of where texts lie now; none of those that stay inside."""
+        self._left -= texts.nbytes
+        if self._left >= 0 or not len(texts):
+            return {}
+        self.written += texts.nbytes
+        folder = folder_of(self._database)
+        try:
+            with naming(folder):
+                if self._file is None:
+                    files.refuse_links(folder)
+                    last = self._database.run("ingest/text_files/last")[0][0]
+                    self._key = max(int(last), self._key) + 1
+                    self._file = _TextFile(folder)
+                first = self._file.rows
+                place = self._file.add(texts.combine_chunks().cast(pa.string()))
+                key = np.full(len(place), self._key, np.int32)
+                if self._file.sink.tell() > _FULL:
+                    self._finish()
+        except OSError as error:
+            raise _unwritten(error) from error
+        rows = np.arange(first, first + len(place))
+        items = pa.nulls(len(place), pa.int32())
+        found: dict[str, Any] = {"file_key": key, "file_row": rows, "place": place}
+        return {name: column(values) for name, values in found.items()} | {"item": items}
+
+    def _finish(self) -> None:
+        if self._file is not None:
+            state, path = self._file.close(), self._file.path
+            of = {"size": state.size, "modified": state.modified, "footer": state.footer}
+            where = external_files.OWN + path.name
+            columns = json.dumps(_COLUMNS)
+            self._done.append({"file_key": self._key, "path": where, "columns": columns, **of})
+            self._file = None
+
+    def close(self) -> None:
+        """Have what was written on disk, and name it in the transaction."""
+        try:
+            self._finish()
+        except OSError as error:
+            raise _unwritten(error) from error
+        if self._done:
+            with self._database.registered(new_files=pa.Table.from_pylist(self._done)):
+                self._database.run("ingest/external_text/add_files", {"source_id": _NO_SOURCE})
+            self._done.clear()
+            sections_view.refresh(self._database)
+
+    def drop(self) -> None:
+        """Remove the file that is not finished; finished ones are swept."""
+        if self._file is not None:
+            self._file.drop()
+            self._file = None
+
+
+_NO_SOURCE = 0  # of placed files: whose texts they are is in the sections
+
+
+def sweep(database: Database) -> None:
+    """Remove files that the corpus does not name, under the write lock."""
+    folder = folder_of(database)
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    named = {name for _, name in _own(database)}
+    for path in folder.iterdir():
+        if _KIND.fullmatch(path.name) and path.name not in named:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _own(database: Database) -> Iterator[tuple[int, str]]:
+    """Yield key and name of the files of our own."""
+    for key, source_id, path, *_ in database.run("ingest/external_text/files"):
+        if source_id == _NO_SOURCE:
+            yield key, path.removeprefix(external_files.OWN)
+
+
+def compact(new: Database, corpus: Path) -> None:
+    """Write files anew, for the new file of a corpus, that have texts it does not keep."""
+    folder = files.beside(corpus, files.TEXTS)
+    for key, name in _own(new):
+        kept = new.table("ingest/text_files/rows", {"file_key": key})["file_row"].to_numpy()
+        with pq.ParquetFile(folder / name) as old:
+            if len(kept) in (0, old.metadata.num_rows):
+                continue
+            file, first = _TextFile(folder), 0
+            try:
+                for group in range(old.num_row_groups):
+                    texts = old.read_row_group(group)["text"].combine_chunks()
+                    low, high = np.searchsorted(kept, [first, first + len(texts)])
+                    file.add(texts.take(column(kept[low:high] - first)))
+                    first += len(texts)
+                state = file.close()
+            except OSError as error:
+                raise _unwritten(error) from error
+            moved = {"path": external_files.OWN + file.path.name, "size": state.size}
+            moved |= {"footer": state.footer, "file_key": key}
+            new.run("ingest/text_files/move", moved)
+            new.run("ingest/text_files/number_again", {"file_key": key})
+
+
+def _unwritten(error: OSError) -> QueryError:
+    return QueryError(
+        f"{shown(error.filename or 'a file of texts')} cannot be written: {error.strerror or error}"
+    )
