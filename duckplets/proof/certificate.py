@@ -263,8 +263,8 @@ def links(
     planner: Planner, stop: int, every: int, progress: Progress | None = None
 ) -> Iterator[str]:
     """Yield a chain of digests of the samples before a position, one an interval."""
-    names = [f"{stream.source}\0{stream.recipe.name}" for stream in planner.streams]
-    labels = np.array([key("stream", name) for name in names], np.uint64)
+    names = ((stream.source, stream.recipe.name, stream.value or "") for stream in planner.streams)
+    labels = np.array([key("stream", *name) for name in names], np.uint64)
     digest = b""
     for start in range(0, stop, every):
         end = min(start + every, stop)

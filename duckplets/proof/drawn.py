@@ -133,9 +133,11 @@ def _drawn(part: PartPlanner, units: Sequence[Integers], low: int, high: int) ->
 
 def _draws(stream: Stream, units: Integers, start: int, stop: int) -> Integers:
     """Return which draws of a stream, from one to before another, are of some anchors."""
-    if stream.keyed is not None:
+    if stream.keyed is not None or stream.stairs is not None:
         draws = np.arange(start, stop)
         return draws[np.isin(stream.places_at(draws)[0], units)]
+    if stream.units is not None:
+        units = np.flatnonzero(np.isin(stream.units, units))
     size = len(stream)
     epochs = np.arange(start // size, -(-stop // size))
     pairs = np.tile(units, len(epochs)), np.repeat(epochs, len(units))

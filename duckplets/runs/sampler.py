@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duckplets")
 
-# These rooms lie above this one.
 _trainers = partial(import_module, "duckplets.adapters.huggingface")
 _proof = partial(import_module, "duckplets.proof.certificate")
 

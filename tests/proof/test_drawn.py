@@ -30,6 +30,8 @@ RUNS = {
     "by source": {"batch_by": "source", "mixture": {"odd0": 3, "odd1": 1}},
     "by a key": {"batch_by": "meta['topic']"},
     "no duplicates": {"no_duplicates": True},
+    "by a column": {"mixture": dp.Mixture({"news": 2, "law": 1}, column="meta['topic']")},
+    "up stairs": {"mixture": dp.Mixture(order_by="date", stairs=3), "kind": "pairs"},
     "by tokens": {"mixture": dp.Mixture({"odd0": 1, "odd1": 2}, unit="tokens")},
 }
 
