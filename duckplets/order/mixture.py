@@ -218,7 +218,7 @@ class Mixture:
 
     def is_null(self, name: str) -> bool:
         """Return whether a name is of records without a value in a column."""
-        return bool(self.columns) and NULL in name.split(AND)
+        return NULL in (name.split(AND) if len(self.columns) > 1 else [name][: len(self.columns)])
 
     def needed(self, sources: Sequence[str]) -> set[str]:
         """Return the sources that are drawn from at some step."""

@@ -51,6 +51,8 @@ class Values:
             self._known: Keys = rows["record_key"].to_numpy()
         self._codes = np.asarray(found)
         self.names = [*map(AND.join, several)]
+        if len({*self.names}) < len(several):
+            raise MixtureError(f"column={mixture.column!r}: values have {AND!r} inside; give one")
 
     @cached_property
     def counts(self) -> dict[str, int]:
