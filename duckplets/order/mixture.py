@@ -19,7 +19,7 @@ from duckplets.order.kinds import Epochs, Factor, Shares, Step, Weight, Word
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
 
 NULL = "null"  # the value of records without one
-_AND = " / "  # between the values of two columns
+AND = " / "  # between the values of two columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Mixture:
 
     def is_null(self, name: str) -> bool:
         """Return whether a name is of records without a value in a column."""
-        return bool(self.columns) and NULL in name.split(_AND)
+        return NULL in (name.split(AND) if len(self.columns) > 1 else [name][: len(self.columns)])
 
     def needed(self, sources: Sequence[str]) -> set[str]:
         """Return the sources that are drawn from at some step."""
@@ -347,11 +347,6 @@ class Mixture:
             phases=[replace(phase, weights=of(phase.weights)) for phase in self.phases],
             anneal=self.anneal and replace(self.anneal, weights=of(self.anneal.weights)),
         )
-
-
-def joined_values(several: Sequence[str]) -> str:
-    """Return the name of a value, or of two."""
-    return _AND.join(several)
 
 
 def positive(several: Iterable[Mapping[str, Weight]]) -> set[str]:

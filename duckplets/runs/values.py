@@ -15,7 +15,7 @@ from duckplets.db.database import Database
 from duckplets.errors import MixtureError, SamplerError
 from duckplets.ingest import families
 from duckplets.order.blocks import StairOrder
-from duckplets.order.mixture import NULL, Mixture, joined_values
+from duckplets.order.mixture import AND, NULL, Mixture
 from duckplets.order.permute import hashed
 from duckplets.samples.stream import Stream
 
@@ -50,7 +50,9 @@ class Values:
                 )
             self._known: Keys = rows["record_key"].to_numpy()
         self._codes = np.asarray(found)
-        self.names = [*map(joined_values, several)]
+        self.names = [*map(AND.join, several)]
+        if len({*self.names}) < len(several):
+            raise MixtureError(f"column={mixture.column!r}: values have {AND!r} inside; give one")
 
     @cached_property
     def counts(self) -> dict[str, int]:

@@ -226,6 +226,12 @@ def test_what_divides_or_orders_nothing_is_refused(corpus):
     )
     with pytest.raises(MixtureError, match="give one or two values of records"):
         dp.Mixture(column=["a", "b", "c"])
+    one = (
+        "if(length(record_id) % 2 = 0, 'x / y', 'x')",
+        "if(length(record_id) % 2 = 0, 'z', 'y / z')",
+    )
+    opened(MixtureError, "values have ' / ' inside; give one", column=one)
+    assert not dp.Mixture(column="source").is_null("x / null")
     with pytest.raises(MixtureError, match="every source has weight 0"):
         corpus.sampler(mixture=dp.Mixture({"en": 0}, column=COLUMN), **HOW)
     for by in ("source", COLUMN):

@@ -27,6 +27,11 @@ RUNS = {
     "per chunk": {"recipes": [CHUNKS]},
     "texts": {"kind": "texts"},
     "drawn": {"kind": "labelled_pairs"},
+    "divided": {
+        "mixture": dp.Mixture(
+            unit="tokens", column="length(record_id) % 3", order_by="length(record_id)", stairs=3
+        )
+    },
 }
 SIZES = {f"s{i}": 3 + 17 * i for i in range(8)}
 MANY = {name: 1.9**i for i, name in enumerate(SIZES)}
@@ -52,7 +57,7 @@ def tokens_in(batch):
 @pytest.mark.parametrize("how", RUNS)
 def test_tokens_of_any_epochs_are_those_that_are_drawn(corpus, how):
     draw = random.Random(how)
-    sampler = corpus.sampler(mixture=dp.Mixture(unit="tokens"), **RUNS[how])
+    sampler = corpus.sampler(**{"mixture": dp.Mixture(unit="tokens"), **RUNS[how]})
     for stream in sampler.planner.streams:
         positives, size, tape = stream.pool.positives, len(stream), stream.tape
         windows = np.diff(stream.pool.anchors.starts)
