@@ -152,6 +152,7 @@ def _stored(
             with database.transaction():
                 under_way = under_way or Storing(database, prepared, rows, along)
                 if not _store_piece(under_way, took, work):
+                    under_way.texts.close()  # whatever the last step is: this commit names them
                     report = last(under_way, started)
                     break
                 under_way.save()

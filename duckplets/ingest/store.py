@@ -254,7 +254,6 @@ class Storing:
         splits.
         """
         database, prepared, counts = self.database, self.prepared, self.counts
-        self.texts.close()
         first, overtaken, replaced = checkpoint.publish(
             *(database, prepared.name, self.source_id, version),
             replace=prepared.on_conflict == "replace",

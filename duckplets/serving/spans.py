@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,18 @@ class TextSpans:
     numbers: Integers | None  # index of the bytes of each; None if there is only one
     starts: Integers  # first byte of each
     lengths: Integers  # bytes of each
+    _begins: Integers = field(init=False, repr=False)  # where the bytes are in memory
+    _sizes: Integers = field(init=False, repr=False)
+    _memory: pa.Buffer = field(init=False, repr=False)  # from the first of them to the last
+
+    def __post_init__(self) -> None:
+        """Find all of the bytes in memory, once for all that is gathered."""
+        places = [(of.data.address, of.data.size) for of in self.data] or [(0, 0)]
+        begins, sizes = np.array(places, np.int64).T
+        low, end = int(begins.min()), int((begins + sizes).max())
+        memory = pa.foreign_buffer(low, end - low, base=self.data)
+        for name, value in (("_begins", begins - low), ("_sizes", sizes), ("_memory", memory)):
+            object.__setattr__(self, name, value)
 
     @property
     def nbytes(self) -> int:
@@ -84,16 +96,15 @@ class TextSpans:
         return replace(self, data=data, starts=starts)
 
     def _addresses(self, places: Integers | slice) -> Integers:
-        """Return where texts are in memory; refuse those outside their bytes."""
+        """Return where texts are in ``_memory``; refuse those outside their bytes."""
         starts, lengths = self.starts[places], self.lengths[places]
         numbers = 0 if self.numbers is None else self.numbers[places]
-        begins, sizes = np.array([(of.data.address, of.data.size) for of in self.data], np.int64).T
-        wrong = (starts < 0) | (lengths < 0) | (starts > sizes[numbers] - lengths)
+        wrong = (starts < 0) | (lengths < 0) | (starts > self._sizes[numbers] - lengths)
         if wrong.any():
             first = np.argmax(wrong)
             number = 0 if self.numbers is None else int(self.numbers[places][first])
             raise self.data[number].damaged("a text would end beyond it")
-        return np.asarray(starts + begins[numbers], np.int64)
+        return np.asarray(starts + self._begins[numbers], np.int64)
 
     def take(self, places: Integers | slice) -> pa.Array:
         """Return some of the texts, by index; UTF-8 is checked when lists are made."""
@@ -102,14 +113,11 @@ class TextSpans:
         addresses, lengths = self._addresses(places), self.lengths[places]
         # One array over all of the memory the bytes lie in: every second span of these offsets
         # is a text; the others are never read.
-        low = min(of.data.address for of in self.data)
-        end = max(of.data.address + of.data.size for of in self.data)
         offsets = np.empty(2 * len(addresses) + 2, np.int64)
-        offsets[0], offsets[-1] = 0, end - low
-        offsets[1:-1:2] = addresses - low
+        offsets[0], offsets[-1] = 0, self._memory.size
+        offsets[1:-1:2] = addresses
         offsets[2:-1:2] = offsets[1:-1:2] + lengths
-        memory = pa.foreign_buffer(low, end - low, base=self.data)
-        buffers = [None, pa.py_buffer(offsets), memory]
+        buffers = [None, pa.py_buffer(offsets), self._memory]
         between = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
         try:
             found = between.take(column(np.arange(1, len(offsets) - 1, 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -102,6 +103,26 @@ def test_everything_is_as_with_the_texts_inside(tmp_path: Path, monkeypatch: Any
         found.append(stages)
     assert found[1] == found[0]
     assert found[2] == found[0]
+
+
+def test_a_collection_is_as_with_the_texts_inside(tmp_path: Path) -> None:
+    documents = [{"_id": f"d{n}", "title": f"t{n}", "text": f"document {n}"} for n in range(40)]
+    queries = [{"_id": f"q{n}", "text": f"query {n}"} for n in range(20)]
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    (tmp_path / "qrels").mkdir()
+    labels = "".join(f"q{n}\td{n}\t1\n" for n in range(20))
+    (tmp_path / "qrels" / "train.tsv").write_text(f"query-id\tcorpus-id\tscore\n{labels}")
+    found = []
+    for inside_mb in (64, 0):
+        with dp.Corpus(tmp_path / f"{inside_mb}.duckdb") as corpus:
+            options = dp.IngestOptions(inside_mb=inside_mb)
+            collection = dp.Collection(str(tmp_path))
+            corpus.ingest(collection, name="c", progress=False, options=options)
+            found.append(contents(corpus))
+            assert len(corpus.sql("FROM placed_files")) == (0 if inside_mb else 2)
+    assert found[0] == found[1]
 
 
 def test_a_corpus_is_moved_with_its_folder_and_misses_it(tmp_path: Path) -> None:
