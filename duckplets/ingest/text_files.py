@@ -29,7 +29,7 @@ from duckplets.base.columns import column
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
-from duckplets.errors import QueryError
+from duckplets.errors import ChangedFileError, QueryError
 from duckplets.ingest import sections_view
 
 INSIDE = 64_000_000
@@ -205,7 +205,7 @@ def compact(new: Database, corpus: Path) -> None:
     folder = files.beside(corpus, files.TEXTS)
     for key, name in _own(new):
         kept = new.table("ingest/text_files/rows", {"file_key": key})["file_row"].to_numpy()
-        with pq.ParquetFile(folder / name) as old:
+        with _opened(folder / name, corpus) as old:
             if len(kept) in (0, old.metadata.num_rows):
                 continue
             file, first = _TextFile(folder), 0
@@ -222,6 +222,16 @@ def compact(new: Database, corpus: Path) -> None:
             moved |= {"footer": state.footer, "file_key": key}
             new.run("ingest/text_files/move", moved)
             new.run("ingest/text_files/number_again", {"file_key": key})
+
+
+def _opened(path: Path, corpus: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ChangedFileError(
+            f"{path} cannot be read, and has texts of {corpus.name}: the folder belongs to the "
+            f"corpus, so move or copy both, and put it back as it was"
+        ) from error
 
 
 def _unwritten(error: OSError) -> QueryError:

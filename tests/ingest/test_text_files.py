@@ -152,6 +152,11 @@ def test_a_corpus_is_moved_with_its_folder_and_misses_it(tmp_path: Path) -> None
             ):
                 verb(corpus)
         assert corpus.count() == 110
+    third = shutil.copyfile(other, tmp_path / "third.duckdb")
+    with dp.Corpus(third) as corpus:
+        corpus.remove(corpus.status()["sources"][0]["name"])
+        with pytest.raises(dp.errors.ChangedFileError, match=r"cannot be read.*move or copy both"):
+            corpus.compact()
     shutil.copytree(tmp_path / "a.texts", other.with_name("b.texts"))  # with another name and times
     for read_only in (True, False):
         with dp.Corpus(other, read_only=read_only) as corpus:
