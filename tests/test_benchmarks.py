@@ -1,8 +1,11 @@
 """The benchmark runs on a small corpus, and its page says what was measured."""
 
+import gzip
 import json
 import re
+import string
 import sys
+from collections import Counter
 from contextlib import nullcontext
 
 import numpy as np
@@ -241,3 +244,56 @@ def test_advice_is_judged_on_seeds_that_did_not_choose():
     if (stored := advise.HERE / "advise.json").exists():
         kept = json.loads(stored.read_text(encoding="utf-8"))
         assert kept["verdict"] == advise.verdict(kept)
+
+
+def test_the_laboratory_runs_each_arm_once_the_deciding_ones_with_more_seeds():
+    teach = load("teach")
+    found = list(teach.works(["a", "b"], [*teach.ARMS], range(1, 5)))
+    assert len(found) == len({*found})
+    assert found[:2] == [("a", "pairs", 1), ("b", "pairs", 1)]
+    seeds = Counter(arm for corpus, arm, _ in found if corpus == "a")
+    relabel = {name for name, arm in teach.ARMS.items() if arm.verdict}
+    assert seeds == {a: 4 if a in teach.DECIDING else 3 for a in teach.ARMS if a not in relabel}
+    planted = teach.works(["foldoc_planted"], [*teach.ARMS], [1])
+    assert {arm for _, arm, _ in planted} == {*teach.OF_PLANTED, *relabel}
+    assert {arm.beside for arm in teach.ARMS.values()} <= {*teach.ARMS}
+
+
+def test_the_laboratory_plants_the_second_half_of_long_texts_as_records_of_their_own():
+    corpora = load("teach_corpora")
+    words = " ".join(f"word{i}" for i in range(40))
+    rows = [
+        {"id": "a", "anchor": "long", "positive": words, "group": "one"},
+        {"id": "b", "anchor": "of the same family", "positive": words, "group": "one"},
+        {"id": "c", "anchor": "short", "positive": "a few words"},
+    ]
+    first, second, short = corpora.planted(lambda: [dict(row) for row in rows])
+    assert (first["id"], second["id"]) == ("a", f"a{corpora.HALF}")
+    assert first["anchor"] == "long"
+    assert second.keys() == {"id", "positive"}
+    assert f"{first['positive']} {second['positive']}" == words
+    assert short == rows[2]
+
+
+def test_the_laboratory_reads_a_dictionary(tmp_path, monkeypatch):
+    corpora = load("teach_corpora")
+    entries = {
+        "00-database-short": "\nA dictionary\n",
+        "Sort": "Sort \\Sort\\, n. [F. sorte [Obs.], lot.]\n   1. A kind or species of things.\n"
+        "      [1913 Webster]\n\n         In sort.   --Milton.\n\n   2. Manner.\n",
+        "Zest": "Zest \\Zest\\, v. t.\n   To cut into thin slips, as the peel of an orange.\n",
+    }
+    digits = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    text, index = b"", ""
+    for word, entry in entries.items():
+        place = (f"{digits[n >> 6]}{digits[n & 63]}" for n in (len(text), len(entry)))
+        index += "\t".join([word, *place]) + "\n"
+        text += entry.encode()
+    (tmp_path / "gcide.dict.dz").write_bytes(gzip.compress(text))
+    (tmp_path / "gcide.index").write_text(index)
+    monkeypatch.setattr(corpora, "DICTIONARIES", tmp_path)
+    found = {row["anchor"]: row["positive"] for row in corpora.gcide()}
+    assert found == {
+        "Sort": "n. 1. A kind or species of things. 2. Manner.",
+        "Zest": "v. t. To cut into thin slips, as the peel of an orange.",
+    }
