@@ -24,6 +24,8 @@ OWN = "*.texts/"
 """What a path begins with that is in the corpus's folder of texts, whatever its name."""
 ANY_TIME = 0
 """In place of a time: a file of our own, which may be copied."""
+INSIDE = 64_000_000
+"""Bytes of the texts of an ingest that lie in the corpus file, whatever comes after them."""
 
 _END = 8  # bytes at the end of a file: the footer's length and the magic
 _MARK = b"PAR1"

@@ -18,7 +18,7 @@ from typing import Any
 from duckplets.base.documents import StoredJson
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
-from duckplets.ingest import records, text_files
+from duckplets.ingest import records
 
 UNPUBLISHED = 2**63 - 1
 """Stands for the versions that add and remove an unpublished record."""
@@ -138,6 +138,8 @@ def sweep(database: Database) -> None:
 
     Called by verbs that write, under the write lock: no such ingest is running.
     """
+    from duckplets.ingest import text_files
+
     for found in ingests(database):
         if not found.can_go_on:
             discard(database, found)

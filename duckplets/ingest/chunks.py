@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,17 +21,19 @@ import pyarrow as pa
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
-from duckplets.db.external_files import ANY_TIME
+from duckplets.db.external_files import ANY_TIME, INSIDE
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import ChunkingError
-from duckplets.ingest import checkpoint, sections_view
-from duckplets.ingest.text_files import INSIDE, TextFiles
+from duckplets.ingest import checkpoint
 from duckplets.text import chunkers
 from duckplets.text.accents import unaccented
 from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
 from duckplets.text.preprocessors import REGISTRY, Preprocessor
 from duckplets.text.windows import Windows, windows, windows_of
+
+if TYPE_CHECKING:
+    from duckplets.ingest.text_files import TextFiles
 
 _SECTIONS = 16_384  # sections a batch
 _CALLED = 2_048  # sections a batch, if each may have thousands of spans
@@ -302,7 +304,9 @@ def _kinds() -> pa.Array:
 
 def _store_anew(database: Database, chunking: Chunking) -> int:
     """Clean all sections from their originals and store them with chunks; return their number."""
+    from duckplets.ingest import sections_view
     from duckplets.ingest.preprocess import clean
+    from duckplets.ingest.text_files import TextFiles
 
     keys = next_keys(database)
     done, first_key, last_record = 0, keys["chunk"], keys["record"] - 1

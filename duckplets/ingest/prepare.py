@@ -16,12 +16,12 @@ from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import counted, shown
 from duckplets.base.settings import Bounds, Named, checked
 from duckplets.db.database import Database
+from duckplets.db.external_files import INSIDE
 from duckplets.errors import SourceError
 from duckplets.ingest import checkpoint
 from duckplets.ingest.checkpoint import Unfinished
 from duckplets.ingest.external_text import Placing, files_to_leave, refuse_inside
 from duckplets.ingest.gates import Gates
-from duckplets.ingest.text_files import INSIDE
 from duckplets.sources import Rows, Source
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping import (

@@ -32,9 +32,6 @@ from duckplets.db.database import Database
 from duckplets.errors import ChangedFileError, QueryError
 from duckplets.ingest import sections_view
 
-INSIDE = 64_000_000
-"""Bytes of the texts of an ingest that lie in the corpus file, whatever comes after them."""
-
 _ROWS = 20_000  # of a row group: PyArrow makes one page of so many
 _BYTES = 64_000_000  # of the same, but for a single longer text
 _FULL = 1_000_000_000  # bytes of a file, after which the next one begins

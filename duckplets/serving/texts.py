@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,10 @@ from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import StateMismatchError
 from duckplets.ingest.checkpoint import UNPUBLISHED
-from duckplets.serving.places import FilePlaces
 from duckplets.serving.spans import TextBytes, TextSpans
+
+if TYPE_CHECKING:
+    from duckplets.serving.places import FilePlaces
 
 ROLES = ["anchor", "context", "rejected"]
 
@@ -295,6 +297,8 @@ class StoredTexts:
 
     def written(self, folder: Path, low: int, high: int, work: Work) -> ManifestEntry:
         """Write a range of section keys to a new file; return its entry for ``opened``."""
+        from duckplets.serving.places import FilePlaces
+
         with ArrayWriter(folder, "texts") as writer:
             files = FilePlaces(self.database, is_used=self.contents == "chunks")
             return self._laid(writer, low, high, work, files).written(writer, low, high, files)

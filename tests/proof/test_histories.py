@@ -17,7 +17,7 @@ EVENTS = [
     *(f"ranks {number}" for number in RANKS),
 ]
 MOST = int(os.environ.get("DUCKPLETS_EVENTS", "4000"))
-WALKS, LONG = (40, 12) if THOROUGH else (3, 14)
+WALKS, LONG = (40, 12) if THOROUGH else (2, 12)
 SPLIT = {"train": 1.0, "validation": 0.0, "test": 0.0}
 
 
