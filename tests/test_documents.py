@@ -30,6 +30,7 @@ WITH_TORCH = {
     *("pretraining", "rerank", "retrieval"),
     "similarity",
     "two_ranks",
+    "zero_difference",
 }
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
 AS_PROGRAM = "quickstart"  # the others run in this process

@@ -145,6 +145,17 @@ def test_killed_loops_go_on_from_checkpoints_of_their_own(example, loop):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the trainers' own
+@pytest.mark.parametrize(
+    "trainer", some(["transformers", "sentence_transformers", "lightning"], less=1)
+)
+def test_losses_after_stops_are_those_of_the_unbroken_run(example, trainer):
+    lines = example("zero_difference", [trainer]).splitlines()
+    told = f"{trainer}: 12 steps, stopped before [5, 6, 8]: resumed loss difference 0.00000000"
+    assert told in lines
+    assert lines[-1] == "on two ranks the texts of all 12 batches are those of one rank"
+
+
+@pytest.mark.filterwarnings("ignore")  # of the trainers' own
 def test_the_blocks_of_the_training_page_run(tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(EXAMPLES)
     monkeypatch.chdir(tmp_path)
