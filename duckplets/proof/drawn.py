@@ -82,8 +82,11 @@ def summary(rows: pa.Table, texts: int, *, every: bool) -> str:
     if rows.num_rows:
         steps = rows["step"].to_numpy()
         columns = Counter(rows["column"].to_pylist())
+        where = f"steps {steps.min():,} to {steps.max():,}"
+        if steps.min() == steps.max():
+            where = f"step {steps.min():,}"
         found += (
-            f", {counted(rows.num_rows, 'time')} in steps {steps.min():,} to {steps.max():,}: "
+            f", {counted(rows.num_rows, 'time')} in {where}: "
             f"{', '.join(f'{times:,} as {name}' for name, times in columns.most_common())}"
         )
     return found + ("" if every else "; random negatives were not searched: --all")
