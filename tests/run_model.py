@@ -39,6 +39,7 @@ class World:
     ranks: int = 1
     anchors: tuple = ((5, 3),)  # of each source, by version
     mined: int = 0  # how often
+    fresh: int = 1  # versions that there were when it was mined last
     taken: int = 0  # how many of these the run knows
     pending: tuple = ()  # what was done since the save
 
@@ -46,7 +47,7 @@ class World:
     def key(self) -> tuple:
         """What decides all that may come; what was seen does not."""
         runs = (None if run is None else replace(run, seen=()) for run in (self.run, self.saved))
-        return (*runs, self.ranks, self.anchors, self.mined, self.taken)
+        return (*runs, self.ranks, self.anchors, self.mined, self.fresh, self.taken)
 
     def does(self, what: str) -> bool:
         """Whether something can be done, so that it is no refusal."""
@@ -56,6 +57,10 @@ class World:
         if name in ("ingest", "mine"):
             return len(self.anchors) < 3 if name == "ingest" else self.mined < 2
         return name != "kill" or self.run != self.saved
+
+    def refuses(self, what: str) -> bool:
+        """Whether something is refused: a version that is newer than what was mined."""
+        return what == "join" and len(self.anchors) > max(self.version, self.fresh)
 
     def after(self, what: str) -> World:
         """Return the world after something was done."""
@@ -73,7 +78,7 @@ class World:
             count, other = self.anchors[-1]
             return replace(world, anchors=(*self.anchors, (count + 2, other)))
         if name == "mine":
-            return replace(world, mined=self.mined + 1)
+            return replace(world, mined=self.mined + 1, fresh=len(self.anchors))
         if name == "join" and len(self.anchors) > self.version:
             joins = (*(of for of in run.joins if of[0] < run.step), (run.step, len(self.anchors)))
             joined = replace(run, joins=joins)
