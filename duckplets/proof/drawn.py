@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.base.columns import column, text_column
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import counted
 from duckplets.errors import SamplerError
@@ -60,7 +61,8 @@ def drawn(
     """
     if (database := sampler.database) is None:
         raise SamplerError("drawn: a run over token shards has texts of other files")
-    asked = pa.table({"number": np.arange(len(texts)), "text": pa.array(texts, pa.string())})
+    whole = [text.encode("utf-8", "replace").decode() for text in texts]  # half surrogates
+    asked = pa.table({"number": np.arange(len(texts)), "text": pa.array(whole, pa.string())})
     with database.registered(asked=asked):
         found = database.table("proof/texts/hashes")
     of_texts = found["number"].to_numpy(), found["text_hash"].to_numpy()
@@ -95,7 +97,7 @@ def summary(rows: pa.Table, texts: int, *, every: bool) -> str:
 def texts_of(path: Path) -> list[str]:
     """Return the texts of a file: its lines, the queries of a BEIR folder, or a column ``text``."""
     if path.suffix == ".txt":
-        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         return [line for line in lines if line.strip()]
     return [text for batch in texts_against(path) for text in batch.to_pylist()]
 
@@ -168,10 +170,9 @@ def _units(stream: Stream, wanted: Words) -> Integers:
 
 def _classes(negatives: PoolNegatives, units: Integers) -> Integers:
     """Return the classes of anchors that may draw from some units."""
-    sizes = np.diff(negatives.sums)
-    ranges = [np.flatnonzero((negatives.lows <= u) & (u < negatives.lows + sizes)) for u in units]
-    of = np.unique(np.concatenate(ranges))
-    return np.searchsorted(negatives.firsts, of, side="right") - 1
+    order = np.argsort(negatives.lows, kind="stable")  # each unit is in one range: of its record
+    ranges = order[np.searchsorted(negatives.lows[order], units, side="right") - 1]
+    return np.searchsorted(negatives.firsts, np.unique(ranges), side="right") - 1
 
 
 def _candidates(candidates: Candidates, chunks: Integers) -> Flags:
@@ -204,17 +205,15 @@ def _found(sampler: Sampler, plan: Plan, of_texts: tuple[Integers, Words]) -> pa
     times = high - low  # a window may be of several texts
     within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     samples, slots = np.repeat(samples, times), np.repeat(slots, times)
-    streams = [sampler.planner.streams[number] for number in plan.streams[samples]]
-    positions = plan.positions[samples]
+    streams, positions = sampler.planner.streams, plan.positions[samples]
+    number = column(plan.streams[samples])
     return pa.table(
         {
             "text": numbers[order][np.repeat(low, times) + within],
             "step": positions // sampler.settings.global_batch,
             "position": positions,
-            "source": pa.array([stream.source for stream in streams], pa.string()),
-            "recipe": pa.array([stream.recipe.name for stream in streams], pa.string()),
-            "column": pa.array(
-                [names[min(at, len(names) - 1)] for at in slots.tolist()], pa.string()
-            ),
+            "source": text_column([stream.source for stream in streams]).take(number),
+            "recipe": text_column([stream.recipe.name for stream in streams]).take(number),
+            "column": text_column(names).take(column(np.minimum(slots, len(names) - 1))),
         }
     )

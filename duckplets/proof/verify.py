@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,12 +27,14 @@ from duckplets.proof.sketch import RecordSketch
 from duckplets.recipes.files import from_dict
 from duckplets.runs.opening import reopened
 from duckplets.search.analyzer_settings import Terms
+from duckplets.sources.mapping import Mapped
 from duckplets.text.chunking import Chunking
 
 if TYPE_CHECKING:
     from duckplets.recipes.recipes import TripletRecipe
 
 _NAMED = 20  # records named in a text
+_OF_MINING = ("depth", "query_tokens", "scope", "shard_documents")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,8 +111,16 @@ def verify(
         bar(progress, sys.stderr, "samples") as report,
     ):
         again = _Again(corpus, certificate, sources)
-        again.make()
-        return again.compared(report)
+        try:
+            again.make()
+            return again.compared(report)
+        except DuckpletsError:  # some are a ValueError too
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise StateMismatchError(
+                f"the certificate is not as one is made, though its digests agree: "
+                f"{type(error).__name__} {shown(str(error), 80)}; get it anew"
+            ) from error
 
 
 class _Again:
@@ -123,6 +133,7 @@ class _Again:
         self._settings = certificate.settings
         self._unverified: list[str] = []
         self._pins: dict[int, dict[str, Any]] = {}  # of minings, by their former number
+        self._known: set[str] = set()  # sources that are there
 
     def make(self) -> None:
         """Bring in every version of the sources, and mine what was mined then."""
@@ -154,6 +165,7 @@ class _Again:
         """Make a version as it was made."""
         if what == "remove" and source is not None:
             self._corpus.remove(source)
+            self._known.discard(source)
         elif what == "relabel":
             rows = self._given.get(f"labels@{version}", self._given.get("labels"))
             if rows is None:
@@ -162,6 +174,8 @@ class _Again:
                 self._corpus.relabel(rows)
         elif what == "ingest" and source is not None:
             self._ingest(version, source)
+        elif what != "prefix" or self._settings["prefixes"]:
+            self._unverified.append(f"version {version}, {shown(what, 40)}: it is not made again")
 
     def _ingest(self, version: int, source: str) -> None:
         every = self._certificate.corpus["sources"]
@@ -174,14 +188,15 @@ class _Again:
                 f"{name}@{version}=PATH where the file was another one"
             )
         told = every[source]
-        mapping = {} if hasattr(rows, "described") else told["mapping"] or {}
-        is_known = name in {row["name"] for row in self._corpus.status()["sources"]}
-        how: dict[str, Any] = {"on_conflict": "replace" if is_known else "skip"}
+        mapping = {} if hasattr(rows, "described") else _columns(told["mapping"] or {})
+        how: dict[str, Any] = {"on_conflict": "replace" if name in self._known else "skip"}
+        self._known.add(name)
         if name == source and every[name]["documents"] is None:
             how |= {"on_error": "skip", "trust": told["trust"]}
         if told["gates"] is not None:
-            gates = dict(told["gates"])
-            how |= {"options": IngestOptions(size_mb=gates.pop("size_mb")), **gates}
+            gates = told["gates"]
+            how |= {gate: gates[gate] for gate in ("quality", "where", "limit")}
+            how["options"] = IngestOptions(size_mb=gates["size_mb"])
             how["on_conflict"] = "skip"  # as gates have it
         self._corpus.ingest(rows, name=name, progress=False, **how, **mapping)
 
@@ -191,7 +206,7 @@ class _Again:
         for number, of in self._certificate.minings.items():
             if of["corpus_version"] != version or of["scorer"] != "bm25":
                 continue
-            how = {name: of["settings"][name] for name in of["settings"] if name != "terms"}
+            how = {name: of["settings"][name] for name in _OF_MINING}
             terms = Terms(**of["settings"]["terms"])
             recipe = cast("TripletRecipe", from_dict(recipes[of["source"], of["recipe"]]))
             where = {"source": of["source"], "split": of["split"]}
@@ -323,6 +338,22 @@ def _refuse_unknown(certificate: Certificate, sources: Mapping[str, Any]) -> Non
                 f"the certificate has no source {given!r}{nearest(given, names)}; it has: "
                 f"{listed(sorted(certificate.corpus['sources']), 5)}"
             )
+
+
+def _columns(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return how a source was read; a certificate is from outside, and its word imports nothing."""
+    if ":" in str(mapping.get("converter", "")):
+        raise SourceError(
+            f"the certificate names a function that converts rows, "
+            f"{shown(mapping['converter'], 60)!r}, and it is not imported by its word; in Python "
+            f"give the source itself: dp.Source(…, converter=…)"
+        )
+    if "titles" in mapping:  # of files of text, whose dates are in their paths
+        headed = bool(mapping.get("by_heading"))
+        return {"titles": mapping["titles"], "by_heading": headed, "date": mapping.get("date")}
+    if foreign := sorted(mapping.keys() - {field.name for field in fields(Mapped)}):
+        raise StateMismatchError(f"the certificate: no column is called {shown(foreign[0], 60)!r}")
+    return mapping
 
 
 def _count(records: Mapping[str, Any], name: str, version: str) -> int:

@@ -203,3 +203,52 @@ def test_collections_labels_and_gates_are_made_again(tmp_path):
     assert found.same is False
     assert len(found.unverified) == 2
     assert "labels of version" in found.unverified[0]
+
+
+def test_folders_of_text_and_conversations_are_made_again(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for i in range(24):
+        text = f"# Title {i}\n\nThe text of number {i} has words.\n\n## Part {i}\n\nMore of {i}.\n"
+        (folder / f"2024-01-{i + 1:02}-{i}.md").write_text(text)
+    said = [[("human", f"hi {i} there"), ("gpt", f"you {i} too")] for i in range(30)]
+    chats = [{"conversations": [{"from": f, "value": v} for f, v in turns]} for turns in said]
+    file = write(chats, tmp_path / "chat.jsonl", 1)
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(folder, name="docs", by_heading=True, date="path")
+        corpus.ingest(file, name="chat", converter="sharegpt")
+        corpus.split()
+        for kind in ("triplets", "messages"):
+            with corpus.sampler(kind, batch_size=4) as sampler:
+                take(sampler, 9)
+                certificate = sampler.certificate()
+            found = verify(certificate, {"docs": folder, "chat": file})
+            assert (found.same, found.records, found.unverified) == (True, (), ())
+
+
+def test_nothing_runs_that_a_certificate_names(made, tmp_path):
+    """Whoever writes a certificate can write its digests too."""
+    _, early = made
+    sources = {"q=1": write(ROWS[:90], tmp_path / "q.csv", 7), "n": tmp_path / "n.csv"}
+    plain = json.loads(early.to_json())
+
+    def told(section, change, match):
+        document = json.loads(json.dumps(plain[section]))
+        change(document)
+        own = {name: plain[name] for name in Certificate.__slots__} | {section: document}
+        with pytest.raises(dp.errors.DuckpletsError, match=match):
+            verify(Certificate(**own), sources)
+
+    mapping = early.corpus["sources"]["q=1"]["mapping"]
+    for more, match in (
+        ({"converter": "os:getcwd"}, "is not imported by its word"),
+        ({"options": 1}, "no column is called 'options'"),
+    ):
+        told(
+            "corpus",
+            lambda of, more=more: of["sources"]["q=1"].update(mapping={**mapping, **more}),
+            match,
+        )
+    told("corpus", lambda of: of["sources"].pop("q=1"), "has no source")
+    told("run", lambda of: of["settings"].pop("splits"), "not as one is made")
+    told("run", lambda of: of["settings"]["splits"].update(more=1), "not as one is made")
