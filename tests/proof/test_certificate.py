@@ -229,7 +229,8 @@ def test_folders_of_text_and_conversations_are_made_again(tmp_path):
 def test_nothing_runs_that_a_certificate_names(made, tmp_path):
     """Whoever writes a certificate can write its digests too."""
     _, early = made
-    sources = {"q=1": write(ROWS[:90], tmp_path / "q.csv", 7), "n": tmp_path / "n.csv"}
+    notes = write(NOTES, tmp_path / "n.csv", 8)
+    sources = {"q=1": write(ROWS[:90], tmp_path / "q.csv", 7), "n": notes}
     plain = json.loads(early.to_json())
 
     def told(section, change, match):
