@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.db.writes import CorpusFile
-from duckplets.runs.state import given_state
+from duckplets.runs.state import state_path
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -116,7 +116,7 @@ def sampler(
         options=options_of(options),
     )
     opened = opening.open_run(
-        corpus.database, request, given_state(corpus.path, request.options.state)
+        corpus.database, request, state_path(corpus.path, request.options.state)
     )
     corpus.opened.add(opened)
     return opened
@@ -153,8 +153,8 @@ def resume(
         corpus.database,
         run,
         tag,
-        given_state(corpus.path, state),
-        save_to=None if save_to is None else given_state(corpus.path, save_to),
+        state_path(corpus.path, state),
+        save_to=None if save_to is None else state_path(corpus.path, save_to),
         allow_drift=allow_drift,
         overrides=overrides,
         version=version,

@@ -34,7 +34,7 @@ from duckplets.ingest.records import IngestReport, commit_version, current_versi
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.stored_ids import StoredIds
 from duckplets.ingest.text_files import TextFiles
-from duckplets.recipes.store import brought
+from duckplets.recipes.store import provided
 from duckplets.sources import Rows
 from duckplets.sources.mapping import described, told
 from duckplets.sources.rows import ADVICE
@@ -122,7 +122,7 @@ class Storing:
             "defaults": self.rows.defaults or "text",  # until their roles tell
             "mapping": None if reading is None else json.dumps(reading),
             "weight": getattr(source, "weight", None),
-            "recipes": brought(self.database, source, self.prepared.name),
+            "recipes": provided(self.database, source, self.prepared.name),
         }
 
     # -- one batch after the other ----------------------------------------------------------------

@@ -13,10 +13,10 @@ from duckplets.recipes.mined import Scorer
 
 @dataclass(frozen=True, slots=True)
 class Consistent:
-    """Which pairs of an anchor and a positive are consistent.
+    """The filter for consistent pairs of an anchor and a positive.
 
     Attributes:
-        scorer: The scorer, which has mined negatives of these anchors.
+        scorer: A scorer that has mined negatives of these anchors.
         within: Leave out a pair if the positive's rank among legal negatives is lower.
         min_score: Leave out a pair if the positive's score is lower.
     """
@@ -35,22 +35,22 @@ class Consistent:
         return f"{self.scorer} within {self.within}{least}"
 
 
-def consistent_of(given: Any, error: type[DuckpletsError] = RecipeError) -> Consistent | None:
+def consistent_of(value: Any, error: type[DuckpletsError] = RecipeError) -> Consistent | None:
     """Return the filter of ``("dense", 20)``, ``"dense=20"`` or a table of its fields."""
-    if given is None or isinstance(given, Consistent):
-        return given
-    if isinstance(given, str):
-        name, _, within = given.rpartition("=")
+    if value is None or isinstance(value, Consistent):
+        return value
+    if isinstance(value, str):
+        name, _, within = value.rpartition("=")
         if name and within.isdecimal():
-            given = (name, int(within))
+            value = (name, int(within))
     try:
-        if isinstance(given, Mapping):
-            return from_plain(Consistent, given, RecipeError, "consistent")
-        if isinstance(given, tuple | list) and len(given) == 2:
-            return Consistent(*given)
+        if isinstance(value, Mapping):
+            return from_plain(Consistent, value, RecipeError, "consistent")
+        if isinstance(value, tuple | list) and len(value) == 2:
+            return Consistent(*value)
     except RecipeError as wrong:
         raise error(str(wrong)) from None
     raise error(
-        f"consistent={value_shown(given)}: give a scorer and the last rank that is kept, as in "
+        f"consistent={value_shown(value)}: give a scorer and the last rank to retain, as in "
         f"('dense', 20), or a table of scorer, within and min_score"
     )

@@ -1,6 +1,6 @@
 """Turn recipes into plain dicts and back, and read TOML files of them.
 
-A file, of a run or of recipes alone, holds ``[[recipe]]`` tables with the fields of recipes::
+A run file, or a file of recipes, has ``[[recipe]]`` tables with the fields of recipes::
 
     [[recipe]]
     name = "title_body"
@@ -8,9 +8,9 @@ A file, of a run or of recipes alone, holds ``[[recipe]]`` tables with the field
     positive = { role = "context" }
     negative = { role = "context", where = "meta['lang'] = 'en'" }
     strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }  # or "other_record"
-    by = { bm25 = { range_max = 8 } }            # or "bm25", or "random"; else the sampler's
+    by = { bm25 = { range_max = 8 } }            # or "bm25", or "random"; default: the sampler's
     weight = 0.7
-    share = "anchors"                            # or left out: its share is its weight
+    share = "anchors"                            # default: its share is its weight
 
     [[recipe]]
     name = "bodies"                              # a recipe of texts has a selector
@@ -64,7 +64,7 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
 
 
 def from_dict(d: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of ``to_dict``, or of a table of a recipes file."""
+    """Return a recipe from ``to_dict``, or from a table of a recipes file."""
     if not isinstance(d, Mapping):
         raise RecipeError(f"a recipe must be a table of keys and values, not {d!r}")
     what = f"recipe {d.get('name')!r}"

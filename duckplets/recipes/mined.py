@@ -1,7 +1,7 @@
-"""Say which of the candidates that were mined for an anchor become its negatives, and how.
+"""Describe the choice of negatives from mined candidates.
 
-``Negatives`` is what a user writes for a run, an export or a recipe; ``Mined`` is the cut of one
-scorer's candidates that it makes. Nothing here computes anything: ``mining.policy`` applies it.
+A user writes ``Negatives`` for a run, an export or a recipe. It makes ``Mined``, the cut of one
+scorer's candidates, and ``mining.policy`` applies it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duckplets.errors import RecipeError, SamplerError, nearest
 __all__ = ["Mined", "Negatives", "negatives_of"]
 
 BM25, DENSE = "bm25", "dense"
-_MARGIN = 0.05  # of dense scorers
+_MARGIN = 0.05  # default for dense scorers
 Scorer = Annotated[str, Name(64)]
 Sampling = Literal["turn", "score"]
 WhenShort = Literal["keep", "drop", "random"]
@@ -36,7 +36,7 @@ _InBatch = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """What ``Negatives`` and ``Mined`` have in common."""
+    """The fields that ``Negatives`` and ``Mined`` share."""
 
     relative_margin: float | None = None
     absolute_margin: float | None = None
@@ -54,7 +54,7 @@ class _Cut:
             )
         low, high = self.min_score, self.max_score
         if low is not None and high is not None and low > high:
-            raise error(f"{what}: min_score={low} is above max_score={high}: nothing is left")
+            raise error(f"{what}: min_score={low} is above max_score={high}: no candidate remains")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -70,16 +70,16 @@ class Mined(_Cut):
             object.__setattr__(self, "relative_margin", _MARGIN)
         check(self, RecipeError, "by")
         if self.scorer == "random":
-            raise RecipeError("by: a cut of 'random': draw at random with by='random'")
+            raise RecipeError("by: 'random' has no candidates to cut; give by='random' alone")
         self._check_bounds(RecipeError, "by")
 
     @property
     def wanted(self) -> int:
-        """How many candidates an anchor is drawn from, where it has so many."""
+        """The number of candidates to draw from, if an anchor has enough."""
         return self.range_max - self.range_min
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as recipes files have it: its settings by the name of the scorer."""
+        """Return it as in recipes files: its settings by the name of the scorer."""
         plain = to_plain(replace(self, scorer=BM25), defaults=False)
         return {self.scorer: plain}
 
@@ -89,7 +89,7 @@ class Mined(_Cut):
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], what: str) -> Mined:
-        """Return what ``to_dict`` made."""
+        """Return a cut from ``to_dict``."""
         if len(table) != 1 or not isinstance(next(iter(table.values())), Mapping):
             raise RecipeError(f"{what}: by={dict(table)!r}: give {{ bm25 = {{ range_max = 8 }} }}")
         ((scorer, settings),) = table.items()
@@ -98,19 +98,19 @@ class Mined(_Cut):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Negatives(_Cut):
-    """How many negatives a sample has, and which: ``dp.Negatives(4, relative_margin=0.05)``.
+    """The number and choice of a sample's negatives: ``dp.Negatives(4, relative_margin=0.05)``.
 
-    Candidates of an anchor come best first. With s the score of one and s_pos that of the anchor's
-    lowest-scoring positive, margins act only where that positive was ranked too. In ``by=`` of a
-    recipe, ``by`` names one scorer and the fields about its candidates count.
+    Candidates of an anchor come best first. Below, s is the score of a candidate, and s_pos the
+    lowest score of a positive of the anchor. Margins apply only if this positive has a score. In
+    ``by=`` of a recipe, only ``by`` with one scorer and the fields about candidates are allowed.
 
     Attributes:
-        num: Distinct negatives of a sample. An export takes the hardest ones; None takes all of
-            them there, and 0 writes plain pairs.
-        by: Source of negatives in recipes that leave it open: ``random``; a scorer such as
-            ``bm25``, for the candidates it has mined; or shares, as in
-            ``{"bm25": 0.5, "random": 0.5}``. A recipe without candidates draws at random, which
-            ``notes`` report. By default the candidates mined last, otherwise ``random``.
+        num: Distinct negatives of a sample. An export takes the hardest ones; there, None takes
+            all of them, and 0 writes plain pairs.
+        by: Source of negatives in recipes that leave it open. ``random``; a scorer such as
+            ``bm25``, for its mined candidates; or shares, as in ``{"bm25": 0.5, "random": 0.5}``.
+            A recipe without candidates draws at random, and ``notes`` report it. Default: the
+            candidates mined last, otherwise ``random``.
         relative_margin: Leave out a candidate if s > s_pos - abs(s_pos) * margin. Default: 0.05 for
             ``dense``, none for other scorers. A negative margin admits scores above the positive's.
         absolute_margin: Leave out a candidate if s + margin > s_pos.
@@ -118,16 +118,16 @@ class Negatives(_Cut):
         max_score: Leave out a candidate if s is higher.
         range_min: Pass over this many of the best remaining candidates.
         range_max: Draw from the best remaining candidates up to this rank.
-        sampling: ``turn`` rotates through candidates by visits to the anchor; ``score`` draws in
-            proportion to scores, by a hash of anchor and visit, none twice in a sample.
-        when_short: Handling of an anchor with fewer candidates than ``num``: ``random`` draws the
-            missing ones at random, marked and counted; ``drop`` leaves the anchor out; ``keep``, in
-            an export, writes the ones there are. Default: ``random``; in an export ``keep``, or
+        sampling: ``turn`` rotates through candidates by visits to the anchor. ``score`` draws in
+            proportion to scores, by a hash of anchor and visit, and none twice in a sample.
+        when_short: Handling of an anchor with fewer candidates than ``num``. ``random`` draws the
+            missing ones at random, marked and counted. ``drop`` leaves the anchor out. ``keep``,
+            in an export, writes the existing ones. Default: ``random``; in an export ``keep``, or
             ``drop`` for an n-tuple.
         in_batch_margin: Keep false negatives out of a batch. A text may not share a batch with an
-            anchor if it is a known positive of it, or a candidate with a score above s_pos -
-            abs(s_pos) * margin. A number takes the scorer of ``by``; otherwise give both, as in
-            ``("dense", 0.05)``. No text comes twice in such a batch.
+            anchor if it is a known positive of the anchor. The same applies to a candidate with a
+            score above s_pos - abs(s_pos) * margin. A number takes the scorer of ``by``; otherwise
+            give both, as in ``("dense", 0.05)``. No text comes twice in such a batch.
         allow_stale: Draw candidates even if records or the recipe have changed since mining.
 
     Raises:
@@ -161,14 +161,14 @@ class Negatives(_Cut):
 
     def _in_batch(self) -> tuple[str, float]:
         """Return scorer and margin of ``in_batch_margin``."""
-        given, scorers = self.in_batch_margin, [way for way in self.ways if way != "random"]
-        scorer, margin = given if isinstance(given, tuple) and len(given) == 2 else (None, given)
-        if isinstance(given, float) and len(scorers) == 1:
+        value, scorers = self.in_batch_margin, [way for way in self.ways if way != "random"]
+        scorer, margin = value if isinstance(value, tuple) and len(value) == 2 else (None, value)
+        if isinstance(value, float) and len(scorers) == 1:
             scorer = scorers[0]
-        if scorer is None and isinstance(given, float):
+        if scorer is None and isinstance(value, float):
             raise SamplerError(
-                f"negatives: in_batch_margin={given}: name its scorer, as in "
-                f"in_batch_margin=('bm25', {given}); by={self.by!r} names none alone"
+                f"negatives: in_batch_margin={value}: name its scorer, as in "
+                f"in_batch_margin=('bm25', {value}); by={self.by!r} does not name one scorer"
             )
         checked("in_batch_margin: scorer", scorer, Scorer, SamplerError, "negatives")
         margin = checked("in_batch_margin", margin, _Margin, SamplerError, "negatives")
@@ -181,14 +181,14 @@ class Negatives(_Cut):
 
     @property
     def cuts(self) -> dict[str, Any]:
-        """The fields about candidates that were given."""
+        """The fields about candidates that are not the default."""
         own = {field.name: getattr(self, field.name) for field in fields(_Cut)}
-        given = {name: own[name] for name in own if own[name] != _DEFAULTS[name]}
-        return given if self.when_short is None else given | {"when_short": self.when_short}
+        changed = {name: own[name] for name in own if own[name] != _DEFAULTS[name]}
+        return changed if self.when_short is None else changed | {"when_short": self.when_short}
 
     @property
     def chosen(self) -> Negatives:
-        """The fields that decide which negatives an anchor draws: all but number and batch."""
+        """The fields that choose an anchor's negatives, without number and batch."""
         return replace(self, num=1, in_batch_margin=None, allow_stale=False)
 
     def cut(self, scorer: str) -> Mined:
@@ -196,7 +196,7 @@ class Negatives(_Cut):
         return Mined(scorer, **self.cuts)
 
     def policy(self, scorer: str) -> Mined | None:
-        """Return the cut of a scorer's candidates, or None where it leaves that to recipes."""
+        """Return the cut of a scorer's candidates, or None if recipes choose it."""
         is_meant = self.by is None or scorer in self.ways
         return self.cut(scorer) if is_meant and (self.cuts or isinstance(self.by, str)) else None
 
@@ -206,48 +206,48 @@ class Negatives(_Cut):
         return plain
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self.to_dict().items() if name != "num"}
-        words = [f"{self.num}", *(f"{name}={value!r}" for name, value in given.items())]
+        changed = {name: value for name, value in self.to_dict().items() if name != "num"}
+        words = [f"{self.num}", *(f"{name}={value!r}" for name, value in changed.items())]
         return f"Negatives({', '.join(words)})"
 
 
 _DEFAULTS = {field.name: field.default for field in fields(_Cut)}
 
 
-def negatives_of(given: Any) -> Negatives:
+def negatives_of(value: Any) -> Negatives:
     """Return ``Negatives`` of a number or of a table of its fields."""
-    if isinstance(given, Negatives):
-        return given
-    if isinstance(given, Mapping):
-        return from_plain(Negatives, given, SamplerError, "negatives")
+    if isinstance(value, Negatives):
+        return value
+    if isinstance(value, Mapping):
+        return from_plain(Negatives, value, SamplerError, "negatives")
     kind = Annotated[int, Bounds(0, 1024), "an integer from 1 to 1024, or dp.Negatives(…)"]
-    return Negatives(checked("negatives", given, kind, SamplerError))
+    return Negatives(checked("negatives", value, kind, SamplerError))
 
 
 def cut_of(by: Negatives, what: str) -> str | Mined | None:
     """Return the ``by`` of a recipe that ``Negatives`` describes."""
     if by.chosen != by or not isinstance(by.by, str | None):
         raise RecipeError(
-            f"{what}: by={by!r}: a recipe takes one scorer and the cut of its candidates, as in "
-            f"dp.Negatives(by='bm25', range_max=8); give the rest to the sampler"
+            f"{what}: by={by!r}: give a recipe one scorer and the cut of its candidates, as in "
+            f"dp.Negatives(by='bm25', range_max=8). Give the rest to the sampler"
         )
     return by.by if by.by == "random" else by.cut(by.by or BM25)
 
 
 def policy_of(by: object) -> Mined | None:
-    """Return how a recipe draws mined negatives; None if it leaves it open or does not."""
+    """Return the cut of a recipe's candidates; None if it is open or random."""
     if isinstance(by, str):
         return None if by == "random" else Mined(by)
     return by if isinstance(by, Mined) else None
 
 
 def policy_for(by: object, scorer: str) -> Mined:
-    """Return how a recipe draws what a scorer has mined: as it says, or by default."""
+    """Return the cut of a scorer's candidates in a recipe: its own, or the default."""
     own = policy_of(by)
     return own if own and own.scorer == scorer else Mined(scorer)
 
 
 def no_scorer(name: str, known: Collection[str]) -> str:
-    """Return what there is in place of a scorer that has no candidates."""
+    """Return a sentence on a scorer without candidates, and the known scorers."""
     there = ", ".join(sorted(known)) or "none"
     return f"no candidates of scorer {name!r}{nearest(name, known)}; there are: {there}"

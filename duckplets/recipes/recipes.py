@@ -1,8 +1,8 @@
 """Recipes, as users write them: selectors of sections, strategies, weights.
 
 ``TripletRecipe`` names an anchor, a positive and a negative, ``TextRecipe`` one text; each slot is
-a selector made by ``role``, ``position``, ``any_section`` or ``near_date``. Everything is checked
-when it is made, conditions included, and nothing here touches a database.
+a selector made by ``role``, ``position``, ``any_section`` or ``near_date``. Each value is checked
+when it is made, with its conditions. Nothing here uses a database.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SelectorKind = Literal["role", "position", "near_date", "any_section"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
 PerOfTriplets = Literal["record", "chunk", "pair"]
-By: TypeAlias = Scorer | Mined | Negatives  # ``random``, or what ranked candidates
+By: TypeAlias = Scorer | Mined | Negatives  # ``random``, or the scorer of candidates
 Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
 WhenShort = Literal["drop", "random"]
@@ -36,13 +36,13 @@ _LONGEST_DERIVED = 9  # characters that derived text recipes append to a name
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which sections may stand in a slot; made by the four functions below.
+    """The sections that may fill a slot; the four functions below make it.
 
     Attributes:
         role: The role of the section.
         position: Or the position of the section in its record, from 0.
-        near_date: Or days from the anchor's date to the one looked for.
-        any_section: Or True: any of them.
+        near_date: Or the number of days from the anchor's date.
+        any_section: Or True, for any section.
         where: SQL condition over columns of records, sections and chunks, or None.
     """
 
@@ -54,9 +54,9 @@ class Selector:
 
     def __post_init__(self) -> None:
         check(self, RecipeError, "selector")
-        given = [name for name in _KINDS if getattr(self, name) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
+        chosen = [name for name in _KINDS if getattr(self, name) is not None]
+        if len(chosen) != 1:
+            found = " and ".join(chosen) or "none"
             raise RecipeError(f"selector: give one of {', '.join(_KINDS)}, not {found} of them")
         if self.where is not None:
             from duckplets.conditions.parse import where_condition
@@ -83,15 +83,15 @@ def position(i: int, where: str | None = None) -> Selector:
 
 
 def any_section(where: str | None = None) -> Selector:
-    """Select any section, but for the rejected replies of preference pairs."""
+    """Select any section except the rejected replies of preference pairs."""
     return Selector(any_section=True, where=where)
 
 
 def near_date(days: int, where: str | None = None) -> Selector:
     """Select context of the record whose date is nearest to the anchor's plus ``days``.
 
-    It is another record of the same source and split, or one that shares ``taxonomy[0]``. Days
-    may be negative. As it looks from an anchor, it is no anchor itself and not for text recipes.
+    It is another record of the same source and split, or a record that shares ``taxonomy[0]``. Days
+    may be negative. It needs an anchor, so it cannot select anchors or texts.
     """
     return Selector(near_date=days, where=where)
 
@@ -101,7 +101,7 @@ Slot = Annotated[Selector, "a selector such as role('anchor'), or in files { rol
 
 @dataclass(frozen=True, slots=True)
 class SqlStrategy:
-    """Negatives for which a condition holds over columns ``anchor.x`` and ``negative.x``."""
+    """Negatives that satisfy a condition over columns ``anchor.x`` and ``negative.x``."""
 
     sql: str
 
@@ -119,38 +119,38 @@ def sql(condition: str) -> SqlStrategy:
 
 @dataclass(frozen=True, slots=True)
 class TripletRecipe:
-    """How anchor, positive and negative are found.
+    """A recipe for anchor, positive and negative.
 
     Attributes:
-        name: What samples and tables call it: 1 to 200 printable characters, no ``/``, not
-            only blanks. Names differ in more than case.
+        name: Name in samples and tables: 1 to 200 printable characters without ``/``, not only
+            blanks. Names differ in more than case.
         anchor: Sections that may be anchors.
-        positive: Sections of the anchor's record (``near_date``: of another) that go with it.
+        positive: Sections of the anchor's record that match it; with ``near_date`` of another.
         negative: Sections that may be negatives, before the strategy.
-        strategy: Which of them are legal: ``other_record``, ``other_date`` (no date is another
-            one, too), or ``sql(condition)``; or those of the anchor's own record,
-            ``same_record``, which successive visits go through in turn.
-            ``question_answer_mismatch`` is another name for ``other_record``.
-        by: How one of the legal ones is chosen: ``random``; a scorer such as ``bm25``, from what
-            that has mined; or ``Negatives(by=…)`` with the cut of its candidates.
-            None leaves it to the ``negatives=`` of a run.
-        negatives_from: Where they come from: the anchor's ``source``; or ``split``, which lets an
-            anchor with too few legal ones in its source draw from all sources of the split.
-        when_short: Of ``same_record``: ``drop`` an anchor whose record has fewer than were asked
-            for, or fill up at ``random`` with those of other records.
-        weight: Share among the recipes of a source, relative; 0 means never.
-        share: None: just so. ``anchors``: that share times its anchors over the records of the
-            source in the split, so that the few records a recipe can use come about as often as
-            others. In the weight of a sample ``weight`` counts as it is.
-        instruction: Carried to each sample unchanged.
-        allow_same_anchor_positive: Whether the positive may have the anchor's very text.
-        per: What comes once an epoch: a ``record`` of anchors, whose positives take turns; a
-            ``chunk`` of them; or a ``pair`` of a record and one of its positives, each window of a
-            long positive being one.
+        strategy: Legal negatives: ``other_record``, ``other_date`` (a missing date is another
+            date), ``sql(condition)``, or ``same_record``. ``same_record`` takes sections of the
+            anchor's own record, in turn at successive visits. ``question_answer_mismatch`` is
+            another name for ``other_record``.
+        by: Choice among legal negatives: ``random``; a scorer such as ``bm25``, for its mined
+            candidates; or ``Negatives(by=…)`` with the cut of its candidates. None: the
+            ``negatives=`` of a run decides.
+        negatives_from: The anchor's ``source``, or the ``split``. With ``split``, an anchor with
+            too few legal negatives in its source draws from all sources of the split.
+        when_short: For ``same_record``, handling of an anchor whose record has too few negatives:
+            ``drop`` it, or add ``random`` ones from other records.
+        weight: Relative share among the recipes of a source; 0 means never.
+        share: None: the share is ``weight``. ``anchors``: ``weight`` times its anchors over the
+            records of the source in the split. Then records of a recipe with few anchors come
+            about as often as others. The weight of a sample uses ``weight`` in both cases.
+        instruction: Copied to each sample unchanged.
+        allow_same_anchor_positive: Whether the positive may have the text of the anchor.
+        per: The unit that comes once an epoch. ``record``: a record, with its positives in turn.
+            ``chunk``: a chunk of anchors. ``pair``: a record with one of its positives; each window
+            of a long positive makes a pair.
         sources: Names of the sources it is limited to; None means all.
-        consistent: Draw only pairs whose positive is ranked high enough: ``("dense", 20)`` for rank
-            20 or better by that scorer, or a table of ``scorer``, ``within`` and ``min_score``.
-            None leaves it to the ``consistent=`` of a run.
+        consistent: Draw only pairs whose positive has a high rank. ``("dense", 20)`` means rank 20
+            or better by this scorer; a table has ``scorer``, ``within`` and ``min_score``. None:
+            the ``consistent=`` of a run decides.
     """
 
     name: Named
@@ -178,23 +178,23 @@ class TripletRecipe:
         own, near = self.strategy == "same_record", self.negative.kind == "near_date"
         if near and (self.strategy != "other_record" or self.positive.kind == "near_date"):
             raise RecipeError(
-                f"{what}: a near_date negative is chosen by its date already, and only one of "
-                f"positive and negative can be near_date; leave the strategy at 'other_record'"
+                f"{what}: the date chooses a near_date negative, and only one of positive and "
+                f"negative can be near_date; leave the strategy at 'other_record'"
             )
         if self.per == "pair" and self.own_positive:
             raise RecipeError(f"{what}: per='pair': the positive is the anchor; leave it out")
         reason = ""
         if own:
-            reason = "strategy 'same_record' takes those of the anchor's own record"
+            reason = "strategy 'same_record' takes sections of the anchor's own record"
         elif near:
-            reason = "a near_date negative is the one record its date names, of the anchor's source"
+            reason = "a near_date negative is one record of the anchor's source"
         if self.mined and reason:
             raise RecipeError(
                 f"{what}: by={self.by!r} ranks sections of other records, but {reason}; leave by "
                 f"at 'random'"
             )
         if self.mined:
-            reason = f"by={self.by!r} ranks those of the anchor's source"
+            reason = f"by={self.by!r} ranks sections of the anchor's source"
         if self.negatives_from == "split" and reason:
             raise RecipeError(
                 f"{what}: negatives_from='split' draws at random from all sources, but {reason}; "
@@ -202,8 +202,8 @@ class TripletRecipe:
             )
         if self.when_short != "drop" and not own:
             raise RecipeError(
-                f"{what}: when_short={self.when_short!r} is for strategy='same_record', whose "
-                f"records may have too few negatives of their own; leave it out"
+                f"{what}: when_short={self.when_short!r} is only for strategy='same_record'; leave "
+                f"it out"
             )
 
     @property
@@ -217,11 +217,11 @@ class TripletRecipe:
         return replace(self, consistent=by) if by is not None and is_open else self
 
     def of_pool(self) -> TripletRecipe:
-        """Return the recipe without what its pool does not depend on: names and shares."""
-        asked = self.strategy == "question_answer_mismatch"  # the law of every pool has that
-        less: dict[str, Any] = {"name": "pool", "by": None, "weight": 1.0, "share": None}
-        less["strategy"] = "other_record" if asked else self.strategy
-        return replace(self, **less, instruction=None, sources=None)
+        """Return the recipe without fields that do not change its pool: names and shares."""
+        neutral: dict[str, Any] = {"name": "pool", "by": None, "weight": 1.0, "share": None}
+        if self.strategy == "question_answer_mismatch":  # every pool has this condition
+            neutral["strategy"] = "other_record"
+        return replace(self, **neutral, instruction=None, sources=None)
 
     @property
     def own_positive(self) -> bool:
@@ -242,14 +242,14 @@ class TripletRecipe:
 
 @dataclass(frozen=True, slots=True)
 class TextRecipe:
-    """How single texts are found.
+    """A recipe for single texts.
 
     Attributes:
-        name: What samples and tables call it: printable characters, no ``/``.
-        selector: Sections that may be drawn. Of several selectors, in a tuple, those that any of
-            them takes, each once.
-        weight: Share among the recipes of a source, relative; 0 means never.
-        instruction: Carried to each sample unchanged.
+        name: Name in samples and tables: printable characters without ``/``.
+        selector: Sections that may be drawn. A tuple of selectors takes each section that one of
+            them selects, once.
+        weight: Relative share among the recipes of a source; 0 means never.
+        instruction: Copied to each sample unchanged.
         per: The unit that is drawn, a ``record`` or a ``chunk``.
         sources: Names of the sources it is limited to; None means all.
     """
@@ -273,7 +273,7 @@ class TextRecipe:
         return self.selector if isinstance(self.selector, tuple) else (self.selector,)
 
     def of_pool(self) -> TextRecipe:
-        """Return the recipe without what its pool does not depend on: names and shares."""
+        """Return the recipe without fields that do not change its pool: names and shares."""
         return TextRecipe("pool", self.selector, per=self.per)
 
 
@@ -281,7 +281,7 @@ Recipe: TypeAlias = TripletRecipe | TextRecipe
 
 
 def _checked(recipe: Recipe) -> str:
-    """Check what both kinds share, remove repeated sources, and return its name for messages."""
+    """Check the fields of both kinds, remove repeated sources; return the name for messages."""
     what = f"recipe {shown(repr(recipe.name), 80)}"
     check(recipe, RecipeError, what)
     if (sources := recipe.sources) is not None:
@@ -292,14 +292,14 @@ def _checked(recipe: Recipe) -> str:
     for slot in recipe.selectors if is_text else recipe.selectors[:1]:
         if slot.kind == "near_date":
             raise RecipeError(
-                f"{what}: {'selector' if is_text else 'anchor'}: near_date looks from an anchor, "
-                f"so only a positive or a negative can be one"
+                f"{what}: {'selector' if is_text else 'anchor'}: near_date needs an anchor, so "
+                f"only a positive or a negative can be near_date"
             )
     return what
 
 
 def check_names(recipes: Iterable[Recipe]) -> None:
-    """Refuse two recipes with one name, or with names that differ in case alone."""
+    """Refuse recipes with equal names, or with names that differ only in case."""
     seen: dict[str, None] = {}
     for recipe in recipes:
         if recipe.name in seen:
@@ -309,7 +309,7 @@ def check_names(recipes: Iterable[Recipe]) -> None:
 
 
 def check_case(name: str, others: Iterable[str]) -> None:
-    """Refuse a name of a recipe that differs from another in case alone."""
+    """Refuse a name of a recipe that differs from another only in case."""
     for other in others:
         if other != name and other.casefold() == name.casefold():
             raise RecipeError(
@@ -319,7 +319,7 @@ def check_case(name: str, others: Iterable[str]) -> None:
 
 
 # ``preset="crate"`` follows the triplets crate: a quarter of the samples has a negative from the
-# anchors of other records. Otherwise these recipes are drawn only when named.
+# anchors of other records. Without it these recipes are drawn only if named.
 Preset = Literal["crate"]
 Defaults = Literal["roles", "documents", "text", "dated", "pairs", "ready"]
 
@@ -365,19 +365,21 @@ def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[Triple
 
 @cache
 def default_names() -> tuple[str, ...]:
-    """Return the names of all default recipes, whatever the rows."""
-    kinds = (default_recipes(of, "crate") for of in get_args(Defaults))
-    return tuple(dict.fromkeys([*(r.name for of in kinds for r in of), LONG_SECTION, TEXTS]))
+    """Return the names of all default recipes for all kinds of rows."""
+    kinds = (default_recipes(recipes, "crate") for recipes in get_args(Defaults))
+    return tuple(
+        dict.fromkeys([*(r.name for recipes in kinds for r in recipes), LONG_SECTION, TEXTS])
+    )
 
 
 def long_section_recipe(of_role: Role) -> TripletRecipe:
-    """Return the recipe of two different windows of a section's record, for a role."""
+    """Return the recipe of two different windows of a record's section with this role."""
     windows = role(of_role, where="kind = 'window'")
     return TripletRecipe(LONG_SECTION, windows, windows, windows, share="anchors")
 
 
 def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True) -> TextRecipe:
-    """Return the text recipe of a source: every chunk that its triplet recipes take, each once."""
+    """Return the text recipe of a source: every chunk of its triplet recipes, once."""
     drawn = [recipe for recipe in recipes if recipe.weight] or list(recipes)
     found: dict[Selector, None] = {}
     for recipe in drawn:
@@ -400,7 +402,7 @@ def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True
 
 
 def _covers(wider: Selector, selector: Selector) -> bool:
-    """Return whether a selector without a condition takes all that another one does."""
+    """Return whether a selector without a condition covers another selector."""
     if wider.where is not None or wider == selector:
         return False
     if wider.kind == "any_section":

@@ -1,8 +1,8 @@
-"""Store recipes in a corpus, and find those a sampler draws by.
+"""Store recipes in a corpus, and find the recipes of a sampler.
 
-In order: those given to the sampler; stored ones; those a source brought; its defaults, with the
-long-section recipe if it has sections longer than a window. Text samples use text recipes by the
-same rule, or one derived from the triplet recipes of a source.
+The first of these that exist apply: recipes of the sampler, stored recipes, a source's own recipes,
+and its defaults. Sections longer than a window add the long-section recipe to the defaults. Text
+samples use text recipes by the same rule, or a recipe derived from a source's triplet recipes.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class SourceRecipes:
 
 @dataclass(frozen=True, slots=True)
 class SourceDefaults:
-    """What a source offers by default."""
+    """The own or default recipes of a source."""
 
     defaults: str  # kind of its rows; see ``default_recipes``
-    own: tuple[Recipe, ...] = ()  # recipes it brought, instead of defaults
-    weight: float | None = None  # weight in the mixture that the corpus declares
-    controlled: bool = False  # whether index controls were set for it
+    own: tuple[Recipe, ...] = ()  # its own recipes, instead of defaults
+    weight: float | None = None  # weight in the declared mixture of the corpus
+    controlled: bool = False  # whether it has index controls
     are_documents: bool = False  # whether its records are the documents of other sources
 
     def recipes(self, preset: Preset | None = None) -> tuple[Recipe, ...]:
-        """Return its own recipes, else the defaults, without that of long sections."""
+        """Return its own recipes or the defaults, without the long-section recipe."""
         return self.own or (() if self.are_documents else default_recipes(self.defaults, preset))
 
     def known(self, preset: Preset | None = None) -> list[Recipe]:
@@ -83,7 +83,7 @@ class SourceDefaults:
 
 def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
     """Return the sources of a version by name, with their defaults."""
-    return offered(database.run("recipes/store/brought", {"version": version}), database.path)
+    return offered(database.run("recipes/store/offered", {"version": version}), database.path)
 
 
 def offered(rows: Iterable[tuple[Any, ...]], path: Path | None) -> dict[str, SourceDefaults]:
@@ -99,7 +99,7 @@ def offered(rows: Iterable[tuple[Any, ...]], path: Path | None) -> dict[str, Sou
     return found
 
 
-def brought(database: Database, source: object, name: str) -> str | None:
+def provided(database: Database, source: object, name: str) -> str | None:
     """Return the attribute ``recipes`` of a user's source as JSON, or None."""
     inner = getattr(source, "source", source)  # a custom source wraps the user's own
     recipes = getattr(inner, "recipes", None)
@@ -111,7 +111,7 @@ def brought(database: Database, source: object, name: str) -> str | None:
     for recipe in recipes:
         if not isinstance(recipe, Recipe):
             raise RecipeError(
-                f"{where}: {recipe!r} is none; give TripletRecipe(…) or TextRecipe(…)"
+                f"{where}: {recipe!r} is not a recipe; give TripletRecipe(…) or TextRecipe(…)"
             )
     try:
         check_names(recipes)
@@ -124,8 +124,8 @@ def brought(database: Database, source: object, name: str) -> str | None:
         for recipe, theirs in product(recipes, has.own):
             if recipe.name == theirs.name and recipe.of_pool() != theirs.of_pool():
                 raise RecipeError(
-                    f"recipe {shown(repr(recipe.name), 40)} of source {shown(repr(name), 40)} "
-                    f"differs from that of source {shown(repr(other), 40)}, rename one of them: "
+                    f"sources {shown(repr(name), 40)} and {shown(repr(other), 40)} have different "
+                    f"recipes {shown(repr(recipe.name), 40)}; rename one of them: "
                     f"{_difference(recipe, theirs)}"
                 )
     for recipe in recipes:
@@ -134,7 +134,7 @@ def brought(database: Database, source: object, name: str) -> str | None:
 
 
 def _difference(one: Recipe, other: Recipe) -> str:
-    """Show the first field in which two recipes differ."""
+    """Return the first field in which two recipes differ."""
     first, second = to_dict(one.of_pool()), to_dict(other.of_pool())
     differing = (key for key in first | second if first.get(key) != second.get(key))
     key = next(differing, "")
@@ -190,7 +190,7 @@ def _stored_names(database: Database) -> list[str]:
 
 def resolve(
     database: Database,
-    given: Sequence[Recipe | str] | None,
+    requested: Sequence[Recipe | str] | None,
     *,
     kind: str,
     split: str,
@@ -198,15 +198,15 @@ def resolve(
     max_tokens: int,  # tokens of a window
     long_sections: bool = True,
     preset: Preset | None = None,
-    also: Sequence[Recipe] = (),  # may be named though no longer stored
+    also: Sequence[Recipe] = (),  # no longer stored, but may be named
     sources: Mapping[str, SourceDefaults] | None = None,  # sources of the version, if known
 ) -> list[SourceRecipes]:
     """Return the recipes of every source of a version, by source."""
     sources = sources_of(database, version) if sources is None else sources
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
-    if given:
-        chosen = _named(given, lambda: [*also, *known, *_defaults(sources, preset)]) or chosen
+    if requested:
+        chosen = _named(requested, lambda: [*also, *known, *_defaults(sources, preset)]) or chosen
     if not chosen:
         long_roles, most = dict[str, Role](), {"max_tokens": max_tokens}
         looks = long_sections and kind != "texts"
@@ -239,7 +239,7 @@ def resolve(
 def _without_documents(
     every: Iterable[SourceRecipes], sources: Mapping[str, SourceDefaults], kind: str, split: str
 ) -> list[SourceRecipes]:
-    """Leave out documents of other sources that make no sample of a kind in a split."""
+    """Leave out document sources that make no sample of a kind in a split."""
     serves = kind != "texts" or split == "train"
     return [
         found
@@ -251,7 +251,7 @@ def _without_documents(
 def _offered(
     source: str, offers: SourceDefaults, kind: str, preset: Preset | None, long: Role | None
 ) -> SourceRecipes:
-    """Return what a source offers by default; ``long`` is the role of sections beyond a window."""
+    """Return a source's own or default recipes; ``long`` is the role of its long sections."""
     plain = long is None or offers.own or offers.are_documents
     extra = [] if plain or long is None else [long_section_recipe(long)]
     recipes = offers.of_kind([*offers.recipes(preset), *extra], kind)
@@ -259,11 +259,18 @@ def _offered(
     return SourceRecipes(source, recipes, frozenset([LONG_SECTION] if extra else ()))
 
 
-def _named(given: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> list[Recipe]:
-    given, found = [given] if isinstance(given, str | Recipe) else given, list[Recipe]()
+def _named(requested: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> list[Recipe]:
+    requested, found = (
+        [requested] if isinstance(requested, str | Recipe) else requested,
+        list[Recipe](),
+    )
     # Only names need the defaults, whose conditions take a while to parse.
-    by_name = {of.name: of for of in known()} if any(isinstance(of, str) for of in given) else {}
-    for recipe in given:
+    by_name = (
+        {recipe.name: recipe for recipe in known()}
+        if any(isinstance(recipe, str) for recipe in requested)
+        else {}
+    )
+    for recipe in requested:
         if isinstance(recipe, str) and recipe not in by_name:
             raise _unknown(recipe, by_name)
         found.append(by_name[recipe] if isinstance(recipe, str) else recipe)
@@ -273,7 +280,7 @@ def _named(given: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> 
 
 
 def names(database: Database, version: int) -> list[str]:
-    """Return the names of all recipes that may be named: stored, brought or default ones."""
+    """Return the names of all recipes: stored, of sources, or default."""
     offered = (r.name for of in sources_of(database, version).values() for r in of.known())
     found = dict.fromkeys([*_stored_names(database), *offered])
     if database.run("recipes/store/long_sections")[0][0]:  # some section is longer than a window
@@ -285,15 +292,15 @@ def find(
     database: Database,
     name: str | Recipe,
     version: int,
-    source: str | None = None,  # whose recipe is meant if sources differ; else the first's
+    source: str | None = None,  # its recipe counts if sources differ; default: the first source
     preset: Preset | None = None,
 ) -> Recipe:
-    """Return a recipe as it is, or by name: stored, brought by a source, or the derived texts."""
+    """Return a recipe unchanged, or find it by name, also the derived text recipe."""
     if isinstance(name, Recipe):
         return name
     _check_is_name(name)
     sources, of_corpus = sources_of(database, version), stored(database)
-    first = next((of for of in sources.values() if not of.are_documents), None)
+    first = next((one for one in sources.values() if not one.are_documents), None)
     meant = sources.get(source or "") or first
     own = meant.known(preset) if meant else []
     by_name = {r.name: r for r in [*_defaults(sources, preset), *own, *of_corpus]}
@@ -308,7 +315,7 @@ def find(
 
 
 def first_source(database: Database, recipe: Recipe, version: int) -> str:
-    """Return the first source of a recipe, among those that bring it or have it by default."""
+    """Return the first source that has a recipe of its own or by default."""
     sources = sources_of(database, version)
     if not sources:
         raise RecipeError(_NO_SOURCES)
@@ -324,13 +331,13 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
 
 
 def check_source(database: Database, source: str, version: int) -> None:
-    """Refuse a name that is no source of a version."""
+    """Refuse a name that is not a source of a version."""
     if source not in (sources := sources_of(database, version)):
         raise _unknown(source, sources, "source")
 
 
 def _defaults(sources: Mapping[str, SourceDefaults], preset: Preset | None) -> list[Recipe]:
-    """Return the own or default recipes of all sources, once per name."""
+    """Return the own or default recipes of all sources, one for each name."""
     found = {r.name: r for source in sources.values() for r in source.known(preset)}
     found.setdefault(LONG_SECTION, long_section_recipe("context"))
     return list(found.values())

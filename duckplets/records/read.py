@@ -306,7 +306,7 @@ class _Fetcher:
             "rejected": _MESSAGES[1] in wanted,
         }
         which |= {"chosen_json": False, "rejected_json": False, "shape": json.dumps(self._shape)}
-        with self.database.registered(asked_messages=asked):
+        with self.database.registered(requested_messages=asked):
             stored = self.database.table("runs/messages/stored")
         if "value" in self._shape[0]["content"][0]:
             text = pc.replace_substring(stored["text"], '"type":"text","text":', _OF_INDEX)

@@ -1,11 +1,11 @@
-"""Forecast what a run draws, and what is odd about it, from counts alone.
+"""Forecast the samples of a run, and warn of oddities, from counts alone.
 
 Schedule, Planner ─closed form→ shares and samples at changes ─┬→ Forecast, describe, warnings
                                                                └→ difference (``--against``)
 
-All figures are over all ranks and begin at step 0, wherever the run stands, including weights set
-on the way. Nothing is drawn, except with ``no_duplicates=True``: only a plan tells which samples
-fit in no batch, so some blocks are planned.
+All figures cover all ranks from step 0 on, at any position of the run, with weights set during it.
+Nothing is drawn, except with ``no_duplicates=True``: only a plan shows which samples fit in no
+batch, so some blocks are planned.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ NAME = 40  # characters of a printed name
 NAMES = 10  # names listed in a sentence
 _ROWS = 60  # rows of a printed table
 _STREAMS = 20  # lines of a short description
-_APART = 10  # ratio of visits from which streams of a source are reported
-_MIXED = 0.25  # part of the samples in mixed batches from which a stream is reported
-_PLANNED = 1 << 17  # samples planned of a run without duplicates
+_RATIO = 10  # ratio of visits above which streams of a source are reported
+_MIXED = 0.25  # share of samples in mixed batches above which a stream is reported
+_PLANNED = 1 << 17  # samples planned for a run without duplicates
 _LARGEST_BLOCK = 1 << 22  # samples above which nothing is planned
 
 SCHEMA = pa.schema(
@@ -57,12 +57,10 @@ SCHEMA = pa.schema(
 )
 _WORDS = {"equal": "equal", "proportional": "in proportion to {}"}
 _TOO_FEW = {
-    "mined": "mined negatives than a sample takes, and fall back on random ones",
-    "given": "ready negatives than a sample takes, and fall back on random ones",
-    "random": "legal negatives in their source than a sample takes, and draw from all sources",
+    "mined": "mined negatives than a sample needs, and use random ones instead",
+    "given": "ready negatives than a sample needs, and use random ones instead",
+    "random": "legal negatives in their source than a sample needs, and draw from all sources",
 }
-
-
 _CELLS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "from step": ("start_step", "{:,}".format),
     "source": ("source", lambda name: shown(name, NAME)),
@@ -80,27 +78,26 @@ _CELLS: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What a run draws, a row for every stream between two changes of shares.
+    """The forecast of a run: a row for every stream between two changes of shares.
 
     ``print`` shows it as a table with its warnings, a notebook as HTML.
 
     Attributes:
-        table: Arrow. ``phase`` is that of the mixture, from 0, and ``start_step`` where these
-            shares set in, also those of an anneal or of weights that were set during the run.
-            ``share`` of all samples of these steps, or of all tokens where the mixture's unit is
-            tokens (of an anneal the mean). ``anchors`` of the
-            stream; ``samples`` of all ranks, each pair one; ``tokens`` that all their texts are
-            expected to have, without prefixes; ``visits``: how often each anchor comes up.
+        table: Arrow. ``phase`` of the mixture, from 0. ``start_step`` of these shares; an anneal
+            and weights set during the run also start shares. ``share`` of all samples of these
+            steps, or of all tokens if they are the mixture's unit; the mean for an anneal.
+            ``anchors`` of the stream. ``samples`` of all ranks; a pair counts as one. ``tokens``
+            expected in all their texts, without prefixes. ``visits`` to each anchor.
             ``negatives``: ``random``, ``mined``, ``given`` (with the rows), ``same_record``, or
-            null for texts. ``fallback_anchors``: how many have fewer mined or given ones than a
-            sample takes, or fewer in their source where ``negatives_from="split"`` lets all sources
-            fill in. ``shared_questions``: how many share a question with other records, and draw
-            none of its answers. ``swap``: whether anchor and positive change places in half of the
-            samples. ``version`` and ``generation`` (of its candidates), where later ones have
-            joined: a stream has a row of each. ``value``, where shares are of a column's.
-        warnings: What is likely not meant, a sentence each.
-        title: What was forecast, in words.
-        ends: At which step and position sources are used up, a sentence each.
+            null for texts. ``fallback_anchors``: anchors with fewer mined or given negatives than a
+            sample needs, or fewer in their source with ``negatives_from="split"``.
+            ``shared_questions``: anchors that share a question with other records, and draw none
+            of its answers. ``swap``: whether anchor and positive change places in half of the
+            samples. If later ones joined, ``version`` and ``generation`` of candidates: a stream
+            has a row of each. ``value``, if shares are of the values of a column.
+        warnings: Likely mistakes, a sentence each.
+        title: Split, size and epochs of the forecast, in words.
+        ends: Step and position at which sources are used up, a sentence each.
     """
 
     table: pa.Table
@@ -126,7 +123,7 @@ class Forecast:
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     def plot(self) -> Plot:
-        """Draw the share of each source over the steps, stacked, phases marked; for a notebook."""
+        """Plot the stacked share of each source over the steps, with phases; for a notebook."""
         from duckplets.report.plots import stacked_shares
 
         return stacked_shares(self)
@@ -140,7 +137,7 @@ class Forecast:
 def forecast(
     settings: RunSettings, reader: BatchReader, unused: Iterable[Unused], steps: int | None
 ) -> Forecast:
-    """Return what a run draws in its first steps; see ``Sampler.forecast``."""
+    """Return the forecast of a run's first steps; see ``Sampler.forecast``."""
     planner, batch = reader.planner, settings.global_batch
     changes = planner.schedule.changes
     end = MAX_POSITION if reader.end is None else reader.end
@@ -171,7 +168,7 @@ def forecast(
 
 
 def _ends(planner: Planner, start: int, end: int) -> Iterator[str]:
-    """Yield which sources are used up between two positions, and where the run ends by that."""
+    """Yield the sources used up between two positions, and the end of the run by that."""
     schedule, batch = planner.schedule, planner.schedule.batch
     for name, at in schedule.ends.items():
         if start <= at < end:
@@ -189,7 +186,7 @@ def _ends(planner: Planner, start: int, end: int) -> Iterator[str]:
 def _table(
     planner: Planner, part: PartPlanner, fetcher: FetchesSamples, changes: Sequence[int], stop: int
 ) -> pa.Table:
-    """Return what every stream of a part gets between changes of shares, in closed form."""
+    """Return the samples of every stream of a part between changes of shares, in closed form."""
     streams, per_draw, swaps = part.streams, planner.samples_per_draw, planner.newest.swaps
     size, rows, batch = len(streams), len(streams) * len(changes), planner.schedule.batch
     upto = [part.samples(at - part.origin) for at in (*(c * batch for c in changes), stop)]
@@ -200,8 +197,8 @@ def _table(
     means = [fetcher.mean_tokens(stream, per_draw, swaps=swaps) for stream in streams]
     phases = [planner.schedule.mixture.phase(step) for step in changes]
 
-    def of_streams(what: Callable[[Stream], Any]) -> list[Any]:
-        return [what(stream) for stream in streams] * len(changes)
+    def of_streams(value: Callable[[Stream], Any]) -> list[Any]:
+        return [value(stream) for stream in streams] * len(changes)
 
     columns = {
         "phase": np.repeat(np.array(phases, np.int32), size),
@@ -227,7 +224,7 @@ def _table(
 
 
 def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[str]:
-    """Yield lines on what a run draws from a step on."""
+    """Yield lines that describe a run from a step on."""
     schedule = planner.schedule
     yield (
         f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
@@ -257,26 +254,26 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
         if stream.shared_questions:
             yield _shared_words(stream.source, stream.recipe.name, stream.shared_questions)
         name = shown(f"{stream.source}, {stream.recipe.name}", NAME)
-        if (kept := stream.filtered) is not None:
-            pairs, anchors = kept.consistent_pairs, kept.consistent_anchors
+        if (counts := stream.filtered) is not None:
+            pairs, anchors = counts.consistent_pairs, counts.consistent_anchors
             yield (
-                f"consistent ({kept.by}): {kept.pairs - pairs:,} of "
-                f"{counted(kept.pairs, 'pair')} and {kept.anchors - anchors:,} of "
-                f"{counted(kept.anchors, 'anchor')} of {name} are left out"
+                f"consistent ({counts.by}): {counts.pairs - pairs:,} of "
+                f"{counted(counts.pairs, 'pair')} and {counts.anchors - anchors:,} of "
+                f"{counted(counts.anchors, 'anchor')} of {name} are left out"
             )
-        for of in stream.candidates:
-            left = figure(float(of.counts[of.rows].mean()))
-            yield f"of {of.scorer}'s candidates {left} are left to an anchor of {name}"
+        for one in stream.candidates:
+            mean = figure(float(one.counts[one.rows].mean()))
+            yield f"an anchor of {name} has {mean} candidates of {one.scorer} on average"
     yield from (
-        f"from step {join.step:,} on corpus version {join.corpus_version}, every recipe of a "
+        f"from step {join.step:,} on: corpus version {join.corpus_version}, every recipe of a "
         f"source in a new epoch"
         for join in settings.joins
     )
     for taken in planner.parts:
         if taken.minings is not None:
-            keys = sorted({of.generation for of in taken.streams if of.generation is not None})
+            keys = sorted({one.generation for one in taken.streams if one.generation is not None})
             step = taken.first // schedule.batch
-            yield f"from step {step:,} on negatives of mining {listed(keys)}; epochs go on"
+            yield f"from step {step:,} on: negatives of mining {listed(keys)}; epochs continue"
     if settings.batch_by:
         mixed, _ = schedule.at(step).mixed(step)
         yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS], mixed)
@@ -291,12 +288,12 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
 
 
 def share_words(settings: RunSettings, mixture: Mixture) -> Iterator[str]:
-    """Yield what shares are of, if not of the samples of sources, and what epochs go by."""
+    """Yield the unit, the columns and the order of shares, where they are not the usual ones."""
     if mixture.unit == "tokens":
         tokenizer = settings.chunking.get("tokenizer")
         by = f"the corpus's tokenizer, {tokenizer[:12]}" if tokenizer else "words"
         counts = "the text" if settings.kind in SINGLE else "anchor and positive"
-        yield f"shares are of tokens ({by}): a sample counts those of {counts}"
+        yield f"shares are of tokens ({by}): a sample counts the tokens of {counts}"
     if mixture.columns:
         yield f"shares are of the values of {' and '.join(mixture.columns)}"
     if mixture.order_by is not None:
@@ -328,18 +325,18 @@ def _negatives(stream: Stream) -> str:
         found += f" among {counted(len(negatives.starts) - 1, 'document')}"
     if not count:
         return f"negatives {found}"
-    whence = "all sources" if found == "random" else "random ones"
-    return f"negatives {found}, for {counted(count, 'anchor')} {whence}"
+    others = "all sources" if found == "random" else "random ones"
+    return f"negatives {found}, for {counted(count, 'anchor')} {others}"
 
 
 def warnings(settings: RunSettings, planner: Planner, unused: Iterable[Unused]) -> Iterator[str]:
-    """Yield what is odd about a run, however long it is."""
+    """Yield oddities of a run that do not depend on its length."""
     schedule = planner.schedule
     yield from oddities(planner.newest)
     drawn = schedule.drawn
     undrawn = [name for name in settings.names if name not in drawn]
     yield from omitted(schedule.mixture, undrawn)
-    yield from left_alone(unused)
+    yield from unused_negatives(unused)
     yield from unreached(planner)
     if settings.batch_by:
         yield from _too_small(planner.newest, settings.batch_by)
@@ -348,7 +345,8 @@ def warnings(settings: RunSettings, planner: Planner, unused: Iterable[Unused]) 
             yield (
                 f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
                 f"{percent(stream.keyed.mixed / len(stream))} of the samples are in batches of "
-                f"mixed keys: keys that do not fill batches; take larger ones, or smaller batches"
+                f"mixed keys, since their keys do not fill batches; use larger keys, or smaller "
+                f"batches"
             )
     for number in np.flatnonzero(planner.newest.recipe_parts()).tolist():
         stream = planner.newest.streams[number]
@@ -379,7 +377,7 @@ def _too_small(part: PartPlanner, by: str) -> Iterator[str]:
 
 
 def _not_reached(settings: RunSettings, planner: Planner, end: int) -> Iterator[str]:
-    """Yield what whole batches leave out of the epochs of a run in proportion."""
+    """Yield the samples that whole batches leave out of the epochs of a proportional run."""
     schedule = planner.schedule
     epochs, rest = divmod(end, planner.epoch_length)
     by = settings.batch_by
@@ -389,8 +387,8 @@ def _not_reached(settings: RunSettings, planner: Planner, end: int) -> Iterator[
     if (mixture.weights, mixture.temperature, mixture.unit) != ("proportional", 1, "samples"):
         return
     samples = planner.schedule.samples(end)
-    left = {name: epochs * planner.newest.length_of(name) - n for name, n in samples.items()}
-    if words := [f"{n:,} of {name!r}" for name, n in left.items() if n > 0]:
+    remaining = {name: epochs * planner.newest.length_of(name) - n for name, n in samples.items()}
+    if words := [f"{n:,} of {name!r}" for name, n in remaining.items() if n > 0]:
         yield (
             f"batch_by={by!r} deals whole batches to sources, so at the end of "
             f"{counted(epochs, 'epoch')} these samples are still due: {listed(words, NAMES)}"
@@ -398,28 +396,31 @@ def _not_reached(settings: RunSettings, planner: Planner, end: int) -> Iterator[
 
 
 def unreached(planner: Planner) -> Iterator[str]:
-    """Yield for every join how many anchors of the current epochs are not reached."""
+    """Yield for every join the number of anchors that the epochs before it do not reach."""
     for part, after in pairwise(planner.parts):
         if after.minings is not None:
             continue
         samples = part.samples(part.stop - part.origin) // planner.samples_per_draw
-        left = sum(-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True))
-        if left:
+        remaining = sum(
+            -int(n) % len(stream) for n, stream in zip(samples, part.streams, strict=True)
+        )
+        if remaining:
             yield (
-                f"of the epochs that end at step {part.stop // planner.schedule.batch:,} {left:,} "
-                f"of {counted(sum(map(len, part.streams)), 'anchor')} are not reached"
+                f"{remaining:,} of {counted(sum(map(len, part.streams)), 'anchor')} are not "
+                f"reached in the epochs that end at step {part.stop // planner.schedule.batch:,}"
             )
 
 
 def oddities(planner: PartPlanner) -> Iterator[str]:
-    """Yield anchors that were not mined, streams visited far more often, and mixed labels."""
+    """Yield notes on anchors that were not mined, uneven visits, and mixed labels."""
     for stream in planner.streams:
-        for of in stream.candidates:
-            if of.not_mined:
+        for candidates in stream.candidates:
+            if candidates.not_mined:
                 yield (
-                    f"source {stream.source!r}, recipe {stream.recipe.name!r}: {of.not_mined:,} of "
-                    f"{len(of.sections):,} anchor sections were not mined by {of.scorer}; mine "
-                    f"them: corpus.mine({stream.recipe.name!r})"
+                    f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
+                    f"{candidates.scorer} has not mined {candidates.not_mined:,} of "
+                    f"{len(candidates.sections):,} anchor sections; mine them: "
+                    f"corpus.mine({stream.recipe.name!r})"
                 )
     rates = planner.recipe_parts() / np.array([*map(len, planner.streams)])
     for source in dict.fromkeys(planner.sources.tolist()):
@@ -428,7 +429,7 @@ def oddities(planner: PartPlanner) -> Iterator[str]:
             continue
         least = of_source[np.argmin(rates[of_source])]
         other = planner.streams[least]
-        for number in of_source[rates[of_source] > _APART * rates[least]]:
+        for number in of_source[rates[of_source] > _RATIO * rates[least]]:
             stream = planner.streams[number]
             yield (
                 f"source {stream.source!r}: recipe {stream.recipe.name!r} comes to each of its "
@@ -441,8 +442,8 @@ def oddities(planner: PartPlanner) -> Iterator[str]:
     others = dict.fromkeys(s.source for s in planner.streams if s.source not in graded)
     if graded and others:
         yield (
-            f"labels are floats, for there are grades in {listed(map(repr, graded), NAMES)}; 1 and "
-            f"0 of {listed(map(repr, others), NAMES)} are 1.0 and 0.0 beside them"
+            f"labels are floats, since {listed(map(repr, graded), NAMES)} has grades; 1 and 0 of "
+            f"{listed(map(repr, others), NAMES)} become 1.0 and 0.0"
         )
 
 
@@ -451,46 +452,46 @@ def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
     if isinstance(mixture.weights, str) or mixture.omitted:
         return
     named = mixture.named | {name for name in sources if mixture.is_null(name)}
-    if left := [repr(name) for name in sources if name not in named]:
+    if excluded := [repr(name) for name in sources if name not in named]:
         yield (
-            f"the mixture does not name {listed(left, NAMES)}: nothing is drawn from there; "
-            f"omitted=1 gives sources that it does not name a weight"
+            f"the mixture does not name {listed(excluded, NAMES)}: nothing is drawn from there; "
+            f"omitted=1 gives such sources a weight"
         )
 
 
-def left_alone(minings: Iterable[Unused]) -> Iterator[str]:
-    """Yield mined negatives that a run does not draw: source, recipe and anchors."""
+def unused_negatives(minings: Iterable[Unused]) -> Iterator[str]:
+    """Yield notes on mined negatives that a run does not use."""
     for source, recipe, anchors in minings:
         yield (
             f"source {source!r}, recipe {recipe!r} draws at random, and the mined negatives of "
-            f"{anchors:,} anchors are not used: they came after this run was opened; a new run "
-            f"takes them"
+            f"{anchors:,} anchors are not used: they were mined after this run was opened; a new "
+            f"run uses them"
         )
 
 
 def _used_up(settings: RunSettings, planner: Planner, end: int) -> Iterator[str]:
-    """Yield sources that start over before the end more often than asked for."""
+    """Yield the sources with more epochs before the end than requested."""
     schedule = planner.schedule
-    asked = float(settings.epochs or 1)
+    expected = float(settings.epochs or 1)
     if schedule.mixture.weights == "proportional":  # all start over, and evenly
-        asked = max(asked, end / planner.epoch_length)
-    # how far shares may be off: so much since each change; minings that came change no shares
-    changes = len(schedule.changes) - sum(of.minings is not None for of in planner.parts)
+        expected = max(expected, end / planner.epoch_length)
+    # the largest error of shares: as much for each change; later minings change no shares
+    changes = len(schedule.changes) - sum(part.minings is not None for part in planner.parts)
     found, bound = [], (ceil(log2(len(schedule.sources))) + 1) * changes
     for name, times in planner.epochs(end).items():
         length = planner.newest.length_of(name)
         slack = max(0.1 * length, bound)
         if name in schedule.mixture.max_epochs:
             continue
-        if times * length > asked * length + slack:
+        if times * length > expected * length + slack:
             found.append(f"{name!r} ({figure(times)} times)")
     if found:
         step = -(-end // settings.global_batch)
-        yield f"used up before step {step:,}, and begun again: {listed(found, NAMES)}"
+        yield f"used up before step {step:,}, and started again: {listed(found, NAMES)}"
 
 
 def _displaced(planner: Planner, end: int) -> Iterator[str]:
-    """Yield sources with samples that fit in no batch of their block, from the first blocks."""
+    """Yield the sources of samples that fit in no batch of their block, from the first blocks."""
     if planner.block(0)[1] > _LARGEST_BLOCK:
         return
     planned, size = min(end, _PLANNED), len(planner.schedule.sources)
@@ -513,15 +514,15 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
 
 
 def _shared_words(source: str, recipe: str, count: int) -> str:
-    """Say how many anchors ask what others ask, too."""
+    """Say how many anchors share a question with others."""
     return (
         f"source {shown(source, NAME)}, recipe {shown(recipe, NAME)}: {counted(count, 'anchor')} "
-        f"share a question with other records, and draw no answer of it for a negative"
+        f"share a question with other records, and draw none of its answers as a negative"
     )
 
 
 def swap_words(swaps: bool) -> str:
-    """Say whether anchor and positive are swapped."""
+    """Return whether anchor and positive are swapped, in words."""
     on = "swap on: anchor and positive change places in half of the samples"
     return on if swaps else "swap off: anchor and positive stay in their places"
 

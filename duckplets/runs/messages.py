@@ -1,7 +1,7 @@
-"""Draw and fetch messages: whole conversations of the sources that have some.
+"""Draw and fetch messages: whole conversations of sources.
 
 The unit is the record: a sample is one whole conversation, so pools list record keys instead of
-chunk keys. DuckDB takes the stored JSON apart, so no row passes through Python.
+chunk keys. DuckDB parses the stored JSON, so no row passes through Python.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RECIPE = TextRecipe("messages", any_section())
 
 
 def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRecipes]:
-    """Return the sources of messages: those with conversations, and those named."""
+    """Return the sources with conversations, and the sources that the mixture names."""
     rows = database.run("runs/messages/sources", {"version": version})
     if rows and not any(conversations for _, conversations, _ in rows):
         names = ", ".join(repr(name) for name, _, _ in rows)
@@ -48,14 +48,14 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
             f"instruction data with a converter, as in converter='alpaca'"
         )
     named = mixture.named
-    return [SourceRecipes(name, (_RECIPE,)) for name, held, _ in rows if held or name in named]
+    return [SourceRecipes(name, (_RECIPE,)) for name, count, _ in rows if count or name in named]
 
 
 def shape_of(database: Database, version: int, part: str = "text") -> list[Any]:
-    """Return the shape of messages for ``from_json``, with further keys if a message has one."""
+    """Return the shape of messages for ``from_json``; with keys of tool calls if there are any."""
     ((has_more,),) = database.run("runs/messages/calls_tools", {"version": version})
-    said: dict[str, Any] = {"role": "VARCHAR", "content": [{"type": "VARCHAR", part: "VARCHAR"}]}
-    return [said | (_MORE if has_more else {}) | {"loss_weight": "DOUBLE"}]
+    message: dict[str, Any] = {"role": "VARCHAR", "content": [{"type": "VARCHAR", part: "VARCHAR"}]}
+    return [message | (_MORE if has_more else {}) | {"loss_weight": "DOUBLE"}]
 
 
 def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:
@@ -65,13 +65,13 @@ def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:
 
 
 def anchors(
-    database: Database, compiled: CompiledPool, of: Integers | None, *, hashed: bool
+    database: Database, compiled: CompiledPool, listed: Integers | None, *, hashed: bool
 ) -> Anchors:
     """Return the conversations that a run may draw."""
     where = {name: compiled.parameters[name] for name in ("source", "split", "version")}
     rows = database.table("runs/messages/pool", where | {"hashed": hashed})
-    if of is not None:
-        rows = rows.filter(pa.array(np.isin(rows["record_key"].to_numpy(), of)))
+    if listed is not None:
+        rows = rows.filter(pa.array(np.isin(rows["record_key"].to_numpy(), listed)))
     keys, count = rows["record_key"].to_numpy(), rows.num_rows
     zeros, starts = np.zeros(count, np.int64), np.arange(count + 1)
     ids = rows["id_hash"].to_numpy()
@@ -86,7 +86,7 @@ class MessageParser:
     columns: Collection[str]
 
     def __call__(self, database: Database, texts: pa.Array) -> dict[str, pa.Array]:
-        """Return the columns of conversations in order; those not asked for are null."""
+        """Return the columns of conversations in order; columns not requested are null."""
         wanted: dict[str, Any] = {"shape": json.dumps(self.shape)}
         wanted |= {which: name in self.columns for which, name in _COLUMNS.items()}
         stored = pa.table({"request": np.arange(len(texts), dtype=np.int64), "text": texts})

@@ -1,10 +1,10 @@
-"""Count what a run has served of each source, keep its losses, and describe batches.
+"""Count the served samples of each source, store losses, and describe batches.
 
 planner ─closed form→ samples;  ─planned since the last count→ tokens, fallbacks, displaced
 report_loss ─→ Losses ─save→ table losses of the state file ─resume→ Losses
 
-Counters cover all positions before the run's, whoever takes them, so every rank has the same
-figures. There is one loss per step and source, the one reported last.
+Counters cover all positions before the position of the run, on all ranks, so every rank has the
+same figures. There is one loss for each step and source, the one reported last.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ log = logging.getLogger("duckplets")
 SCHEMA = pa.schema([("step", pa.int64()), ("source", pa.string()), ("loss", pa.float64())])
 SAMPLES = pa.schema([("step", pa.int64()), ("position", pa.int64()), ("loss", pa.float64())])
 
-WORST = 32  # losses of samples kept of a step
-KNOWN = 4096  # and of all steps that were saved
+WORST = 32  # losses of samples stored for a step
+KNOWN = 4096  # losses of samples stored for all saved steps
 
 _AT_ONCE = 1 << 17  # samples planned at a time for counting
-_LONG = 1 << 26  # samples from which the log says that they are counted: half a minute
+_LONG = 1 << 26  # samples above which the log reports the counting: half a minute
 _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
@@ -99,13 +99,13 @@ class SourceCounts:
 
 
 class Losses:
-    """The losses of a run, 24 bytes each; the file has those of steps before ``first``."""
+    """The losses of a run, 24 bytes each; the file has the losses before step ``first``."""
 
     def __init__(
         self, known: pa.Table | None = None, first: int = 0, samples: pa.Table | None = None
     ) -> None:
-        self._known_samples = SAMPLES.empty_table() if samples is None else samples  # saved ones
-        # by step, since the last save: positions, and their losses
+        self._known_samples = SAMPLES.empty_table() if samples is None else samples  # saved
+        # by step since the last save: positions and their losses
         self._samples: dict[int, tuple[Integers, Floats]] = {}
         self._steps, self._values = array("q"), array("d")
         self._sources: list[str] = []
@@ -127,7 +127,7 @@ class Losses:
             self._values.append(loss)
 
     def report_samples(self, step: int, position: int, losses: Floats) -> None:
-        """Record the highest losses of the samples at a step, which begin at a position."""
+        """Record the highest losses of samples at a step; the first sample has this position."""
         self.first, self._is_unsaved = min(self.first, step), True
         worst = np.argsort(-losses, kind="stable")[:WORST]
         self._samples[step] = position + worst, losses[worst]
@@ -137,17 +137,17 @@ class Losses:
         known = self._known_samples
         steps = known["step"].to_numpy()
         again = np.isin(steps, [*self._samples])
-        kept = known.filter((steps >= start) & (steps < stop) & ~again)
-        new = {step: of for step, of in self._samples.items() if start <= step < stop}
+        saved = known.filter((steps >= start) & (steps < stop) & ~again)
+        new = {step: worst for step, worst in self._samples.items() if start <= step < stop}
         of_steps = np.repeat([*new], [len(at) for at, _ in new.values()])
         nothing = np.zeros(0, np.int64), np.zeros(0)
         columns = map(np.concatenate, zip(nothing, *new.values(), strict=True))
         added = pa.table([of_steps, *columns], SAMPLES.names).cast(SAMPLES)
         order = [("loss", "descending"), ("position", "ascending")]
-        return pa.concat_tables([kept, added]).sort_by(order)
+        return pa.concat_tables([saved, added]).sort_by(order)
 
     def begin(self, step: int) -> None:
-        """Record that the run continues at another step."""
+        """Record that the run moves to another step."""
         self.first = min(self.first, step) if self._is_unsaved else step
 
     def add(self, others: Losses) -> None:
@@ -160,10 +160,10 @@ class Losses:
             self.first, self._is_unsaved = min(self.first, others.first), True
 
     def written(self, stop: int) -> None:
-        """Record that the file has all losses before a step; of samples keep the highest."""
+        """Record that the file has all losses before a step; retain the highest of samples."""
         self.first, self._is_unsaved = stop, False
         self._known_samples = self.samples(0, stop).slice(0, KNOWN)
-        self._samples = {step: of for step, of in self._samples.items() if step >= stop}
+        self._samples = {step: worst for step, worst in self._samples.items() if step >= stop}
 
     def table(self, start: int, stop: int) -> pa.Table:
         """Return losses by step and source; columns as in ``SCHEMA``."""
@@ -199,7 +199,7 @@ def checked_losses(losses: Mapping[str, Any], sources: Collection[str]) -> dict[
             value = math.nan
         if not math.isfinite(value):
             raise SamplerError(
-                f"report_loss: {source!r}: {shown(repr(loss), 80)} is no finite number"
+                f"report_loss: {source!r}: {shown(repr(loss), 80)} is not a finite number"
             )
         found[source] = value
     return found
@@ -213,13 +213,13 @@ def source_skew(
 
     Args:
         batch: A batch (or dict) with the column ``source``, or a list of sources, one a sample.
-        sources: Names of the sources there are, which count also where they have no sample; by
-            default, of a ``Batch``, those that its step draws from.
+        sources: Names of all sources; a source without a sample counts too. Default for a
+            ``Batch``: the sources that its step draws from.
 
     Returns:
-        ``total`` samples, how many ``sources``, ``min``, ``max`` and ``mean`` of their samples,
-        ``ratio`` of max to min (infinite where one has none), and ``shares`` by name, the largest
-        first. For no samples all are 0 and ``shares`` is empty.
+        ``total`` samples, the number of ``sources``, ``min``, ``max`` and ``mean`` of their
+        samples, ``ratio`` of max to min (infinite if one has no sample), and ``shares`` by name,
+        the largest first. Without samples all are 0 and ``shares`` is empty.
     """
     known = batch.sources if sources is None and isinstance(batch, Batch) else sources or ()
     counts = Counter(dict.fromkeys(known, 0))
@@ -245,31 +245,31 @@ def checked_samples(losses: Any, count: int) -> Floats:
     found = _by_sample("report_loss: per_sample", losses, count)
     if not np.isfinite(found).all():
         row = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise SamplerError(f"report_loss: per_sample[{row}]={found[row]} is no finite number")
+        raise SamplerError(f"report_loss: per_sample[{row}]={found[row]} is not a finite number")
     return found.astype(np.float64)
 
 
 def mean_by_source(sources: Sequence[str], losses: Any) -> dict[str, float]:
-    """Return ``loss/NAME``: the mean loss of the samples of every source."""
+    """Return the mean loss of the samples of every source, as ``loss/NAME``."""
     by_source: dict[str, list[float]] = {}
     found = _by_sample("losses", losses, len(sources)).tolist()
     for source, loss in zip(sources, found, strict=True):
         by_source.setdefault(source, []).append(float(loss))
-    return {f"loss/{name}": sum(of) / len(of) for name, of in sorted(by_source.items())}
+    return {f"loss/{name}": sum(values) / len(values) for name, values in sorted(by_source.items())}
 
 
-def _by_sample(what: str, given: Any, count: int) -> Array:
-    """Return numbers of the samples of a batch, one each."""
-    rows = given if isinstance(given, list | tuple) else [given]
+def _by_sample(what: str, losses: Any, count: int) -> Array:
+    """Return one number for each sample of a batch; refuse another shape."""
+    rows = losses if isinstance(losses, list | tuple) else [losses]
     plain = [row.tolist() if hasattr(row, "tolist") else row for row in rows]
     try:
-        found = np.array(plain if rows is given else plain[0])
+        found = np.array(plain if rows is losses else plain[0])
     except ValueError:  # lists of several lengths
         found = np.array(None)
     if found.dtype.kind not in "iuf" or found.shape != (count,):
         raise SamplerError(
             f"{what}: it has the shape {found.shape} of {found.dtype}, for a batch of {count} "
-            f"samples; give one number a sample (reduction='none')"
+            f"samples; give one number for each sample (reduction='none')"
         )
     return found
 
@@ -277,14 +277,14 @@ def _by_sample(what: str, given: Any, count: int) -> Array:
 def lexical_similarity(one: str, other: str) -> float:
     """Return the share of words that two texts have in common: |A ∩ B| / |A ∪ B| (Jaccard 1901).
 
-    Words are runs of letters and digits of any script, in lower case. 0 if there is none.
+    Words are runs of letters and digits of any script, in lower case. Without words it is 0.
     """
     a, b = (set(_WORD.findall(text.casefold())) for text in (one, other))
     return len(a & b) / len(a | b) if a | b else 0.0
 
 
 class Metrics(ShownDict):
-    """What was taken of every source, by name: numbers, for any logger."""
+    """The counters of every source by name: numbers, for any logger."""
 
 
 def metrics(planner: Planner, reader: BatchReader, position: int) -> Metrics:
@@ -292,14 +292,14 @@ def metrics(planner: Planner, reader: BatchReader, position: int) -> Metrics:
     counts = reader.counter.at(position)
     samples, epochs = planner.schedule.samples(position), planner.epochs(position)
     numbers = planner.schedule.numbers
-    telling = {stream.name for stream in planner.streams if stream.has_fallbacks}
+    with_fallbacks = {stream.name for stream in planner.streams if stream.has_fallbacks}
     found = Metrics()
     for name in sorted(planner.schedule.drawn):
         tokens, fallbacks, displaced = counts[numbers[name]]
         found[f"data/{name}/samples"] = samples[name]
         found[f"data/{name}/tokens"] = tokens
         found[f"data/{name}/epochs"] = epochs[name]
-        if name in telling:
+        if name in with_fallbacks:
             found[f"data/{name}/fallbacks"] = fallbacks
         if planner.newest.displaces:
             found[f"data/{name}/displaced"] = displaced
@@ -307,11 +307,11 @@ def metrics(planner: Planner, reader: BatchReader, position: int) -> Metrics:
 
 
 def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, float]:
-    """Return ``loss/NAME``: the mean loss of the samples of every source in a batch.
+    """Return the mean loss of the samples of every source in a batch, as ``loss/NAME``.
 
     Args:
-        batch: Of this run, as it was taken.
-        losses: One number a sample: a list, an array or a tensor of shape (samples,).
+        batch: A batch of this run.
+        losses: One number for each sample: a list, an array or a tensor of shape (samples,).
     """
     if "source" in batch and not sampler.settings.mixture.columns:
         return mean_by_source(batch["source"], losses)
@@ -321,19 +321,18 @@ def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, flo
 
 
 def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
-    """Return figures on the samples of a batch of this run, a list with one entry a sample.
+    """Return figures on a batch of this run, each a list with one entry for each sample.
 
-    ``anchor_positive_lexical_similarity``, ``anchor_negative_lexical_similarity`` and so on
-    (``lexical_similarity`` of the texts as they were served, prefixes included), and
-    ``proximity``: 1/distance of the windows of anchor and positive where both are of one
-    section, else None.
+    ``anchor_positive_lexical_similarity``, ``anchor_negative_lexical_similarity`` and so on are the
+    ``lexical_similarity`` of the served texts, with prefixes. ``proximity`` is 1/distance of the
+    windows of anchor and positive in one section, and None for different sections.
     """
     need_texts(sampler, "diagnostics")
     fetcher: Any = sampler.reader.fetcher
     first, slots = fetcher.slots[0], sampler.text_columns
     if sampler.settings.kind == "lists":
         raise SamplerError(
-            "diagnostics compare pairs of texts, and this run serves lists; open one of triplets"
+            "diagnostics compare pairs of texts, and this run serves lists; open a run of triplets"
         )
     if first not in slots:
         raise SamplerError(
@@ -350,12 +349,12 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
     return found | {"proximity": fetcher.proximity(_plan_of(sampler, batch))}
 
 
-def need_texts(sampler: Sampler, what: str) -> None:
-    """Refuse what needs texts for a run over token shards."""
+def need_texts(sampler: Sampler, feature: str) -> None:
+    """Refuse a feature that needs texts for a run over token shards."""
     if sampler.settings.kind == "tokens":
         raise SamplerError(
-            f"{what} is of texts, and this run serves tokens: iterate it, give a Trainer its "
-            f"to_hf(), or PyTorch's DataLoader a duckplets.torch.TokenDataset"
+            f"{feature} needs texts, and this run serves tokens: iterate it, give a Trainer its "
+            f"to_hf(), or give PyTorch's DataLoader a duckplets.torch.TokenDataset"
         )
 
 

@@ -1,11 +1,11 @@
-"""Open runs: from a sampler's arguments, or from a saved run.
+"""Open runs from the arguments of a sampler, or from a saved run.
 
 request ─→ RunSettings ─read→ pools, texts ─→ streams ─→ planner, fetcher ─→ reader ─→ Sampler
 saved run ─┘
 
-A request becomes ``RunSettings``, with everything resolved: recipes of every source, weights, the
-corpus version, and for mined negatives number and digest of the mining. A saved run keeps them, so
-resuming resolves nothing again, and what was ingested, mined or stored since changes nothing.
+A request becomes ``RunSettings``, which resolve everything: recipes of every source, weights, the
+corpus version, and the number and digest of each mining. A saved run stores them. Resuming resolves
+nothing again, so later imports, minings and recipes change nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from duckplets.order.schedule import Events, RunSchedule
 from duckplets.pools.batch_keys import WORDS
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, passes, sources, state, versions
-from duckplets.runs.forecast import left_alone, oddities, omitted
-from duckplets.runs.pool_loading import Left, Named, in_words, open_streams
+from duckplets.runs.forecast import oddities, omitted, unused_negatives
+from duckplets.runs.pool_loading import EmptyPool, NamedByUser, in_words, open_streams
 from duckplets.runs.request import RunRequest, renewed
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
@@ -55,18 +55,18 @@ from duckplets.serving.snapshot import fingerprint, serve, texts_of
 from duckplets.serving.texts import Contents
 from duckplets.vectors.columns import RunVectors, pinned
 
-_ALL = Named("error")  # a saved run needs all it has
-# what to do about stale minings besides mining again
+_ALL = NamedByUser("error")  # a saved run needs all its pools
+# the advice on stale minings, after mining again
 _INSTEAD = (
-    "; or open the run with negatives=dp.Negatives(by='random'), or draw from these all the same "
-    "with dp.Negatives(allow_stale=True)"
+    "; or open the run with negatives=dp.Negatives(by='random'), or use the stale ones with "
+    "dp.Negatives(allow_stale=True)"
 )
 
 
 def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampler:
     """Open a new run at its first position."""
     kind, recipes, options, run = request.kind, request.recipes, request.options, request.settings()
-    notes = unsavable(state_path, asked=options.state is not None)
+    notes = unsavable(state_path, required=options.state is not None)
     run["split"] = splits.checked_split(run["split"])
     run["splits"] = splits.need_splits(database)
     run["chunking"], version = chunking_of(database), records.current_version(database)
@@ -97,11 +97,11 @@ def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampl
         *(database, recipes, run, version), long_sections=options.long_sections, sources=found
     )
     by_source, optional = dict[str, Sequence[Any]](), dict[str, list[str]]()
-    for of in resolved:
-        by_source[of.source] = of.recipes
-        if of.optional:
-            optional[of.source] = sorted(of.optional)
-    if len(by_source) < len(found):  # others have no labels, or no conversations
+    for one in resolved:
+        by_source[one.source] = one.recipes
+        if one.optional:
+            optional[one.source] = sorted(one.optional)
+    if len(by_source) < len(found):  # the rest has no labels, or no conversations
         found = {name: found[name] for name in by_source}
         mixture = mixture and mixture.of_known(mixture.values or found)
     mixed, names = deal(mixture, found), sorted(by_source)
@@ -136,8 +136,8 @@ def open_run(database: Database, request: RunRequest, state_path: Path) -> Sampl
         if settings.negatives.in_batch_margin is not None:
             in_batch = sources.near_pins(database, settings, allow_stale=stale)
             settings = replace(settings, in_batch=in_batch)
-    given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
-    named = Named(options.empty, mixture.named if mixture else (), given_names)
+    given_names = {recipe.name for one in by_source.values() for recipe in one} if recipes else ()
+    named = NamedByUser(options.empty, mixture.named if mixture else (), given_names)
     return _opened(
         *(database, settings, {}, state_path, notes), named=named, snapshot=options.snapshot
     )
@@ -155,7 +155,7 @@ def resume_run(
     version: versions.Version = None,
     snapshot: str | Path | None = None,
 ) -> Sampler:
-    """Open a saved run where it was saved; see ``duckplets.resume``."""
+    """Open a saved run at its saved position; see ``duckplets.resume``."""
     check_overrides(overrides)
     options = changed_options(overrides)
     saved = state.load(state_path, run, tag)
@@ -164,17 +164,17 @@ def resume_run(
     last, negatives = before.versions[-1], None
     if "negatives" in overrides:
         negatives = renewed(last.negatives, overrides["negatives"])
-        if negatives.chosen != last.negatives.chosen:  # another choice is an edit of the future
+        if negatives.chosen != last.negatives.chosen:  # another choice changes later samples
             joining = last.corpus_version if joining is None else joining
     came = {} if joining is None else recipe_store.sources_of(database, joining)
     names = [*dict.fromkeys([*last.sources, *came])]
-    settings = overridden(before, _given_anew(database, before, overrides, names))
+    settings = overridden(before, _resolved_overrides(database, before, overrides, names))
     now = replace(
         versions.as_found(database, settings, options.get("missing_vectors")),
         splits=splits.splits_in_use(database),
         chunking=chunking_of(database),
     )
-    notes = unsavable(save_to or state_path, asked=save_to is not None)
+    notes = unsavable(save_to or state_path, required=save_to is not None)
     edited = edited_in(saved, before, now, allow_drift)
     if joining is not None:
         recipes = overrides.get("recipes")
@@ -198,53 +198,53 @@ def resume_run(
         was = replace(sampler.settings, mixture=before.mixture)
         if (joins := sampler.settings.joins) != before.joins:  # what joins has minings of its own
             step = joins[-1].step
-            saved = replace(saved, minings=tuple(of for of in saved.minings if of[0] < step))
-        take_up(sampler, saved, edited, partial(schedule_of, was))
+            saved = replace(saved, minings=tuple(one for one in saved.minings if one[0] < step))
+        continue_saved(sampler, saved, edited, partial(schedule_of, was))
         sampler.unused = sources.unused_minings(database, now, sampler.planner.streams)
         if not now.rank:
-            sampler.notes += left_alone(sampler.unused)
+            sampler.notes += unused_negatives(sampler.unused)
         if joining is not None:
             versions.note_joins(database, sampler, before)
     return sampler
 
 
 def reopened(database: Database, saved: state.Save, state_path: Path) -> Sampler:
-    """Open a run as it was saved, on a corpus that was made again and has no state file."""
+    """Open a saved run on a rebuilt corpus without a state file."""
     settings = versions.as_found(database, saved_settings(saved), None)
     sampler = _opened(database, settings, saved.events, state_path, [], position=saved.position)
     with closed_on_error(sampler):
-        sampler.go_on(saved)
+        sampler.continue_from(saved)
     return sampler
 
 
-def _given_anew(
+def _resolved_overrides(
     database: Database, settings: RunSettings, overrides: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return changed arguments, with recipes and mixture in the form of settings."""
+    """Return changed arguments, with recipes and mixture resolved."""
     unset = ("recipes", "mixture")
-    given = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
-    if "split" in given:
-        given["split"] = splits.checked_split(given["split"])
-    if "mixture" in given:
-        given["mixture"] = mixture = settings.mixture.as_before(mixture_of(given["mixture"]))
+    changed = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
+    if "split" in changed:
+        changed["split"] = splits.checked_split(changed["split"])
+    if "mixture" in changed:
+        changed["mixture"] = mixture = settings.mixture.as_before(mixture_of(changed["mixture"]))
         mixture.check(mixture.values or names)
-    if "recipes" in given:
-        also = [recipe for of in settings.recipes.values() for recipe in of]
+    if "recipes" in changed:
+        also = [recipe for recipes in settings.recipes.values() for recipe in recipes]
         resolved = sources.resolved(
-            database, given["recipes"], vars(settings), settings.corpus_version, also=also
+            database, changed["recipes"], vars(settings), settings.corpus_version, also=also
         )
-        given["recipes"] = {of_source.source: of_source.recipes for of_source in resolved}
-    return given
+        changed["recipes"] = {of_source.source: of_source.recipes for of_source in resolved}
+    return changed
 
 
 def edited_in(
     saved: state.Save, before: RunSettings, now: RunSettings, allow_drift: Collection[str]
 ) -> str:
-    """Return in words how the mixture of a saved run has changed; refuse other changes."""
+    """Return the changes of a saved run's mixture in words; refuse other changes."""
     edited = ""
     if now.mixture != before.mixture and "mixture" not in allow_drift:
-        # an equal word is no difference in words; its meaning is resolved later
-        edited = differences(before.mixture, now.mixture) or "what its word means"
+        # an equal word gives no difference in words; it is resolved later
+        edited = differences(before.mixture, now.mixture) or "the meaning of its word"
     found = now.fingerprint()
     refuse_mismatch(
         saved.fingerprint,
@@ -266,25 +266,24 @@ def closed_on_error(sampler: Sampler) -> Iterator[None]:
         raise
 
 
-def take_up(
+def continue_saved(
     sampler: Sampler, saved: state.Save, edited: str, schedule: Callable[[Events], RunSchedule]
 ) -> None:
-    """Continue a saved run, unless a sample before its position would change."""
+    """Continue a saved run; refuse a change of samples before its position."""
     if edited:
         before, batch = schedule(saved.events), sampler.settings.global_batch
         changed, step = sampler.first_change(before), -(-saved.position // batch)
         sampler.changed_from = changed
         if changed < saved.position:
             raise StateMismatchError(
-                f"this mixture would change samples from step {changed // batch}, but the run "
-                f"is at step {step}; use set_weights or a Phase from step {step}. What "
-                f"differs: {edited}"
+                f"this mixture would change samples from step {changed // batch} on, but the run "
+                f"is at step {step}; use set_weights or a Phase from step {step}. Changes: {edited}"
             )
     settings, end = sampler.settings, sampler.reader.end
     bounds = saved.settings["steps"], saved.settings["epochs"]
     if end is not None and saved.position > end and bounds == (settings.steps, settings.epochs):
         passes.begin(sampler, passes.at(sampler, saved.position))
-    sampler.go_on(saved)
+    sampler.continue_from(saved)
 
 
 def _opened(
@@ -296,26 +295,28 @@ def _opened(
     *,
     position: int = 0,
     also: Collection[str] = (),
-    named: Named = _ALL,
+    named: NamedByUser = _ALL,
     snapshot: str | Path | None = None,
 ) -> Sampler:
-    """Open a run at its first position; ``also``: sources whose pools are needed in any case."""
+    """Open a run at its first position; ``also`` has sources whose pools are always needed."""
     newest, path, by = settings.versions[-1], Path(str(database.path)), settings.batch_by
     mixture = settings.mixture
     if by is not None and (mixture.columns or (mixture.order_by and by not in WORDS[:2])):
         raise SamplerError(
-            f"batch_by={by!r}: whole batches of a key have no shares of a column, and no order by "
-            f"one; leave out one of them"
+            f"batch_by={by!r}: batches of one key exclude shares or an order by a column; leave "
+            f"out one of them"
         )
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
     folder = None if snapshot is None else Path(os.path.realpath(snapshot))
     vectors = None
     if newest.vectors:
         vectors = RunVectors(path, newest.vectors, settings.columns, folder)
-    kept, told = serve(database, newest.corpus_version, contents, settings.chunking, folder)
-    read = partial(open_streams, database, vectors, kept)
-    with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
-        reads = beside.submit(texts_of, kept, reading, contents, settings.chunking)
+    served, serve_notes = serve(
+        database, newest.corpus_version, contents, settings.chunking, folder
+    )
+    read = partial(open_streams, database, vectors, served)
+    with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as background:
+        reads = background.submit(texts_of, served, reading, contents, settings.chunking)
         read = partial(_measured, read, lambda keys: reads.result().tokens(keys))
         settings, planner, empty = versions.planned(
             database, settings, events, read, position, also=also, named=named
@@ -341,7 +342,7 @@ def _opened(
         negatives=settings.num,
         columns=settings.columns,
         texts=texts,
-        folder=kept.folder if kept else None,
+        folder=served.folder if served else None,
         prefixes=prefixes,
         vectors=vectors,
         parse=parse,
@@ -352,11 +353,11 @@ def _opened(
     sampler = Sampler(settings, planner, fetcher, state_path, open_source, minings)
     sampler.database = database
     if not settings.rank:
-        left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
+        excluded = [f"left out, since they have no anchor: {in_words(empty)}"] if empty else []
         saved = []
         if state_path.exists():
             saved = behind(settings.run, settings.fingerprint(), state_path, position)
-        sampler.notes += [*notes, *left, *saved, *told, *oddities(planner.newest)]
+        sampler.notes += [*notes, *excluded, *saved, *serve_notes, *oddities(planner.newest)]
         if newest.in_batch:
             sampler.notes += near.unknown(planner.streams, newest.in_batch)
         sampler.notes += [] if vectors is None else vectors.notes
@@ -365,15 +366,15 @@ def _opened(
 
 def _measured(
     read: versions.Read, tokens_of: TokensOf, settings: RunSettings, names: Collection[str]
-) -> tuple[list[Stream], list[Left]]:
-    """Read streams, with the tokens of their samples where shares are of tokens."""
+) -> tuple[list[Stream], list[EmptyPool]]:
+    """Read streams; if shares are of tokens, count the tokens of their samples."""
     streams, empty = read(settings, names)
     by_tokens = settings.mixture.unit == "tokens"
     return measured(streams, tokens_of) if by_tokens else streams, empty
 
 
 def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -> None:
-    """Refuse batches that can never have different texts."""
+    """Refuse batches that cannot have different texts."""
     batch, schedule = settings.global_batch, planner.schedule
     if settings.no_duplicates == "negatives":
         end = planner.parts[0].end

@@ -1,8 +1,8 @@
 """Passes over a run: a trainer iterates a bounded run once for each of its own epochs.
 
-Pass e begins with nominal epoch ``e * epochs``, or at step ``e * steps``, and is bounded as the
-first one is. Its batches begin with its first sample. Batches that are arranged together
-(``no_duplicates``, ``batch_by``) keep their places: the batch where two epochs meet is in both
+Pass e begins with nominal epoch ``e * epochs``, or at step ``e * steps``, and has the length of the
+first pass. Its first batch begins with its first sample. Batches that are arranged together
+(``no_duplicates``, ``batch_by``) stay the same: a batch with samples of two epochs is in both
 passes. Pass e of an endless run begins with epoch e.
 """
 
@@ -22,7 +22,7 @@ def bounds(sampler: Sampler, number: int) -> tuple[int, int | None]:
     """Return the first position of a pass, and its end or None."""
     settings, planner = sampler.settings, sampler.planner
     if settings.mixture.stop and number:
-        raise SamplerError("a run with stop= ends for good: it has no second pass")
+        raise SamplerError("a run with stop= has no second pass; open another run")
     if settings.mixture.stop:
         return 0, sampler.reader.end
     steps = None if settings.steps is None else settings.steps * settings.global_batch
@@ -34,13 +34,13 @@ def bounds(sampler: Sampler, number: int) -> tuple[int, int | None]:
     if settings.epochs is None:
         return start, None
     origin = 0 if is_arranged else start
-    of = replace(_of_pass(settings, number), steps=None)
-    end = of.end(lambda epoch: planner.epoch_start(epoch) - origin) or 0
+    settings_of_pass = replace(_of_pass(settings, number), steps=None)
+    end = settings_of_pass.end(lambda epoch: planner.epoch_start(epoch) - origin) or 0
     return start, origin + end if steps is None else min(origin + end, start + steps)
 
 
-def end_anew(sampler: Sampler) -> None:
-    """Let a run end where its sources are used up by the weights in force."""
+def update_end(sampler: Sampler) -> None:
+    """Set the end of a run to the position where its current weights use up its sources."""
     settings, planner = sampler.settings, sampler.planner
     if settings.mixture.max_epochs or settings.mixture.stop:
         planner.end_at(replace(settings, steps=None).end)
@@ -48,12 +48,12 @@ def end_anew(sampler: Sampler) -> None:
 
 
 def _of_pass(settings: RunSettings, number: int) -> RunSettings:
-    """Return the settings of a run that ends where a pass does."""
+    """Return the settings of a run that ends with a pass."""
     return replace(settings, epochs=settings.epochs and (number + 1) * settings.epochs)
 
 
 def at(sampler: Sampler, position: int) -> int:
-    """Return the pass of a position; at its end it is finished, and the next one not begun."""
+    """Return the pass of a position; the end of a pass belongs to it."""
     settings = sampler.settings
     if settings.mixture.stop:
         return 0
@@ -69,11 +69,11 @@ def at(sampler: Sampler, position: int) -> int:
 
 
 def begin(sampler: Sampler, number: int) -> None:
-    """Put a sampler at the beginning of a pass, and let it end where the pass does."""
+    """Move a sampler to the start of a pass, and set its end to the end of the pass."""
     start, end = bounds(sampler, number)
     if end != sampler.reader.end or sampler.reader.part.within(start):
-        of, planner = _of_pass(sampler.settings, number), sampler.planner
-        planner.end_at(replace(of, steps=None).end)
-        sampler.reader.bound(start, end, of.padded_from(planner.epoch_start))
+        settings, planner = _of_pass(sampler.settings, number), sampler.planner
+        planner.end_at(replace(settings, steps=None).end)
+        sampler.reader.bound(start, end, settings.padded_from(planner.epoch_start))
     if start != sampler.position:
         sampler.move(start)

@@ -1,6 +1,6 @@
 """Load the streams of a run: the pools of its recipes, restricted to the listed records.
 
-recipes of sources ─compile→ pools ─kept in the snapshot, or read→ arrays ─→ streams
+recipes of sources ─compile→ pools ─from the snapshot, or read→ arrays ─→ streams
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ log = logging.getLogger("duckplets")
 _SHOWN = 50  # empty pools named in a message
 
 
-class Left(NamedTuple):
-    """A recipe of a source, or a source, without any anchor, and why."""
+class EmptyPool(NamedTuple):
+    """A recipe of a source, or a source, that has no anchor."""
 
     source: str
     recipe: Recipe | None
     why: str
 
     def is_named(self, recipes: Collection[str]) -> bool:
-        """Return whether it belongs to one of these recipes, or one limited to its source."""
-        of = self.recipe
-        return of is not None and (of.name in recipes or self.source in (of.sources or ()))
+        """Return whether its recipe has one of these names, or is limited to its source."""
+        own = self.recipe
+        return own is not None and (own.name in recipes or self.source in (own.sources or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class FoundPool:
     empty: str | None = None
 
     def of(self, compiled: CompiledPool | None) -> FoundPool:
-        """Return it for a compiled pool; None if a snapshot keeps it."""
+        """Return it with a compiled pool; a snapshot stores it with None."""
         pool: Any = self.pool and replace(self.pool, compiled=compiled)  # type: ignore[arg-type]
         return replace(self, pool=pool)
 
@@ -89,8 +89,8 @@ def open_streams(
     snapshot: Snapshot | None,
     settings: RunSettings,
     sources: Collection[str],
-) -> tuple[list[Stream], list[Left]]:
-    """Return the streams of some sources, and what has no anchor and is not optional."""
+) -> tuple[list[Stream], list[EmptyPool]]:
+    """Return the streams of some sources, and their empty pools, except optional ones."""
     names, mixture, drawn = sorted(sources), settings.mixture, drawn_by(settings)
     sources = sorted(settings.sources) if mixture.columns else names
     if vectors is not None:
@@ -100,25 +100,22 @@ def open_streams(
     wanted = [loading.compiled(source, recipe) for source in sources for recipe in drawn[source]]
     pools: Sequence[FoundPool] = []
     if wanted:
-        pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
-    families, apart = None, settings.no_duplicates
-    if isinstance(apart, str) and apart != "negatives":
-        families = Families(database, apart, loading.where)
+        pools = loading.from_snapshot(wanted, snapshot) if snapshot else loading.read(wanted)
+    families, unique = None, settings.no_duplicates
+    if isinstance(unique, str) and unique != "negatives":
+        families = Families(database, unique, loading.where)
     keys = None
     if settings.batch_by not in (None, "source", "recipe"):
         keys = BatchKeys(database, str(settings.batch_by), loading.where)
-    streams, empty, is_mixed = (
-        list[Stream](),
-        list[Left](),
-        isinstance(settings.negatives.by, Mapping),
-    )
-    reasons: dict[str, str] = {}  # by source why its first empty recipe is
+    streams, empty = list[Stream](), list[EmptyPool]()
+    is_mixed = isinstance(settings.negatives.by, Mapping)
+    reasons: dict[str, str] = {}  # by source the reason of its first empty recipe
     for (compiled, mined), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
             reasons.setdefault(source, str(found.empty))
             if recipe.name not in settings.optional.get(source, []):
-                empty.append(Left(source, recipe, str(found.empty)))
+                empty.append(EmptyPool(source, recipe, str(found.empty)))
             continue
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
         keyed = None
@@ -147,14 +144,14 @@ def open_streams(
     seen = {*map(attrgetter("source"), [*streams, *empty])}
     for source in sources:
         if source not in seen:
-            why = reasons.get(source, f"source {source!r} has no recipe to draw by")
-            empty.append(Left(source, None, why))
+            why = reasons.get(source, f"source {source!r} has no recipe")
+            empty.append(EmptyPool(source, None, why))
     if mixture.columns:
         divided = [*map(Values(database, mixture, loading.where).divided, streams)]
-        streams = [of[name] for name in names for of in divided if name in of]
+        streams = [parts[name] for name in names for parts in divided if name in parts]
         there = {stream.name for stream in streams}
         why = f"no anchor has the value {{!r}} of {mixture.column!r}"
-        empty += [Left(name, None, why.format(name)) for name in names if name not in there]
+        empty += [EmptyPool(name, None, why.format(name)) for name in names if name not in there]
     if mixture.order_by is not None:
         streams = [*map(Difficulty(database, mixture, loading.where).ordered, streams)]
     if vectors is not None:
@@ -197,14 +194,14 @@ class _Loading:
         return {name: count for name, (count, _) in found.items()} | listed
 
     def near(self, source: str, pool: Pool) -> NearTexts:
-        """Return the texts that are kept from the batches of a pool's anchors."""
-        of, name = self._settings.in_batch, pool.compiled.recipe.name
-        assert of is not None  # noqa: S101 - for the type checker
-        named = of.minings.of(source, name).get(of.scorer)
+        """Return the texts that a pool's anchors exclude from their batches."""
+        in_batch, name = self._settings.in_batch, pool.compiled.recipe.name
+        assert in_batch is not None  # noqa: S101 - for the type checker
+        named = in_batch.minings.of(source, name).get(in_batch.scorer)
         mining = None
         if named and self._minings is not None:
             mining = pinned_mining(self._minings, self._settings, named, name)
-        return near.read(self._database, pool, mining, of.margin)
+        return near.read(self._database, pool, mining, in_batch.margin)
 
     def ranked(self, mined: Sequence[tuple[Mining, Mined]]) -> list[Sequence[str]]:
         """Return the files in which minings rank positives."""
@@ -213,10 +210,10 @@ class _Loading:
         return [self._minings.ranks(mining).ranked for mining, _ in mined]
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
-        """Return the compiled pool of a recipe, and the minings it draws from."""
-        of, mined = self.kinds.of(source), list[Any]()
+        """Return the compiled pool of a recipe, and its minings."""
+        facts, mined = self.kinds.of(source), list[Any]()
         if self._settings.pairs == "labelled":
-            of["labels"] = "given"
+            facts["labels"] = "given"
         if isinstance(recipe, TripletRecipe) and recipe.mined:
             mined = pinned_minings(self._minings, self._settings, source, recipe)
         ranked = None
@@ -229,28 +226,31 @@ class _Loading:
             ranked=ranked,
             source=source,
             negatives=self._settings.num,
-            **of,
+            **facts,
             swaps=self._settings.swap,
             **self.where,
         )
         return pool, mined
 
-    def kept(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> list[FoundPool]:
-        """Return pools from a snapshot, adding those that it lacks."""
-        keys = [self._key(*of) for of in wanted]
-        kept = {key: bundle.get(key, FoundPool) for key, bundle in snapshot.find(keys).items()}
-        if missing := {key: of for key, of in zip(keys, wanted, strict=True) if key not in kept}:
+    def from_snapshot(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> list[FoundPool]:
+        """Return pools from a snapshot, and add the missing ones to it."""
+        keys = [self._key(*pool) for pool in wanted]
+        found = {key: bundle.get(key, FoundPool) for key, bundle in snapshot.find(keys).items()}
+        if missing := {
+            key: pool for key, pool in zip(keys, wanted, strict=True) if key not in found
+        }:
             pools = self.read([*missing.values()])
-            read = {key: found.of(None) for key, found in zip(missing, pools, strict=True)}
+            read = {key: pool.of(None) for key, pool in zip(missing, pools, strict=True)}
             if why := snapshot.keep(self._settings.corpus_version, read):
-                log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
-            else:  # now shared with other processes
-                read = {key: of.get(key, FoundPool) for key, of in snapshot.find([*read]).items()}
-            kept |= read
-        return [kept[key].of(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
+                log.warning("pools cannot be stored in %s: %s", snapshot.folder, why)
+            else:  # other processes share them now
+                stored = snapshot.find([*read]).items()
+                read = {key: bundle.get(key, FoundPool) for key, bundle in stored}
+            found |= read
+        return [found[key].of(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
 
     def _key(self, pool: CompiledPool, mined: Sequence[tuple[Mining, Mined]]) -> str:
-        """Return the key of a pool: all it depends on besides the corpus's own state."""
+        """Return the key of a pool: all it depends on except the state of the corpus."""
         settings = self._settings
         of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
         of_run += [settings.swap, settings.kind == "pairs"]
@@ -268,10 +268,10 @@ class _Loading:
         if self._settings.kind == "messages":
             return [self._conversations(compiled) for compiled, _ in wanted]
         spare, found = self._settings.no_duplicates == "negatives", list[FoundPool]()
-        with PoolReader(self._database, [of for of, _ in wanted], self._texts) as reader:
+        with PoolReader(self._database, [listed for listed, _ in wanted], self._texts) as reader:
             for compiled, mined in wanted:
-                of = self._listed.get(compiled.parameters["source"])
-                read = partial(reader.read, compiled, of, spare=spare)
+                listed = self._listed.get(compiled.parameters["source"])
+                read = partial(reader.read, compiled, listed, spare=spare)
                 try:
                     pool = read()
                     some, short = self._candidates(pool, mined) if mined else ([], None)
@@ -289,7 +289,7 @@ class _Loading:
     def _candidates(
         self, pool: Pool, mined: Sequence[tuple[Mining, Mined]]
     ) -> tuple[list[Candidates], Integers]:
-        """Return the candidates that policies leave, and the sections of anchors they drop."""
+        """Return the candidates that remain after policies, and the sections of dropped anchors."""
         scores, found = needs_scores(self._settings.columns), list[Candidates]()
         short, first = np.zeros(0, np.int64), 0
         for mining, policy in mined:
@@ -312,7 +312,7 @@ class _Loading:
 
 
 def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSettings:
-    """Return settings with the meaning of the mixture's word: the epochs of its sources."""
+    """Return settings with the epoch lengths of sources, if the mixture is a word."""
     mixture = settings.mixture
     if mixture.lengths or not isinstance(mixture.weights, str):
         return settings
@@ -320,31 +320,31 @@ def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSetting
     for stream in streams:
         lengths[stream.name] += len(stream) * settings.samples_per_draw
     for source in {*map(attrgetter("name"), streams)} if mixture.unit == "tokens" else ():
-        of = [stream for stream in streams if stream.name == source]
-        tokens = sum(each.share * each.tape.mean for each in of if each.tape)
-        mean = tokens / sum(each.share for each in of)
+        of_source = [stream for stream in streams if stream.name == source]
+        tokens = sum(each.share * each.tape.mean for each in of_source if each.tape)
+        mean = tokens / sum(each.share for each in of_source)
         lengths[source] = round(lengths[source] * mean)  # tokens of a mean epoch
     return replace(settings, mixture=replace(mixture, lengths=lengths))
 
 
-class Named(NamedTuple):
-    """What the user named for a new run, and must not be empty."""
+class NamedByUser(NamedTuple):
+    """The sources and recipes that a user named for a new run: they must not be empty."""
 
-    empty: Empty | None  # the argument about all of it
+    empty: Empty | None  # the argument ``empty``
     sources: Collection[str] = ()  # sources named by the mixture
     recipes: Collection[str] = ()  # names of the recipes given
 
     def without_empty(
-        self, settings: RunSettings, streams: Sequence[Stream], empty: Sequence[Left]
+        self, settings: RunSettings, streams: Sequence[Stream], empty: Sequence[EmptyPool]
     ) -> RunSettings:
-        """Return settings without what is empty, unless it was named."""
+        """Return settings without empty pools; refuse empty pools that were named."""
         there = {stream.name for stream in streams}
         if self.empty == "error" or not streams:
             raise empty_pools(empty)
         if self.empty is None:
             sources = {*self.sources} - there
             recipes = {*self.recipes} - {stream.recipe.name for stream in streams}
-            named = [of for of in empty if of.source in sources or of.is_named(recipes)]
+            named = [pool for pool in empty if pool.source in sources or pool.is_named(recipes)]
             if named:
                 raise empty_pools(named)
         mixture = settings.mixture
@@ -354,15 +354,15 @@ class Named(NamedTuple):
         return replace(settings, mixture=mixture, optional=every_recipe(settings.recipes))
 
 
-def empty_pools(found: Sequence[Left]) -> EmptyPoolError:
-    """Return the error for all that is empty."""
+def empty_pools(found: Sequence[EmptyPool]) -> EmptyPoolError:
+    """Return the error for empty pools."""
     return EmptyPoolError(
         f"{in_words(found)}. Limit a recipe with sources=(…), leave a source out of mixture=, "
-        f"change the recipe, or leave out what is empty with options=dp.Options(empty='skip')"
+        f"change the recipe, or leave out empty ones with options=dp.Options(empty='skip')"
     )
 
 
-def in_words(found: Sequence[Left]) -> str:
-    """Return all that is empty in words; of very many the first."""
+def in_words(found: Sequence[EmptyPool]) -> str:
+    """Return the reasons of empty pools; the first ones of a long list."""
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return "; ".join(left.why for left in found[:_SHOWN]) + more
+    return "; ".join(pool.why for pool in found[:_SHOWN]) + more

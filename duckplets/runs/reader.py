@@ -1,11 +1,11 @@
-"""Read batches at any position from blocks, preparing the next ones meanwhile.
+"""Read batches at any position from blocks, and prepare the next blocks in the background.
 
 position ─Planner→ plan ─RankPart→ own samples ─FetchesSamples→ Block ─slices→ Batch
 
 Only the fetcher knows whether samples are texts, messages or rows of tokens.
 
-Blocks start small, so that the first batch comes soon, also after a jump, and grow as far as memory
-allows. What prepares them holds no reference to the sampler, so a dropped sampler is freed.
+Blocks start small, so that the first batch comes soon, also after a jump. They grow as far as
+memory allows. Their maker has no reference to the sampler, so a dropped sampler is freed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from duckplets.samples.batch import Batch, Block
 
 _FIRST_BLOCK = 256  # samples of the first block: reading a cold file touches few of its blocks
-_SAMPLE_BYTES = 8192  # of a sample's texts, until some were read: several blocks are named before
+_SAMPLE_BYTES = 8192  # bytes of a sample's texts, assumed until a block was read
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
-_MAPPED_BYTES = 192 << 20  # bytes of text of a block that holds spans only
+_MAPPED_BYTES = 192 << 20  # bytes of text of a block that has only spans
 _LARGEST_SPAN = 1 << 20  # positions of all ranks planned for a block
 _FARTHEST = 1 << 33  # most positions of a block: see ``Apportionment.deal``
 _ALONE = 1024  # samples after set_weights before a thread prepares more
@@ -65,14 +65,14 @@ class FetchesSamples(Protocol):
         """Return the expected tokens of a sample of a stream."""
 
     def sound(self) -> AbstractContextManager[None]:
-        """Raise DamagedFileError for index errors, which intact files cannot cause."""
+        """Raise DamagedFileError for index errors, since intact files cause none."""
 
     def close(self) -> None:
         """Close what is open."""
 
 
 class BatchReader:
-    """Read the batches of one rank, or of one of several workers of it."""
+    """Read the batches of one rank, or of one worker of a rank."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class BatchReader:
         """Refuse to read after closing."""
         if self._is_closed:
             raise SamplerError(
-                "this sampler is closed, by its close() or that of its corpus; open another with "
-                "Corpus.sampler(…), or where it was saved with duckplets.resume(…)"
+                "this sampler is closed, since it or its corpus was closed; open another with "
+                "Corpus.sampler(…), or continue a saved run with duckplets.resume(…)"
             )
 
     def take(self, start: int) -> Batch:
@@ -133,7 +133,7 @@ class BatchReader:
         return self._batch(block, start, stop)
 
     def _stop(self) -> None:
-        """Stop preparing; reads for blocks that nobody takes are counted."""
+        """Stop preparing, and count the bytes of blocks that are dropped."""
         self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
         self._blocks.stop()
 
@@ -146,7 +146,7 @@ class BatchReader:
 
     @property
     def prefetched(self) -> dict[str, float]:
-        """Counts of prepared blocks and of reads since opening; see metrics."""
+        """Counts of prepared blocks and reads since opening; see ``Sampler.metrics``."""
         waiting, reads = self._blocks.waiting, self.fetcher.reads
         found: dict[str, float] = {"prefetch/blocks_ready": len(waiting)}
         found |= {"prefetch/waits": self._waits, "prefetch/seconds_waited": self._waited}
@@ -186,14 +186,11 @@ class BatchReader:
         return self.bounded(self.part.end(start))
 
     def bounded(self, position: int) -> int:
-        """Return a position, or the end of a bounded run if that comes first."""
+        """Return a position, or the end of a bounded run if it comes first."""
         return min(position, MAX_POSITION if self.end is None else self.end)
 
     def bound(self, start: int, end: int | None, padded_from: int | None) -> None:
-        """Let batches begin at a position, and end elsewhere.
-
-        Samples from ``padded_from`` on only fill the last batch.
-        """
+        """Set the start of batches, the end, and the first sample that only fills a batch."""
         self.check_open()
         self.part = replace(self.part, origin=start % self.part.batch)
         self.end, self.fetcher.padded_from = end, padded_from
@@ -213,8 +210,8 @@ class BatchReader:
         self._blocks.close()
         self._block = None
 
-    def go_on_with(self, schedule: RunSchedule, position: int) -> None:
-        """Plan with another schedule from a position on, keeping blocks before it."""
+    def change_schedule(self, schedule: RunSchedule, position: int) -> None:
+        """Plan with another schedule from a position on; blocks before it stay valid."""
         self.check_open()
         self.counter.known(position)  # samples after it may change
         self.planner.deal_by(schedule)
@@ -271,6 +268,6 @@ class BlockMaker:
             block: Block = self._fetcher.fetch(plan, start=start, stop=stop, is_stopped=is_stopped)
         most = self._most_bytes if block.is_held else _MAPPED_BYTES
         self._largest = max(1, most // max(1, block.nbytes // max(1, len(own))))
-        # only once the size of samples is known: several blocks are named ahead
+        # only after the size of samples is known, since several blocks are planned ahead
         self._target = min(max(self._target, self.part.batch_size) * _GROWTH, _LARGEST_BLOCK)
         return block

@@ -1,4 +1,4 @@
-"""Describe a run as one frozen value: ``RunRequest``, with ``Options`` for what is rarely set.
+"""Describe a run as one frozen value: ``RunRequest``, with ``Options`` for rare settings.
 
 arguments of Corpus.sampler ─┐
 run.toml, --config, --set ───┼→ RunRequest ─opening→ RunSettings, with everything resolved
@@ -44,13 +44,13 @@ class Options:
             it with further samples. Default: ``keep``.
         swap: Let anchor and positive change places half of the time. Default: off.
         preset: ``crate`` for the defaults of the triplets crate: the recipe ``anchor_anchor``,
-            ``swap``, and the same weight for every source. Keys that are given hold.
+            ``swap``, and the same weight for every source. Explicit keys override it.
         prefixes: Show metadata before texts, where records or sources have prefixes.
         long_sections: Include the long-section recipe in the defaults where it applies.
         missing_vectors: Handling of texts without a vector, where columns have vectors: ``error``
             stops, ``drop`` leaves them out of every part of a sample, ``null`` serves null.
         empty: Handling of recipes and sources without an anchor: ``error`` stops, ``skip`` leaves
-            them out and prints a note. Default: ``error`` for those that were named.
+            them out and prints a note. Default: ``error`` for named ones, ``skip`` for others.
         prefetch: Blocks to prepare ahead in the background.
         memory_mb: Megabytes of texts that are read ahead, where the snapshot is larger than the
             memory of the machine. Default: 128.
@@ -78,22 +78,22 @@ class Options:
         check(self, SamplerError, "options")
 
     @property
-    def given(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         """The fields that differ from their defaults."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {n: v for n, v in own.items() if v != type(self).__dataclass_fields__[n].default}
 
 
-def options_of(given: Any) -> Options:
-    """Return ``Options``, or those of a table of its fields; None for the defaults."""
-    if given is None or isinstance(given, Options):
-        return given or Options()
-    return from_plain(Options, given, SamplerError, "options")
+def options_of(value: Any) -> Options:
+    """Return ``Options`` from a table of its fields, or from None for the defaults."""
+    if value is None or isinstance(value, Options):
+        return value or Options()
+    return from_plain(Options, value, SamplerError, "options")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """The arguments of ``Corpus.sampler``, which says what each means, checked."""
+    """The checked arguments of ``Corpus.sampler``; see there for their meaning."""
 
     kind: Kind = "triplets"
     split: Any = "train"
@@ -131,42 +131,46 @@ class RunRequest:
                 f"all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
             )
         if isinstance(unique := self.no_duplicates, str) and unique not in ("negatives", "group"):
-            families.statement(unique)  # refuses what is no value of records
+            families.statement(unique)  # refuses other words than values of records
         self._check_negatives()
         if self.batch_by is not None:
             draws = 1 + (self.negatives.num or 0) if self.kind == "labelled_pairs" else 1
             check_batch_by(self.batch_by, self.batch_size, draws)
 
     def _check_negatives(self) -> None:
-        """Refuse negatives of a kind that has none, and settings that do not go together."""
-        kind, of = self.kind, self.negatives
+        """Refuse negatives for kinds without any, and settings that exclude each other."""
+        kind, negatives = self.kind, self.negatives
         if kind in (*SINGLE, "pairs"):
-            if of != Negatives():
-                raise SamplerError(f"negatives={of!r}: {kind} have no negatives; leave it out")
+            if negatives != Negatives():
+                raise SamplerError(
+                    f"negatives={negatives!r}: {kind} have no negatives; leave it out"
+                )
             if self.no_duplicates == "negatives":
                 raise SamplerError(
-                    f"no_duplicates='negatives': {kind} have none; give False or True"
+                    f"no_duplicates='negatives': {kind} have no negatives; give False or True"
                 )
         if kind in SINGLE and self.consistent is not None:
             raise SamplerError(
                 f"consistent='{self.consistent}': {kind} have no pairs; leave it out"
             )
         if kind in (*SINGLE, "lists") and self.options.swap and self.options.preset is None:
-            raise SamplerError(f"swap=True: {kind} have no two places; leave it out")
-        if not of.num or of.when_short == "keep":
-            what = f"num={of.num}" if not of.num else "when_short='keep'"
             raise SamplerError(
-                f"negatives: {what} is for export; a run takes 1 to 1024 of them, at 'random' "
-                f"where candidates lack, or kind='pairs' without any"
+                f"swap=True: {kind} have no anchor and positive to swap; leave it out"
             )
-        if of.in_batch_margin is not None and self.no_duplicates == "negatives":
+        if not negatives.num or negatives.when_short == "keep":
+            wrong = f"num={negatives.num}" if not negatives.num else "when_short='keep'"
             raise SamplerError(
-                "in_batch_margin= moves samples, and no_duplicates='negatives' moves none; give "
+                f"negatives: {wrong} is for export; give a run 1 to 1024 negatives and "
+                f"when_short='random' or 'drop', or use kind='pairs' without negatives"
+            )
+        if negatives.in_batch_margin is not None and self.no_duplicates == "negatives":
+            raise SamplerError(
+                "in_batch_margin= moves samples, and no_duplicates='negatives' does not; give "
                 "no_duplicates=True"
             )
 
     def settings(self) -> dict[str, Any]:
-        """Return the fields that the settings of a run keep as they are."""
+        """Return the fields that ``RunSettings`` copies."""
         options, resolved = self.options, ("recipes", "mixture", "columns", "options")
         names = [field.name for field in fields(self) if field.name not in resolved]
         found = {name: getattr(self, name) for name in names}
@@ -178,15 +182,15 @@ class RunRequest:
         return found | {"swap": swap and self.kind != "lists"}
 
 
-def renewed(saved: Negatives, given: Any) -> Negatives:
-    """Return the negatives of a resumed run; a number or a table changes only these fields."""
-    if not isinstance(given, Negatives):
-        table = given if isinstance(given, Mapping) else {"num": negatives_of(given).num}
-        given = {**saved.to_dict(), **table}
-    made = negatives_of(given)
+def renewed(saved: Negatives, value: Any) -> Negatives:
+    """Return the negatives of a resumed run; a number or a table changes only its fields."""
+    if not isinstance(value, Negatives):
+        table = value if isinstance(value, Mapping) else {"num": negatives_of(value).num}
+        value = {**saved.to_dict(), **table}
+    made = negatives_of(value)
     if made.in_batch_margin not in (None, saved.in_batch_margin):
         raise SamplerError(
-            f"resume: a saved run keeps its in_batch_margin={saved.in_batch_margin}; leave it out, "
-            f"or open another"
+            f"resume: a saved run cannot change in_batch_margin={saved.in_batch_margin}; leave it "
+            f"out, or open another run"
         )
     return replace(made, in_batch_margin=saved.in_batch_margin)

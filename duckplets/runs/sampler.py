@@ -1,7 +1,7 @@
 """A run: iterate its batches, get any of them by number, save its position.
 
-The state of a run is the position of its next batch and the weights set on the way; all else
-follows from its settings. What was served is counted by source.
+The state of a run is the position of its next batch and the weights set during it; all the rest
+follows from its settings. Served samples are counted by source.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ _IN_EACH_PROCESS = (
 class Sampler:
     """A run over a corpus: iterate it for batches.
 
-    Made by ``Corpus.sampler`` and ``duckplets.resume``. Taking a batch is what moves the
-    position; blocks prepared ahead do not count. Several threads may take batches of one sampler:
-    each batch goes to one of them. A forked process opens its own.
+    ``Corpus.sampler`` and ``duckplets.resume`` make it. Taking a batch moves the position;
+    prepared blocks do not. Several threads may share a sampler: each batch goes to one of them. A
+    forked process must open its own.
 
     Attributes:
-        settings: What the run follows from.
-        notes: What is logged as warnings when the first batch is taken.
+        settings: The settings of the run.
+        notes: Notes that are logged as warnings before the first batch.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Sampler:
         fetcher: FetchesSamples,
         state_path: Path,
         open_source: Callable[[str], None],
-        # reads what a run goes on with from a step on; a run of tokens has none
+        # reads the minings of a run from a step on; a run of tokens has none
         read_minings: Callable[[Sampler, int, Pins | None], Any] | None = None,
     ) -> None:
         self.settings, self.planner = settings, planner
@@ -90,7 +90,7 @@ class Sampler:
             RankPart(settings.batch_size, settings.rank, settings.world_size),
             end=planner.end(settings.end),
             prefetch=settings.prefetch,
-            # the block in use, one in preparation and those waiting share the memory
+            # the block in use, one in preparation and the waiting ones share the memory
             block_bytes=((settings.memory_mb or _MEMORY_MB) << 20) // (settings.prefetch + 2),
         )
         self._position, self._batch = 0, settings.global_batch
@@ -98,18 +98,18 @@ class Sampler:
         self.unused: list[tuple[str, str, int]] = []  # source, recipe and anchors of later minings
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
-        self._saves: list[dict[str, Any]] | None = None  # losses in the file, once read
+        self._saves: list[dict[str, Any]] | None = None  # saves in the file, once read
         self._open_source, self.read_minings = open_source, read_minings
-        self.minings: tuple[tuple[int, Pins], ...] = ()  # those taken on the way, by step
-        self._skipped: tuple[tuple[int, int], ...] = ()  # steps, and how many from each on
-        self.owned: Any = None  # closed with it, such as the corpus
-        self.database: Database | None = None  # of the corpus; None of token shards
+        self.minings: tuple[tuple[int, Pins], ...] = ()  # minings taken during the run, by step
+        self._skipped: tuple[tuple[int, int], ...] = ()  # steps, and the number skipped there
+        self.owned: Any = None  # closed with the sampler, such as the corpus
+        self.database: Database | None = None  # of the corpus; None for token shards
         self._drifted_from: Fingerprint | None = None  # fingerprint it was resumed from
         self.changed_from: int | None = None  # first position changed by another mixture
         self._taken: int | None = None  # step of the last batch taken
         self._losses = Losses()
         self._before: tuple[state.Save, state.Ways] | None = None  # last save, and its shares
-        self._phase, self._is_quiet = 0, settings.rank > 0  # ranks would repeat it
+        self._phase, self._is_quiet = 0, settings.rank > 0  # other ranks would repeat the log
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -130,11 +130,11 @@ class Sampler:
                 self._log_phase("Phase transition at", batch.step, batch.step)
             return batch
 
-    def _log_phase(self, what: str, step: int, of: int) -> None:
+    def _log_phase(self, prefix: str, step: int, shares_of: int) -> None:
         """Log the phase and the shares of a step."""
         if not self._is_quiet:
             schedule = self.planner.schedule
-            log.info("%s step %d: %s", what, step, forecasts.phase_words(schedule, of))
+            log.info("%s step %d: %s", prefix, step, forecasts.phase_words(schedule, shares_of))
 
     def __len__(self) -> int:
         """Return the number of batches of a bounded run, the same for all ranks."""
@@ -143,16 +143,16 @@ class Sampler:
         return -(-self.reader.end // self._batch)
 
     def __bool__(self) -> bool:
-        return True  # truth is not about length: endless runs have none
+        return True  # endless runs have no length
 
     @property
     def run_id(self) -> str:
-        """Name of the run and digest of its fingerprint: equal where samples are, for a log."""
+        """Name and fingerprint digest of the run, for a log: equal for equal samples."""
         return f"{self.settings.run}-{state.digest(self.settings.fingerprint())}"
 
     @property
     def mixture(self) -> Mixture:
-        """Weights in force now, in proportion the shares; the temperature, and all phases."""
+        """Current weights, or shares if proportional; the temperature, and all phases."""
         return self.planner.schedule.at(self.step).in_force(self.step)
 
     @property
@@ -162,7 +162,7 @@ class Sampler:
 
     @property
     def text_columns(self) -> list[str]:
-        """The text columns of a batch, in order; of messages theirs."""
+        """The text columns of a batch, or its columns of messages, in order."""
         return [name for name in self.settings.columns if name in self.reader.fetcher.slots]
 
     @property
@@ -172,7 +172,7 @@ class Sampler:
 
     @property
     def graded(self) -> bool:
-        """Whether labels of pairs are floats: a source has others than 0 and 1."""
+        """Whether labels of pairs are floats: a source has labels other than 0 and 1."""
         return self.planner.newest.is_graded
 
     @property
@@ -203,7 +203,7 @@ class Sampler:
         return mixture.lr_scale(self.step if self._taken is None else self._taken)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the first batch that begins in a nominal epoch, or after it if none does."""
+        """Move to the first batch that begins in a nominal epoch, or after it if none does."""
         epoch = integer("epoch", epoch, 0, self.planner.epoch_at(MAX_POSITION))
         position = self.planner.epoch_start(epoch)
         self.move(max(position, self.reader.bounded(position + -position % self._batch)))
@@ -226,12 +226,12 @@ class Sampler:
 
     @alone
     def move(self, position: int) -> None:
-        """Go to a position up to the end of the run; inside a batch, its rest is the next one."""
+        """Move to a position; inside a batch, the rest of the batch is the next one."""
         position = integer("position", position, 0, MAX_POSITION)
         if position > self.reader.bounded(position):
             raise SamplerError(
-                f"position {position} lies beyond the end of this run ({self.reader.end}); "
-                f"give it more steps= or epochs="
+                f"position {position} is beyond the end of this run ({self.reader.end}); give it "
+                f"more steps= or epochs="
             )
         self._position, self._taken = position, None
         self._losses.begin(self._steps_taken)
@@ -239,7 +239,7 @@ class Sampler:
 
     @alone
     def skip(self, steps: int) -> int:
-        """Pass over the next steps, which ``served`` marks; return the step gone on with."""
+        """Skip the next steps, and mark them in ``served``; return the next step."""
         steps = integer("steps", steps, 0, MAX_POSITION // self._batch)
         first = self.step
         self.move(min(self._position + steps * self._batch, self.reader.bounded(MAX_POSITION)))
@@ -249,7 +249,7 @@ class Sampler:
 
     @alone
     def stride(self, worker: int, workers: int) -> None:
-        """Take every ``workers``-th batch from now on, beginning with the ``worker``-th."""
+        """Take every ``workers``-th batch from now on; the first one is the ``worker``-th."""
         if not 0 <= worker < workers:
             raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
         self.reader.share(workers)
@@ -258,19 +258,19 @@ class Sampler:
         self._position = self.reader.bounded(self._position - within + worker * self._batch)
 
     def first_change(self, before: RunSchedule) -> int:
-        """Return the first position whose sample a schedule changes, or one past all."""
+        """Return the first position that differs from an earlier schedule, or one beyond all."""
         changed = self.planner.first_change(before, replace(self.settings, steps=None).end)
         return MAX_POSITION + 1 if changed is None else changed
 
     def served(self, start: int, stop: int) -> pa.Table:
-        """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
+        """Return the ids of positions ``start … stop-1`` of all ranks, computed again.
 
-        Columns: ``step``, ``position``, ``source``, ``recipe``, where the run has taken later ones
-        the ``version`` of the corpus that it is drawn from or the ``generation`` of minings, with
-        ``no_duplicates=True`` ``displaced`` (the source of the sample that gave its position to
-        this one; null for most), ``swapped``, for pairs ``label``, and for each text
-        ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of messages
-        ``record_id``; ``skipped``, where the run has skipped some.
+        Columns: ``step``, ``position``, ``source``, ``recipe`` and ``swapped``. Each text has
+        ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; messages have
+        ``record_id``, and pairs ``label``. If later ones joined, there is the ``version`` of the
+        corpus or the ``generation`` of minings. With ``no_duplicates=True``, ``displaced`` is the
+        source of the sample that left this position, null for most. If steps were skipped, there
+        is ``skipped``.
         """
         last = self.reader.bounded(MAX_POSITION)
         start = integer("start", start, -MAX_POSITION, MAX_POSITION)
@@ -280,7 +280,7 @@ class Sampler:
             raise SamplerError(f"positions {start} to {stop}: give two in order, from 0 to {end}")
         if stop - start > _MOST_ROWS:
             raise SamplerError(
-                f"positions {start} to {stop}: ask for {_MOST_ROWS:,} of them at most at once"
+                f"positions {start} to {stop}: request at most {_MOST_ROWS:,} of them at once"
             )
         lows = range(start, max(stop, start + 1), _ROWS)
         parts = [self.reader.identities([(low, min(low + _ROWS, stop))]) for low in lows]
@@ -288,48 +288,48 @@ class Sampler:
         if not self._skipped:
             return table
         steps = table["step"].to_numpy()
-        found = [(step <= steps) & (steps < step + many) for step, many in self._skipped]
+        found = [(step <= steps) & (steps < step + number) for step, number in self._skipped]
         return table.append_column("skipped", column(np.logical_or.reduce(found)))
 
     def plan(self, steps: int) -> pa.Table:
-        """Return the ids of what the next steps will serve; columns as of ``served``."""
+        """Return the ids of the next steps; columns as in ``served``."""
         stop = self._position + integer("steps", steps, 0, MAX_POSITION) * self._batch
         return self.served(self._position, self.reader.bounded(stop))
 
     def forecast(self, steps: int | None = None) -> Forecast:
-        """Return what the run draws from step 0 on, from counts alone, wherever it stands.
+        """Return the forecast of the run from step 0 on, from counts alone, at any position.
 
         Args:
-            steps: So many steps, but none after the end of a bounded run; by default to that end,
-                or one nominal epoch from where the last phase begins, or the last version joins.
+            steps: Number of steps, cut at the end of a bounded run. Default: to this end, or one
+                nominal epoch from the last phase or joined version on.
         """
         if steps is not None:
             steps = integer("steps", steps, 0, MAX_POSITION // self._batch)
         return forecasts.forecast(self.settings, self.reader, self.unused, steps)
 
     def describe(self) -> str:
-        """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
-        of = self.settings, self.planner
-        notes = dict.fromkeys([*self.notes, *forecasts.warnings(*of, self.unused)])
+        """Return a short description of the run from here on: a line a recipe, swap, warnings."""
+        run = self.settings, self.planner
+        notes = dict.fromkeys([*self.notes, *forecasts.warnings(*run, self.unused)])
         return "\n".join(
-            [*forecasts.described(*of, self.step), *(f"note: {note}" for note in notes)]
+            [*forecasts.described(*run, self.step), *(f"note: {note}" for note in notes)]
         )
 
     def metrics(self, step: int | None = None) -> Metrics:
-        """Return what the run has of every source, and how long blocks were waited for.
+        """Return the counters of every source, and the time spent waiting for blocks.
 
         Before the next batch, by all ranks: ``data/NAME/samples``; ``data/NAME/tokens`` of their
-        texts, without prefixes; ``data/NAME/epochs``, samples over anchors. Where negatives can
-        lack, ``data/NAME/fallbacks``: those drawn at random, of other records or sources instead.
-        With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
-        their positions to others. Counting takes a second for two million samples.
+        texts, without prefixes; ``data/NAME/epochs``, samples over anchors. If negatives can be
+        missing, ``data/NAME/fallbacks``: negatives from random draws, other records or sources.
+        With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch, so
+        others have their positions. Counting takes a second for two million samples.
 
-        Of this sampler: ``prefetch/blocks_ready``, ``prefetch/waits`` for a block that was not
+        This sampler also has ``prefetch/blocks_ready``, ``prefetch/waits`` for a block that was not
         ready, and ``prefetch/seconds_waited``: if these grow, training waits for data. If texts
         were read ahead, ``read_ahead/reads``, ``…/bytes``, ``…/seconds``, ``…/bytes_dropped``.
 
         Args:
-            step: Of an earlier batch than the next: a trainer takes batches before it uses them.
+            step: An earlier step than the next: a trainer takes batches before it uses them.
         """
         return figures.metrics(self.planner, self.reader, self._used_up_to(step))
 
@@ -337,8 +337,8 @@ class Sampler:
     def worst(self, count: int = 32) -> pa.Table:
         """Return the samples with the highest reported losses of steps before the position.
 
-        Columns: as of ``served``, and ``loss``; the highest first. Of steps that were saved the
-        4,096 highest are known. Look there for wrong labels and false negatives.
+        Columns: as in ``served``, and ``loss``; the highest first. A save retains the 4,096
+        highest. Look there for wrong labels and false negatives.
         """
         found = self._losses.samples(0, self._steps_taken).slice(0, integer("count", count, 0))
         table = self.reader.identities([(at, at + 1) for at in found["position"].to_pylist()])
@@ -357,18 +357,18 @@ class Sampler:
     ) -> None:
         """Report the losses of sources, or of samples, at a step, to be written with the next save.
 
-        They are kept in memory, 24 bytes each, until a save writes them into the table ``losses``
-        of the state file: one row a step and source, of which the last report counts. Where
-        weights follow from them, every rank has to report the same.
+        They stay in memory, 24 bytes each, until a save writes them into the table ``losses`` of
+        the state file. It has one row for each step and source; the last report counts. If weights
+        depend on losses, every rank must report the same.
 
         Args:
-            losses: A finite number by the name of each source, or what ``loss_by_source`` returns.
-            step: The step of the batch they are of, where it is not the one taken last.
-            per_sample: A number for each sample of this rank's batch, shape (samples,): the 32
-                highest are kept, for ``worst`` and the table ``sample_losses``.
+            losses: A finite number by the name of each source, as from ``loss_by_source``.
+            step: The step of the batch. Default: the batch taken last.
+            per_sample: A number for each sample of this rank's batch, shape (samples,). The 32
+                highest are stored, for ``worst`` and the table ``sample_losses``.
 
         Raises:
-            SamplerError: A name is no source, a loss no number, or no batch of the step was taken.
+            SamplerError: A source is unknown, a loss is not a number, or the step was not taken.
         """
         if not losses and per_sample is None:
             raise SamplerError("report_loss: give the losses of sources, or per_sample=")
@@ -386,14 +386,14 @@ class Sampler:
 
     @alone
     def losses(self) -> pa.Table:
-        """Return the losses that were reported for steps before the position, by step and source.
+        """Return the reported losses of steps before the position, by step and source.
 
-        Columns: ``step``, ``source``, ``loss``. A resumed run begins with those that were saved.
+        Columns: ``step``, ``source``, ``loss``. A resumed run begins with the saved losses.
         """
         return self._losses.table(0, self._steps_taken)
 
     def take_losses(self, losses: Losses) -> None:
-        """Take losses that were reported in the place of this sampler, for it to save."""
+        """Add losses that were reported to another sampler of this run."""
         self._losses.add(losses)
 
     def to_hf(
@@ -411,50 +411,50 @@ class Sampler:
         return _trainers().to_hf_dataset(self, steps, label=label)
 
     def hf_batch_sampler(self) -> Any:
-        """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
+        """Return a class that preserves our batches; see ``huggingface.hf_batch_sampler``."""
         figures.need_texts(self, "hf_batch_sampler")
         return _trainers().hf_batch_sampler(self)
 
     def hf_callback(self) -> Any:
-        """Return what saves the run with a trainer's checkpoints; see ``huggingface``."""
+        """Return a callback that saves the run with trainer checkpoints; see ``huggingface``."""
         return _trainers().hf_callback(self)
 
     def hf_logger(self, trainer: Any, *, every: int = 100) -> Any:
-        """Return what logs the run through a trainer; see ``huggingface``."""
+        """Return a callback that logs the run through a trainer; see ``huggingface``."""
         return _trainers().hf_logger(self, trainer, every=every)
 
     @alone
     def set_weights(self, weights: Mapping[str, float], *, temperature: float | None = None) -> int:
         """Give sources other weights from the next step on, until the mixture's next phase.
 
-        As a phase does, they override the declared weights for the names given. Every rank has
-        to set the same at the same step. A save keeps it with the run.
+        Like a phase, they override the declared weights of the named sources. Every rank must set
+        the same weights at the same step. A save stores them with the run.
 
         Args:
-            weights: By the names of sources.
-            temperature: In the place of the mixture's, to the end of the run; None leaves it.
+            weights: A weight by the name of each source.
+            temperature: Replaces the mixture's to the end of the run. None: no change.
 
         Returns:
-            The step from which on they are in force: with ``no_duplicates=True`` where the next
-            block of 64 batches or fewer begins.
+            The first step with these weights. With ``no_duplicates=True`` it is the first step of
+            the next block of up to 64 batches.
 
         Raises:
-            MixtureError: A name is no source, a weight or the temperature is wrong, or all are 0.
-            RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
+            MixtureError: A source is unknown, a weight or the temperature is wrong, or all are 0.
+            RecipeError: With ``no_duplicates``, too few different texts remain for a batch.
         """
         step = self.planner.next_change(self._position)
         schedule = self.planner.schedule.with_event(step, Event(weights, temperature))
         self.open_sources(schedule)
         self.planner.check(schedule, [step], self.reader.end)
         self.check_checkpoints(step)
-        self.reader.go_on_with(schedule, step * self._batch)
-        passes.end_anew(self)
+        self.reader.change_schedule(schedule, step * self._batch)
+        passes.update_end(self)
         return step
 
     take_minings = versions.take_minings
 
     def check_checkpoints(self, step: int) -> None:
-        """Refuse weights from a step on if a later checkpoint needs the present ones."""
+        """Refuse a change from a step on if a later checkpoint exists."""
         settings = self.settings
         if self._saves is None and not settings.rank:
             own = settings.fingerprint()
@@ -462,20 +462,20 @@ class Sampler:
         state.refuse_beyond(settings.run, self._saves or [], step * self._batch, self._batch)
 
     def open_sources(self, schedule: RunSchedule) -> None:
-        """Read the pools of sources that were not drawn from so far."""
+        """Read the pools of sources that were not drawn before."""
         known = {stream.name for stream in self.planner.streams}
         for name in sorted(schedule.drawn - known):
             self._open_source(name)
 
     @alone
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
-        """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
+        """Return the position of the run, or of an earlier step, as values that all ranks share."""
         at = self._standing(step)
         return {"position": at.position, **at.plain()}
 
-    def _standing(self, step: int | None) -> state.Standing:
+    def _standing(self, step: int | None) -> state.RunPosition:
         position = self._used_up_to(step)
-        return state.Standing(
+        return state.RunPosition(
             position=position,
             fingerprint=self.settings.fingerprint(),
             events=self.planner.schedule.events,
@@ -488,32 +488,32 @@ class Sampler:
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
     ) -> None:
-        """Go to where ``state_dict`` was taken, of a sampler of the same settings.
+        """Move to the position of a ``state_dict`` from a sampler with the same settings.
 
         Args:
-            state_dict: What it returned.
+            state_dict: The result of ``Sampler.state_dict``.
             allow_drift: Names of fingerprint fields that may differ.
 
         Raises:
-            StateMismatchError: It is of another run; names every differing field.
+            StateMismatchError: It belongs to another run; names every differing field.
         """
-        at, now = state.Standing.of_plain(state_dict), self.settings.fingerprint()
+        at, now = state.RunPosition.of_plain(state_dict), self.settings.fingerprint()
         refuse_mismatch(at.fingerprint, now, allow_drift=allow_drift)
-        self.go_on(at)
-        self.notes[:] = state.not_of_saving(self.notes)  # who keeps states saves elsewhere
+        self.continue_from(at)
+        self.notes[:] = state.not_of_saving(self.notes)  # the caller stores states elsewhere
 
     @alone
-    def go_on(self, at: state.Standing) -> None:
-        """Continue where a run of these settings stood, with its events."""
+    def continue_from(self, at: state.RunPosition) -> None:
+        """Continue a run with these settings from a position, with its events."""
         if self.minings != at.minings:
-            versions.take_up(self, at.minings)
+            versions.restore_minings(self, at.minings)
         self._skipped = at.skipped
         schedule = self.planner.schedule.with_events(at.events)
         self.open_sources(schedule)
         if at.change is not None and at.fingerprint == self.settings.fingerprint():
             schedule.at(at.change[0]).know(at.change)
         self.planner.deal_by(schedule)
-        passes.end_anew(self)
+        passes.update_end(self)
         self.move(at.position)
         self.reader.counter.load(at.counts)
         if at.losses is not None:
@@ -528,13 +528,12 @@ class Sampler:
     def save(
         self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
     ) -> Path:
-        """Write the position to the state file, for one rank to call; returns the file's path.
+        """Write the position to the state file, on one rank only; return the path of the file.
 
         Args:
-            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
-            path: A new state file to write instead; its folders are made.
-            step: The step to go on with, if that is an earlier one than the sampler's: a trainer
-                takes batches before it uses them.
+            tag: Name of a checkpoint to add. Default: replace the latest save of the run.
+            path: A new state file to write instead, with its folders.
+            step: An earlier step to continue with: a trainer takes batches before it uses them.
 
         Raises:
             StateMismatchError: The tag or the path exists, or another run has the name.
@@ -552,12 +551,12 @@ class Sampler:
         return target
 
     def refuse_save(self, tag: str | None = None) -> None:
-        """Refuse what ``save`` would refuse, before hours of work."""
-        state.unsavable(self._state_path, asked=True)
+        """Refuse a save that ``save`` would refuse, before hours of work."""
+        state.unsavable(self._state_path, required=True)
         state.refuse_save(self._state_path, self._as_saved(tag, None))
 
     def certificate(self, *, progress: Progress | bool | None = None) -> Certificate:
-        """Return what was drawn so far, for others to check; see ``proof.certificate``."""
+        """Return a certificate of the samples so far, for others to check; see ``proof``."""
         return _proof().certificate(self, self._as_saved(None, None), progress)  # type: ignore[no-any-return]
 
     def _as_saved(self, tag: str | None, step: int | None) -> state.Save:
@@ -567,12 +566,12 @@ class Sampler:
         return as_saved(self.settings, self.planner, self._standing(step), tag=tag, **found)
 
     def _used_up_to(self, step: int | None) -> int:
-        """Return the position at which a step begins; by default the sampler's."""
+        """Return the position of a step, or of the sampler."""
         steps = self._steps_taken if step is None else integer("step", step, 0, self._steps_taken)
         return min(steps * self._batch, self._position)  # the last batch may be short
 
     def close(self) -> None:
-        """Stop preparing and close what was opened for this run."""
+        """Stop preparing, and close the files of this run."""
         self.reader.close()
         owned, self.owned = self.owned, None
         if owned is not None:

@@ -1,7 +1,7 @@
-"""Check the arguments of a sampler, and keep what determines its order and batches.
+"""Check the arguments of a sampler, and describe the settings of its order and batches.
 
-A saved run keeps its settings, so that resuming resolves nothing again. State files store them as
-JSON values.
+A saved run has its settings, so resuming resolves nothing again. State files store them as JSON
+values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Negatives
 from duckplets.recipes.recipes import Preset
 from duckplets.runs.request import Kind, Options, Remainder, RunRequest, options_of, renewed
-from duckplets.runs.state import Fingerprint, Save, Standing, digest
+from duckplets.runs.state import Fingerprint, RunPosition, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
 from duckplets.vectors.columns import VectorPins
@@ -42,19 +42,13 @@ _OF_JOIN = (
     *("in_batch", "vectors"),
 )
 _OF_OPTIONS = ("remainder", "swap", "preset", "prefixes", "prefetch", "memory_mb")
-_KEEPS = (
-    "run",
-    "consistent",
-    "preset",
-    "empty",
-    "long_sections",
-    "state",
-)  # which a saved run cannot change
+# arguments that a saved run cannot change
+_FIXED = ("run", "consistent", "preset", "empty", "long_sections", "state")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Join:
-    """A later version of the corpus that a run draws from, from a step on."""
+    """A later version of the corpus that joins a run at a step."""
 
     step: int
     corpus_version: int
@@ -67,13 +61,13 @@ class Join:
     in_batch: InBatch | None
     vectors: VectorPins
     sources: Sequence[str]  # sources that came with it
-    recipes: Mapping[str, Sequence[Any]]  # of these
+    recipes: Mapping[str, Sequence[Any]]  # recipes of these sources
     index: Mapping[str, IndexControls]
     lengths: Mapping[str, int]  # lengths of the mixture
-    values: Sequence[str] = ()  # and its values
+    values: Sequence[str] = ()  # values of the mixture
 
     def after(self, last: RunSettings) -> RunSettings:
-        """Return the settings from its step on, where a run had others."""
+        """Return the settings of a run from its step on, given the settings before."""
         recipes = {**last.recipes, **self.recipes}
         return replace(
             last,
@@ -87,13 +81,13 @@ class Join:
         )
 
     def without(self, sources: Collection[str]) -> Join:
-        """Return it without some of the sources that came with it."""
-        left = [name for name in self.sources if name not in sources]
+        """Return it without some of its new sources."""
+        remaining = [name for name in self.sources if name not in sources]
         return replace(
             self,
-            sources=left,
-            recipes={name: self.recipes[name] for name in left},
-            index={name: self.index[name] for name in left if name in self.index},
+            sources=remaining,
+            recipes={name: self.recipes[name] for name in remaining},
+            index={name: self.index[name] for name in remaining if name in self.index},
             candidates=self.candidates.without(sources),
             ranked=self.ranked.without(sources),
         )
@@ -101,13 +95,13 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Everything a run's order and batches follow from: sampler arguments, and the following."""
+    """All settings of a run's order and batches: sampler arguments, and the fields below."""
 
     kind: Kind | Literal["tokens"]
     split: str
-    # by source; for tokens how they become rows, as plain values
+    # by source; for tokens the plain settings of their rows
     recipes: Mapping[str, Sequence[Any]]
-    optional: dict[str, list[str]]  # names of recipes left out if they find no anchor
+    optional: dict[str, list[str]]  # names of recipes left out if they have no anchor
     sources: list[str]  # all sources of the pinned version
     mixture: Mixture
     batch_size: int  # samples of each rank
@@ -125,18 +119,18 @@ class RunSettings:
     run: str
     corpus_version: int
     records: Sequence[int]  # fingerprint of the records of that version
-    splits: SplitSettings | None  # None of token shards, as below
-    chunking: Mapping[str, Any]  # what identifies the chunks, as JSON values
-    candidates: Pins = Pins()  # noqa: RUF009 - it is frozen, as all that follow
+    splits: SplitSettings | None  # None for token shards
+    chunking: Mapping[str, Any]  # identifies the chunks, as JSON values
+    candidates: Pins = Pins()  # noqa: RUF009 - it is frozen, as all defaults below
     prefixes: bool = True
     declared_prefixes: DeclaredPrefixes = DeclaredPrefixes()  # noqa: RUF009
     index: Mapping[str, IndexControls] = field(default_factory=dict)  # by source
     consistent: Consistent | None = None  # for recipes that leave it open
     ranked: Pins = Pins()  # noqa: RUF009 - minings that rank positives
-    in_batch: InBatch | None = None  # texts near an anchor that are kept from its batch
-    batch_by: str | None = None  # what the samples of a batch share
+    in_batch: InBatch | None = None  # excludes texts near an anchor from its batch
+    batch_by: str | None = None  # the key that samples of a batch share
     preset: Preset | None = None  # preset for recipes of sources that join
-    pairs: Pairs | None = None  # of labelled pairs
+    pairs: Pairs | None = None  # for labelled pairs
     vectors: VectorPins = VectorPins()  # noqa: RUF009
     joins: tuple[Join, ...] = ()
     shards: str = ""  # fingerprint of token shards
@@ -144,12 +138,12 @@ class RunSettings:
 
     @property
     def names(self) -> Sequence[str]:
-        """What shares are of: all sources, or all values of a column."""
+        """The names with a share: all sources, or all values of a column."""
         return self.mixture.values if self.mixture.columns else self.sources
 
     @property
     def request(self) -> RunRequest:
-        """The request that it follows from, without recipes, mixture and columns."""
+        """The request of these settings, without recipes, mixture and columns."""
         names = {field.name for field in fields(RunRequest)} - {"recipes", "mixture", "columns"}
         own = {name: getattr(self, name) for name in names - {"options"}}
         options = Options(**{name: getattr(self, name) for name in _OF_OPTIONS})
@@ -158,7 +152,7 @@ class RunSettings:
 
     @property
     def versions(self) -> list[RunSettings]:
-        """The settings at each version it is pinned to."""
+        """The settings at each pinned version."""
         found = [self if not self.joins else replace(self, joins=())]
         for join in self.joins:
             seed = key(self.seed, "version", join.corpus_version)
@@ -166,7 +160,7 @@ class RunSettings:
         return found
 
     def fingerprint(self) -> Fingerprint:
-        """Return what must agree for a position to mean the same sample."""
+        """Return the values that must agree for a position to mean the same sample."""
         plain = plain_of(self)
         joins = [[join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]]
         shows = self.prefixes and self.declared_prefixes and self.kind != "messages"
@@ -176,7 +170,7 @@ class RunSettings:
         for name in ("kind", "split", "seed", "swap", "no_duplicates"):
             found[name] = getattr(self, name)
         found["negatives"] = self.negatives.num
-        if self.no_duplicates:  # the block in which the last epoch ends is arranged up to there
+        if self.no_duplicates:  # the end of the last epoch changes the arrangement of its block
             found["bounds"] = [self.epochs, self.remainder]
         found |= {"corpus_version": self.corpus_version, "order_version": ORDER_VERSION}
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
@@ -229,7 +223,7 @@ class RunSettings:
         stop = self.mixture.stop
         if stop and (ends or self.epochs is not None or self.remainder == "pad"):
             raise SamplerError(
-                f"stop={stop!r} is where a run ends; leave out steps=, epochs= and remainder='pad'"
+                f"stop={stop!r} sets the end of a run; leave out steps=, epochs=, remainder='pad'"
             )
         if self.epochs is not None or stop:
             end = epoch_start(self.epochs or 0)
@@ -241,7 +235,7 @@ class RunSettings:
         if ends and min(ends) > MAX_POSITION:
             raise SamplerError(
                 f"steps={self.steps}, epochs={self.epochs}: this run would end at position "
-                f"{min(ends)}, and there are {MAX_POSITION}; give less"
+                f"{min(ends)}, and the last one is {MAX_POSITION}; give less"
             )
         return min(ends, default=None)
 
@@ -249,27 +243,28 @@ class RunSettings:
 # thousands of sources may share recipes: each is made once
 def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     each = {id(recipe): recipe for recipe in chain.from_iterable(recipes.values())}
-    plain = {at: of if isinstance(of, dict) else to_dict(of) for at, of in each.items()}
-    return {source: [plain[id(recipe)] for recipe in of] for source, of in recipes.items()}
+    plain = {at: one if isinstance(one, dict) else to_dict(one) for at, one in each.items()}
+    return {source: [plain[id(one)] for one in some] for source, some in recipes.items()}
 
 
 def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Sequence[Any]]:
     each = {repr(plain): plain for plain in chain.from_iterable(definitions.values())}
     made = {text: from_dict(plain) for text, plain in each.items()}
-    return {source: [made[repr(plain)] for plain in of] for source, of in definitions.items()}
+    return {source: [made[repr(plain)] for plain in some] for source, some in definitions.items()}
 
 
-def plain_of(of: RunSettings | Join) -> dict[str, Any]:
+def plain_of(settings: RunSettings | Join) -> dict[str, Any]:
     """Return settings, or a join, as JSON values."""
     own: dict[str, Callable[[Any], Any]] = {
         "recipes": _definitions,
         "joins": lambda joins: [*map(plain_of, joins)],
     }
-    return {each.name: own.get(each.name, to_plain)(getattr(of, each.name)) for each in fields(of)}
+    names = [each.name for each in fields(settings)]
+    return {name: own.get(name, to_plain)(getattr(settings, name)) for name in names}
 
 
 def _of_plain(made: Any, plain: Mapping[str, Any], *, is_tokens: bool = False) -> Any:
-    """Return the settings, or the join, from ``plain_of``; refuse a missing or foreign value."""
+    """Return settings, or a join, from ``plain_of``; refuse a missing or wrong value."""
     if missing := kinds_of(made).keys() - plain.keys():
         raise StateMismatchError(f"it has no {', '.join(sorted(missing))}")
     values = dict(plain)
@@ -285,11 +280,11 @@ def _of_plain(made: Any, plain: Mapping[str, Any], *, is_tokens: bool = False) -
 
 def every_recipe(recipes: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
     """Return the names of all optional recipes by source."""
-    return {source: sorted(recipe.name for recipe in of) for source, of in recipes.items()}
+    return {source: sorted(recipe.name for recipe in named) for source, named in recipes.items()}
 
 
-def as_saved(settings: RunSettings, planner: Planner, at: Standing, **others: Any) -> Save:
-    """Return a run, where it stands, as state files keep it; ``others``: further fields."""
+def as_saved(settings: RunSettings, planner: Planner, at: RunPosition, **others: Any) -> Save:
+    """Return a run and its position for a state file; ``others`` has further fields."""
     return Save(
         run=settings.run,
         kind=settings.kind,
@@ -306,12 +301,12 @@ def as_saved(settings: RunSettings, planner: Planner, at: Standing, **others: An
 
 
 def saved_settings(saved: Save) -> RunSettings:
-    """Return the settings of a saved run, unless another version of duckplets saved it."""
+    """Return the settings of a saved run; refuse a run of another version of duckplets."""
     if saved.order_version != ORDER_VERSION:
         raise StateMismatchError(
             f"run {saved.run!r} was saved with order version {saved.order_version}; this duckplets "
             f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
-            f"version it was started with"
+            f"duckplets that started it"
         )
     plain = saved.settings
     try:
@@ -328,55 +323,56 @@ def saved_settings(saved: Save) -> RunSettings:
     )
 
 
-def check_overrides(given: Iterable[str], known: Sequence[str] | None = None) -> None:
-    """Refuse the name of an argument that resuming does not have."""
+def check_overrides(names: Iterable[str], known: Sequence[str] | None = None) -> None:
+    """Refuse a name that is not an argument of ``resume``."""
     known = [field.name for field in fields(RunRequest)] if known is None else known
-    for name in given:
+    for name in names:
         where = f"; give options=dp.Options({name}=…)" if name in kinds_of(Options) else ""
         is_fixed = name not in known and not where and name in RunSettings.__dataclass_fields__
-        if is_fixed or name in _KEEPS:
+        if is_fixed or name in _FIXED:
             raise SamplerError(
-                f"resume: a saved run keeps its {name}=; leave it out, or open another"
+                f"resume: a saved run cannot change {name}=; leave it out, or open another run"
             )
         if name not in known:
             raise SamplerError(f"resume: no argument {name!r}{where or nearest(name, known)}")
 
 
-def changed_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that a resumed run changes: those that are not the default."""
-    options = options_of(given.get("options")).given
-    check_overrides(name for name in options if name in _KEEPS)
+def changed_options(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a resumed run that are not the default."""
+    options = options_of(overrides.get("options")).changed
+    check_overrides(name for name in options if name in _FIXED)
     return options
 
 
-def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
+def overridden(saved: RunSettings, overrides: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with changed arguments."""
-    request, changed = saved.request, {name: given[name] for name in given if name != "columns"}
+    request = saved.request
+    changed = {name: overrides[name] for name in overrides if name != "columns"}
     options = changed_options(changed)
     changed.pop("options", None)
     mixture, recipes = changed.pop("mixture", saved.mixture), changed.pop("recipes", saved.recipes)
     if "negatives" in changed:
         num = renewed(saved.versions[-1].negatives, changed["negatives"]).num
         changed["negatives"] = replace(saved.negatives, num=num)
-    if "world_size" in given and "batch_size" not in given:
+    if "world_size" in overrides and "batch_size" not in overrides:
         kind = kinds_of(RunRequest)["world_size"]
-        ranks = checked("world_size", given["world_size"], kind, SamplerError)
+        ranks = checked("world_size", overrides["world_size"], kind, SamplerError)
         changed["batch_size"] = batch_size_of(saved.global_batch, ranks)
     request = replace(request, **changed, options=replace(request.options, **options))
     settings = {**request.settings(), "mixture": mixture, "recipes": recipes}
     if saved.kind == "tokens":
         return replace(saved, **{**settings, "kind": "tokens"})
     made = replace(saved, **settings)
-    return replace(made, columns=_columns(saved, made, given))
+    return replace(made, columns=_columns(saved, made, overrides))
 
 
-def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a resumed run: given, else saved; defaults follow other arguments."""
+def _columns(saved: RunSettings, made: RunSettings, overrides: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a resumed run; saved defaults adapt to its other arguments."""
     also = {"padded", "rejected_messages"} & {*saved.columns}
     default = default_columns(saved.kind, saved.num, also)
     if made.remainder == "pad":
         also.add("padded")
-    columns = given.get("columns", None if saved.columns == default else saved.columns)
+    columns = overrides.get("columns", None if saved.columns == default else saved.columns)
     if columns is saved.columns and made.remainder == "pad" != saved.remainder:
         columns = [*columns, "padded"]
     return checked_columns(columns, made.kind, made.num, also)

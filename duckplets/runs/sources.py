@@ -1,13 +1,13 @@
-"""By which recipes each source of a run is drawn, and how much of it.
+"""Resolve the recipes, minings and shares of the sources of a run.
 
-recipes given ─ or stored ─ or brought ─ or default ───────────────────→ SourceRecipes
-negatives as a recipe says ─ or by= ─ or mined ─ or at random ────→ minings that are pinned
-mixture given ─ or declared ─ or as index controls list ─ or as usual ─→ Shares
+    recipes=, stored, the source's own, or default ──────────────→ SourceRecipes
+    negatives of a recipe, of by=, mined, or random ─────────────→ pinned minings
+    mixture=, declared, by index controls, or the usual mixture ─→ Shares
 
-Index controls (size and weight of a source) define what ``Corpus.data_index`` lists. A sampler
-takes anchors from the listed records only, and draws sources in the ratio of their entries, unless
-a mixture is given or declared. A recipe that leaves open where negatives come from stays so in the
-settings of a run, which pin its minings: a resumed run draws as before.
+Index controls (size and weight of a source) define the entries of ``Corpus.data_index``. A sampler
+takes anchors from these records only. It draws sources in the ratio of their entries, unless a
+mixture is given or declared. The settings of a run pin the minings of recipes that leave the source
+of negatives open, so a resumed run draws as before.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def resolved(
     also: Sequence[Recipe] = (),
     sources: Mapping[str, SourceDefaults] | None = None,
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source at a version; ``also``: recipes no longer stored."""
+    """Return the recipes of every source at a version; ``also`` has recipes no longer stored."""
     if run["kind"] == "messages":
         if recipes is not None:
-            raise SamplerError("recipes: messages have none; leave it out")
+            raise SamplerError("recipes: messages have no recipes; leave it out")
         return messages.resolve(database, run["mixture"] or Mixture(), version)
     found = recipe_store.resolve(
         database,
@@ -89,11 +89,11 @@ def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pai
     """Return whether the pairs of sources are labelled or drawn; refuse a mix."""
     kinds = labels_of(database, version)
     there, documents = kinds.judged, {*kinds.documents.values()}
-    judged, others = (sorted(of) for of in ({*drawn} & there, {*drawn} - there - documents))
+    judged, others = (sorted(names) for names in ({*drawn} & there, {*drawn} - there - documents))
     if judged and others:
         raise SamplerError(
             f"kind='labelled_pairs': source {judged[0]!r} has labels, and source {others[0]!r} has "
-            f"none; leave out the ones or the others with mixture="
+            f"none; leave out one kind of source with mixture="
         )
     return "labelled" if judged else "drawn"
 
@@ -109,17 +109,19 @@ def check_labelled(
         )
     wrong = {"negatives": run["negatives"] != Negatives(), "consistent": run["consistent"]}
     wrong["no_duplicates"] = run["no_duplicates"] == "negatives"
-    if what := next((name for name, is_wrong in wrong.items() if is_wrong), None):
+    if bad := next((name for name, is_wrong in wrong.items() if is_wrong), None):
         raise SamplerError(
-            f"{what}={run[what]!r}: labelled pairs come with nothing drawn beside them; leave it "
-            f"out, or take sources without labels"
+            f"{bad}={run[bad]!r}: nothing is drawn for labelled pairs; leave it out, or use "
+            f"sources without labels"
         )
 
 
-def _without_negatives(of: SourceRecipes, skip: Collection[str] = ()) -> tuple[Recipe, ...]:
+def _without_negatives(
+    found_recipes: SourceRecipes, skip: Collection[str] = ()
+) -> tuple[Recipe, ...]:
     """Return recipes without negatives; equal ones merged, with their weights added."""
     found: dict[Any, TripletRecipe] = {}
-    for recipe in of.recipes:
+    for recipe in found_recipes.recipes:
         # optional recipes pair two windows of a section, which no label judges
         if not isinstance(recipe, TripletRecipe) or not recipe.weight or recipe.name in skip:
             continue
@@ -128,21 +130,21 @@ def _without_negatives(of: SourceRecipes, skip: Collection[str] = ()) -> tuple[R
         bare = replace(recipe, **plain)
         alike = replace(bare, name="pairs", weight=1.0)
         if before := found.get(alike):
-            first = bare if bare.name == USUAL else before  # none of ready negatives
+            first = bare if bare.name == USUAL else before  # not a recipe of ready negatives
             bare = replace(first, weight=before.weight + bare.weight)
         found[alike] = bare
     return tuple(found.values())
 
 
 def is_open(recipe: Recipe) -> bool:
-    """Return whether a recipe leaves the choice of negatives open, and has one."""
+    """Return whether a recipe leaves the choice of negatives to the run."""
     if not isinstance(recipe, TripletRecipe):
         return False
     return recipe.by is None and recipe.strategy != "same_record"
 
 
 def drawn_by(settings: RunSettings) -> Drawn:
-    """Return the recipes that samples are drawn by: mined ones where the run uses minings."""
+    """Return the recipes of a run, with the cut of its minings where it uses them."""
     found = dict[str, Sequence[Recipe]]()
     for source, recipes in settings.recipes.items():
         found[source] = drawn = [recipe for recipe in recipes if recipe.weight]
@@ -154,7 +156,7 @@ def drawn_by(settings: RunSettings) -> Drawn:
 
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
-    """Return the shares of the ways in which negatives of a recipe are mixed, or None."""
+    """Return the shares of mixed scorers for a recipe's negatives, or None."""
     taken = settings.candidates.of(source, recipe)
     (of_run,) = (r for r in settings.recipes[source] if r.name == recipe)
     by = settings.negatives.by
@@ -165,26 +167,26 @@ def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, floa
 
 
 def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
-    """Return where a run that asks for mined negatives has none; refuse one without any."""
-    asked = [way for way in settings.negatives.ways if way != "random"]
+    """Return notes on missing mined negatives that a run requests; refuse a run without any."""
+    requested = [way for way in settings.negatives.ways if way != "random"]
     of_open: dict[tuple[str, str], list[str]] = defaultdict(list)
     needed, there = settings.mixture.needed(settings.sources), set[str]()
     for source, recipes in settings.recipes.items():
         for recipe in recipes:
             taken = settings.candidates.of(source, recipe.name)
             there |= taken.keys()
-            for scorer in asked if source in needed and is_open(recipe) else ():
+            for scorer in requested if source in needed and is_open(recipe) else ():
                 if scorer not in taken:
                     of_open[recipe.name, scorer].append(source)
-    for scorer in asked:
+    for scorer in requested:
         if scorer in there:
             continue
-        way = ", and none leaves open how they are chosen; leave out by="
+        way = ", and none leaves the choice of negatives open; leave out by="
         if name := next((name for name, of in of_open if of == scorer), None):
             command = mining_store.mine_command(database, name)
             way = f"; mine them: corpus.mine({name!r}), or run: {command}"
             if scorer != BM25:
-                way = f"; give them: corpus.add_negatives(…, name={name!r}, scorer={scorer!r})"
+                way = f"; add them: corpus.add_negatives(…, name={name!r}, scorer={scorer!r})"
         known = {of.scorer for of in mining_store.Minings(database).found(split=settings.split)}
         raise StateMismatchError(
             f"by={scorer!r}: no recipe of this run has mined negatives of it in split "
@@ -223,14 +225,14 @@ def ranked_pins(database: Database, settings: RunSettings, *, allow_stale: bool)
 
 
 def near_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> InBatch:
-    """Return what is near an anchor in a batch, with the minings that it is read from."""
-    of = settings.in_batch
-    if of is None:
-        of = InBatch(*cast("tuple[str, float]", settings.negatives.in_batch_margin))
-    found = pins(database, settings, allow_stale=allow_stale, near=of.scorer)
+    """Return the scorer and margin of texts near an anchor, with their minings."""
+    in_batch = settings.in_batch
+    if in_batch is None:
+        in_batch = InBatch(*cast("tuple[str, float]", settings.negatives.in_batch_margin))
+    found = pins(database, settings, allow_stale=allow_stale, near=in_batch.scorer)
     if not found:
-        refuse_unknown(database, of, settings.split)
-    return replace(of, minings=found)
+        refuse_unknown(database, in_batch, settings.split)
+    return replace(in_batch, minings=found)
 
 
 def pins(
@@ -245,8 +247,8 @@ def pins(
 ) -> Pins:
     """Return number and digest of each mining a run draws from; refuse stale ones.
 
-    ``at_random`` are sources and recipes that draw at random nevertheless; ``near`` is a scorer
-    whose minings are wanted in place of those drawn from.
+    ``at_random`` are sources and recipes that must draw at random. ``near`` is a scorer: return its
+    minings instead of the minings that negatives come from.
     """
     minings, found = mining_store.Minings(database), dict[str, dict[str, dict[str, Pin]]]()
     take = partial(
@@ -285,22 +287,22 @@ def pins(
 
 
 def _scorers(
-    recipe: TripletRecipe, of: Negatives, there: Collection[str], before: Collection[str]
+    recipe: TripletRecipe, negatives: Negatives, there: Collection[str], before: Collection[str]
 ) -> list[str | None]:
-    """Return by which scorers, of those there, a recipe is drawn; None is the only one."""
+    """Return the scorers of a recipe's negatives among the known; None means the only one."""
     if own := policy_of(recipe.by):
-        is_run = bool(of.cuts) and isinstance(of.by, str) and of.by in there
-        return [of.by if is_run and isinstance(of.by, str) else own.scorer]
-    if not (is_open(recipe) and recipe.minable) or of.by == "random" or not there:
+        is_run = bool(negatives.cuts) and isinstance(negatives.by, str) and negatives.by in there
+        return [negatives.by if is_run and isinstance(negatives.by, str) else own.scorer]
+    if not (is_open(recipe) and recipe.minable) or negatives.by == "random" or not there:
         return []
-    ways = [*before] if of.by is None else [*of.ways]
-    return [way for way in ways if way in there] or ([None] if of.by is None else [])
+    ways = [*before] if negatives.by is None else [*negatives.ways]
+    return [way for way in ways if way in there] or ([None] if negatives.by is None else [])
 
 
 def pinned_minings(
     minings: mining_store.Minings | None, settings: RunSettings, source: str, recipe: TripletRecipe
 ) -> list[tuple[Mining, Mined]]:
-    """Return the minings that a run draws a recipe's negatives from, each with its policy."""
+    """Return the minings of a recipe's negatives in a run, each with its policy."""
     pinned = settings.candidates.of(source, recipe.name)
     if minings is None or not pinned:
         raise StateMismatchError(
@@ -320,13 +322,13 @@ def pinned_minings(
 def pinned_mining(
     minings: mining_store.Minings, settings: RunSettings, named: Pin, recipe: str
 ) -> Mining:
-    """Return a mining that a run is pinned to, as it was then."""
+    """Return a mining that a run is pinned to; refuse a changed one."""
     mining = minings.by_key(named.mining)
     if mining.digest != named.digest:
         raise StateMismatchError(
-            f"source {mining.source!r}, recipe {recipe!r}: the negatives of mining {mining.key} "
-            f"are not those run {settings.run!r} was opened with (digest then: "
-            f"{named.digest}, now: {mining.digest}); it is another corpus"
+            f"source {mining.source!r}, recipe {recipe!r}: mining {mining.key} has changed since "
+            f"run {settings.run!r} was opened (digest then: {named.digest}, now: "
+            f"{mining.digest}). It is another corpus"
         )
     return mining
 
@@ -334,23 +336,23 @@ def pinned_mining(
 def unused_minings(
     database: Database, settings: RunSettings, streams: Sequence[Stream]
 ) -> list[tuple[str, str, int]]:
-    """Return source, recipe and anchors of minings made since a run was opened."""
+    """Return source, recipe and anchors of minings since a run was opened."""
     if settings.versions[-1].negatives.by == "random":
         return []
-    some = (of for of in streams if not of.candidates and is_open(of.recipe))
-    alone = {(of.source, of.recipe.name): of.recipe for of in some}
+    some = (stream for stream in streams if not stream.candidates and is_open(stream.recipe))
+    alone = {(stream.source, stream.recipe.name): stream.recipe for stream in some}
     if not alone:
         return []
     minings, found = mining_store.Minings(database), list[tuple[str, str, int]]()
     for (source, name), recipe in sorted(alone.items()):
         if there := minings.serving(recipe, source, settings.split):
-            found.append((source, name, max(of.anchors for of in there.values())))
+            found.append((source, name, max(stream.anchors for stream in there.values())))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How the sources of a run are drawn, with notes for the user."""
+    """The shares of a run's sources, with notes for the user."""
 
     mixture: Mixture
     index: dict[str, IndexControls]  # limits of their records; see ``RunSettings.index``
@@ -359,14 +361,14 @@ class Shares:
 
 def shares(
     database: Database,
-    given: Mixture | None,
+    mixture: Mixture | None,
     sources: Mapping[str, SourceDefaults],
     *,
     split: str,
     version: int,
     usual: Mixture | None = None,
 ) -> Shares:
-    """Return how sources are drawn: by the given mixture, or else as usual."""
+    """Return the shares of sources: by the mixture, as declared or listed, or as usual."""
     own, is_controlled = dict[str, float](), False
     for name, offers in sources.items():
         is_controlled |= offers.controlled
@@ -375,53 +377,55 @@ def shares(
     index, notes = dict[str, IndexControls](), list[str]()
     if is_controlled:
         there = counted(database, split, version)
-        counts = {name: of for name, of in there.items() if name in sources}
-        if given is None and declared is None:
+        counts = {name: count for name, count in there.items() if name in sources}
+        if mixture is None and declared is None:
             return _as_listed(counts)
-        what = "mixture=" if given else "the mixture declared with the sources"
-        index, note = _as_sized(counts, what)
+        basis = "mixture=" if mixture else "the mixture declared with the sources"
+        index, note = _as_sized(counts, basis)
         notes.append(note)
-    if given is None and declared is not None:
+    if mixture is None and declared is not None:
         words = listed(f"{name} {weight:g}" for name, weight in own.items())
         words += "; each of the others counts 1" * (len(own) < len(sources))
-        notes.append(f"no mixture= is given, so the one declared with the sources holds: {words}")
-    return Shares(given or declared or usual or Mixture(), index, notes)
+        notes.append(f"no mixture= is given, so the declared weights of sources apply: {words}")
+    return Shares(mixture or declared or usual or Mixture(), index, notes)
 
 
 def _as_listed(counts: Counts) -> Shares:
-    """Return shares in the ratio of what index controls list."""
-    every = {name: of or IndexControls() for name, (_, of) in counts.items()}
-    entries = {name: of.listing(name, counts[name][0]).entries for name, of in every.items()}
+    """Return shares in the ratio of the entries that index controls list."""
+    every = {name: controls or IndexControls() for name, (_, controls) in counts.items()}
+    entries = {
+        name: controls.listing(name, counts[name][0]).entries for name, controls in every.items()
+    }
     words = listed(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
     note = (
-        f"no mixture= is given, so sources are drawn in the ratio of what their index controls "
-        f"list, and anchors are of the listed records: {words}"
+        f"no mixture= is given, so sources are drawn in the ratio of the entries of their index "
+        f"controls, and anchors come from the listed records: {words}"
     )
     controls = {name: control for name, (_, control) in counts.items() if control is not None}
     return Shares(Mixture({n: float(e) for n, e in entries.items()}), controls, [note])
 
 
-def _as_sized(counts: Counts, what: str) -> tuple[dict[str, IndexControls], str]:
-    """Return the controls of sources with a size, and what to say if others give shares."""
+def _as_sized(counts: Counts, basis: str) -> tuple[dict[str, IndexControls], str]:
+    """Return the controls of sources with a size, and a note that their weights do not apply."""
     sizes = {
         name: replace(control, weight=1.0)
         for name, (_, control) in counts.items()
         if control is not None and control.size is not None
     }
-    note = f"{what} takes the place of the shares that index controls give"
+    note = f"{basis} replaces the shares of index controls"
     if sizes:
         sized = [
-            f"{name} {len(of.listing(name, counts[name][0]).rows):,} of {counts[name][0]:,}"
-            for name, of in sizes.items()
+            f"{name} {len(control.listing(name, counts[name][0]).rows):,} of {counts[name][0]:,}"
+            for name, control in sizes.items()
         ]
-        note += f"; their sizes hold, so anchors are of the listed records: {listed(sized)}"
+        note += f"; their sizes apply, so anchors come from the listed records: {listed(sized)}"
     return sizes, note
 
 
 def counted(
     database: Database, split: str, version: int
 ) -> dict[str, tuple[int, IndexControls | None]]:
-    """Return of every source how many records a split has, and its index controls."""
+    """Return the number of records in a split and the index controls of each source."""
     rows = database.run("records/controls/sources", {"split": split, "version": version})
     return {
         name: (records, None if control[1] is None else IndexControls(*control))

@@ -1,8 +1,8 @@
 """Save runs to a state file and load them: a row per save, with all that opens the run.
 
-A state file lies beside its corpus and is open for writing only during a save, in one transaction:
-a kill at any instant leaves the last completed save. A run is opened as it was saved last; a
-checkpoint adds the position to begin at, and the counts up to there.
+A state file is next to its corpus. It is open for writing only during a save, in one transaction,
+so a kill at any time leaves the last completed save. A run is opened as it was saved last. A
+checkpoint has its own position, and the counts up to there.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ log = logging.getLogger("duckplets")
 
 Fingerprint = dict[str, Any]
 Counts = tuple[int, Mapping[str, Sequence[int]]]
-"""A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
+"""A position, and the tokens, fallbacks and displaced samples before it by source."""
 
-Ways: TypeAlias = list[tuple[int, object]]  # the steps at which shares change, and by what
+Ways: TypeAlias = list[tuple[int, object]]  # the steps at which shares change, and the cause
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
 _OF_RUN = ("settings", "fingerprint", "joins", "events", "minings", "skipped")
@@ -62,64 +62,67 @@ _STATE: dict[Any, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
-    """Where a run stands, and what it met on its way."""
+class RunPosition:
+    """The position of a run, and the changes and counts before it."""
 
     position: int  # first position not yet taken
-    fingerprint: Fingerprint  # fingerprint: positions mean the same samples if it agrees
-    events: Events = field(default_factory=dict)  # weights set on the way, by step
+    fingerprint: Fingerprint  # if it agrees, positions mean the same samples
+    events: Events = field(default_factory=dict)  # weights set during the run, by step
     counts: Counts = (0, {})
     minings: tuple[tuple[int, Pins], ...] = ()  # a step, and the minings drawn from since
-    skipped: tuple[tuple[int, int], ...] = ()  # a step, and how many from it on were passed over
-    # Where shares of tokens last changed, as of ``Schedule.last_change``.
-    change: list[Any] | None = None
+    skipped: tuple[tuple[int, int], ...] = ()  # a step, and the number of steps skipped there
+    change: list[Any] | None = None  # last change of token shares: see ``Schedule.last_change``
     losses: pa.Table | None = None  # saved losses of the steps before
-    sample_losses: pa.Table | None = None  # the highest of samples of these steps
+    sample_losses: pa.Table | None = None  # the highest losses of samples of these steps
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON values, without its position and what is empty."""
+        """Return it as JSON values, without its position and empty fields."""
         position, by_source = self.counts
         named = by_source.items()
         sources = {name: [*map(int, numbers)] for name, numbers in named if any(numbers)}
         events = [
-            [step, dict(of.weights), *(() if of.temperature is None else (of.temperature,))]
-            for step, of in self.events.items()
+            [
+                step,
+                dict(event.weights),
+                *(() if event.temperature is None else (event.temperature,)),
+            ]
+            for step, event in self.events.items()
         ]
-        met = {"minings": self.minings, "skipped": self.skipped}
+        optional = {"minings": self.minings, "skipped": self.skipped}
         return {
             "fingerprint": self.fingerprint,
             "events": events,
             "counts": {"position": position, "sources": sources},
-            **{name: to_plain(some) for name, some in met.items() if some},
+            **{name: to_plain(value) for name, value in optional.items() if value},
             **({} if self.change is None else {"change": self.change}),
         }
 
     @classmethod
-    def of_plain(cls, given: Mapping[str, Any], **others: Any) -> Self:
-        """Return what ``plain`` made, and its position, from ``Sampler.state_dict``."""
-        given = unfolded(given)
-        if not {"position", "fingerprint"} <= set(given):
+    def of_plain(cls, state: Mapping[str, Any], **others: Any) -> Self:
+        """Return the position of a run from ``Sampler.state_dict``."""
+        state = unfolded(state)
+        if not {"position", "fingerprint"} <= set(state):
             raise StateMismatchError(
-                f"this is not a sampler's state, with position and fingerprint; it has "
-                f"{', '.join(map(str, given)) or 'nothing'}"
+                f"this is not a sampler's state, which has position and fingerprint; it has "
+                f"{', '.join(map(str, state)) or 'nothing'}"
             )
-        counts = given.get("counts", {"position": 0, "sources": {}})
-        minings, skipped = given.get("minings", []), given.get("skipped", [])
+        counts = state.get("counts", {"position": 0, "sources": {}})
+        minings, skipped = state.get("minings", []), state.get("skipped", [])
         try:
             wrong = misfit(counts, _COUNTS)
-            change = given.get("change")
+            change = state.get("change")
             if change is not None:
                 single, lists = change[:4], change[4:]
                 wrong = wrong or misfit(single, [_COUNT]) or misfit(lists, [[int]])
                 wrong = wrong or ("" if len(change) == 7 else "change is seven values")
-            if wrong or any(len(of) != 3 for of in counts["sources"].values()):
+            if wrong or any(len(numbers) != 3 for numbers in counts["sources"].values()):
                 raise ValueError(wrong or "counts are three numbers a source")
             return cls(
-                position=given["position"],
-                fingerprint=dict(given["fingerprint"]),
-                events={int(step): Event(*values) for step, *values in given.get("events", [])},
+                position=state["position"],
+                fingerprint=dict(state["fingerprint"]),
+                events={int(step): Event(*values) for step, *values in state.get("events", [])},
                 counts=(counts["position"], counts["sources"]),
-                minings=tuple((int(step), Pins.of_plain(of)) for step, of in minings),
+                minings=tuple((int(step), Pins.of_plain(numbers)) for step, numbers in minings),
                 skipped=tuple((int(step), int(steps)) for step, steps in skipped),
                 change=change,
                 **others,
@@ -129,7 +132,7 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Save(Standing):
+class Save(RunPosition):
     """A run and its position."""
 
     run: str
@@ -142,8 +145,8 @@ class Save(Standing):
     step: int
     epoch: int  # nominal epoch of the position
     samples: Mapping[str, int]  # before the position, by source
-    drifted_from: Fingerprint | None = None  # for checks only: of what its run was resumed from
-    changed_from: int | None = None  # likewise: first position of other samples since
+    drifted_from: Fingerprint | None = None  # for checks only: fingerprint of the resumed run
+    changed_from: int | None = None  # for checks only: first position of other samples
 
     @property
     def batch(self) -> int:
@@ -157,38 +160,33 @@ class Save(Standing):
 
     @property
     def versions(self) -> list[int]:
-        """The corpus version it was opened at, and those that joined."""
+        """The corpus version it was opened at, and the versions that joined."""
         return [self.corpus_version, *(version for _, version in self.joins)]
 
 
-def state_path(corpus: Path) -> Path:
-    """Return the state file of a corpus: NAME.state.duckdb beside NAME.duckdb."""
-    return files.beside(corpus, files.STATE)
-
-
-def given_state(corpus: Path, given: str | Path | None) -> Path:
-    """Return the state file that is given, or the one beside the corpus.
+def state_path(corpus: Path, path: str | Path | None = None) -> Path:
+    """Return a state file, checked; by default NAME.state.duckdb next to NAME.duckdb.
 
     Raises:
         SamplerError: It is the corpus itself.
     """
-    beside = state_path(corpus)
-    if given is not None and Path(given).resolve() == corpus.resolve():
+    default = files.beside(corpus, files.STATE)
+    if path is not None and Path(path).resolve() == corpus.resolve():
         raise SamplerError(
-            f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, in "
-            f"{beside.name}"
+            f"state={str(path)!r} is the corpus itself; by default a run is saved next to it, in "
+            f"{default.name}"
         )
-    return beside if given is None else Path(given).absolute()
+    return default if path is None else Path(path).absolute()
 
 
-def state_paths(corpus: Path, given: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Return the state file beside a corpus, and one that is given or several.
+def state_paths(corpus: Path, paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Return the default state file of a corpus, and one or several others.
 
     Raises:
-        StateMismatchError: A given one is not there.
+        StateMismatchError: One of the others does not exist.
     """
-    several = [given] if isinstance(given, str | Path) else given
-    others = [given_state(corpus, path) for path in several]
+    several = [paths] if isinstance(paths, str | Path) else paths
+    others = [state_path(corpus, path) for path in several]
     for path in others:
         if not path.exists():
             raise StateMismatchError(f"state={str(path)!r} does not exist")
@@ -202,9 +200,9 @@ def save(
     schedule: RunSchedule,
     before: tuple[Save, Ways] | None = None,
 ) -> None:
-    """Write a save, losses before its position and changed shares in one transaction.
+    """Write a save, the losses before its position and changed shares in one transaction.
 
-    ``before`` is the caller's last save, whose shares are known if it is still the file's last.
+    ``before`` is the caller's last save; its shares count if it is still the last in the file.
     """
     run = saved.run
     if not path.exists():
@@ -228,7 +226,7 @@ def save(
         if (shares := _changed_shares(schedule, known)) is not None:
             first, rows = shares
             database.run("runs/state/delete_shares", {"run": run, "first": first})
-            with database.registered(told=rows):
+            with database.registered(reported=rows):
                 database.run("runs/state/add_shares", {"run": run})
     if any(step > saved.step for step in replaced):
         log.warning(
@@ -238,25 +236,29 @@ def save(
 
 
 def _changed_shares(schedule: RunSchedule, known: Ways) -> tuple[int, pa.Table] | None:
-    """Return the first step from which shares differ from those known, and the shares."""
+    """Return the first step at which shares differ from the known ones, and the new shares."""
     ways = schedule.ways
     if ways == known:
         return None
     pairs = enumerate(zip_longest(known, ways))
     number = next(number for number, (one, other) in pairs if one != other)
-    first = min(of[number][0] for of in (known, ways) if number < len(of)) if known else 0
+    first = (
+        min(known_ways[number][0] for known_ways in (known, ways) if number < len(known_ways))
+        if known
+        else 0
+    )
     found = [*schedule.over_time(first, _MOST_SHARES)]
     steps = np.array([step for step, _ in found], np.int64)
     columns = {
         "start_step": steps.repeat(len(schedule.sources)),
         "source": pa.array(schedule.sources * len(found), pa.string()),
-        "share": np.array([of for _, of in found], np.float64).reshape(-1),
+        "share": np.array([known_ways for _, known_ways in found], np.float64).reshape(-1),
     }
     return first, pa.table(columns)
 
 
 def refuse_save(path: Path, saved: Save) -> None:
-    """Refuse what ``save`` would refuse, as the file is now."""
+    """Refuse a save that ``save`` would refuse now."""
     if path.exists():
         with _reading(path) as database:
             _refuse_clash(database, path, saved)
@@ -265,7 +267,7 @@ def refuse_save(path: Path, saved: Save) -> None:
 def _refuse_clash(
     database: Database, path: Path, saved: Save
 ) -> tuple[list[dict[str, Any]], Save | None]:
-    """Refuse a save that contradicts earlier ones of its run; return these, and the last."""
+    """Refuse a save that contradicts its run; return the earlier saves, and the last."""
     run, saves = saved.run, _cursors(database, saved.run)
     tags = [one["tag"] for one in saves if one["tag"]]
     if last := _last(database, run):
@@ -280,12 +282,12 @@ def _refuse_clash(
             except StateMismatchError as error:
                 raise StateMismatchError(
                     f"{path} has another run {run!r}: {error}. Save under another name (run=…) or "
-                    f"into another file (path=…), or forget that one: duckplets runs … "
+                    f"into another file (path=…), or forget that run: duckplets runs … "
                     f"{run} --reset"
                 ) from None
         for pair in zip_longest(_taken(last), _taken(saved)):
-            if pair[0] != pair[1]:  # weights or minings, which a checkpoint may lie beyond
-                step = min(of[0] for of in pair if of is not None)
+            if pair[0] != pair[1]:  # weights or minings; a checkpoint may be later
+                step = min(change[0] for change in pair if change is not None)
                 refuse_beyond(run, saves, step * saved.batch, saved.batch)
                 break
     if saved.tag in tags:
@@ -296,7 +298,7 @@ def _refuse_clash(
 
 
 def load(path: Path, run: str, tag: str | None = None) -> Save:
-    """Return a run as it was saved last, at one of its saves."""
+    """Return a run with its last settings, at one of its saves."""
     from duckplets.runs.metrics import KNOWN
 
     if not path.exists():
@@ -316,8 +318,10 @@ def load(path: Path, run: str, tag: str | None = None) -> Save:
         losses = {"losses": database.table("runs/state/losses", upto)}
         worst = database.table("runs/state/sample_losses", {**upto, "most": KNOWN})
         losses |= {"sample_losses": worst}
-    taken = [[of for of in _taken(one) if of[0] < there.steps] for one in (found, there)]
-    if taken[0] != taken[1]:  # the run went another way since this checkpoint
+    taken = [
+        [change for change in _taken(one) if change[0] < there.steps] for one in (found, there)
+    ]
+    if taken[0] != taken[1]:  # the run has changed since this checkpoint
         return replace(there, **losses)
     last = {name: getattr(found, name) for name in _OF_RUN}
     return replace(there, **last, **losses)
@@ -335,7 +339,7 @@ def runs(path: Path) -> list[Save]:
 def cursors(
     path: Path, run: str | None = None, *, fingerprint: Fingerprint | None = None
 ) -> list[dict[str, Any]]:
-    """Return the saves, of a run of this fingerprint if given, the latest first."""
+    """Return all saves, or the saves of a run with this fingerprint; the latest is first."""
     if not path.exists():
         return []
     with _reading(path) as database:
@@ -347,12 +351,12 @@ def cursors(
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
-    """Forget a run, or what it saved beyond a step; returns how many saves those were.
+    """Forget a run, or its saves beyond a step; return the number of saves removed.
 
     Args:
         path: The state file.
         run: Name of the run.
-        after: Keep what was saved up to this step.
+        after: Keep saves up to this step.
     """
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION)
     known = cursors(path)
@@ -370,15 +374,14 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
 def refuse_beyond(
     run: str, saves: Iterable[Mapping[str, Any]], changed_from: int, batch: int
 ) -> None:
-    """Refuse other samples from a position on if a checkpoint of the run lies beyond it."""
+    """Refuse to change samples from a position on if a later checkpoint needs them."""
     beyond = [repr(one["tag"]) for one in saves if one["tag"] and one["position"] > changed_from]
     if beyond:
         step = changed_from // batch
         raise StateMismatchError(
-            f"run {run!r} has checkpoints beyond step {step}, from which on its samples are others "
-            f"now: {listed(beyond, 10)}; go on in another file (save_to=…), open a run "
-            f"of another name (run=…), or forget what lies beyond: duckplets runs … "
-            f"{shlex.quote(run)} --to {step} --reset"
+            f"run {run!r} has checkpoints beyond step {step}, where its samples would change: "
+            f"{listed(beyond, 10)}. Save to another file (save_to=…), open a run of another name "
+            f"(run=…), or forget them: duckplets runs … {shlex.quote(run)} --to {step} --reset"
         )
 
 
@@ -408,10 +411,10 @@ def not_of_saving(notes: Iterable[str]) -> list[str]:
 
 
 def behind(run: str, fingerprint: Fingerprint, path: Path, position: int) -> list[str]:
-    """Return a note if a run begins before its latest save, which a save would replace."""
+    """Return a note if a run begins before its latest save and would replace it."""
     try:
         saved = cursors(path, run, fingerprint=fingerprint)
-    except DuckpletsError as error:  # saving fails by itself; others need not care
+    except DuckpletsError as error:  # only a save fails because of it
         return [SavingNote(f"this run cannot be saved in {shown(path)}: {error}")]
     latest = [one for one in saved if one["tag"] is None and one["position"] > position]
     if not latest:
@@ -420,30 +423,30 @@ def behind(run: str, fingerprint: Fingerprint, path: Path, position: int) -> lis
     return [
         SavingNote(
             f"run {run!r} was saved at step {latest[0]['step']:,}; this run begins at step "
-            f"{step:,}, and saving it replaces that save. To go on from there resume it, "
-            f"by duckplets.resume or --resume"
+            f"{step:,}, and saving it replaces that save. To continue from there, resume it with "
+            f"duckplets.resume or --resume"
         )
     ]
 
 
-def unsavable(path: Path, *, asked: bool) -> list[str]:
-    """Return why a run cannot be saved in a file, if so; refuse a file that was asked for."""
+def unsavable(path: Path, *, required: bool) -> list[str]:
+    """Return a note if a run cannot be saved in a file; refuse a required file."""
     if not (why := migrate.unwritable(path)):
         return []
     note = SavingNote(f"this run cannot be saved in {shown(path)}: {why}")
-    if asked:
+    if required:
         raise SamplerError(f"{note}; name another file")
     return [note]
 
 
 def folded(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state with one text for all but its position, for who cannot keep nested values."""
+    """Return a state as its position and one text, for trainers without nested values."""
     rest = {name: value for name, value in state.items() if name != "position"}
     return {"position": state["position"], "run": json.dumps(rest, ensure_ascii=False)}
 
 
 def unfolded(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state as it was before it was folded, if it was."""
+    """Return a state without the folding of ``folded``."""
     try:
         found = dict(state)
         return json.loads(found.pop("run")) | found if "run" in found else found
@@ -491,23 +494,23 @@ def _no_run(path: Path, run: str, saves: Iterable[Mapping[str, Any]]) -> StateMi
 
 
 def _taken(saved: Save) -> list[tuple[int, Any]]:
-    """Return weights and minings that were taken on the way, by step."""
+    """Return weights and minings that changed during a run, by step."""
     return sorted([*saved.events.items(), *saved.minings], key=itemgetter(0))
 
 
 def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: bool) -> None:
-    """Replace losses of the steps a run went through since its last save."""
+    """Replace the losses of the steps since a run's last save."""
     first, stop = 0 if whole else min(losses.first, saved.steps), saved.steps
     database.run("runs/state/delete_losses", {"run": saved.run, "first": first, "stop": stop})
     database.run("runs/state/delete_losses_beyond", {"run": saved.run})
     rows = losses.table(first, stop)
     if rows.num_rows:
-        with database.registered(told=rows):
+        with database.registered(reported=rows):
             database.run("runs/state/add_losses", {"run": saved.run})
     span = {"run": saved.run, "first": first, "stop": stop}
     database.run("runs/state/delete_sample_losses", span)
     if (rows := losses.samples(first, stop)).num_rows:
-        with database.registered(told=rows):
+        with database.registered(reported=rows):
             database.run("runs/state/add_sample_losses", {"run": saved.run})
 
 
@@ -525,7 +528,7 @@ def refuse_mismatch(
     described: Mapping[str, str] = {},
     edited: Mapping[str, str] = {},
 ) -> None:
-    """Refuse a fingerprint that differs in more than ``edited``, which others judge."""
+    """Refuse a fingerprint that differs in more than ``edited``; callers check these fields."""
     for name in sorted(set(allow_drift) - now.keys()):
         raise StateMismatchError(
             f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
@@ -534,18 +537,18 @@ def refuse_mismatch(
     differing = [name for name in other if name not in allow_drift]
     if set(differing) - edited.keys():
         words, hint = {**described, **edited}, ""
-        said = [
+        words_of = [
             words.get(name, f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})")
             for name in differing
         ]
         if "batch_size" in differing:
             hint = (
-                " (batch_size is that of all ranks together; world sizes that divide it: "
+                " (batch_size counts all ranks together; world sizes that divide it: "
                 f"{world_sizes(int(saved.get('batch_size', 0)))})"
             )
         raise StateMismatchError(
-            f"the saved run does not fit: {'; '.join(said)}{hint}. Open it with what it "
-            f"was saved with, or accept another order with allow_drift=(…)"
+            f"the saved run does not fit: {'; '.join(words_of)}{hint}. Open it with the saved "
+            f"values, or accept another order with allow_drift=(…)"
         )
 
 
@@ -554,7 +557,11 @@ def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
     mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
     described = {"mixture": differences(*mixtures)}
     one, other = (
-        {(source, of.get("name")): of for source, some in each["recipes"].items() for of in some}
+        {
+            (source, recipe.get("name")): recipe
+            for source, some in each["recipes"].items()
+            for recipe in some
+        }
         for each in (saved, now)
     )
     places = [place for place in {**one, **other} if one.get(place) != other.get(place)]

@@ -1,4 +1,4 @@
-"""Divide the anchors of a run by a value of records, and put them in the order of one."""
+"""Divide the anchors of a run by a value of records, or order them by one."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from duckplets.order.mixture import AND, NULL, Mixture
 from duckplets.order.permute import hashed
 from duckplets.samples.stream import Stream
 
-_MOST = 1000  # values that shares may be of
+_MOST = 1000  # values with a share
 
 
 class Values:
     """The values by which a mixture divides the records of a split, as of a version.
 
     Raises:
-        MixtureError: There are more than a thousand.
-        SamplerError: A column is no value of records.
+        MixtureError: There are more than a thousand values.
+        SamplerError: A column is not a value of records.
     """
 
     def __init__(self, database: Database, mixture: Mixture, where: Mapping[str, Any]) -> None:
@@ -45,23 +45,25 @@ class Values:
                 size = len(several)
             if size > _MOST:
                 raise MixtureError(
-                    f"column={mixture.column!r}: {size:,} values, and shares are of at most "
-                    f"{_MOST:,}; give what more records have in common"
+                    f"column={mixture.column!r}: {size:,} values, more than {_MOST:,}; name a "
+                    f"column with fewer values"
                 )
             self._known: Keys = rows["record_key"].to_numpy()
         self._codes = np.asarray(found)
         self.names = [*map(AND.join, several)]
         if len({*self.names}) < len(several):
-            raise MixtureError(f"column={mixture.column!r}: values have {AND!r} inside; give one")
+            raise MixtureError(
+                f"column={mixture.column!r}: values contain {AND!r}; name one column"
+            )
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Records by the name of their value, in order."""
+        """The number of records with each value, in order of names."""
         each = zip(self.names, np.bincount(self._codes, minlength=len(self.names)), strict=True)
         return {name: int(count) for name, count in sorted(each)}
 
     def divided(self, stream: Stream) -> dict[str, Stream]:
-        """Return the streams of each value that some of its anchors have."""
+        """Return a stream for each value of its anchors."""
         codes = self._codes[places(self._known, stream.pool.anchors.records)]
         order = np.argsort(codes, kind="stable")
         edges = np.searchsorted(codes[order], np.arange(len(self.names) + 1))
@@ -75,7 +77,7 @@ class Values:
 def with_values(
     database: Database, mixture: Mixture, where: Mapping[str, Any]
 ) -> tuple[Mixture, list[str]]:
-    """Return a mixture with the values there are, and what to note about records without one."""
+    """Return a mixture with its known values, and a note on records without a value."""
     if not mixture.columns:
         return mixture, []
     counts = Values(database, mixture, where).counts
@@ -85,16 +87,16 @@ def with_values(
         return made, []
     return made, [
         f"column={mixture.column!r}: {sum(counts[name] for name in none):,} records of split "
-        f"{where['split']!r} have no value there, and are not drawn; a weight of {none[0]!r} "
-        f"takes them"
+        f"{where['split']!r} have no value there, and are not drawn; give {none[0]!r} a weight to "
+        f"draw them"
     ]
 
 
 class Difficulty:
-    """What puts the anchors of a run in order: a number or a date of their records.
+    """The order of a run's anchors by a number or a date of their records.
 
     Raises:
-        SamplerError: It is no value of records, or neither numbers nor dates.
+        SamplerError: The column is not a value of records.
     """
 
     def __init__(self, database: Database, mixture: Mixture, where: Mapping[str, Any]) -> None:
@@ -102,15 +104,17 @@ class Difficulty:
         rows = families.values(database, by, where, "order_by", "ingest/families/read")
         self._known, self._texts = rows["record_key"].to_numpy(), rows["text"]
         ways = (rows[name].to_numpy().astype(np.float64) for name in ("number", "moment"))
-        self._ways = [np.where(np.isfinite(of), of, np.nan) for of in ways]  # NaN where it is none
+        self._ways = [
+            np.where(np.isfinite(values), values, np.nan) for values in ways
+        ]  # NaN for other values
 
     def ordered(self, stream: Stream) -> Stream:
-        """Return a stream whose first epochs go up the stairs.
+        """Return a stream whose first epochs follow the order in stairs.
 
         Raises:
             SamplerError: The values of its records are neither numbers nor dates.
         """
-        anchors, of = stream.pool.anchors, self._mixture
+        anchors, mixture = stream.pool.anchors, self._mixture
         units = np.arange(len(anchors)) if stream.units is None else stream.units
         at = places(self._known, anchors.records[units])
         has_value = self._texts.take(at).is_valid().to_numpy()
@@ -121,10 +125,10 @@ class Difficulty:
         else:
             text = shown(repr(self._texts[int(at[wrong[0]])].as_py()))
             raise SamplerError(
-                f"order_by={of.order_by!r}: give a number, or a date, of all records; source "
-                f"{stream.source!r} has {text} beside others"
+                f"order_by={mixture.order_by!r}: give a column of numbers or of dates; source "
+                f"{stream.source!r} also has {text}"
             )
         ties = hashed(stream.purpose("stairs"), anchors.ids[units])
-        rank = np.lexsort((ties, values))  # NaN, of records without a value, is last
-        order = StairOrder(rank, of.stairs, of.order_epochs, stream.purpose("order"))
+        rank = np.lexsort((ties, values))  # records without a value have NaN and come last
+        order = StairOrder(rank, mixture.stairs, mixture.order_epochs, stream.purpose("order"))
         return replace(stream, stairs=order)

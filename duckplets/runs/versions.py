@@ -3,12 +3,12 @@
     resume(version=) ─join→ RunSettings.joins ─versions→ settings of a part ─→ Schedule, streams
     take_minings() ─pins→ streams of the same anchors ─────→ PartPlanner ─→ Planner
 
-A join says what a run takes of a later version from a step on: records, minings, vectors, the
-sources that came with it, and what a mixture in proportion means there; all else stays. Each part
-is planned by itself: streams begin a new epoch where it begins, in an order of their own.
+A join describes a later version from a step on: its records, minings, vectors and new sources, and
+the shares of a proportional mixture. Other settings stay. Each part is planned separately: its
+streams begin a new epoch at its first step, in their own order.
 
-With later minings candidates change and anchors do not, so such a part counts from where the part
-before it does: nothing is repeated or skipped, and a position still is all that a cursor has.
+Later minings change candidates but not anchors. Such a part continues the epochs of the part before
+it, so nothing is repeated or skipped, and a cursor still needs only a position.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from duckplets.mining.pins import Pins
     from duckplets.pools.arrays import Pool
     from duckplets.recipes.store import Recipe
-    from duckplets.runs.pool_loading import Left, Named
+    from duckplets.runs.pool_loading import EmptyPool, NamedByUser
     from duckplets.runs.sampler import Sampler
     from duckplets.samples.stream import Stream
     from duckplets.vectors.columns import Missing
 
 Version: TypeAlias = int | Literal["newest"] | None
-Read: TypeAlias = Callable[[RunSettings, Collection[str]], "tuple[list[Stream], list[Left]]"]
+Read: TypeAlias = Callable[[RunSettings, Collection[str]], "tuple[list[Stream], list[EmptyPool]]"]
 
 
 def planned(
@@ -74,12 +74,12 @@ def planned(
     position: int,
     *,
     also: Collection[str],
-    named: Named,
-) -> tuple[RunSettings, Planner, list[Left]]:
-    """Plan each part of a run, settling the steps of open joins; return what is left out."""
+    named: NamedByUser,
+) -> tuple[RunSettings, Planner, list[EmptyPool]]:
+    """Plan each part of a run, and set the steps of open joins; return the empty pools too."""
     planners: list[PartPlanner] = []
-    outside: list[Left] = []
-    end_of = replace(settings, steps=None).end  # other steps= change no earlier batch
+    outside: list[EmptyPool] = []
+    end_of = replace(settings, steps=None).end  # steps= changes no batch before the end
     graded: bool | None = None
     for number in range(len(settings.joins) + 1):
         is_open = number and settings.joins[number - 1].step == _open_step(settings)
@@ -89,25 +89,25 @@ def planned(
         version, schedule = _part(settings, number, events)
         streams, empty = read(version, schedule.drawn | {*also} & {*version.names})
         there, came = {s.name for s in streams}, settings.joins[number - 1 :]
-        out = {left.source for left in empty if is_open and left.source in came[0].sources}
+        out = {pool.source for pool in empty if is_open and pool.source in came[0].sources}
         if out := out - there - version.mixture.named:
             settings = _with_join(settings, number, came[0].without(out))
-            outside += [left for left in empty if left.source in out]
+            outside += [pool for pool in empty if pool.source in out]
             version, schedule = _part(settings, number, events)
         if settings.joins:
             stops = [*(join.step for join in settings.joins), MAX_POSITION]
             stop = max(stops[number], schedule.begin + 1)
             steps = (at for at in schedule.changes if at < stop)
             if lacking := {name for at in steps for name in schedule.names_at(at)} - there:
-                raise empty_pools([left for left in empty if left.source in lacking])
-        kept = with_lengths(version, streams)
+                raise empty_pools([pool for pool in empty if pool.source in lacking])
+        complete = with_lengths(version, streams)
         if empty and not settings.joins:
-            kept = named.without_empty(kept, streams, empty)
-        if kept is not version:
+            complete = named.without_empty(complete, streams, empty)
+        if complete is not version:
             if number:
-                settings = _with_join(settings, number, lengths=dict(kept.mixture.lengths))
+                settings = _with_join(settings, number, lengths=dict(complete.mixture.lengths))
             else:
-                settings = replace(settings, mixture=kept.mixture, optional=kept.optional)
+                settings = replace(settings, mixture=complete.mixture, optional=complete.optional)
             version, schedule = _part(settings, number, events)
         has_grades = False
         if settings.pairs == "labelled":
@@ -151,13 +151,13 @@ def _part(settings: RunSettings, number: int, events: Events) -> tuple[RunSettin
 
 
 def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:
-    """Add the streams of a source not drawn so far, for every version."""
+    """Add the streams of a source that was not drawn before, for every version."""
     versions, version = iter(settings.versions), settings
     for part in planner.parts:
         version = (
             next(versions) if part.minings is None else replace(version, candidates=part.minings)
         )
-        if source in version.names and source not in {of.name for of in part.streams}:
+        if source in version.names and source not in {stream.name for stream in part.streams}:
             streams, empty = read(version, [source])
             if empty and part is planner.newest:
                 raise empty_pools(empty)
@@ -181,9 +181,8 @@ def checked_version(
     last = _begun(settings, position).versions[-1]
     if found < last.corpus_version:
         raise SamplerError(
-            f"version={found}: run {settings.run!r} draws from corpus version "
-            f"{last.corpus_version} where it stands; give one from there to {newest}, or leave it "
-            f"out"
+            f"version={found}: run {settings.run!r} already draws from corpus version "
+            f"{last.corpus_version}; give a version from there to {newest}, or leave it out"
         )
     return found
 
@@ -198,7 +197,7 @@ def with_version(
     recipes: Sequence[Recipe | str] | None,
     negatives: Negatives | None = None,
 ) -> RunSettings:
-    """Return settings with a later version or other negatives, from a step still open."""
+    """Return settings with a later version or other negatives; the step is set later."""
     settings = _begun(settings, position)
     last = settings.versions[-1]
     negatives = last.negatives if negatives is None else negatives
@@ -236,7 +235,9 @@ def with_version(
     needed = {*made.versions[-1].sources} if last.mixture.columns else needed
     at_random = set[tuple[str, str]]()
     if is_same:  # later minings are for new runs
-        pairs = ((source, recipe) for source, of in last.recipes.items() for recipe in of)
+        pairs = (
+            (source, recipe) for source, recipes_of in last.recipes.items() for recipe in recipes_of
+        )
         at_random = {(s, r.name) for s, r in pairs if not last.candidates.of(s, r.name)}
     stays_stale = version == last.corpus_version
     found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
@@ -264,24 +265,24 @@ def _begun(settings: RunSettings, position: int) -> RunSettings:
 def _prefixes(
     database: Database, last: RunSettings, version: int, fresh: Collection[str]
 ) -> DeclaredPrefixes:
-    """Return the prefixes of a version in a run: its sources keep theirs."""
+    """Return the prefixes of a version in a run; sources of the run keep their prefixes."""
     found = prefix_store.declared(database, version)
-    of_fresh = {name: of for name, of in found.sources.items() if name in fresh}
+    of_fresh = {name: prefixes for name, prefixes in found.sources.items() if name in fresh}
     return replace(found, sources={**last.declared_prefixes.sources, **of_fresh})
 
 
 def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, str]]:
-    """Return id and prefix of every source that a run shows a prefix of."""
+    """Return id and prefix of every source with a prefix in a run."""
     first, *later = settings.versions
     found = prefix_store.of_sources(database, first.corpus_version)
     for join, version in zip(settings.joins, later, strict=True):
         of_version = prefix_store.of_sources(database, version.corpus_version)
-        found += [of for of in of_version if of[1] in join.sources]
+        found += [prefix for prefix in of_version if prefix[1] in join.sources]
     return [(key, definition) for key, _, definition in found]
 
 
 def as_found(database: Database, settings: RunSettings, missing: Missing | None) -> RunSettings:
-    """Return settings of a saved run with the corpus's present facts about its versions."""
+    """Return settings of a saved run with current facts about its versions."""
     path = Path(str(database.path))
     now = replace(
         settings,
@@ -303,23 +304,29 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
 
 
 def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> None:
-    """Note what joined a run, and from which position on samples may differ."""
+    """Note the versions that joined a run, and the first position that may differ."""
     settings, joins = sampler.settings, sampler.settings.joins
     newest = settings.versions[-1]
     if joins == before.joins:
         number = newest.corpus_version
-        sampler.notes.append(f"run {settings.run!r} has corpus version {number} already")
+        sampler.notes.append(f"run {settings.run!r} already has corpus version {number}")
         return
     pairs = zip_longest(before.joins, joins)
-    steps = [of.step for pair in pairs if pair[0] != pair[1] for of in pair if of is not None]
+    steps = [
+        join_of.step
+        for pair in pairs
+        if pair[0] != pair[1]
+        for join_of in pair
+        if join_of is not None
+    ]
     changed, known = min(steps) * settings.global_batch, sampler.changed_from
     sampler.changed_from = changed if known is None else min(changed, known)
     if joins and not settings.rank:
         join = joins[-1]
         sampler.notes.append(
-            f"from step {join.step:,} on run {settings.run!r} draws from corpus version "
+            f"from step {join.step:,} on, run {settings.run!r} draws from corpus version "
             f"{join.corpus_version}, and every recipe of a source begins a new epoch there"
-            + "".join(f"; {said}" for said in unreached(sampler.planner))
+            + "".join(f"; {note}" for note in unreached(sampler.planner))
         )
         sampler.notes += _left_out(newest, sampler.planner)
         if join.sources and not newest.mixture.columns:
@@ -329,8 +336,8 @@ def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> Non
                 for name, recipes in join.recipes.items()
             )
             sampler.notes.append(
-                f"sources that came since, with their weights in the mixture and recipes: "
-                f"{weighed}; give other weights with mixture="
+                f"new sources, with their weights in the mixture and their recipes: {weighed}; "
+                f"give other weights with mixture="
             )
 
 
@@ -343,100 +350,97 @@ def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
             drawn = last.schedule.drawn
             if (version.mixture.columns or source in drawn) and (source, recipe.name) not in there:
                 yield (
-                    f"source {source!r}, recipe {recipe.name!r} finds no anchor in corpus version "
-                    f"{version.corpus_version}, and is left out of it"
+                    f"source {source!r}, recipe {recipe.name!r} has no anchor in corpus version "
+                    f"{version.corpus_version}, and is left out from there"
                 )
 
 
 @alone
 def take_minings(sampler: Sampler) -> int | None:
-    """Draw negatives from the newest minings from the next step on, as epochs go on.
+    """Draw negatives from the newest minings, from the next step on.
 
-    Mine again while the run goes on, with vectors of the model as it is by now, and call this:
-    candidates are others, anchors and their order stay. An anchor that the policy leaves none
-    draws at random, counted. Every rank has to take them at the same step, after mining is
-    done. A save keeps it with the run.
+    During a run, mine again with vectors of the current model, and call this. Candidates change;
+    anchors, their order and epochs stay. An anchor without a candidate draws at random, and is
+    counted. Every rank must call it at the same step, after mining is done. A save stores it.
 
     Returns:
-        The step from which on they are in force, as of ``set_weights``; None where nothing was
-        mined since.
+        The first step with the new minings, as for ``set_weights``; None if there are none.
 
     Raises:
         SamplerError: The run has no mined negatives, or its policy drops short anchors.
-        StateMismatchError: The minings are stale or of other anchors, or a checkpoint lies
-            beyond.
+        StateMismatchError: The minings are stale or have other anchors, or a later checkpoint
+            exists.
     """
     step = sampler.planner.next_change(sampler.position)
     mined = (stream.generation for stream in sampler.planner.newest.streams)
     if sampler.read_minings is None or not any(mined):
         raise SamplerError(
-            "take_minings: this run was opened without mined negatives; mine, and open another"
+            "take_minings: this run was opened without mined negatives; mine, and open another run"
         )
     found = sampler.read_minings(sampler, step, None)
     if found is None:
         return None
     sampler.check_checkpoints(step)
     part, minings = found
-    sampler.planner.go_on_by(part)
-    earlier = (of for of in sampler.minings if of[0] < step)
+    sampler.planner.continue_with(part)
+    earlier = (taken for taken in sampler.minings if taken[0] < step)
     sampler.minings = (*earlier, (step, minings))
-    sampler.reader.go_on_with(sampler.planner.schedule, step * sampler.settings.global_batch)
+    sampler.reader.change_schedule(sampler.planner.schedule, step * sampler.settings.global_batch)
     return step
 
 
-def take_up(sampler: Sampler, minings: Sequence[tuple[int, Pins]]) -> None:
-    """Go on with the minings that a saved run took, instead of its own."""
+def restore_minings(sampler: Sampler, minings: Sequence[tuple[int, Pins]]) -> None:
+    """Use the minings that a saved run took, instead of the run's own."""
     sampler.planner.without_later()
     sampler.minings = ()
-    for step, of in minings:
+    for step, pins_of in minings:
         if sampler.read_minings is None:
-            raise StateMismatchError("this state took minings, and a run of tokens has none")
-        part, _ = sampler.read_minings(sampler, step, of)
-        sampler.planner.go_on_by(part)
-        sampler.minings = (*sampler.minings, (step, of))
+            raise StateMismatchError("this state has minings, and a run of tokens has none")
+        part, _ = sampler.read_minings(sampler, step, pins_of)
+        sampler.planner.continue_with(part)
+        sampler.minings = (*sampler.minings, (step, pins_of))
 
 
 def read_minings(
-    database: Database, load: Read, sampler: Sampler, step: int, given: Pins | None
+    database: Database, load: Read, sampler: Sampler, step: int, minings: Pins | None
 ) -> tuple[PartPlanner, Pins] | None:
-    """Return a run's part with the minings given, or the newest, from a step on, and these.
+    """Return a part of a run from a step on with minings, and the minings.
 
-    None where the newest are those in force.
+    Without ``minings``, take the newest; None if the run already uses them.
     """
     settings, before = sampler.settings, sampler.planner.at(step * sampler.settings.global_batch)
     begun = [join for join in settings.joins if join.step <= step]
     version = settings.versions[len(begun)]
     earlier = [minings for at, minings in sampler.minings if at <= step]
     last = earlier[-1] if earlier else version.candidates
-    if given is None:
-        given = last.renewed(pins(database, version, allow_stale=False))
-        if given == last:
+    if minings is None:
+        minings = last.renewed(pins(database, version, allow_stale=False))
+        if minings == last:
             return None
-    now = replace(version, candidates=given)
+    now = replace(version, candidates=minings)
     for source, recipe in ((s, r) for s, of in drawn_by(now).items() for r in of):
         policy = policy_of(getattr(recipe, "by", None))
-        if source in given.by_source and policy is not None and policy.when_short == "drop":
+        if source in minings.by_source and policy is not None and policy.when_short == "drop":
             raise SamplerError(
-                f"take_minings: recipe {recipe.name!r} leaves out anchors with too few candidates "
-                f"(when_short='drop'), and anchors stay as they are; give its policy "
-                f"when_short='random' when the run is opened"
+                f"take_minings: recipe {recipe.name!r} drops anchors with too few candidates, and "
+                f"the anchors of a run cannot change. Open the run with when_short='random'"
             )
     found, _ = load(now, {stream.name for stream in before.streams})
     streams: list[Stream] = []
     for one, other in zip_longest(before.streams, found):
-        of = one or other
         if one is None or other is None or not _alike(one.pool, other.pool):
+            known = one or other
             raise StateMismatchError(
-                f"take_minings: source {of.source!r}, recipe {of.recipe.name!r} has other anchors "
-                f"with these minings than run {settings.run!r}; open another run"
+                f"take_minings: source {known.source!r}, recipe {known.recipe.name!r} has other "
+                f"anchors with these minings than run {settings.run!r}; open another run"
             )
-        # a run that mines often shares what does not change
+        # a run that mines often shares the unchanged arrays
         shared = replace(one.pool, compiled=other.pool.compiled)
         streams.append(replace(other, pool=shared))
     schedule = before.schedule.since(step)
     part = planner_of(now, streams, schedule, graded=before.is_graded)
-    part.minings = given
-    return part, given
+    part.minings = minings
+    return part, minings
 
 
 def _alike(one: Pool, other: Pool) -> bool:

@@ -20,11 +20,9 @@ from duckplets.serving.spans import TextSpans
 
 _ROWS = 1024  # samples turned into dicts at a time
 _SHOWN = 5  # samples shown in a notebook
-# Samples per tranche; with 16,384 each string costs three times as much.
-_TRANCHE = 4096
+_TRANCHE = 4096  # samples; with 16,384 each string costs three times as much
 _TRANCHE_BYTES = 32 << 20  # bytes of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|documents|text|messages")
-
 
 # Arrow arrays, or objects that gather samples ``low … high-1`` by ``take(low, high)``.
 Columns = Mapping[str, Any]
@@ -39,7 +37,7 @@ class SlotTexts:
     offsets: Integers | None = None  # of each list among places, and the end; None for no lists
 
     def take(self, low: int, high: int) -> pa.Array:
-        """Return the texts of samples ``low … high-1``, of each one or a list."""
+        """Return the texts of samples ``low … high-1``: a text or a list for each."""
         if self.offsets is None:
             return self.texts.take(self.places[low:high])
         offsets = self.offsets[low : high + 1]
@@ -83,11 +81,8 @@ class Block:
 class Tranche:
     """Some thousand samples of a block, sliced into batches; each list is made once."""
 
-    # threads may do the same work at the same time: any result will do
-    __slots__ = (
-        *("_block", "_columns", "_lists", "_table"),
-        *("high", "low", "names", "origin"),
-    )
+    # threads may do the same work at the same time: their results are equal
+    __slots__ = ("_block", "_columns", "_lists", "_table", "high", "low", "names", "origin")
 
     def __init__(self, columns: Columns, low: int, high: int, origin: Path | None = None) -> None:
         self.low, self.high = low, high
@@ -110,11 +105,11 @@ class Tranche:
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """Return a column, gathered on first use; it shares no memory with the block."""
         if name not in self._columns:
-            of = self._block[name]
-            if isinstance(of, pa.Array):
-                self._columns[name] = pa.concat_arrays([of[self.low : self.high]])
+            column = self._block[name]
+            if isinstance(column, pa.Array):
+                self._columns[name] = pa.concat_arrays([column[self.low : self.high]])
             else:
-                self._columns[name] = of.take(self.low, self.high)
+                self._columns[name] = column.take(self.low, self.high)
         return self._columns[name]
 
     def values(self, name: str) -> list[Any] | None:
@@ -137,19 +132,20 @@ class Batch:
 
     ``batch[0]`` is a sample as a dict, ``batch[:3]`` a list of them, and a loop yields them one by
     one. By column a batch reads as a dict does: ``keys()``, ``values()``, ``items()``, ``get()``,
-    ``in`` and ``**batch``. It is not registered as a ``Mapping``, for trainers build those anew.
+    ``in`` and ``**batch``. It is not a registered ``Mapping``, since trainers rebuild mappings.
 
-    Columns are the texts (``anchor``, ``positive``, ``negative``, or ``negative_1`` and so on;
-    ``anchor`` and ``other`` with ``label`` and ``reason``; ``anchor`` and ``documents`` with
-    ``labels`` and ``scores``, lists of equal length; ``text``; ``messages``), ``weight``,
-    ``instruction``, ``recipe`` and ``source``, and those that ``columns=`` asked for: the reference
-    lists them under ``Columns of a batch``.
+    The text columns depend on the kind. Triplets have ``anchor``, ``positive`` and ``negative``, or
+    ``negative_1`` and so on. Labelled pairs have ``anchor`` and ``other``, ``label`` and
+    ``reason``. Lists have ``anchor``, and ``documents``, ``labels`` and ``scores`` of equal length.
+    Other kinds have ``text`` or ``messages``. All have ``weight``, ``instruction``, ``recipe`` and
+    ``source``. The argument ``columns=`` chooses from the list in the reference, under ``Columns of
+    a batch``.
 
     Args:
         table: The samples.
         step: Number of the step it belongs to.
         position: Position of its first sample.
-        sources: Names of the sources that its step draws from, also of those it has nothing of.
+        sources: Names of all sources that its step draws from, even without a sample here.
     """
 
     __slots__ = ("_names", "_span", "_tranche", "position", "sources", "step")
@@ -182,7 +178,7 @@ class Batch:
         return list(zip(self._names, self.values(), strict=True))
 
     def get(self, column: str, default: Any = None) -> Any:
-        """Return a column, or something else if there is none of that name."""
+        """Return a column, or the default if the batch has no column of that name."""
         return self[column] if column in self._names else default
 
     @overload
@@ -243,11 +239,11 @@ class Batch:
         return _as_dicts(self._names, [self._column(name) for name in self._names])
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Give the batch to whoever takes Arrow data, such as polars, pandas or DuckDB."""
+        """Export the batch to readers of Arrow data, such as polars, pandas or DuckDB."""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """Return a column as Arrow has it; the others need not be gathered for it.
+        """Return a column as an Arrow array; other columns are not gathered.
 
         Raises:
             KeyError: There is no such column.
@@ -266,15 +262,15 @@ class Batch:
     def to_numpy(
         self, name: str | None = None
     ) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
-        """Return a column as an array, or all of them by name.
+        """Return a column as an array, or all columns by name.
 
-        Vectors are of shape (samples, dimension), without a copy and not to be written to; NaN
-        where a text has none. Numbers are of shape (samples,), NaN where one is missing; texts and
-        all else are objects.
+        Vectors have the shape (samples, dimension), read-only and without a copy; a text without a
+        vector has NaN. Numbers have the shape (samples,), with NaN where one is missing. Texts and
+        all other values are objects.
 
         Raises:
             KeyError: There is no such column.
-            DamagedFileError: A text is none.
+            DamagedFileError: A text is not UTF-8.
         """
         if name is None:
             return {each: self.to_numpy(each) for each in self._names}
@@ -287,7 +283,7 @@ class Batch:
             raise _no_text(name, self._tranche.origin) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give another process the samples of this batch alone."""
+        """Pickle the samples of this batch without the rest of its block."""
         return _received, (*packed(self.table), self.step, self.position, self.sources)
 
     def to_pandas(self) -> Any:
@@ -295,7 +291,7 @@ class Batch:
 
         Raises:
             ExtensionError: pandas is not installed.
-            DamagedFileError: A text is none.
+            DamagedFileError: A text is not UTF-8.
         """
         for name in self._names:  # pandas accepts any bytes as text
             try:
@@ -325,7 +321,7 @@ class Batch:
 
     @property
     def texts(self) -> list[str]:
-        """The names of the columns that hold what samples are made of."""
+        """The names of the text columns."""
         return [name for name in self._names if _TEXTS.fullmatch(name)]
 
 
@@ -342,15 +338,18 @@ def _values(column: pa.Array | pa.ChunkedArray, name: str, origin: Path | None =
         raise _no_text(name, origin) from error
     if name in ("messages", "rejected_messages") and "tool_calls" in str(column.type):
         # only messages with tool calls have keys for them
-        return [of and [{k: v for k, v in m.items() if v is not None} for m in of] for of in values]
+        return [
+            turns and [{k: v for k, v in turn.items() if v is not None} for turn in turns]
+            for turns in values
+        ]
     return values
 
 
 def _no_text(name: str, origin: Path | None) -> DamagedFileError:
-    where = "what it was read from" if origin is None else f"the snapshot {origin}"
+    where = "the file it was read from" if origin is None else f"the snapshot {origin}"
     return DamagedFileError(
-        f"column {name!r} of a batch: a text is not UTF-8, so {where} is damaged; 'duckplets "
-        f"doctor' finds out in which file; a snapshot may be deleted, and is made anew"
+        f"column {name!r} of a batch: a text is not UTF-8, so {where} is damaged. Find the file "
+        f"with 'duckplets doctor'. You may delete a snapshot: the next run makes it again"
     )
 
 

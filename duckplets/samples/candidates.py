@@ -1,4 +1,4 @@
-"""Load the candidates that a policy leaves of every anchor section, as flat arrays."""
+"""Load the candidates that remain after a policy for every anchor section, as flat arrays."""
 
 # A candidate is the number of its document, four bytes: 16 for a million anchors take 64 MB.
 
@@ -23,10 +23,10 @@ _HEAVIEST = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The sections that the chunks of a pool's negatives belong to."""
+    """The sections that contain a pool's negatives."""
 
     keys: Integers  # section key of every document, ascending
-    families: Keys  # of every document
+    families: Keys  # family of every document
     firsts: Integers  # its first index in ``chunks``, and the end of the last
     chunks: Integers | None  # the pool's negatives by document; None if in that order already
 
@@ -35,7 +35,7 @@ class Documents:
 class Candidates:
     """The candidates of a stream."""
 
-    scorer: str  # the scorer
+    scorer: str
     sampling: str  # order of drawing: see ``recipes.mined``
     rows: Integers32  # row of every anchor chunk
     sections: Integers  # section key of every row, ascending
@@ -45,10 +45,10 @@ class Candidates:
     documents: Documents
     ranks: Integers32 | None  # rank of every candidate; None if 1, 2, … in each row
     scores: Floats | None  # score of every candidate; None if not needed
-    positives: Floats | None  # score of every row's positive, likewise
+    positives: Floats | None  # score of every row's positive; None if not needed
     weights: Integers | None = None  # cumulative weights, if drawn by score
     first: int = 0  # offset of its candidates among those of several scorers
-    not_mined: int = 0  # sections that the mining, of another recipe, did not look at
+    not_mined: int = 0  # sections that the mining, of another recipe, did not include
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -84,7 +84,7 @@ class Candidates:
 def read(
     database: Database, pool: Pool, mining: Mining, policy: Mined, *, scores: bool
 ) -> Candidates:
-    """Read the candidates that a policy leaves for the anchors of a pool."""
+    """Read the candidates of a pool's anchors that remain after a policy."""
     guarded = pool.guarded
     if guarded is None or pool.negatives is None:
         raise ValueError(f"recipe {pool.compiled.recipe.name!r} draws no mined negatives")
@@ -101,14 +101,18 @@ def read(
         database, mining, policy, version
     ):
         row, number = row_of(anchors), number_of(negatives)
-        there = (row >= 0) & (number >= 0)  # the others are removed, or no negatives any more
-        kept = slice(None) if there.all() else np.flatnonzero(there)
+        there = (row >= 0) & (number >= 0)  # others were removed, or are no longer negatives
+        retained = slice(None) if there.all() else np.flatnonzero(there)
         low, size = size, size + int(np.count_nonzero(there))
-        rows[low:size], numbers[low:size], ranks[low:size] = row[kept], number[kept], rank[kept]
+        rows[low:size], numbers[low:size], ranks[low:size] = (
+            row[retained],
+            number[retained],
+            rank[retained],
+        )
         if len(values):
-            values[low:size] = score[kept]
+            values[low:size] = score[retained]
         if scores:
-            of_positives[row[kept]] = positive[kept]
+            of_positives[row[retained]] = positive[retained]
     rows, numbers, ranks, values = rows[:size], numbers[:size], ranks[:size], values[:size]
     if np.any(rows[1:] < rows[:-1]):  # anchors were mined in another order
         order = np.argsort(rows, kind="stable")

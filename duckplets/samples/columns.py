@@ -33,10 +33,10 @@ class Samples:
     """The samples of a plan, from which columns are made."""
 
     plan: Plan
-    streams: Sequence[Stream]  # streams the plan refers to
+    streams: Sequence[Stream]  # streams of the plan
     slots: Sequence[str]  # the text columns, in order
     texts: ChunkTexts  # texts of all chunks of the corpus
-    # Returns further facts about chunks, or records of conversations: a row a key.
+    # Returns facts about chunks, or records of conversations: one row for each key.
     look_up: Callable[[Samples], pa.Table]
     # Returns the labels of texts for anchors, given the chunks of both and the stream of each.
     look_up_labels: Callable[[Integers, Integers, Integers], pa.Array]
@@ -48,8 +48,8 @@ class Samples:
 
     @cached_property
     def origins(self) -> list[str | None]:
-        """Possible origins of negatives, the worst of which names a sample's: fallbacks last."""
-        mined = {of.scorer for stream in self.streams for of in stream.candidates}
+        """Possible origins of negatives, from best to worst; fallbacks are last."""
+        mined = {one.scorer for stream in self.streams for one in stream.candidates}
         fallbacks = {_fallback(stream) for stream in self.streams if stream.candidates}
         found = [None, "random", *sorted(mined), "same_record", "given", *sorted(fallbacks)]
         return [*found, "random", "random_split"]
@@ -66,7 +66,7 @@ class Samples:
 
     @cached_property
     def documents(self) -> tuple[Integers, Integers]:
-        """Of lists where each begins, and the end; and of each document its index in ``keys``."""
+        """The start of each list and the end, and the index in ``keys`` of each document."""
         present = self.plan.present
         if present is None:
             raise AssertionError(self.plan)
@@ -89,23 +89,22 @@ class Samples:
         return values.slice(slot * len(self.plan), len(self.plan))
 
     def by_stream(self, texts: Iterable[str | None]) -> pa.Array:
-        """Return for every sample the text of its stream."""
+        """Return the text of each sample's stream."""
         return text_column([*texts]).take(column(self.plan.streams))
 
     def proximity(self) -> Floats:
-        """Return 1/distance of the windows of anchor and positive in one section, else NaN."""
+        """Return 1/distance of anchor and positive windows in one section; otherwise NaN."""
         found = np.full(len(self.plan), np.nan)
         if len(self.slots) > 1:
             keys = self.plan.chunks[:2].reshape(-1)
-            of = self.texts.columns(["section_key", "window_index"], keys)
-            sections, windows = (values.reshape(2, -1) for values in of.values())
+            found_columns = self.texts.columns(["section_key", "window_index"], keys)
+            sections, windows = (values.reshape(2, -1) for values in found_columns.values())
             near = (sections[0] == sections[1]) & (windows.min(axis=0) >= 0)
             found[near] = 1 / np.maximum(np.abs(windows[0] - windows[1]), 1)[near]
         return found
 
 
 Make: TypeAlias = Callable[[Samples], Any]  # an Arrow array, or numbers or flags
-
 
 _ALL = ("triplets", "pairs", "labelled_pairs", "lists", "texts", "messages")
 _PAIRED = ("triplets", "pairs", "labelled_pairs")
@@ -119,103 +118,107 @@ class _Column:
     by_default: Collection[str] = ()  # kinds that have it by default
 
 
-def _weight(of: Samples) -> Floats:
+def _weight(samples: Samples) -> Floats:
     """Recipe weight × mean over slots of trust × position (× proximity), as specified."""
-    weights = of.texts.columns(["weight"], of.keys)["weight"].reshape(of.plan.chunks.shape)
-    if len(of.slots) > 1:
-        weights[:2] *= np.nan_to_num(of.proximity(), nan=1.0)
-    by_recipe, present = np.array([s.recipe.weight for s in of.streams]), of.plan.present
+    weights = samples.texts.columns(["weight"], samples.keys)["weight"].reshape(
+        samples.plan.chunks.shape
+    )
+    if len(samples.slots) > 1:
+        weights[:2] *= np.nan_to_num(samples.proximity(), nan=1.0)
+    by_recipe, present = np.array([s.recipe.weight for s in samples.streams]), samples.plan.present
     means = np.mean(weights, axis=0, where=True if present is None else present)
-    product: Floats = means * by_recipe[of.plan.streams]
+    product: Floats = means * by_recipe[samples.plan.streams]
     return product
 
 
-def _positive_label(of: Samples) -> pa.Array:
+def _positive_label(samples: Samples) -> pa.Array:
     """Return the label of each sample's positive; null for a pair with a negative."""
-    plan = of.plan
+    plan = samples.plan
     anchors, positives = np.where(plan.swapped, plan.chunks[1::-1], plan.chunks[:2])
-    labels = of.look_up_labels(anchors, positives, plan.streams)
-    if plan.labels is None or plan.given:
+    labels = samples.look_up_labels(anchors, positives, plan.streams)
+    if plan.labels is None or plan.labelled:
         return labels
     return pc.if_else(pa.array(plan.labels == 0), None, labels)
 
 
-def _labels(of: Samples) -> pa.Array:
-    """Return the labels of documents; without one 1 for a positive and 0 for a negative."""
-    plan, (_, places) = of.plan, of.documents
-    slots, samples = np.divmod(places, len(plan))
-    asked = of.look_up_labels(plan.chunks[0, samples], of.keys[places], plan.streams[samples])
-    found = asked.to_numpy(zero_copy_only=False)
-    drawn = slots >= of.first_negative
+def _labels(samples: Samples) -> pa.Array:
+    """Return the labels of documents: 1 for an unlabelled positive, 0 for a negative."""
+    plan, (_, places) = samples.plan, samples.documents
+    slots, owners = np.divmod(places, len(plan))
+    known = samples.look_up_labels(
+        plan.chunks[0, owners], samples.keys[places], plan.streams[owners]
+    )
+    found = known.to_numpy(zero_copy_only=False)
+    drawn = slots >= samples.first_negative
     found = np.where(np.isnan(found), ~drawn, found)
     found[drawn] = np.minimum(found[drawn], 0)  # the label of a record is its positive's
-    return of.lists(column(found))
+    return samples.lists(column(found))
 
 
-def _scores(of: Samples) -> pa.Array:
-    """Return the scores of documents by what mined the negatives of their list."""
-    plan, size = of.plan, len(of.plan)
+def _scores(samples: Samples) -> pa.Array:
+    """Return the scores of documents by the scorer of the negatives in their list."""
+    plan, size = samples.plan, len(samples.plan)
     found = np.full(plan.chunks.shape, np.nan)
-    _, places = of.documents
-    slots, samples = np.divmod(places, size)
-    by = np.full(size, -1)  # of each sample which of its stream's candidates
-    for number, stream in enumerate(of.streams):
+    _, places = samples.documents
+    slots, owners = np.divmod(places, size)
+    by = np.full(size, -1)  # number of the candidates of each sample's stream
+    for number, stream in enumerate(samples.streams):
         if len(stream.candidates) == 1:
             by[plan.streams == number] = 0
-    for slot in range(len(plan.chunks) - of.first_negative):
-        for stream, rows, one, drawn in _mined(slot, of):
+    for slot in range(len(plan.chunks) - samples.first_negative):
+        for stream, rows, one, drawn in _mined(slot, samples):
             by[rows] = stream.candidates.index(one)
             if one.scores is not None:
-                found[of.first_negative + slot, rows] = one.scores[drawn]
-    for number, stream in enumerate(of.streams):
+                found[samples.first_negative + slot, rows] = one.scores[drawn]
+    for number, stream in enumerate(samples.streams):
         for which, files in enumerate(stream.ranked):
             mine = (plan.streams == number) & (by == which)
-            at = np.flatnonzero(mine[samples] & (slots < of.first_negative))
-            asked = plan.chunks[0, samples[at]], of.keys[places[at]]
-            found[slots[at], samples[at]] = of.look_up_scores(*asked, files)
+            at = np.flatnonzero(mine[owners] & (slots < samples.first_negative))
+            pair = plan.chunks[0, owners[at]], samples.keys[places[at]]
+            found[slots[at], owners[at]] = samples.look_up_scores(*pair, files)
     values = pa.array(found.reshape(-1), pa.float64(), from_pandas=True)
-    return of.lists(values.take(column(places)))
+    return samples.lists(values.take(column(places)))
 
 
-def _of_documents(make: Callable[[int, Samples], pa.Array], of: Samples) -> pa.Array:
+def _of_documents(make: Callable[[int, Samples], pa.Array], samples: Samples) -> pa.Array:
     """Return a column of each document."""
-    slots = [make(slot, of) for slot in range(len(of.plan.chunks))]
-    return of.lists(pa.concat_arrays(slots).take(column(of.documents[1])))
+    slots = [make(slot, samples) for slot in range(len(samples.plan.chunks))]
+    return samples.lists(pa.concat_arrays(slots).take(column(samples.documents[1])))
 
 
-def _origins_of_documents(of: Samples) -> pa.Array:
+def _origins_of_documents(samples: Samples) -> pa.Array:
     """Return the origin of each negative among documents; null for positives."""
-    positives = [pa.nulls(len(of.plan), pa.string())] * of.first_negative
-    drawn = range(len(of.plan.chunks) - of.first_negative)
-    negatives = [_by(slot, of).cast(pa.string()) for slot in drawn]
-    return of.lists(pa.concat_arrays(positives + negatives).take(column(of.documents[1])))
+    positives = [pa.nulls(len(samples.plan), pa.string())] * samples.first_negative
+    drawn = range(len(samples.plan.chunks) - samples.first_negative)
+    negatives = [_by(slot, samples).cast(pa.string()) for slot in drawn]
+    return samples.lists(pa.concat_arrays(positives + negatives).take(column(samples.documents[1])))
 
 
-def _reason(of: Samples) -> pa.Array:
+def _reason(samples: Samples) -> pa.Array:
     def reason(recipe: Any) -> str:
         if isinstance(recipe, TripletRecipe):
             return "sql" if isinstance(recipe.strategy, SqlStrategy) else str(recipe.strategy)
         return ""
 
-    plan = of.plan
-    reasons = [None, *("given" if plan.given else reason(s.recipe) for s in of.streams)]
-    which = np.where(without_negative(plan) & (not plan.given), 0, plan.streams + 1)
+    plan = samples.plan
+    reasons = [None, *("given" if plan.labelled else reason(s.recipe) for s in samples.streams)]
+    which = np.where(without_negative(plan) & (not plan.labelled), 0, plan.streams + 1)
     return text_column(reasons).take(column(which))
 
 
-def _parsed(name: str, of: Samples) -> pa.Array:
-    return (of.parsed or {})[name]
+def _parsed(name: str, samples: Samples) -> pa.Array:
+    return (samples.parsed or {})[name]
 
 
-def _detail(name: str, slot: int, of: Samples) -> pa.Array:
-    return of.of_slot(of.details[name].combine_chunks(), slot)
+def _detail(name: str, slot: int, samples: Samples) -> pa.Array:
+    return samples.of_slot(samples.details[name].combine_chunks(), slot)
 
 
-def _prefix(name: str, slot: int, of: Samples) -> pa.Array:
-    if of.prefixed is None:  # no text has any
-        size = len(of.plan)
+def _prefix(name: str, slot: int, samples: Samples) -> pa.Array:
+    if samples.prefixed is None:  # no text has any
+        size = len(samples.plan)
         return pa.array([[]] * size, META_TYPE) if name == "meta" else pa.nulls(size, pa.string())
-    return of.of_slot(getattr(of.prefixed, name), slot)
+    return samples.of_slot(getattr(samples.prefixed, name), slot)
 
 
 _OF_SAMPLES = {
@@ -271,19 +274,19 @@ def slot_names(kind: str, negatives: int) -> list[str]:
 
 
 def default_columns(kind: str, negatives: int, also: Collection[str] = ()) -> list[str]:
-    """Return the default columns of a batch; ``also``: further ones where the kind has them."""
+    """Return the default columns of a batch, with columns of ``also`` that the kind has."""
     found = slot_names(kind, negatives)
-    for name, of in _OF_SAMPLES.items():
-        if kind in of.by_default or (name in also and kind in of.kinds):
+    for name, made in _OF_SAMPLES.items():
+        if kind in made.by_default or (name in also and kind in made.kinds):
             found.append(name)
     return found
 
 
 def known_columns(kind: str, negatives: int) -> dict[str, Make | None]:
-    """Return all columns of a kind of sample and how each is made; None if the block has it."""
+    """Return all columns of a kind and how to make each; None if the block contains it."""
     slots = slot_names(kind, negatives)
     found: dict[str, Make | None] = dict.fromkeys(slots)
-    found |= {name: of.make for name, of in _OF_SAMPLES.items() if kind in of.kinds}
+    found |= {name: made.make for name, made in _OF_SAMPLES.items() if kind in made.kinds}
     if kind == "messages":
         return found | {name: partial(_detail, name, 0) for name in _OF_RECORDS}
     for number, slot in enumerate(slots):
@@ -304,16 +307,16 @@ def checked_columns(
     known = known_columns(kind, negatives)
     if isinstance(columns, str):
         columns = [columns]
-    for asked in columns:
-        base, _, name = asked.partition(":")
+    for wanted in columns:
+        base, _, name = wanted.partition(":")
         is_of_set = bool(name) and base.endswith(VECTOR)  # ``anchor_vector:NAME``
-        if (base if is_of_set else asked) not in known:
-            first = asked.replace("negative", "negative_1", 1)  # of several
-            hint = f" (did you mean {first!r}?)" if first in known else nearest(asked, known)
-            if kind == "pairs" and asked in ("other", "label", "reason"):
+        if (base if is_of_set else wanted) not in known:
+            first = wanted.replace("negative", "negative_1", 1)  # if a sample has several
+            hint = f" (did you mean {first!r}?)" if first in known else nearest(wanted, known)
+            if kind == "pairs" and wanted in ("other", "label", "reason"):
                 hint = "; kind='labelled_pairs' has it"
             raise SamplerError(
-                f"columns: {kind} have no {shown(asked, 40)!r}{hint}; there are {listed(known, 6)}"
+                f"columns: {kind} have no {shown(wanted, 40)!r}{hint}; there are {listed(known, 6)}"
             )
     return list(dict.fromkeys(columns))
 
@@ -338,7 +341,7 @@ def needs_scores(columns: Collection[str]) -> bool:
 
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
-    """Return the columns on the origin of negatives; ``negative_by`` names the worst one."""
+    """Return the columns about origins of negatives; ``negative_by`` is the worst origin."""
     if kind in (*SINGLE, "pairs"):
         return {}
     if kind == "lists":
@@ -351,35 +354,37 @@ def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
     return found
 
 
-def _worst(of: Samples) -> pa.Array:
-    slots = range(1 if of.plan.candidates is None else len(of.plan.candidates))
-    return _named(np.max([_origins(slot, of) for slot in slots], axis=0), of)
+def _worst(samples: Samples) -> pa.Array:
+    slots = range(1 if samples.plan.candidates is None else len(samples.plan.candidates))
+    return _named(np.max([_origins(slot, samples) for slot in slots], axis=0), samples)
 
 
-def _by(slot: int, of: Samples) -> pa.Array:
-    return _named(_origins(slot, of), of)
+def _by(slot: int, samples: Samples) -> pa.Array:
+    return _named(_origins(slot, samples), samples)
 
 
-def _score(slot: int, of: Samples) -> pa.Array:
-    scores = np.full(len(of.plan), np.nan)
-    for _, rows, candidates, drawn in _mined(slot, of):
+def _score(slot: int, samples: Samples) -> pa.Array:
+    scores = np.full(len(samples.plan), np.nan)
+    for _, rows, candidates, drawn in _mined(slot, samples):
         if candidates.scores is not None:
             scores[rows] = candidates.scores[drawn]
     return pa.array(scores, pa.float64(), from_pandas=True)
 
 
-def _positive_score(of: Samples) -> pa.Array:
-    """Return the positive's score by what ranked the first mined negative."""
-    scores = np.full(len(of.plan), np.nan)
-    for slot in range(0 if of.plan.candidates is None else len(of.plan.candidates) - 1, -1, -1):
-        for _, rows, candidates, drawn in _mined(slot, of):
+def _positive_score(samples: Samples) -> pa.Array:
+    """Return the positive's score by the scorer of the first mined negative."""
+    scores = np.full(len(samples.plan), np.nan)
+    for slot in range(
+        0 if samples.plan.candidates is None else len(samples.plan.candidates) - 1, -1, -1
+    ):
+        for _, rows, candidates, drawn in _mined(slot, samples):
             scores[rows] = candidates.positive(drawn)
     return pa.array(scores, pa.float64(), from_pandas=True)
 
 
-def _rank(slot: int, of: Samples) -> pa.Array:
-    ranks = np.zeros(len(of.plan), dtype=np.int64)
-    for _, rows, candidates, drawn in _mined(slot, of):
+def _rank(slot: int, samples: Samples) -> pa.Array:
+    ranks = np.zeros(len(samples.plan), dtype=np.int64)
+    for _, rows, candidates, drawn in _mined(slot, samples):
         ranks[rows] = candidates.rank(drawn)
     return pa.array(ranks, pa.int64(), mask=ranks == 0)
 
@@ -399,44 +404,44 @@ def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
     return counts
 
 
-def _mined(slot: int, of: Samples) -> Iterator[tuple[Stream, Integers, Candidates, Integers]]:
-    """Yield the samples with a mined negative by scorer: which, candidates and their numbers."""
-    if of.plan.candidates is None:
+def _mined(slot: int, samples: Samples) -> Iterator[tuple[Stream, Integers, Candidates, Integers]]:
+    """Yield stream, samples, candidates and their numbers, for mined negatives in a slot."""
+    if samples.plan.candidates is None:
         return
-    origins = of.plan.candidates[slot]
-    for number, stream in enumerate(of.streams):
+    origins = samples.plan.candidates[slot]
+    for number, stream in enumerate(samples.streams):
         for one in stream.candidates:
             within = (origins >= one.first) & (origins < one.first + len(one))
-            rows = np.flatnonzero((of.plan.streams == number) & within)
+            rows = np.flatnonzero((samples.plan.streams == number) & within)
             yield stream, rows, one, origins[rows] - one.first
 
 
 def _fallback(stream: Stream) -> str:
-    """Return the name of a random negative drawn for want of a candidate."""
-    scorers = [of.scorer for of in stream.candidates]
+    """Return the origin of a random negative that replaces a missing candidate."""
+    scorers = [one.scorer for one in stream.candidates]
     if not scorers:
         return "random"
     return f"{scorers[0] if len(scorers) == 1 else 'mined'}_fallback"
 
 
-def _origins(slot: int, of: Samples) -> Integers:
+def _origins(slot: int, samples: Samples) -> Integers:
     """Return the index in ``Samples.origins`` of every sample."""
-    plan, codes = of.plan, np.zeros(len(of.plan), np.int64)
+    plan, codes = samples.plan, np.zeros(len(samples.plan), np.int64)
     if plan.candidates is not None:
-        for number, stream in enumerate(of.streams):
+        for number, stream in enumerate(samples.streams):
             rows = np.flatnonzero(plan.streams == number)
             origins = plan.candidates[slot][rows]
             own = "given" if stream.pool.compiled.fills_up else "same_record"
-            last, code = len(of.origins) - 1, of.origins.index
+            last, code = len(samples.origins) - 1, samples.origins.index
             by_origin = {0: 0, AT_RANDOM: code(_fallback(stream)), BY_CHANCE: code("random")}
             by_origin |= {FROM_SPLIT: last, OWN: code(own), FILLED: last - 1}
             table = np.array([by_origin[-number] for number in range(len(by_origin))])
             codes[rows] = table[np.maximum(-origins, 0)]
-        for _, rows, one, _ in _mined(slot, of):
-            codes[rows] = of.origins.index(one.scorer)
+        for _, rows, one, _ in _mined(slot, samples):
+            codes[rows] = samples.origins.index(one.scorer)
     codes[without_negative(plan)] = 0
     return codes
 
 
-def _named(codes: Integers, of: Samples) -> pa.Array:
-    return text_column(of.origins).take(column(codes))
+def _named(codes: Integers, samples: Samples) -> pa.Array:
+    return text_column(samples.origins).take(column(codes))

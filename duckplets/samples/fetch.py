@@ -28,7 +28,7 @@ from duckplets.serving.spans import TextSpans
 from duckplets.serving.texts import ChunkTexts
 from duckplets.vectors.columns import RunVectors
 
-# from stored texts to columns, one of them named like the slot
+# from stored texts to columns, one of them named after the slot
 Parse: TypeAlias = Callable[[Database, pa.Array], Mapping[str, pa.Array]]
 
 
@@ -51,8 +51,8 @@ class Fetcher:
         padded_from: int | None = None,  # first position of samples that only fill a batch
     ) -> None:
         self._database = database.cursor()
-        self._lock = HomeLock("what reads for this run", "open a run in each process")
-        self._streams = streams  # streams that plans refer to; more may be added
+        self._lock = HomeLock("the reader of this run", "open a run in each process")
+        self._streams = streams  # streams of plans; more may be added
         self.slots = slot_names(kind, negatives)
         self._known = known_columns(kind, negatives)
         self._columns = columns
@@ -77,7 +77,7 @@ class Fetcher:
         """Return a plan's samples as a block of batches."""
         samples, size, vectors = self._samples(plan), len(plan), {}
         keys, order = samples.keys, np.arange(plan.chunks.size, dtype=np.int64)
-        with self._lock:  # refuses a forked process, as reading from the corpus does
+        with self._lock:  # refuses a forked process
             spans = self._texts.spans(keys)
         texts: TextSpans | pa.Array = (spans := spans.read_ahead(self.reads, is_stopped))
         with self._lock:
@@ -100,8 +100,8 @@ class Fetcher:
         if self._vectors is not None:
             hashes = dict(zip(self.slots, plan.hashes, strict=False))
             columns |= (vectors := self._vectors.rows_of(plan.positions, hashes))
-            for of in vectors.values():
-                of.opened.read_ahead(of.rows, self.reads, is_stopped)
+            for found in vectors.values():
+                found.opened.read_ahead(found.rows, self.reads, is_stopped)
         ordered = {name: columns[name] for name in self._columns}
         vector_bytes = sum(rows.opened.of.width for rows in vectors.values())
         return Block(
@@ -110,14 +110,14 @@ class Fetcher:
         )
 
     def _samples(self, plan: Plan) -> Samples:
-        of = self._streams, self.slots, self._texts, self._look_up, self._labels, self._scores
+        shared = self._streams, self.slots, self._texts, self._look_up, self._labels, self._scores
         padded_from = np.inf if self.padded_from is None else self.padded_from
-        return Samples(plan, *of, padded_from=padded_from)
+        return Samples(plan, *shared, padded_from=padded_from)
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
         found, of_samples = np.zeros((size, 3), np.int64), sources[plan.streams]
-        # as integers: bincount adds weights up as floats
+        # integers: bincount adds weights as floats
         present = plan.present
         for slot, chunks in enumerate(plan.chunks):
             some = slice(None) if present is None else present[slot]
@@ -166,18 +166,18 @@ class Fetcher:
         return found
 
     def _labels(self, anchors: Integers, texts: Integers, streams: Integers) -> pa.Array:
-        """Return the labels of texts for anchors, by chunks."""
+        """Return the labels of texts for anchors, given the chunks of both."""
         versions = np.array([stream.version for stream in self._streams])
         columns = {"request": np.arange(len(texts)), "anchor": anchors, "positive": texts}
         columns["version"] = versions[streams]
-        with self._lock, self._database.registered(asked=pa.table(columns)):
+        with self._lock, self._database.registered(requests=pa.table(columns)):
             labels = self._database.table("samples/fetch/positive_labels")["label"]
         return labels.combine_chunks()
 
     def _scores(self, anchors: Integers, texts: Integers, files: Sequence[str]) -> Floats:
-        """Return the scores that a mining gave to texts for anchors, by chunks; NaN for none."""
+        """Return the scores of texts for anchors in files of a mining; NaN if there is none."""
         columns = {"request": np.arange(len(texts)), "anchor": anchors, "positive": texts}
-        with self._lock, self._database.registered(asked=pa.table(columns)):
+        with self._lock, self._database.registered(requests=pa.table(columns)):
             where = {"files": list(files)}
             scores = self._database.table("samples/fetch/positive_scores", where)["score"]
         return np.asarray(scores.to_numpy(), np.float64)
@@ -185,14 +185,14 @@ class Fetcher:
     def _look_up(self, samples: Samples) -> pa.Table:
         """Return the details of chunks, or of records of conversations, slot by slot."""
         request = np.arange(len(samples.keys), dtype=np.int64)
-        asked = pa.table({"request": request, "key": samples.keys})
-        with self._lock, self._database.registered(asked=asked):
+        requests = pa.table({"request": request, "key": samples.keys})
+        with self._lock, self._database.registered(requests=requests):
             found = self._database.table(f"samples/fetch/{self._details}")
         if found.num_rows != len(request):
             with self._lock:
                 if self._folder is not None and is_of(self._database, self._folder):
-                    raise damaged(self._folder / MANIFEST, "its chunks are not those of the corpus")
+                    raise damaged(self._folder / MANIFEST, "its chunks differ from the corpus")
             raise StateMismatchError(
-                "the corpus was chunked anew since this sampler was opened; open another one"
+                "the corpus was chunked again since this sampler was opened; open another sampler"
             )
         return found.combine_chunks()

@@ -1,8 +1,8 @@
 """Draw the negatives of a stream: at random, from candidates, or from the anchor's record."""
 
 # Each draw is a function of the sample's number, or of the earlier visits to its anchor. The pool
-# guarantees that the final scan of a random draw finds one. Mined candidates rotate from a hashed
-# start, k a visit, so ceil(candidates / k) visits use all; so do those of the own record.
+# guarantees that the final scan of a random draw finds a negative. Mined candidates, and negatives
+# of the own record, rotate from a hashed start, k a visit: ceil(n / k) visits use all n of them.
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import NegativeRequests, PoolNegatives
 from duckplets.samples.candidates import Candidates
 
-# origin of a negative, in place of a candidate's number
-AT_RANDOM = -1  # random, for want of a candidate
-BY_CHANCE = -2  # random, as asked for
-FROM_SPLIT = -3  # from all sources of the split, for want of enough in its own
+# origin of a negative, instead of a candidate's number
+AT_RANDOM = -1  # random, since a candidate is missing
+BY_CHANCE = -2  # random, as requested
+FROM_SPLIT = -3  # from all sources of the split, since its own has too few
 OWN = -4  # from the anchor's own record
-FILLED = -5  # from another record, for want of one of its own
+FILLED = -5  # from another record, since its own has too few
 LACKING = (AT_RANDOM, FROM_SPLIT, FILLED)
 
 _REDRAWS = 24  # attempts: one in 2^24 fails even if half of the draws are illegal
@@ -35,7 +35,7 @@ _NO_WORDS = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class FoundNegatives(ArrayRecord):
-    """Negatives, one for every sample or several for one: chunks, texts and origins."""
+    """Negatives, one for each sample or several for one sample."""
 
     chunks: Integers
     hashes: Words
@@ -48,14 +48,14 @@ class FoundNegatives(ArrayRecord):
         return cls(pool.chunks[at].astype(np.int64, copy=False), pool.hashes[at], where_from)
 
     def put(self, rows: Integers | Flags | slice, others: FoundNegatives) -> None:
-        """Replace some of them."""
+        """Replace the negatives of some rows."""
         self.chunks[rows] = others.chunks
         self.hashes[rows] = others.hashes
         self.origins[rows] = others.origins
 
 
 def blank(size: int) -> FoundNegatives:
-    """Return room for the negatives of some samples."""
+    """Return empty arrays for the negatives of some samples."""
     return FoundNegatives(
         np.zeros(size, np.int64), np.zeros(size, np.uint64), np.zeros(size, np.int64)
     )
@@ -63,11 +63,11 @@ def blank(size: int) -> FoundNegatives:
 
 @dataclass(frozen=True)
 class RandomNegatives:
-    """Draw at random."""
+    """Draw negatives at random."""
 
     slots: int  # negatives per sample
     pool: PoolNegatives
-    unit_key: int  # hash key of units: the chunks of one record in one bin
+    unit_key: int  # hash key of units: a unit is the chunks of one record in one class
     within_key: int  # hash key of chunks within a unit
     what: str  # recipe and source, for messages
     origin: int = BY_CHANCE
@@ -83,19 +83,19 @@ class RandomNegatives:
     def draw(self, requests: NegativeRequests, slot: int) -> FoundNegatives:
         """Return one legal negative for every sample."""
         at, legal = self._draw_once(requests, slot)
-        left = np.flatnonzero(~legal)
+        missing = np.flatnonzero(~legal)
         for attempt in range(1, _REDRAWS):
-            if len(left) == 0:
+            if len(missing) == 0:
                 break
-            again, legal = self._draw_once(requests.part(left), attempt * self.slots + slot)
-            at[left[legal]] = again[legal]
-            left = left[~legal]
-        for row in left.tolist():  # rarely needed: the first legal one
+            again, legal = self._draw_once(requests.part(missing), attempt * self.slots + slot)
+            at[missing[legal]] = again[legal]
+            missing = missing[~legal]
+        for row in missing.tolist():  # rarely needed: take the first legal one
             sample = requests.part(slice(row, row + 1))
             if (found := self._first_legal(sample)) is None:
                 raise EmptyPoolError(
-                    f"{self.what}: no legal negative is left for an anchor; the corpus differs "
-                    f"from the one the pool was made of"
+                    f"{self.what}: an anchor has no legal negative; the corpus has changed since "
+                    f"the pool was made"
                 )
             at[row] = found
         return FoundNegatives.at(self.pool, at, self.origin)
@@ -122,16 +122,14 @@ class RandomNegatives:
         return at, self.pool.is_legal(at, pool.families[unit], requests)
 
     def _range(self, classes: Integers) -> tuple[Integers, Integers]:
-        """Return the first unit of each sample's class, and the number of units."""
         pool = self.pool
-        if len(pool.firsts) == 2:  # for all, even if their class belongs to another pool
+        if len(pool.firsts) == 2:  # for all samples, even with a class of another pool
             bounds = pool.sums[pool.firsts]
             return bounds[:1], np.diff(bounds)
         base = pool.sums[pool.firsts[classes]]
         return base, pool.sums[pool.firsts[classes + 1]] - base
 
     def _unit(self, targets: Integers) -> Integers:
-        """Return the unit at positions of the concatenated ranges of classes."""
         pool = self.pool
         if len(pool.lows) == 1:
             return np.asarray(pool.lows[0] + targets, np.int64)
@@ -139,9 +137,9 @@ class RandomNegatives:
         return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
 
     def _first_legal(self, sample: NegativeRequests) -> int | None:
-        """Return the first legal chunk of one sample around its class from a hashed start."""
+        """Return the first legal chunk of a sample's class after a hashed start, or None."""
         pool = self.pool
-        base, size = (int(of[0]) for of in self._range(sample.classes))
+        base, size = (int(numbers[0]) for numbers in self._range(sample.classes))
         start = int(below(hashed(self.unit_key, sample.index), max(size, 1))[0])
         for offset in range(0, size, _SCANNED):
             targets = (start + np.arange(offset, min(offset + _SCANNED, size))) % size
@@ -156,10 +154,10 @@ class RandomNegatives:
 
 
 class Rotation:
-    """The options of every sample as a circle from which slots take one after the other."""
+    """The options of every sample as a circle; slots take them in turn."""
 
-    # A sample begins with number ``base`` of ``count`` options; later ones replace those of its
-    # slots. With ``sums`` they are drawn, without repetition.
+    # A sample starts at option ``base`` of ``count``. Later options replace illegal ones. With
+    # ``sums`` options are drawn by weight, without repetition.
 
     def __init__(
         self,
@@ -176,7 +174,7 @@ class Rotation:
         self._drawn = np.zeros((0, len(first)), dtype=np.int64)
 
     def take(self, rows: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
-        """Return options for a slot of the samples that have one, and which samples these are."""
+        """Return the samples that have an option for a slot, and the options."""
         offset = np.full(len(rows), slot, dtype=np.int64)
         if attempt:
             offset = self._spare[rows]
@@ -188,14 +186,13 @@ class Rotation:
         return rows, self._draw(self._sums, rows, attempt * self._slots + slot)
 
     def _draw(self, sums: Integers, rows: Integers, counter: int) -> Integers:
-        """Draw by weights, skipping those drawn before."""
         first = self._first[rows]
         drawn = np.sort(self._drawn[:, rows], axis=0)
         some = drawn < np.iinfo(np.int64).max
         at = np.where(some, drawn, 0)
         sizes = np.where(some, sums[at + 1] - sums[at], 0)
-        left = sums[first + self._count[rows]] - sums[first] - sizes.sum(axis=0)
-        target = sums[first] + below(hashed(counter, self._words[rows]), left)
+        remaining = sums[first + self._count[rows]] - sums[first] - sizes.sum(axis=0)
+        target = sums[first] + below(hashed(counter, self._words[rows]), remaining)
         for one, size in zip(at, sizes, strict=True):
             target += np.where((size > 0) & (target >= sums[one]), size, 0)
         found = np.searchsorted(sums, target, side="right") - 1
@@ -216,11 +213,11 @@ class Rotation:
 
 @dataclass(frozen=True)
 class InTurn(ABC):
-    """Draw listed negatives of an anchor in turn, and at random for want of more."""
+    """Draw the listed negatives of an anchor in turn, and random ones if there are too few."""
 
     slots: int  # negatives per sample
     pool: PoolNegatives  # the listed negatives
-    others: RandomNegatives | None  # None if there are always enough
+    others: RandomNegatives | None  # None if no anchor has too few
     start_key: int  # hash key of where a rotation begins
 
     @abstractmethod
@@ -242,27 +239,26 @@ class InTurn(ABC):
         return found
 
     def _draw(self, requests: NegativeRequests, slot: int, rotation: Rotation) -> FoundNegatives:
-        """Return the option in turn for every sample, or a random negative."""
         size = len(requests.index)
-        found, left = blank(size), np.arange(size)
+        found, open_rows = blank(size), np.arange(size)
         missing = np.ones(size, dtype=bool)
         for attempt in count() if self.others is None else range(_TRIES):
-            left, options = rotation.take(left, slot, attempt)
-            if len(left) == 0:
+            open_rows, options = rotation.take(open_rows, slot, attempt)
+            if len(open_rows) == 0:
                 break
             counter = attempt * self.slots + slot
-            at, origins, legal = self._chunks(options, requests, left, counter)
-            if len(left) == size and legal.all():
+            at, origins, legal = self._chunks(options, requests, open_rows, counter)
+            if len(open_rows) == size and legal.all():
                 return FoundNegatives.at(self.pool, at, origins)
             good = np.flatnonzero(legal)
-            found.put(left[good], FoundNegatives.at(self.pool, at[good], origins[good]))
-            missing[left[good]] = False
-            left = left[~legal]
+            found.put(open_rows[good], FoundNegatives.at(self.pool, at[good], origins[good]))
+            missing[open_rows[good]] = False
+            open_rows = open_rows[~legal]
         if missing.any():
             if self.others is None:
                 raise EmptyPoolError(
-                    "no negative of its own record is left for an anchor; the corpus differs from "
-                    "the one the pool was made of"
+                    "an anchor has no negative in its own record; the corpus has changed since the "
+                    "pool was made"
                 )
             others = self.others.draw(requests.part(np.flatnonzero(missing)), slot)
             found.put(missing, others)
@@ -278,16 +274,17 @@ class InTurn(ABC):
         at, origins, good = self._chunks(options, requests, rows, attempts[rows] * self.slots)
         found.put(rows[good], FoundNegatives.at(self.pool, at[good], origins[good]))
         legal[rows[good]] = True
-        left = np.flatnonzero(~legal)
-        if self.others is not None and len(left):
-            others, legal[left] = self.others.again(requests.part(left), slot, attempts[left])
-            found.put(left, others)
+        missing = np.flatnonzero(~legal)
+        if self.others is not None and len(missing):
+            part = requests.part(missing)
+            others, legal[missing] = self.others.again(part, slot, attempts[missing])
+            found.put(missing, others)
         return found, legal
 
 
 @dataclass(frozen=True)
 class MinedNegatives(InTurn):
-    """Draw the candidates mined for anchors."""
+    """Draw mined candidates."""
 
     others: RandomNegatives  # of the same pool
     candidates: Candidates
@@ -326,7 +323,7 @@ class MinedNegatives(InTurn):
 
 @dataclass(frozen=True)
 class OwnNegatives(InTurn):
-    """Draw from the anchor's record, of which the pool has legal chunks of different texts."""
+    """Draw from the anchor's record; the pool has its legal chunks, each text once."""
 
     @cached_property
     def _lists(self) -> tuple[Integers, Integers]:
@@ -338,8 +335,8 @@ class OwnNegatives(InTurn):
         return firsts, pool.counts()
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
-        # One more after each common cycle, else some negatives never meet some texts of an anchor.
-        first, count = (of[requests.classes] for of in self._lists)
+        # One more after each common cycle; otherwise some pairs of texts would never meet.
+        first, count = (numbers[requests.classes] for numbers in self._lists)
         some = np.maximum(count, 1)
         ids = requests.ids if requests.ids is not None else np.zeros(len(some), np.uint64)
         start = below(hashed(self.start_key, ids), some)
@@ -350,6 +347,6 @@ class OwnNegatives(InTurn):
     def _chunks(
         self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int | Integers
     ) -> tuple[Integers, Integers, Flags]:
-        asked = requests.part(rows) if len(rows) < len(requests.index) else requests
-        legal = self.pool.is_legal(options, asked.families, asked)
+        of_rows = requests.part(rows) if len(rows) < len(requests.index) else requests
+        legal = self.pool.is_legal(options, of_rows.families, of_rows)
         return options, np.full(len(rows), OWN), legal

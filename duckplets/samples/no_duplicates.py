@@ -1,9 +1,9 @@
-"""Let no text come twice in a batch: samples change places within blocks of batches."""
+"""Keep the texts of a batch distinct: samples change places within blocks of batches."""
 
 # A sample that still repeats a text after ``redraw`` moves to the first batch without its texts, or
-# takes a place whose sample can move there. Otherwise it is displaced by the next sample that fits;
-# none is served a third time before all that fit were served twice. If none fits, samples of a
-# batch that is known to repeat no text replace the whole batch.
+# takes a place whose sample can move there. Otherwise the next sample that fits displaces it; no
+# sample is served a third time before all that fit were served twice. If none fits, samples that
+# are known to repeat no text replace the whole batch.
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ BLOCK_BATCHES = 64
 
 _ANY = -1  # group of batches of several sources
 _KNOWN = 1 << 17  # samples of a block that is cached
-_FURTHER = 8  # growth of the number of samples drawn if those did not suffice
-_FARTHEST = 1 << 20  # samples tried of a stream, if it has no more anchors
+_FURTHER = 8  # growth of the number of samples drawn if there are too few
+_FARTHEST = 1 << 20  # most samples tried of a stream with fewer anchors
 
 
 class _Redrawing(PartPlanner):
@@ -54,7 +54,7 @@ class _Redrawing(PartPlanner):
         return Drawn(plan, owners[draws], places[draws], within - 2, requests, near)
 
     def _span(self, schedule: Schedule, low: int, high: int) -> Drawn:
-        """Draw the samples at positions ``low … high-1``, whatever they repeat."""
+        """Draw the samples at positions ``low … high-1``; they may repeat texts."""
         per_draw = self.samples_per_draw
         numbers = np.arange(low // per_draw, -(-high // per_draw))
         first = int(numbers[0]) * per_draw
@@ -85,10 +85,10 @@ class NegativesApartPlanner(_Redrawing):
         if len(rows := rows[drawn.free[columns, rows]]):
             stream = self.streams[drawn.plan.streams[rows.min()]]
             raise RecipeError(
-                f"no_duplicates='negatives' cannot be kept: of batch "
-                f"{self.schedule.begin + batch[rows.min()] + low // size} a sample of recipe "
-                f"{stream.recipe.name!r}, source {stream.source!r} finds no negative that is no "
-                f"text of the others; lower negatives, or batch_size"
+                f"no_duplicates='negatives': in batch "
+                f"{self.schedule.begin + batch[rows.min()] + low // size}, all negatives of a "
+                f"sample of recipe {stream.recipe.name!r}, source {stream.source!r} are texts of "
+                f"other samples; lower negatives= or batch_size="
             )
         return drawn.plan.part(_places(positions, low))
 
@@ -102,14 +102,14 @@ class NegativesApartPlanner(_Redrawing):
 
 
 class NoDuplicatesPlanner(_Redrawing):
-    """Plan batches in which no text comes twice; samples change places within a block."""
+    """Plan batches without a repeated text; samples change places within a block."""
 
     displaces = True
     _known: tuple[Schedule, tuple[int, int], Plan] | None = None  # the last block
 
     @cached_property
     def _spares(self) -> dict[tuple[int, ...], Drawn]:
-        """By the streams in force: samples of one batch without a text twice."""
+        """Samples of one batch without a repeated text, by the streams in force."""
         return {}
 
     def plan_at(self, positions: Integers) -> Plan:
@@ -147,11 +147,13 @@ class NoDuplicatesPlanner(_Redrawing):
         if schedule.mixed(step)[0]:  # others fill batches of sources with few texts
             groups = {*self.groups[streams].tolist()}
             size = schedule.batch
-            few = {of for of in groups if len(self._one_batch(schedule, step, of)[1]) < size}
+            few = {
+                group for group in groups if len(self._one_batch(schedule, step, group)[1]) < size
+            }
         return Sharing(self.groups, tuple(few))
 
     def _one_batch(self, schedule: Schedule, step: int, group: int) -> tuple[Sequence[int], Drawn]:
-        """Return the streams of a group, and the most of their samples without a text twice."""
+        """Return the streams of a group, and their largest batch without a repeated text."""
         among = self._in_force(schedule, step)
         at = tuple(n for n in among if group in (_ANY, self.groups[n]))
         if at not in self._spares:
@@ -159,26 +161,24 @@ class NoDuplicatesPlanner(_Redrawing):
         return at, self._spares[at]
 
     def _spare(self, schedule: Schedule, step: int, room: int, group: int) -> Drawn:
-        """Return samples for a batch without a text twice; refuse fewer than ``room``."""
+        """Return a batch without a repeated text; refuse fewer samples than ``room``."""
         at, found = self._one_batch(schedule, step, group)
         if len(found) >= room:
             return found
         among = dict.fromkeys(self.streams[number].source for number in at)
         names = listed(shown(repr(name)) for name in among)
         raise RecipeError(
-            f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has {room:,} "
-            f"samples, and what is drawn there ({names}) has different texts (and families, or "
-            f"texts near anchors, where kept apart) for {len(found):,}; lower batch_size so it has "
-            f"at most {len(found):,}"
+            f"no_duplicates: step {step:,} needs {room:,} samples for all ranks, and {names} can "
+            f"fill only {len(found):,} without a repeated text, family or text near an anchor. "
+            f"Lower batch_size so that a batch has at most {len(found):,}"
         )
 
     def _in_force(self, schedule: Schedule, step: int) -> list[int]:
-        """Return the streams in force at a step."""
         leaves = map(schedule.numbers.__getitem__, schedule.names_at(step))
         return sorted(number for leaf in leaves for number in self._recipes[leaf][0])
 
     def _turns(self, streams: Sequence[int], count: int) -> Iterator[Drawn]:
-        """Yield samples of streams from the first on: ``count`` of each, then ever more."""
+        """Yield the first ``count`` samples of each stream, then more each time."""
         most = [self._visits(number) for number in streams]
         while True:
             turns = [np.arange(min(count, visits)) for visits in most]
@@ -194,7 +194,7 @@ class NoDuplicatesPlanner(_Redrawing):
             count *= _FURTHER
 
     def _visits(self, number: int) -> int:
-        """Return how many draws of a stream visit all it has."""
+        """Return the number of draws that visit all pairs of a stream."""
         stream = self.streams[number]
         pool, times = stream.pool, int(np.diff(stream.pool.anchors.starts).max())
         if pool.positives is not None and not pool.compiled.own_positive:
@@ -202,12 +202,12 @@ class NoDuplicatesPlanner(_Redrawing):
         return min(len(stream) * times, max(len(stream), _FARTHEST))
 
     def block(self, position: int, schedule: Schedule | None = None) -> tuple[int, int]:
-        """Return the block, within which samples change places, of a position."""
+        """Return start and end of the block of a position; samples change places within it."""
         schedule = schedule or self.schedule
         return schedule.block(position, schedule.batch * BLOCK_BATCHES, self.end)
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:
-        """Return the start of the first block that differs from an earlier schedule's."""
+        """Return the start of the first block that an earlier schedule planned otherwise."""
         length = self.schedule.batch * BLOCK_BATCHES
         return self.schedule.first_change_of_blocks(before, length, self.end, end)
 
@@ -231,19 +231,19 @@ PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Which samples may share a batch: those of its key, or of its group, or if mixed any."""
+    """Which samples may share a batch: samples of its key or group; any if it is mixed."""
 
-    groups: Integers  # of streams
+    groups: Integers  # group of each stream
     few: tuple[int, ...] = ()  # groups with too few texts for a batch: their batches are mixed
 
     def of(self, plan: Plan) -> tuple[Integers, Integers]:
-        """Return labels of samples: that of their key, and that of mixed batches."""
+        """Return two labels of each sample: of its key, and of mixed batches."""
         groups = self.groups[plan.streams]
         keys = 0 if plan.keys is None else plan.keys[0] + 1
         return (groups << 32) + keys, _ANY - 1 - groups
 
     def places(self, plan: Plan, batch: Integers) -> Integers:
-        """Return the label of every place: which samples may take it."""
+        """Return the label of every place; samples with this label may take it."""
         keys, groups = self.of(plan)
         labels = keys
         if plan.keys is not None:
@@ -255,7 +255,7 @@ class Sharing:
 
 
 def _different(labels: Integers, batch: Integers) -> Integers:
-    """Return how many different labels every batch has."""
+    """Return the number of different labels in each batch."""
     order = np.lexsort((labels, batch))
     is_new = np.diff(labels[order], prepend=0) != 0
     is_new |= np.diff(batch[order], prepend=-1) != 0
@@ -266,7 +266,7 @@ def _different(labels: Integers, batch: Integers) -> Integers:
 def arranged(
     drawn: Drawn, batch_size: int, spare: Callable[[int, int], Drawn], sharing: Sharing
 ) -> Plan:
-    """Return the plan of a block in which no batch has a text twice; the last may be short."""
+    """Return the plan of a block without a repeated text in a batch; the last may be short."""
     plan, displaced = drawn.plan, np.full(len(drawn), -1)
     repeating, _ = redraw(drawn, np.arange(len(drawn)) // batch_size)
     if len(repeating) == 0:
@@ -291,31 +291,31 @@ class _Block:
         for place in moving.tolist():
             self._order[place] = -1
             self._holes.setdefault(place // size, []).append(place)
-        # the batches, as bits, that have a text of moving samples, or that it is kept from
-        self._having, self._keeping = defaultdict[int, int](int), defaultdict[int, int](int)
+        # by text of moving samples the batches, as bits, that contain it, and that exclude it
+        self._having, self._excluding = defaultdict[int, int](int), defaultdict[int, int](int)
         self._note(moving)
-        # of some batches all texts, and those kept from them
+        # by batch its texts, and the texts excluded from it
         self._contents: dict[int, tuple[set[int], set[int]]] = {}
-        left = [sample for sample in moving.tolist() if not self._placed(sample)]
-        for sample in left:
+        remaining = [sample for sample in moving.tolist() if not self._placed(sample)]
+        for sample in remaining:
             if not self._placed(sample):
                 self._exchange(sample)
 
     def _note(self, moving: Integers) -> None:
-        """Note which batches have or keep away what moving samples are of."""
+        """Note which batches contain or exclude the texts of moving samples."""
         self._drawn.look_up(moving)
         hashes, stays = self._drawn.plan.hashes, self._order >= 0
-        texts, (rows, kept) = hashes.reshape(-1), self._drawn.kept
-        own, near = hashes[:, moving].reshape(-1), self._drawn.kept_from(moving)[1]
+        texts, (rows, excluded) = hashes.reshape(-1), self._drawn.excluded
+        own, near = hashes[:, moving].reshape(-1), self._drawn.excluded_from(moving)[1]
         at = _among(np.concatenate([own, near]), texts)
         at = at[stays[at % len(stays)]]
         batches = at % len(stays) // self._size
         for text, batch in zip(texts[at].tolist(), batches.tolist(), strict=True):
             self._having[text] |= 1 << batch
-        at = _among(own, kept)
+        at = _among(own, excluded)
         at = at[stays[rows[at]]]
-        for text, row in zip(kept[at].tolist(), rows[at].tolist(), strict=True):
-            self._keeping[text] |= 1 << row // self._size
+        for text, row in zip(excluded[at].tolist(), rows[at].tolist(), strict=True):
+            self._excluding[text] |= 1 << row // self._size
 
     def _of_batch(self, batch: int) -> range:
         return range(batch * self._size, min((batch + 1) * self._size, len(self._order)))
@@ -325,8 +325,8 @@ class _Block:
             samples = self._order[self._of_batch(batch)]
             samples = samples[samples >= 0]
             texts = self._drawn.plan.hashes[:, samples].reshape(-1)
-            kept = self._drawn.kept_from(samples)[1]
-            self._contents[batch] = {*texts.tolist()}, {*kept.tolist()}
+            excluded = self._drawn.excluded_from(samples)[1]
+            self._contents[batch] = {*texts.tolist()}, {*excluded.tolist()}
         return self._contents[batch]
 
     def _texts_of(self, sample: int) -> list[int]:
@@ -334,18 +334,18 @@ class _Block:
         return found
 
     def _fits(self, sample: int, batch: int) -> bool:
-        texts, kept = self._content(batch)
+        texts, excluded = self._content(batch)
         own = self._texts_of(sample)
-        if not (texts.isdisjoint(own) and kept.isdisjoint(own)):
+        if not (texts.isdisjoint(own) and excluded.isdisjoint(own)):
             return False
-        return texts.isdisjoint(self._drawn.kept_by(sample))
+        return texts.isdisjoint(self._drawn.excluded_by(sample))
 
     def _blocked(self, sample: int) -> int:
         """Return the batches, as bits, that a moving sample does not fit into."""
         found = 0
         for text in self._texts_of(sample):
-            found |= self._having.get(text, 0) | self._keeping.get(text, 0)
-        for text in self._drawn.kept_by(sample):
+            found |= self._having.get(text, 0) | self._excluding.get(text, 0)
+        for text in self._drawn.excluded_by(sample):
             found |= self._having.get(text, 0)
         return found
 
@@ -353,7 +353,7 @@ class _Block:
         return self._labels[place] in (self._keys[sample], self._groups[sample], _ANY)
 
     def _hole(self, sample: int, batch: int) -> int | None:
-        """Return the first place in a batch that a sample may take."""
+        """Return the first hole in a batch that a sample may take."""
         return next((at for at in self._holes[batch] if self._may_take(sample, at)), None)
 
     def _batches(self, home: int) -> Iterator[int]:
@@ -361,7 +361,7 @@ class _Block:
         return chain(range(home, -(-len(self._order) // self._size)), range(home))
 
     def _placed(self, sample: int) -> bool:
-        """Put a sample into the first hole that it fits into, from its own batch on."""
+        """Put a sample into the first hole that fits, from its own batch on."""
         blocked = self._blocked(sample)
         for batch in self._batches(sample // self._size):
             if blocked >> batch & 1 or batch not in self._holes:
@@ -377,16 +377,16 @@ class _Block:
         self._holes[batch].remove(place)
         if not self._holes[batch]:
             del self._holes[batch]
-        texts, kept = self._texts_of(sample), self._drawn.kept_by(sample)
-        for of, some in ((self._having, texts), (self._keeping, kept)):
+        texts, excluded = self._texts_of(sample), self._drawn.excluded_by(sample)
+        for batches, some in ((self._having, texts), (self._excluding, excluded)):
             for text in some:
-                of[text] |= 1 << batch
+                batches[text] |= 1 << batch
         if batch in self._contents:
             self._contents[batch][0].update(texts)
-            self._contents[batch][1].update(kept)
+            self._contents[batch][1].update(excluded)
 
     def _leave(self, place: int) -> None:
-        """Make a place a hole. What its sample kept from the batch is kept from it all the same."""
+        """Make a place a hole. Texts that its sample excluded stay excluded from the batch."""
         batch, texts = place // self._size, self._texts_of(int(self._order[place]))
         for text in texts:
             self._having[text] &= ~(1 << batch)
@@ -396,7 +396,7 @@ class _Block:
         self._holes.setdefault(batch, []).append(place)
 
     def _exchange(self, sample: int) -> None:
-        """Put a sample where it fits, in the place of one that can fill a hole."""
+        """Put a sample where it fits; the sample of that place fills a hole."""
         blocked, batches = self._blocked(sample), [*self._batches(sample // self._size)]
         fitting = [batch for batch in batches if not blocked >> batch & 1]
         if not fitting:
@@ -421,7 +421,7 @@ class _Block:
     def filled(self, spare: Callable[[int, int], Drawn]) -> tuple[Plan, Integers]:
         """Fill every hole with the next sample that fits, least served first."""
         own, keys, groups = self._order.copy(), self._keys, self._groups
-        served = np.zeros(len(own), np.int64)  # times, but for the first
+        served = np.zeros(len(own), np.int64)  # times after the first
         for batch in sorted(self._holes):
             places = self._of_batch(batch)
             labels = self._labels[places]
@@ -442,7 +442,7 @@ class _Block:
         return self._drawn.part(self._order).plan, own
 
     def _filled_by(self, others: Drawn, batch: int) -> bool:
-        """Fill the holes of a batch with others that fit, or let them replace it as a whole."""
+        """Fill the holes of a batch with others that fit, or replace the whole batch by them."""
         first = len(self._drawn)
         self._drawn = self._drawn.joined(others)
         for sample in range(first, len(self._drawn)):
@@ -456,7 +456,7 @@ class _Block:
 
 
 def _among(words: Words, others: Words) -> Integers:
-    """Return the indexes of the others that are one of some words."""
+    """Return the indexes of ``others`` that are among ``words``."""
     words = np.unique(words)
     at = Sketch(words).among(others)
     return at[places(words, others[at]) >= 0]

@@ -1,7 +1,7 @@
-"""Plan which chunks the samples at some positions consist of: keys only, no text."""
+"""Plan the chunks of the samples at some positions: keys only, no text."""
 
 # A plan follows from settings and positions, so any span can be planned alone. A rank plans only
-# its own positions, unless samples depend on their batch (``no_duplicates``). A part is of one
+# its own positions, unless samples depend on their batch (``no_duplicates``). A part has one
 # version. A later version begins a new epoch; later minings do not, since anchors stay.
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from duckplets.samples.stream import Draw, Stream
 
 SINGLE = ("texts", "messages")  # kinds with one slot: no positive, no negatives
 
-# What a stream gets of some draws: its number, which draws, and what it draws for them.
+# A stream's number, the draws it gets, and its samples for them.
 Drawing: TypeAlias = tuple[int, Integers, Draw]
 # Returns where a run ends, given where nominal epochs begin.
 EndOf: TypeAlias = Callable[[Callable[[int], int]], int | None]
@@ -45,7 +45,7 @@ class Plan(ArrayRecord):
     positions: Integers
     streams: Integers  # stream number of each
     chunks: Integers  # as in ``Draw``: shape (slots, samples)
-    hashes: Words  # shape (slots, samples), and a row of families where these are kept apart
+    hashes: Words  # shape (slots, samples), and a row of families where batches separate them
     swapped: Flags  # whether anchor and positive are swapped
     # Labels of pairs: 1 for anchor and positive, 0 for anchor and negative, or as given.
     labels: Array | None = None
@@ -55,14 +55,14 @@ class Plan(ArrayRecord):
     anchors: Integers | None = None  # as in ``Draw``: shape (1, samples)
     keys: Integers | None = None  # as in ``Draw``: shape (1, samples)
     counts: Integers | None = None  # as in ``Draw``: shape (1, samples)
-    given: bool = False  # whether they are labelled pairs, with nothing drawn
+    labelled: bool = False  # whether they are labelled pairs without drawn texts
 
     def __len__(self) -> int:
         return len(self.streams)
 
     @property
     def present(self) -> Flags | None:
-        """Which slots of lists have a text: shape (slots, samples); None where all have."""
+        """Which slots of lists have a text: shape (slots, samples); None if all have."""
         if self.counts is None or self.candidates is None:
             return None
         found = np.ones(self.chunks.shape, bool)
@@ -71,7 +71,7 @@ class Plan(ArrayRecord):
         return found
 
 
-_ARRAYS = [field.name for field in fields(Plan) if field.name != "given"]
+_ARRAYS = [field.name for field in fields(Plan) if field.name != "labelled"]
 _OF_DRAWS = {
     **dict.fromkeys(("chunks", "candidates", "anchors", "keys", "counts"), np.int64),
     "hashes": np.uint64,
@@ -97,7 +97,7 @@ def joined(parts: Sequence[Plan]) -> Plan:
 
 
 def scattered(drawings: Iterable[Drawing], size: int) -> dict[str, Array]:
-    """Return the arrays of a plan from draws, each of some of its rows."""
+    """Return the arrays of a plan from draws of some of its rows."""
     found: dict[str, Array] = {}
     for _, rows, draw in drawings:
         for name, dtype in _OF_DRAWS.items():
@@ -133,9 +133,9 @@ def spread(draws: Plan, per_draw: int) -> Plan:
 
 
 def without_negative(plan: Plan) -> Flags:
-    """Return which samples have no drawn negative; none but pairs."""
-    if plan.labels is None or plan.given:
-        return np.full(len(plan), plan.given)
+    """Return which samples have no drawn negative; only pairs can lack one."""
+    if plan.labels is None or plan.labelled:
+        return np.full(len(plan), plan.labelled)
     found: Flags = plan.labels == 1
     return found
 
@@ -164,17 +164,18 @@ class PartPlanner:
         self.schedule = schedule  # may be replaced by one with the same past
         self.samples_per_draw = schedule.samples_per_draw
         self.swaps = swap and kind not in SINGLE
-        self.is_graded = graded  # whether labels are numbers of any kind, rather than integers
+        self.is_graded = graded  # whether labels are floats rather than integers
         self.end: int | None = None  # end of the last epoch of the run
         self.origin = schedule.begin * schedule.batch  # position of the run it counts from
-        self.first = schedule.first * schedule.batch  # and from which on it holds
-        self.stop = MAX_POSITION + 1  # and at the next part's
-        # What it draws from, where it goes on with the epochs of the part before.
-        self.minings: Pins | None = None
+        self.first = schedule.first * schedule.batch  # first position of the run it plans
+        self.stop = MAX_POSITION + 1  # first position of the next part
+        self.minings: Pins | None = None  # its minings, if it continues the epochs before it
         self.epoch = 0  # nominal epoch of the run at its origin
         self.numbers = np.zeros(0, np.int64)  # number of its first stream in the run
         self._seed, self._swap_key = seed, key(seed, "swap")
-        self._recipes: dict[int, tuple[list[int], Any]] = {}  # streams of each leaf, their dealer
+        self._recipes: dict[
+            int, tuple[list[int], Any]
+        ] = {}  # streams of each leaf, and their dealer
         self._lengths: dict[str, int] = {}  # streams of each source
         self.add(streams)
         self.epoch_length = sum(map(self.length_of, schedule.planned))
@@ -210,12 +211,15 @@ class PartPlanner:
                 self.schedule.tapes[leaf] = SourceTape(tapes, recipes, self.schedule.together)
 
     def _of_sources(self, streams: Sequence[Stream]) -> list[Fraction | float]:
-        """Return shares of streams of a value: of sources by their anchors, within as always."""
+        """Return shares of the streams of a value; each source counts by its anchors."""
         anchors, weights = Counter[str](), Counter[str]()
-        for of in streams:
-            anchors[of.source] += len(of)
-            weights[of.source] += exact(of.share)  # type: ignore[assignment]
-        return [exact(of.share) * anchors[of.source] / weights[of.source] for of in streams]
+        for stream in streams:
+            anchors[stream.source] += len(stream)
+            weights[stream.source] += exact(stream.share)  # type: ignore[assignment]
+        return [
+            exact(stream.share) * anchors[stream.source] / weights[stream.source]
+            for stream in streams
+        ]
 
     def plan_at(self, positions: Integers) -> Plan:
         """Plan ascending positions, with or without gaps, that span less than 2^34."""
@@ -231,7 +235,7 @@ class PartPlanner:
     def dealt(
         self, schedule: Schedule, numbers: Integers
     ) -> Iterator[tuple[int, Integers, Integers]]:
-        """Yield the streams of ascending draws: number, which draws, and their numbers in it."""
+        """Yield each stream's number, its draws among ascending ones, and their numbers in it."""
         for share in schedule.deal(numbers):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.deal(share.indexes):
@@ -242,7 +246,6 @@ class PartPlanner:
             yield number, offsets, self.streams[number].draw_at(own)
 
     def _planned(self, numbers: Integers, drawings: Sequence[Drawing]) -> Plan:
-        """Return the samples of some draws."""
         size, first = len(numbers), self.streams[0]
         streams = np.zeros(size, dtype=np.int64)
         nothing = streams[:0]
@@ -256,19 +259,19 @@ class PartPlanner:
         swapped = np.zeros(size, dtype=bool)
         if self.swaps:
             swapped = (hashed(self._swap_key, numbers) >> np.uint64(63)).astype(bool)
-            for of in (columns["chunks"], columns["hashes"]):
-                of[:2] = np.where(swapped, of[1::-1], of[:2])
+            for rows in (columns["chunks"], columns["hashes"]):
+                rows[:2] = np.where(swapped, rows[1::-1], rows[:2])
         plan = Plan(
-            numbers, streams, swapped=swapped, labels=labels, given=first.is_given, **columns
+            numbers, streams, swapped=swapped, labels=labels, labelled=first.is_given, **columns
         )
         return plan if self.samples_per_draw == 1 else spread(plan, self.samples_per_draw)
 
     def length_of(self, source: str) -> int:
-        """Return the positions in which every anchor of a source comes once."""
+        """Return the number of positions that use every anchor of a source once."""
         return self._lengths.get(source, 0)
 
     def samples(self, position: int) -> Integers:
-        """Return how many of the first positions each stream gets."""
+        """Return how many positions before this one each stream gets."""
         whole, rest = divmod(position, self.samples_per_draw)
         before, after = (self._counts(draws) for draws in (whole, whole + (rest > 0)))
         found: Integers = before * self.samples_per_draw + (after - before) * rest
@@ -282,15 +285,15 @@ class PartPlanner:
         return found
 
     def shares(self, start: int, stop: int) -> Floats:
-        """Return the mean share of each stream over steps without a change, perhaps of tokens."""
+        """Return the mean share of each stream over steps without a change, in its unit."""
         shares = self.sample_shares(start, stop)
         if self.schedule.tapes is not None:
-            shares *= [of.tape.mean if of.tape else 1.0 for of in self.streams]
+            shares *= [stream.tape.mean if stream.tape else 1.0 for stream in self.streams]
             shares /= shares.sum()
         return shares
 
     def sample_shares(self, start: int, stop: int) -> Floats:
-        """Return the mean share of each stream in samples, about, where ``shares`` is of tokens."""
+        """Return the mean share of each stream in samples; approximate if the unit is tokens."""
         of_sources = np.array(self.schedule.parts(start, stop, samples=True))
         shares: Floats = of_sources[self.sources] * self.recipe_parts()
         return shares
@@ -305,7 +308,7 @@ class PartPlanner:
         return found
 
     def block(self, position: int) -> tuple[int, int]:
-        """Return the block, within which samples change places, of a position."""
+        """Return start and end of the block of a position; samples change places within it."""
         return position, position + 1
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:
@@ -317,7 +320,7 @@ class PartPlanner:
 
 
 class Planner:
-    """Plan the samples of a run by its parts; each part has streams of its own."""
+    """Plan the samples of a run by its parts; each part has its own streams."""
 
     def __init__(self, parts: Sequence[PartPlanner], end_of: EndOf) -> None:
         last = parts[-1]
@@ -332,7 +335,7 @@ class Planner:
             self._number(part, part.streams)
 
     def _end(self, part: PartPlanner, length: int, end_of: EndOf) -> int | None:
-        """Return where the run ends, counted within a part with epochs of some length."""
+        """Return the end of the run, counted within a part, with epochs of this length."""
         stop = self.schedule.used_up
         end = end_of(
             lambda epoch: part.origin + (epoch - part.epoch) * length if stop is None else stop
@@ -341,12 +344,12 @@ class Planner:
         return min((at - part.origin for at in ends if at is not None), default=None)
 
     def end_at(self, end_of: EndOf) -> None:
-        """Let the run end elsewhere."""
-        for part in self.parts if self.parts[-1].needs_all else ():  # others may end anywhere
+        """Change the end of the run."""
+        for part in self.parts if self.parts[-1].needs_all else ():  # others do not depend on it
             part.end = self._end(part, part.epoch_length, end_of)
 
     def end(self, end_of: EndOf) -> int | None:
-        """Return where a run ends, which is not after every source is used up."""
+        """Return the end of a run; it comes before all sources are used up."""
         stop = self.schedule.used_up
         end = end_of(self.epoch_start if stop is None else lambda _: stop)
         _refuse_nothing(self.schedule, end)
@@ -357,8 +360,8 @@ class Planner:
         part.add(streams)
         self._number(part, streams)
 
-    def go_on_by(self, part: PartPlanner) -> None:
-        """Plan by a part that goes on with the epochs of the one in force where it begins."""
+    def continue_with(self, part: PartPlanner) -> None:
+        """Add a part that continues the epochs of the part in force at its start."""
         before = self.at(part.first)
         part.epoch, part.end = before.epoch, before.end
         self._number(part, part.streams)
@@ -366,16 +369,16 @@ class Planner:
         self._divide([*self.parts[:at], part, *self.parts[at:]])
 
     def without_later(self) -> None:
-        """Forget the parts that go on with the epochs of others."""
+        """Remove the parts that continue the epochs of others."""
         self._divide([part for part in self.parts if part.minings is None])
 
     def _divide(self, parts: Sequence[PartPlanner]) -> None:
-        """Plan by these parts, each up to where the next one begins."""
+        """Use these parts, each up to the start of the next one."""
         stops = [*map(attrgetter("first"), parts[1:]), MAX_POSITION + 1]
         cut = list(parts)
         for number, stop in enumerate(stops):
             if parts[number].stop != stop:
-                cut[number] = copy(parts[number])  # others may be planning by it
+                cut[number] = copy(parts[number])  # another thread may use it
                 cut[number].stop = stop
         self.parts, self.newest = cut, cut[-1]
         self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
@@ -416,7 +419,7 @@ class Planner:
         return joined(plans)
 
     def epochs(self, position: int) -> dict[str, float]:
-        """Return how often the anchors of each source have come before a position."""
+        """Return the epochs of each source before a position."""
         found = dict.fromkeys(self.schedule.sources, 0.0)
         for part in self.parts:
             before, upto = part.first - part.origin, min(position, part.stop) - part.origin
@@ -426,7 +429,7 @@ class Planner:
         return found
 
     def epoch_at(self, position: int) -> int:
-        """Return the nominal epoch of a position, counting one cut off by the end of a part."""
+        """Return the nominal epoch of a position; an epoch cut by the end of a part counts."""
         part = self.at(position)
         return part.epoch + (position - part.origin) // part.epoch_length
 
@@ -437,7 +440,7 @@ class Planner:
         return part.origin + (epoch - part.epoch) * part.epoch_length
 
     def block(self, position: int) -> tuple[int, int]:
-        """Return the block, within which samples change places, of a position."""
+        """Return start and end of the block of a position; samples change places within it."""
         part = self.at(position)
         low, high = part.block(position - part.origin)
         return part.origin + low, min(part.origin + high, part.stop)
@@ -466,11 +469,11 @@ class Planner:
 
 
 def _refuse_nothing(schedule: RunSchedule, end: int | None) -> None:
-    """Refuse caps that leave nothing before a run ends."""
+    """Refuse ``max_epochs`` that use up all sources before a run ends."""
     out = schedule.out
     if out is not None and (end is None or out < end):
         raise MixtureError(
-            f"max_epochs: every source that has a share is used up at step "
-            f"{out // schedule.batch:,} (position {out:,}), before the run ends; raise it, give "
-            f"steps= up to there, or stop='all'"
+            f"max_epochs: every source with a share is used up at step {out // schedule.batch:,} "
+            f"(position {out:,}), before the run ends. Raise it, give steps= up to there, "
+            f"or stop='all'"
         )

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 META_TYPE = pa.map_(pa.string(), pa.list_(pa.string()))
 _NONE, _OWN = -1, -2  # in place of a definition's number
-_MOST_VALUES = 100_000  # distinct values of a column that is kept for all records
+_MOST_VALUES = 100_000  # distinct values of a column held in memory for all records
 _MOST_CHARACTERS = 16 << 20
 
 
 class Catalog(NamedTuple):
-    """Definitions of prefixes; each list is given by its start in the next array."""
+    """Definitions of prefixes; each list is the start of its elements in the next array."""
 
     prefixes: pa.Array  # nested, as read
     probabilities: Words  # in units of 2^-53, like presences
@@ -45,9 +45,9 @@ class Catalog(NamedTuple):
     names: list[str]  # columns of records
 
 
-def _catalog(database: Database, given: Sequence[str], records: Integers) -> Catalog:
-    """Return definitions given as JSON, then those of records with their own."""
-    written = {"number": np.arange(len(given)), "definition": pa.array(given, pa.string())}
+def _catalog(database: Database, stored: Sequence[str], records: Integers) -> Catalog:
+    """Return the stored JSON definitions, then the records' own definitions."""
+    written = {"number": np.arange(len(stored)), "definition": pa.array(stored, pa.string())}
     wanted = {"record_key": records}
     with database.registered(written=pa.table(written), wanted=pa.table(wanted)):
         prefixes = database.table("samples/prefixes/definitions")["prefix"].combine_chunks()
@@ -59,8 +59,8 @@ def _catalog(database: Database, given: Sequence[str], records: Integers) -> Cat
     needed = (prefixes, probabilities, keys, presences)
     if any(array.null_count for array in needed) or not np.diff(variants).all():
         raise DamagedFileError(
-            "table record_prefixes: a definition is damaged: it has no probability, no variant, or "
-            "a field without key or presence. Put an earlier copy of the file in its place"
+            "table record_prefixes: a definition is damaged: it lacks a probability, a variant, or "
+            "the key or presence of a field. Put an earlier copy of the file in its place"
         )
     numbers = columns.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return Catalog(
@@ -83,13 +83,12 @@ def _list(lists: pa.Array) -> tuple[Integers, pa.Array]:
 
 
 def _parts(probabilities: pa.Array) -> Words:
-    """Return probabilities in units of 2^-53, exactly."""
+    """Return probabilities in units of 2^-53."""
     words: Words = (probabilities.to_numpy(zero_copy_only=False) * float(1 << 53)).astype(np.uint64)
     return words
 
 
 def _happens(words: Words, parts: Words) -> Flags:
-    """Return whether hashes fall below probabilities: never for 0, always for 1."""
     return (words >> np.uint64(11)) < parts
 
 
@@ -125,14 +124,17 @@ def _whole_column(database: Database, name: str) -> Column | None:
 
 def _columns(database: Database, records: Integers, names: Sequence[str]) -> dict[str, Column]:
     keys, rows = np.unique(records, return_inverse=True)
-    keys_of_meta = {name: of for name in names if (of := meta_key(name)) is not None}
+    keys_of_meta = {name: found for name in names if (found := meta_key(name)) is not None}
     with database.registered(wanted=pa.table({"record_key": keys})):
         table = database.table("samples/prefixes/columns")
         if keys_of_meta:
             meta = database.table("samples/prefixes/meta")["meta"].combine_chunks()
-    values = {name: pc.map_lookup(meta, of, "first") for name, of in keys_of_meta.items()}
+    values = {name: pc.map_lookup(meta, found, "first") for name, found in keys_of_meta.items()}
     values |= {name: table[name] for name in names if name not in keys_of_meta}
-    return {n: Column(rows.astype(np.int32), _lists(n, of.to_pylist())) for n, of in values.items()}
+    return {
+        n: Column(rows.astype(np.int32), _lists(n, found.to_pylist()))
+        for n, found in values.items()
+    }
 
 
 def _lists(name: str, values: Iterable[Any]) -> pa.ListArray:
@@ -156,7 +158,7 @@ class Prefixed(NamedTuple):
     """The prefixes of a block's texts."""
 
     lines: pa.Array  # null for nothing
-    meta: pa.Array | None  # declared keys and values of each text; None unless asked for
+    meta: pa.Array | None  # declared keys and values of each text; None if not requested
 
 
 class Prefixes:
@@ -181,7 +183,7 @@ class Prefixes:
         tokens: Integers,
         meta: bool,
     ) -> tuple[pa.Array, Prefixed]:
-        """Return the texts of a block, slot by slot, with their prefixes, and these."""
+        """Return the texts of a block with their prefixes, slot by slot, and the prefixes."""
         which = self._by_record[record_key]
         having = np.flatnonzero(which != _NONE)
         catalog, which = self._catalog, which[having]
@@ -205,7 +207,6 @@ class Prefixes:
     def _values(
         self, database: Database, records: Integers, names: Sequence[str]
     ) -> dict[str, Column]:
-        """Return columns of some records, in order of names."""
         whole = {name: self._columns.get(name) for name in names}
         others = [name for name, column in whole.items() if column is None]
         read = _columns(database, records, others) if others else {}
@@ -214,12 +215,12 @@ class Prefixes:
     def _lines(
         self, catalog: Catalog, which: Integers32, cells: Integers, columns: dict[str, Column]
     ) -> pa.Array:
-        """Return the line of each text; null if all fields are absent."""
+        """Return the prefix line of each text; null if all fields are absent."""
         first = catalog.variants[which]
         words = hashed(self._keys["variant"], cells)
         variant = first + below(words, catalog.variants[which + 1] - first)
         first, end = catalog.fields[variant], catalog.fields[variant + 1]
-        values = pa.concat_arrays([catalog.values, *(of.lists for of in columns.values())])
+        values = pa.concat_arrays([catalog.values, *(column.lists for column in columns.values())])
         starts = values.offsets.to_numpy()
         found = [(np.zeros(0, np.int64),) * 4]
         for number in range(int((end - first).max(initial=0))):
@@ -249,7 +250,7 @@ class Prefixes:
 
 
 def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -> pa.Array:
-    """Return all keys of each text's definition with all values."""
+    """Return all keys and values of each text's definition."""
     definitions = {n: catalog.prefixes[n].as_py()["variants"] for n in np.unique(which).tolist()}
     lists = [of.lists.to_pylist() for of in columns.values()]
     known: dict[tuple[int, ...], list[tuple[str, list[str]]]] = {}
@@ -267,19 +268,19 @@ def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -
 
 
 def _spread(values: pa.Array, places: Integers, size: int, other: list[Any] | None) -> pa.Array:
-    """Return values at their places among ``size``, and another elsewhere."""
+    """Return values at their places among ``size``, and ``other`` elsewhere."""
     at = np.full(size, len(values), np.int64)
     at[places] = np.arange(len(places))
     return pa.concat_arrays([values, pa.array([other], values.type)]).take(pa.array(at))
 
 
 def _by_record(database: Database, sources: Sequence[int]) -> Integers32:
-    """Return the definition number of every record, by key."""
-    rows = database.table("samples/prefixes/holders")
-    keys, of = rows["record_key"].to_numpy(), rows["source_id"].to_numpy()
-    numbers = np.full(int(of.max(initial=max(sources, default=0))) + 1, _NONE, np.int32)
+    """Return the number of each record's definition, by record key."""
+    rows = database.table("samples/prefixes/by_record")
+    keys, source_ids = rows["record_key"].to_numpy(), rows["source_id"].to_numpy()
+    numbers = np.full(int(source_ids.max(initial=max(sources, default=0))) + 1, _NONE, np.int32)
     numbers[list(sources)] = np.arange(len(sources))
     found = np.full(int(keys.max(initial=0)) + 1, _NONE, np.int32)
     own = rows["own"].combine_chunks().to_numpy(zero_copy_only=False)
-    found[keys] = np.where(own, _OWN, numbers[of])
+    found[keys] = np.where(own, _OWN, numbers[source_ids])
     return found

@@ -1,4 +1,4 @@
-"""Draw negatives of planned samples again until no text comes twice in a batch."""
+"""Draw the negatives of planned samples again until no batch repeats a text."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from duckplets.samples.negatives import FoundNegatives, blank
 from duckplets.samples.plan import Plan, joined, without_negative
 from duckplets.samples.stream import Stream
 
-# Hashed attempts, some at once. If half of the options are taken, one in 2^24 fails of the few;
-# many are for samples that cannot move to another batch.
+# Numbers of hashed attempts, in groups that are tried together. If half of the options are taken,
+# one in 2^24 of the FEW fails. MANY are for samples that cannot move to another batch.
 FEW, MANY = np.split(np.arange(24), [1, 16]), np.split(np.arange(512), [1, 16, 128])
 
 _NOTHING: set[int] = set()
-_TIMES = 16  # times that samples without negatives are replaced by others of their stream
+_TIMES = 16  # times that others of a stream replace its samples without negatives
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Planned samples whose negatives can be replaced, in the arrays of the plan."""
+    """Planned samples; negatives can be replaced in the arrays of the plan."""
 
     plan: Plan
     owners: Integers  # number of the requests of each sample
     places: Integers  # row of each in its requests
     shifts: Integers  # column of a sample + this = number of the negative in its draw
     requests: Sequence[tuple[Stream, NegativeRequests]]  # the requests they were drawn for
-    near: Sequence[NearTexts] = ()  # of each stream, where texts near anchors are kept apart
-    _kept: dict[int, set[int]] = field(default_factory=dict, init=False)
+    near: Sequence[NearTexts] = ()  # of each stream, if texts near anchors are excluded
+    _excluded: dict[int, set[int]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -72,12 +72,12 @@ class Drawn:
         return {*self.plan.hashes[:, row][~self.free[:, row]].tolist()}
 
     @cached_property
-    def kept(self) -> tuple[Integers, Words]:
-        """The texts that are kept from the batches of samples: row and hash."""
-        return self.kept_from(np.arange(len(self)))
+    def excluded(self) -> tuple[Integers, Words]:
+        """The row of each sample and the hash of each text that it excludes from its batch."""
+        return self.excluded_from(np.arange(len(self)))
 
-    def kept_from(self, some: Integers) -> tuple[Integers, Words]:
-        """Return the texts that are kept from the batches of some samples, as ``kept``."""
+    def excluded_from(self, some: Integers) -> tuple[Integers, Words]:
+        """Return the texts that some samples exclude from their batches, as ``excluded``."""
         rows, words = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
         if self.plan.anchors is not None:
             streams = self.plan.streams[some]
@@ -88,32 +88,32 @@ class Drawn:
                 words.append(found)
         return np.concatenate(rows), np.concatenate(words)
 
-    def kept_by(self, row: int) -> set[int]:
-        """Return the texts that are kept from the batch of a sample."""
+    def excluded_by(self, row: int) -> set[int]:
+        """Return the texts that a sample excludes from its batch."""
         if self.plan.anchors is None:
             return _NOTHING
-        if row not in self._kept:
+        if row not in self._excluded:
             self.look_up(np.array([row]))
-        return self._kept[row]
+        return self._excluded[row]
 
     def look_up(self, some: Integers) -> None:
-        """Look up for several samples together what ``kept_by`` returns."""
-        rows, words = self.kept_from(some)
-        self._kept.update((row, set()) for row in some.tolist())
+        """Look up the texts of ``excluded_by`` for several samples at once."""
+        rows, words = self.excluded_from(some)
+        self._excluded.update((row, set()) for row in some.tolist())
         for row, word in zip(rows.tolist(), words.tolist(), strict=True):
-            self._kept[row].add(word)
+            self._excluded[row].add(word)
 
     def again(
         self, rows: Integers, columns: Integers, attempts: Integers
     ) -> tuple[FoundNegatives, Flags]:
-        """Return other negatives for columns of samples, and which of them are legal."""
+        """Return other negatives for columns of samples, and whether each is legal."""
         found, legal = blank(len(rows)), np.zeros(len(rows), dtype=bool)
         owners, places, slots = self.owners[rows], self.places[rows], self.shifts[rows] + columns
         for owner, slot in {*zip(owners.tolist(), slots.tolist(), strict=True)}:
             (mine,) = np.nonzero((owners == owner) & (slots == slot))
             stream, requests = self.requests[owner]
-            asked = requests.part(places[mine])
-            drawn, legal[mine] = stream.again(asked, slot, attempts[mine])
+            some = requests.part(places[mine])
+            drawn, legal[mine] = stream.again(some, slot, attempts[mine])
             found.put(mine, drawn)
         return found, legal
 
@@ -130,16 +130,16 @@ class Drawn:
 def redraw(
     drawn: Drawn, batch: Integers, attempts: Sequence[Integers] = FEW
 ) -> tuple[Integers, Integers]:
-    """Replace negatives that repeat a text of their batch; return places that still do."""
+    """Replace negatives that repeat a text of their batch; return places that still repeat one."""
     free = drawn.free.reshape(-1)
     taken = _Taken(drawn, batch)
     some = taken.repeated()
     some = some[np.argsort(free[some], kind="stable")]  # fixed texts come first
     _, at, which = np.unique(taken.words[some], return_index=True, return_inverse=True)
-    # not the first of its word, unless that is of the same sample (SimCSE)
+    # not the first of its word, unless the same sample has it twice (SimCSE)
     some = some[some[at[which]] % len(drawn) != some % len(drawn)]
-    if len(drawn.kept[0]):
-        some = np.flatnonzero(taken.kept_from_others(some))
+    if len(drawn.excluded[0]):
+        some = np.flatnonzero(taken.excluded_by_others(some))
     columns, rows = np.divmod(some, len(drawn))
     todo = np.flatnonzero(free[some])
     repeats = np.ones(len(rows), dtype=bool)
@@ -157,7 +157,7 @@ def redraw(
 
 
 class _Taken:
-    """The texts of batches, and those kept from them."""
+    """The texts of batches, and the texts excluded from them."""
 
     def __init__(self, drawn: Drawn, batch: Integers) -> None:
         hashes, self._samples = drawn.plan.hashes, len(batch)
@@ -167,45 +167,45 @@ class _Taken:
         self._sorted = np.sort(self.words[~repeats_own.reshape(-1)])
         self._new: set[int] = set()
         self._again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
-        self._keeping, kept = drawn.kept
-        self._kept = _words(batch[self._keeping], kept)
+        self._excluding, excluded = drawn.excluded
+        self._excluded = _words(batch[self._excluding], excluded)
 
     def repeated(self) -> Integers:
         """Return the words that occur several times."""
         return self._at(self._again)
 
     def _at(self, words: Words) -> Integers:
-        """Return which of the words are among some in ascending order."""
+        """Return the indexes of ``self.words`` that are among ascending words."""
         at = Sketch(words).among(self.words)
         return at[places(words, self.words[at]) >= 0]
 
-    def kept_from_others(self, and_also: Integers) -> Flags:
-        """Return whether samples other than its own keep each word from the batch."""
-        at = Sketch(self.words).among(self._kept)
-        owners, kept = self._keeping[at], self._kept[at]
+    def excluded_by_others(self, and_also: Integers) -> Flags:
+        """Return whether another sample excludes each word from its batch."""
+        at = Sketch(self.words).among(self._excluded)
+        owners, excluded = self._excluding[at], self._excluded[at]
         # most are a sample's own positive, which no other sample has
-        is_own = np.zeros(len(kept), dtype=bool)
+        is_own = np.zeros(len(excluded), dtype=bool)
         for words in self.words.reshape(-1, self._samples):
-            is_own |= words[owners] == kept
-        is_own[Sketch(self._again).among(kept)] = False
-        owners, kept = owners[~is_own], kept[~is_own]
+            is_own |= words[owners] == excluded
+        is_own[Sketch(self._again).among(excluded)] = False
+        owners, excluded = owners[~is_own], excluded[~is_own]
         found = np.zeros(len(self.words), dtype=bool)
         found[and_also] = True
-        order = np.lexsort((owners, kept))
-        kept, owners, at = kept[order], owners[order], self._at(kept[order])
-        # the first and the last that keep a word say whether another sample does
-        low, high = (np.searchsorted(kept, self.words[at], side) for side in ("left", "right"))
+        order = np.lexsort((owners, excluded))
+        excluded, owners, at = excluded[order], owners[order], self._at(excluded[order])
+        # compare the first and the last sample that exclude a word
+        low, high = (np.searchsorted(excluded, self.words[at], side) for side in ("left", "right"))
         rows = at % self._samples
         found[at[(owners[low] != rows) | (owners[high - 1] != rows)]] = True
         return found
 
     def take(self, cells: Integers, batch: Integers, hashes: Words) -> Flags:
-        """Add texts that are missing, one after the other and one a cell; return which."""
+        """Add missing texts, in order and at most one for each cell; return which were added."""
         words = _words(batch, hashes)
         missing: Flags = places(self._sorted, words) < 0
-        if len(self._kept):
-            kept = self._kept[Sketch(words).among(self._kept)]
-            missing &= places(np.sort(kept), words) < 0
+        if len(self._excluded):
+            excluded = self._excluded[Sketch(words).among(self._excluded)]
+            missing &= places(np.sort(excluded), words) < 0
         served = set[int]()
         for at in np.flatnonzero(missing).tolist():
             word, cell = int(words[at]), int(cells[at])
@@ -222,7 +222,7 @@ def _words(batch: Integers, hashes: Words) -> Words:
 
 
 def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
-    """Return samples without a text twice, from ever more: ``room``, or as many as were found."""
+    """Return up to ``room`` samples without a repeated text, from growing tiers."""
     for pool in tiers:
         batch = _of_different_texts(pool, room)
         if len(batch) >= room:
@@ -232,7 +232,7 @@ def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
 
 def _of_different_texts(pool: Drawn, room: int) -> Drawn:
     """Choose up to ``room`` samples by their anchors and positives, then draw their negatives."""
-    # Samples whose negatives find no text are replaced; after a few times there are fewer.
+    # Others replace samples without a negative; after ``_TIMES`` of them a stream gets fewer.
     refused, limits, times = set[int](), dict[int, int](), Counter[int]()
     while True:
         rows = _fitting(pool, room, refused, limits)
@@ -252,17 +252,17 @@ def _of_different_texts(pool: Drawn, room: int) -> Drawn:
 
 
 def _fitting(drawn: Drawn, room: int, refused: set[int], limits: Mapping[int, int]) -> Integers:
-    """Return the first samples whose fixed texts differ, of some streams only so many."""
-    texts, kept, rows, counts = set[int](), set[int](), list[int](), Counter[int]()
+    """Return the first samples whose fixed texts differ, up to the limit of each stream."""
+    texts, excluded, rows, counts = set[int](), set[int](), list[int](), Counter[int]()
     for row, stream in enumerate(drawn.plan.streams.tolist()):
         if len(rows) >= room:
             break
         if row in refused or counts[stream] >= limits.get(stream, room):
             continue
-        own, near = drawn.fixed(row), drawn.kept_by(row)
-        if texts.isdisjoint(own | near) and kept.isdisjoint(own):
+        own, near = drawn.fixed(row), drawn.excluded_by(row)
+        if texts.isdisjoint(own | near) and excluded.isdisjoint(own):
             texts |= own
-            kept |= near
+            excluded |= near
             rows.append(row)
             counts[stream] += 1
     return np.array(rows, np.int64)

@@ -1,7 +1,7 @@
 """Draw the chunks of the i-th samples of a stream, from i alone."""
 
-# The i-th sample takes anchor ``order(epoch)[rank]``. With visits to it, its chunks and positives
-# rotate from a hashed start, each once before any twice. No state is kept.
+# The i-th sample takes anchor ``order(epoch)[rank]``. Visits to an anchor rotate its chunks and
+# positives from a hashed start, each once before any twice. There is no state.
 
 from __future__ import annotations
 
@@ -49,18 +49,17 @@ _OF_SOURCE = 12  # attempts within the source before drawing from all sources
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Some samples of one stream, a row per slot: anchor, positives, negatives; or the text."""
+    """Samples of one stream, a row for each slot: anchor, positives, negatives; or the text."""
 
     chunks: Sequence[Integers]  # chunk keys; for messages record keys; for tokens row and epoch
-    hashes: Sequence[Words]  # of their texts, and of families kept apart; none for tokens
+    hashes: Sequence[Words]  # of their texts, and of families to separate; none for tokens
     # origin of each negative: the number of a candidate, or a code of ``negatives``
     candidates: Sequence[Integers] | None = None
     requests: NegativeRequests | None = None  # requests that its negatives answer
-    labels: Sequence[Floats] | None = None  # one row: the labels of pairs that come labelled
-    anchors: Sequence[Integers] | None = None  # one row: of each, where texts near it are apart
-    keys: Sequence[Integers] | None = None  # one row: the key of each, where batches have few
-    # One row: the positives of each list. Slots of others repeat the anchor.
-    counts: Sequence[Integers] | None = None
+    labels: Sequence[Floats] | None = None  # one row: the labels of labelled pairs
+    anchors: Sequence[Integers] | None = None  # one row, if texts near anchors are excluded
+    keys: Sequence[Integers] | None = None  # one row: the batch key of each sample
+    counts: Sequence[Integers] | None = None  # one row: positives of each list; the rest is filler
 
 
 @dataclass(frozen=True)
@@ -72,20 +71,19 @@ class Stream:
     seed: int  # of the run
     negatives: int = 1  # of a sample
     candidates: tuple[Candidates, ...] = ()  # of a mined recipe, by scorer
-    of_records: int | None = None  # records of possible anchors, if its share goes by anchors
+    of_records: int | None = None  # records of possible anchors, if its share depends on anchors
     shares: Mapping[str, float] | None = None  # shares of the ways to choose negatives, if mixed
-    # Whether its source has labels other than 0 and 1, and its pairs come with them.
-    graded: bool = False
-    families: Words | None = None  # of each anchor, where samples of one are kept apart
-    near: NearTexts | None = None  # texts kept from the batch of each anchor, if any are
-    keyed: KeyedOrder | None = None  # the order of anchors, where batches have few keys
-    generation: int | None = None  # number of the newest mining its candidates are of
-    tape: StreamTape | None = None  # of its samples, where shares are of tokens
-    listed: int = 0  # most positives of a list; 0 where samples are no lists
-    value: str | None = None  # of its records, where shares are of values
+    graded: bool = False  # whether its pairs are labelled, with labels other than 0 and 1
+    families: Words | None = None  # of each anchor, if batches separate families
+    near: NearTexts | None = None  # texts that each anchor excludes from its batch
+    keyed: KeyedOrder | None = None  # the order of anchors, if batches share a key
+    generation: int | None = None  # number of the newest mining of its candidates
+    tape: StreamTape | None = None  # tokens of its samples, if shares are of tokens
+    listed: int = 0  # most positives of a list; 0 for other kinds
+    value: str | None = None  # value of its records, if shares are of values
     units: Integers | None = None  # its anchors, ascending; None for all of the pool
-    stairs: StairOrder | None = None  # the order of its anchors, if it goes by a value
-    ranked: Sequence[Sequence[str]] = ()  # of lists: files of positives of each of the minings
+    stairs: StairOrder | None = None  # the order of anchors, if it follows a value
+    ranked: Sequence[Sequence[str]] = ()  # for lists: the files of ranked positives by mining
 
     bucket = None  # length bucket: batches are of all lengths
 
@@ -101,7 +99,7 @@ class Stream:
 
     @property
     def is_given(self) -> bool:
-        """Whether its pairs come labelled, with nothing drawn."""
+        """Whether its pairs are labelled, and nothing is drawn."""
         return self.pool.compiled.is_given
 
     @property
@@ -145,15 +143,20 @@ class Stream:
         chunks = [anchors.chunks[anchor_at].astype(np.int64, copy=False)]
         hashes, swapped, counts = [anchors.hashes[anchor_at]], None, None
         if pool.positives is not None:
-            of: Anchors | Positives = anchors
+            candidates: Anchors | Positives = anchors
             positive_at: Sequence[Integers] | Integers = drawn[3:]
             if not pool.compiled.own_positive:
-                of = pool.positives
-                swapped = None if of.questions is None else of.questions[positive_at[0]]
+                candidates = pool.positives
+                swapped = (
+                    None if candidates.questions is None else candidates.questions[positive_at[0]]
+                )
             if self.listed:
-                positive_at, counts = _distinct_first(of.hashes, np.stack(drawn[3:]))
+                positive_at, counts = _distinct_first(candidates.hashes, np.stack(drawn[3:]))
             for slot, places in enumerate(positive_at):
-                chunk, text = of.chunks[places].astype(np.int64, copy=False), of.hashes[places]
+                chunk, text = (
+                    candidates.chunks[places].astype(np.int64, copy=False),
+                    candidates.hashes[places],
+                )
                 if counts is not None:
                     chunk = np.where(slot < counts, chunk, chunks[0])
                     text = np.where(slot < counts, text, hashes[0])
@@ -165,8 +168,8 @@ class Stream:
             return Draw(chunks, hashes + families, labels=labels, keys=keys)
         requests = self._requests(index, units, visits, anchor_at, np.stack(hashes), swapped)
         negatives = [blank(len(index)) for _ in range(self.negatives)]
-        for sampler, rows, asked in self._by_sampler(requests):
-            for of_slot, found in zip(negatives, sampler.draw_all(asked), strict=True):
+        for sampler, rows, some in self._by_sampler(requests):
+            for of_slot, found in zip(negatives, sampler.draw_all(some), strict=True):
                 of_slot.put(rows, found)
         return Draw(
             chunks + [found.chunks for found in negatives],
@@ -179,7 +182,7 @@ class Stream:
         )
 
     def places_at(self, index: Integers) -> tuple[Integers, ...]:
-        """Return of samples the anchors, the visits before, and chunks of anchor and positives."""
+        """Return anchors, earlier visits, and places of anchor and positive chunks of samples."""
         pool = self.pool
         order = self.keyed or self.stairs
         if order is None:
@@ -196,11 +199,11 @@ class Stream:
             at = self._positives_at(pool.positives, units, anchor_at, visits)
         return units, visits, anchor_at, *at
 
-    def first_turns(self, what: str, units: Integers, counts: Integers) -> Integers:
-        """Return which chunk (``window``) or positive (``positive``) an anchor begins with."""
+    def first_turns(self, purpose: str, units: Integers, counts: Integers) -> Integers:
+        """Return the first chunk (``window``) or ``positive`` of each anchor's rotation."""
         if counts.max(initial=0) < 2:
             return np.zeros_like(counts)
-        return below(hashed(self._keys[what], self.pool.anchors.ids[units]), counts)
+        return below(hashed(self._keys[purpose], self.pool.anchors.ids[units]), counts)
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
         """Rotate through an anchor's chunks: the visit-th from a hashed start."""
@@ -215,7 +218,7 @@ class Stream:
     def _positives_at(
         self, positives: Positives, units: Integers, anchor_at: Integers, visits: Integers
     ) -> Integers:
-        """Rotate through an anchor's positives, so that every pairing comes in time."""
+        """Rotate through an anchor's positives, so that all pairs come."""
         anchors, most = self.pool.anchors, self.listed or 1
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
@@ -227,7 +230,7 @@ class Stream:
             took = np.minimum(count, most)
             period = count // np.gcd(count, took)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], period)
-        # one more after each cycle: else pairs whose counts share a divisor would never meet
+        # one more after each cycle: otherwise some pairs would never meet if counts share a divisor
         first = start + visits * took + visits // cycle
         rank = (first + np.arange(most)[:, None]) % count
         if banned is not None:
@@ -244,7 +247,7 @@ class Stream:
         hashes: Words,
         swapped: Words | None,
     ) -> NegativeRequests:
-        """Return samples with anchor and positive, as requests for negatives."""
+        """Return the requests for negatives of samples with anchor and positive."""
         anchors = self.pool.anchors
         samplers = np.zeros(len(index), dtype=np.int64)
         if self.pool.short is not None:
@@ -263,8 +266,8 @@ class Stream:
         if self.candidates:
             visits = self._section_visits(units, visits, anchor_at)
         if anchors.turns is not None:  # the pairs of a record take its negatives in turn
-            many, number = (of[units] for of in anchors.turns)
-            visits, period = visits * many + number, period * many
+            turns, number = (numbers[units] for numbers in anchors.turns)
+            visits, period = visits * turns + number, period * turns
         return NegativeRequests(
             index,
             anchors.classes[anchor_at],
@@ -288,8 +291,8 @@ class Stream:
             requests = replace(requests, samplers=samplers)
         size = len(requests.samplers)
         column, legal = blank(size), np.zeros(size, dtype=bool)
-        for sampler, rows, asked in self._by_sampler(requests):
-            found, legal[rows] = sampler.again(asked, slot, attempts[rows])
+        for sampler, rows, some in self._by_sampler(requests):
+            found, legal[rows] = sampler.again(some, slot, attempts[rows])
             column.put(rows, found)
         return column, legal
 
@@ -306,7 +309,7 @@ class Stream:
 
     @cached_property
     def _samplers(self) -> list[_Sampler]:
-        """The ways to draw negatives, as requests number them: usually one."""
+        """The samplers of negatives, by their number in requests; usually one."""
         pool = self.pool.negatives
         if pool is None:
             return []
@@ -336,7 +339,7 @@ class Stream:
 
     @cached_property
     def _runs(self) -> Integers:
-        """First of the adjacent chunks of each anchor in one section, and the end."""
+        """The first chunk of each anchor in each section, and the end."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
         first = np.zeros(len(anchors.chunks) + 1, dtype=bool)
         first[anchors.starts] = True
@@ -345,7 +348,7 @@ class Stream:
         return np.flatnonzero(first)
 
     def _section_visits(self, units: Integers, visits: Integers, anchor_at: Integers) -> Integers:
-        """Return how often each anchor had come to its chunk's section before."""
+        """Return the earlier visits of each anchor to its chunk's section."""
         anchors = self.pool.anchors
         if len(anchors.chunks) == len(anchors):
             return visits
@@ -381,12 +384,12 @@ class Stream:
 
     @cached_property
     def fallback_anchors(self) -> int:
-        """Anchors with a chunk that has fewer negatives of their kind than a sample takes."""
+        """Anchors with a chunk that has fewer negatives of its kind than a sample takes."""
         pool, short = self.pool, self.pool.short
         if self.negatives_from == "given" and pool.negatives is not None:
             short = pool.negatives.counts()[pool.anchors.classes] < self.negatives
-        for of in self.candidates:
-            few = of.counts[of.rows] < self.negatives
+        for one in self.candidates:
+            few = one.counts[one.rows] < self.negatives
             short = few if short is None else short | few
         if short is None:
             return 0
@@ -396,7 +399,7 @@ class Stream:
     def mean_tokens(
         self, tokens_of: Callable[[Keys], Integers], per_draw: int, *, swaps: bool
     ) -> float:
-        """Return the mean tokens of a sample, from the means of what its slots draw."""
+        """Return the mean tokens of a sample, from the means of its slots."""
         pool = self.pool
         units = slice(None) if self.units is None else self.units
         starts, stops = pool.anchors.starts[:-1][units], pool.anchors.starts[1:][units]
@@ -414,17 +417,17 @@ class Stream:
                 starts = np.arange(len(pool.negatives.chunks) + 1)
             negative = _mean(tokens_of(pool.negatives.chunks), starts[:-1], starts[1:])
         if per_draw == 1:
-            many = 1.0
+            positives = 1.0
             if self.listed and not pool.compiled.own_positive:
-                many = float(np.minimum(pool.positives.counts, self.listed).mean())
-            return anchor + many * positive + self.negatives * negative
+                positives = float(np.minimum(pool.positives.counts, self.listed).mean())
+            return anchor + positives * positive + self.negatives * negative
         if swaps:
             anchor = positive = (anchor + positive) / 2
         return anchor + (positive + (per_draw - 1) * negative) / per_draw
 
 
 def _distinct_first(hashes: Words, at: Integers) -> tuple[Integers, Integers]:
-    """Return places, those of different texts first, and how many these are of each column."""
+    """Return places with different texts first, and the number of these in each column."""
     words = hashes[at]
     order = np.argsort(words, axis=0, kind="stable")
     words = np.take_along_axis(words, order, axis=0)

@@ -1,8 +1,8 @@
-"""Count the tokens of what a stream draws: of texts the text, else of anchor and positive."""
+"""Count the tokens of a stream's samples: of the text, or of anchor and positive."""
 
-# Windows and positives rotate from epoch to epoch, each anchor's from a start of its own. Anchors
-# with as many of both are a class, of which the sums by turn give any number of epochs at once.
-# Anchor chunks that must not take some positives are counted by themselves.
+# Windows and positives rotate from epoch to epoch, from a start of each anchor. Anchors with equal
+# numbers of both are a class; the sums of a class by turn give any number of epochs at once. Anchor
+# chunks that must not take some positives are counted separately.
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ class _Counts:
         if pool.positives is not None and pool.compiled.own_positive:
             self._parts *= 2
         elif pool.positives is not None:
-            of, counts = pool.positives, pool.positives.counts
-            self._positives = tokens_of(of.chunks).astype(np.int32)
+            positives, counts = pool.positives, pool.positives.counts
+            self._positives = tokens_of(positives.chunks).astype(np.int32)
             plain = np.ones(len(stream), bool)
-            if of.banned is not None:
+            if positives.banned is not None:
                 chunks, ends = ranges(firsts, sizes), sizes.cumsum()
-                bans = of.banned.counts[chunks] > 0
+                bans = positives.banned.counts[chunks] > 0
                 plain = ~np.logical_or.reduceat(bans, ends - sizes)
                 chunks = chunks[np.repeat(~plain, sizes)]
-                self._parts.append(_Banned(stream, of, chunks, self._positives).upto)
+                self._parts.append(_Banned(stream, positives, chunks, self._positives).upto)
             units = every[plain]
             starts = stream.first_turns("positive", units, counts[units])
-            rotated = of.starts[units], counts[units], starts
+            rotated = positives.starts[units], counts[units], starts
             self._parts.append(_Turns(*rotated, self._positives, sizes[plain]).upto)
 
     def at(self, index: Integers) -> Integers:
-        """Return the tokens of samples by ascending number, and where their chunks stand."""
+        """Return the tokens of samples by ascending number, and the places of their chunks."""
         places = self._stream.places_at(index)
         tokens = self._anchors[places[2]].astype(np.int64)
         if len(places) > 3:
@@ -83,7 +83,7 @@ class _Counts:
 
 
 class _Turns:
-    """What groups show, one value an epoch; after ``lcm(count, beside)`` epochs one is skipped."""
+    """Groups that show one value an epoch, and skip one after ``lcm(count, windows)`` epochs."""
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class _Turns:
         counts: Integers,
         starts: Integers,  # the turn that each group begins with
         values: Array,
-        beside: Integers | int = 0,  # 0 where none is ever skipped
+        windows: Integers | int = 0,  # 0 if none is ever skipped
     ) -> None:
         whole = int(counts.max(initial=0)) + 1
-        words = beside * whole + counts
-        is_one = len(words) > 0 and words.min() == words.max()  # seldom are there several
+        words = windows * whole + counts
+        is_one = len(words) > 0 and words.min() == words.max()  # the usual case
         kinds = words[:1] if is_one else np.unique(words)
         others, sizes = np.divmod(kinds, whole)
         edges = np.concatenate([[0], sizes.cumsum()])
         sums = np.zeros(edges[-1], np.int64)
-        is_plain = whole == 2 and is_one  # one of each group: nothing rotates
+        is_plain = whole == 2 and is_one  # one value each: nothing rotates
         if is_plain:
             sums[0] = values[firsts].sum(dtype=np.int64)
         for low in () if is_plain else range(0, len(counts), _GROUPS):
@@ -114,11 +114,11 @@ class _Turns:
             sums += np.bincount(turns, shown, edges[-1]).astype(np.int64)
         cycles = np.lcm(sizes, others).tolist()
         each = [sums[one:other] for one, other in pairwise(edges)]
-        twice = [np.concatenate([[0], of, of]).cumsum().tolist() for of in each]
+        twice = [np.concatenate([[0], one, one]).cumsum().tolist() for one in each]
         self._kinds = [*zip(sizes.tolist(), cycles, twice, strict=True)]
 
     def upto(self, epochs: int) -> int:
-        """Return the sum of what all groups show in the first epochs."""
+        """Return the sum of the values of all groups in the first epochs."""
         found = 0
         for size, cycle, sums in self._kinds:
             cycles, rest = divmod(epochs, cycle) if cycle else (0, epochs)
@@ -130,17 +130,19 @@ class _Turns:
 
 
 class _Banned:
-    """Tokens of the positives that some anchor chunks take, of which they must not take all."""
+    """Tokens of positives for anchor chunks that must not take all of them."""
 
     # Every chunk comes each ``sizes`` epochs. In a cycle of ``counts / common`` visits it takes the
-    # positives of one remainder modulo ``common``, in the next cycle those of the next one.
+    # positives of one remainder modulo ``common``, in the next cycle of the next remainder.
 
-    def __init__(self, stream: Stream, of: Positives, chunks: Integers, tokens: Array) -> None:
-        anchors, banned = stream.pool.anchors, of.banned
+    def __init__(
+        self, stream: Stream, positives: Positives, chunks: Integers, tokens: Array
+    ) -> None:
+        anchors, banned = stream.pool.anchors, positives.banned
         assert banned is not None  # noqa: S101 - for the type checker
         units = np.searchsorted(anchors.starts, chunks, side="right") - 1
         self._sizes = np.diff(anchors.starts)[units]
-        self._counts = of.counts[units] - banned.counts[chunks]
+        self._counts = positives.counts[units] - banned.counts[chunks]
         self._common = np.gcd(self._sizes, self._counts)
         firsts = stream.first_turns("window", units, self._sizes)
         self._visit = (chunks - anchors.starts[units] - firsts) % self._sizes  # the first
@@ -148,7 +150,7 @@ class _Banned:
         self._start = (starts + self._visit) % self._counts
         self._rows = np.repeat(np.arange(len(chunks)), self._counts)
         self._ranks = ranges(0 * self._counts, self._counts)
-        at = of.starts[units][self._rows] + self._ranks
+        at = positives.starts[units][self._rows] + self._ranks
         self._tokens = tokens[at + banned.skipped(chunks[self._rows], self._ranks)]
         self._edges = np.concatenate([[0], self._counts.cumsum()])
 
@@ -157,9 +159,9 @@ class _Banned:
         visits = np.maximum(0, -(-(epochs - self._visit) // self._sizes))
         cycles, rest = np.divmod(visits, self._counts // self._common)
         rounds, more = np.divmod(cycles, self._common)
-        of, ranks = self._rows, self._ranks
-        is_more: Flags = (ranks - self._start[of]) % self._common[of] < more[of]
-        found = int(((rounds[of] + is_more) * self._tokens).sum())
-        of = np.repeat(np.arange(len(rest)), rest)
-        ranks = self._start[of] + cycles[of] + self._sizes[of] * ranges(0 * rest, rest)
-        return found + int(self._tokens[self._edges[of] + ranks % self._counts[of]].sum())
+        rows, ranks = self._rows, self._ranks
+        is_more: Flags = (ranks - self._start[rows]) % self._common[rows] < more[rows]
+        found = int(((rounds[rows] + is_more) * self._tokens).sum())
+        rows = np.repeat(np.arange(len(rest)), rest)
+        ranks = self._start[rows] + cycles[rows] + self._sizes[rows] * ranges(0 * rest, rest)
+        return found + int(self._tokens[self._edges[rows] + ranks % self._counts[rows]].sum())

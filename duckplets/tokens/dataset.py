@@ -31,7 +31,7 @@ from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
 from duckplets.runs import state as states
 from duckplets.runs.forecast import omitted
-from duckplets.runs.opening import closed_on_error, edited_in, take_up
+from duckplets.runs.opening import closed_on_error, continue_saved, edited_in
 from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.state import behind, unsavable
 from duckplets.samples.plan import PartPlanner, Planner
@@ -161,7 +161,7 @@ class TokenShards:
             ShardError: There is no room for the token file.
         """
         path = self._state_path(state)
-        notes = unsavable(path, asked=state is not None)
+        notes = unsavable(path, required=state is not None)
         arguments: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "steps": steps}
         arguments |= {"remainder": remainder, "rank": rank, "world_size": world_size}
         arguments |= {"epochs": epochs}
@@ -205,12 +205,12 @@ class TokenShards:
         now = replace(overridden(before, overrides), shards=self.manifest.fingerprint)
         self._checked_split(now.split)
         target = path if save_to is None else Path(save_to)
-        notes = unsavable(target, asked=save_to is not None)
+        notes = unsavable(target, required=save_to is not None)
         edited = edited_in(saved, before, now, allow_drift)
         sampler = self._opened(now, target, notes, saved.events, saved.position)
         with closed_on_error(sampler):
             was = replace(now, mixture=before.mixture)
-            take_up(sampler, saved, edited, partial(self.schedule, was))
+            continue_saved(sampler, saved, edited, partial(self.schedule, was))
         return sampler
 
     def schedule(self, settings: RunSettings, events: Events | None) -> RunSchedule:

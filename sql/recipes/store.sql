@@ -1,5 +1,5 @@
 -- name: sources
--- Sources of a version, with which default recipes suit them.
+-- Sources of a version, with the kind of their default recipes.
 -- Parameters: $version.
 -- Rows: by name.
 SELECT name, defaults
@@ -7,9 +7,9 @@ FROM sources
 WHERE is_live(added_version, removed_version, $version)
 ORDER BY name
 
--- name: brought
--- The same with the recipes that each brought (JSON, or NULL), its declared weight (or NULL), whether
--- something was said about its index, and whether it has the documents of others.
+-- name: offered
+-- Sources of a version with their defaults, own recipes (JSON, or NULL) and declared weight (or NULL).
+-- The last columns say whether they have index controls, and the documents of other sources.
 -- Parameters: $version.
 -- Rows: by name.
 SELECT
@@ -27,7 +27,7 @@ WHERE is_live(added_version, removed_version, $version)
 ORDER BY name
 
 -- name: of_others
--- The recipes that other sources have, also sources of ingests that are not finished.
+-- The recipes of other sources, with sources of unfinished ingests.
 -- Parameters: $name (of the source).
 -- Rows: by name.
 SELECT name, defaults, recipes
@@ -57,14 +57,14 @@ FROM recipes
 ORDER BY name
 
 -- name: has_longer
--- Whether any section is longer than a window: asked first, for it reads next to nothing.
+-- Whether any section is longer than a window. It runs first, since it reads little.
 -- Parameters: $max_tokens.
 -- Rows: one, with found.
 SELECT EXISTS (SELECT 1 FROM stored_sections WHERE token_count > $max_tokens) AS found
 
 -- name: long_roles
--- The sources of which a split has sections longer than a window, each with the role of these:
--- context where both have some; rejected replies are none.
+-- The sources with sections longer than a window in a split, and the role of these sections. If both
+-- roles have some, it is context. Rejected replies do not count.
 -- Parameters: $split, $version, $max_tokens.
 -- Rows: by source.
 SELECT sources.name AS source, max(sections.role) AS role
@@ -81,6 +81,6 @@ GROUP BY sources.name
 ORDER BY sources.name
 
 -- name: long_sections
--- Whether any section is longer than a window, and so cut into several.
+-- Whether any section has several windows.
 -- Rows: one, with found.
 SELECT EXISTS (SELECT 1 FROM chunks WHERE window_index > 0) AS found

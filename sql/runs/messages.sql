@@ -1,8 +1,8 @@
 -- name: sources
--- How many conversations, and how many preference pairs among them, the sources of a version have.
+-- The number of conversations and of preference pairs in each source of a version.
 -- Parameters: $version.
 -- Rows: by name of the source.
-WITH held AS (
+WITH counts AS (
     SELECT
         records.source_id,
         count(*) AS conversations,
@@ -14,15 +14,15 @@ WITH held AS (
 )
 SELECT
     sources.name,
-    coalesce(held.conversations, 0) AS conversations,
-    coalesce(held.pairs, 0) AS pairs
+    coalesce(counts.conversations, 0) AS conversations,
+    coalesce(counts.pairs, 0) AS pairs
 FROM sources
-LEFT JOIN held ON held.source_id = sources.source_id
+LEFT JOIN counts ON counts.source_id = sources.source_id
 WHERE is_live(sources.added_version, sources.removed_version, $version)
 ORDER BY sources.name
 
 -- name: calls_tools
--- Whether tools are called in some conversation of a version.
+-- Whether some conversation of a version calls tools.
 -- Parameters: $version.
 SELECT coalesce(bool_or(conversations.has_tools), FALSE)
 FROM conversations
@@ -30,7 +30,7 @@ JOIN records ON records.record_key = conversations.record_key
 WHERE records.added_version <= $version
 
 -- name: pool
--- The conversations of a source and split as of a version: what a sampler draws messages from.
+-- The conversations of a source and split as of a version, from which a sampler draws messages.
 -- Parameters: $source, $split, $version, $hashed (whether the hash of their text is needed).
 -- Rows: by the version that added the record, and the hash of its id.
 SELECT
@@ -47,20 +47,20 @@ WHERE
 ORDER BY records.added_version, records.id_hash, records.record_key
 
 -- name: stored
--- The messages of requests as they are served (Arrow asked_messages: request, record_key); see
+-- The messages of requests as they are served (Arrow requested_messages: request, record_key); see
 -- serving/conversations/sections.
--- Rows: in any order; request says which is which.
+-- Rows: in any order; request identifies them.
 SELECT
-    asked.request,
+    requests.request,
     conversations.messages || coalesce(chr(30) || conversations.rejected_messages, '') AS text
-FROM asked_messages AS asked
-JOIN conversations ON conversations.record_key = asked.record_key
+FROM requested_messages AS requests
+JOIN conversations ON conversations.record_key = requests.record_key
 
 -- name: parsed
--- Messages taken apart (Arrow stored_messages: request, text; see serving/conversations/sections).
+-- Parse stored messages (Arrow stored_messages: request, text; see serving/conversations/sections).
 -- Parameters: $chosen, $rejected (which to return as lists), $chosen_json, $rejected_json (which as
 -- they are stored), $shape (of the lists, as from_json takes it).
--- Rows: in any order; request says which is which.
+-- Rows: in any order; request identifies them.
 WITH stored AS (
     SELECT
         request,

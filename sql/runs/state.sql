@@ -1,5 +1,5 @@
 -- name: last
--- The save of a run that was made last: what the run is opened as.
+-- The last save of a run, which opens it.
 -- Parameters: $run.
 SELECT tag, kind, corpus_version, order_version, position, step, epoch, joins, state
 FROM saves
@@ -8,14 +8,14 @@ ORDER BY number DESC
 LIMIT 1
 
 -- name: save
--- One save of a run: a checkpoint, or with no tag the latest.
+-- One save of a run: a checkpoint, or the latest if there is no tag.
 -- Parameters: $run, $tag.
 SELECT tag, kind, corpus_version, order_version, position, step, epoch, joins, state
 FROM saves
 WHERE run = $run AND tag IS NOT DISTINCT FROM $tag
 
 -- name: saves
--- Every save, or those of one run; last the steps and versions that joined its run.
+-- Every save, or the saves of one run. The last column has the steps and versions that joined it.
 -- Parameters: $run (or NULL).
 -- Rows: by run, the latest save first, then by time.
 SELECT run, tag, kind, corpus_version, position, step, epoch, saved_at, joins
@@ -30,13 +30,13 @@ DELETE FROM saves
 WHERE run = $run AND step > $step
 
 -- name: delete_latest
--- Forget the latest save of a run, for another to take its place.
+-- Forget the latest save of a run, before another replaces it.
 -- Parameters: $run.
 DELETE FROM saves
 WHERE run = $run AND tag IS NULL
 
 -- name: add
--- Note where a run stands and what it is opened with.
+-- Store the position of a run, and the state that opens it.
 -- Parameters: $run, $tag, $kind, $corpus_version, $order_version, $position, $step, $epoch, $joins,
 -- $state (JSON).
 INSERT INTO saves
@@ -56,24 +56,24 @@ WHERE run = $run AND step < $stop
 ORDER BY step, source
 
 -- name: delete_losses
--- Forget the losses of some steps of a run, which it has gone through anew.
+-- Forget the losses of some steps, which a run has repeated.
 -- Parameters: $run, $first, $stop.
 DELETE FROM losses
 WHERE run = $run AND step >= $first AND step < $stop
 
 -- name: delete_losses_beyond
--- Forget the losses of a run beyond all its saves; the last one's step may have a short batch.
+-- Forget the losses of a run beyond all its saves; the step of the last save may have a short batch.
 -- Parameters: $run.
 DELETE FROM losses
 WHERE run = $run AND step > (SELECT coalesce(max(step), -1) FROM saves WHERE run = $run)
 
 -- name: add_losses
--- Note the losses of some steps of a run (Arrow told: step, source, loss).
+-- Store the losses of some steps of a run (Arrow reported: step, source, loss).
 -- Parameters: $run.
 -- Rows: by step and source.
 INSERT INTO losses
 SELECT $run, step, source, loss
-FROM told
+FROM reported
 ORDER BY step, source
 
 -- name: delete_shares
@@ -83,16 +83,16 @@ DELETE FROM source_shares
 WHERE run = $run AND start_step >= $first
 
 -- name: add_shares
--- Note shares of the sources of a run (Arrow told: start_step, source, share).
+-- Store shares of the sources of a run (Arrow reported: start_step, source, share).
 -- Parameters: $run.
 INSERT INTO source_shares
 SELECT $run, start_step, source, share
-FROM told
+FROM reported
 
 -- name: sample_losses
 -- The highest losses of samples that were reported for the first steps of a run.
 -- Parameters: $run, $stop, $most (rows).
--- Rows: the highest first, of equal ones by position.
+-- Rows: the highest first; equal ones by position.
 SELECT step, position, loss
 FROM sample_losses
 WHERE run = $run AND step < $stop
@@ -100,8 +100,8 @@ ORDER BY loss DESC, position
 LIMIT $most
 
 -- name: delete_sample_losses
--- Forget the losses of samples of some steps of a run, which it has gone through anew, and of those
--- beyond all its saves.
+-- Forget the losses of samples of some steps, which a run has repeated, and of steps beyond all its
+-- saves.
 -- Parameters: $run, $first, $stop.
 DELETE FROM sample_losses
 WHERE
@@ -112,8 +112,8 @@ WHERE
     )
 
 -- name: add_sample_losses
--- Note losses of samples of a run (Arrow told: step, position, loss).
+-- Store losses of samples of a run (Arrow reported: step, position, loss).
 -- Parameters: $run.
 INSERT INTO sample_losses
 SELECT $run, step, position, loss
-FROM told
+FROM reported

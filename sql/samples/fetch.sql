@@ -1,5 +1,5 @@
 -- name: details
--- What else can be known of requested windows (Arrow asked: request, key).
+-- Further facts about requested windows (Arrow requests: request, key).
 -- Rows: by request.
 SELECT
     records.record_id,
@@ -15,30 +15,30 @@ SELECT
     chunks.start,
     chunks.length,
     chunks.start_token / sections.token_count AS start_ratio
-FROM asked
-JOIN chunks ON chunks.chunk_key = asked.key
+FROM requests
+JOIN chunks ON chunks.chunk_key = requests.key
 JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
-ORDER BY asked.request
+ORDER BY requests.request
 
 -- name: positive_labels
--- The labels of texts for anchors, else those of a record's own pair (Arrow asked: request, anchor,
--- positive, version). A label of a document is of the texts of all its windows.
+-- The labels of texts for anchors (Arrow requests: request, anchor, positive, version). Without one,
+-- the label of the record's own pair. A label of a document holds for the texts of all its windows.
 -- Rows: by request.
 WITH pairs AS (
     SELECT
-        asked.request, asked.version, positives.text_hash,
-        unnest([text_side(anchors.text_hash), askers.id_hash]) AS anchor,
-        CASE WHEN positives.record_key = askers.record_key THEN askers.label END AS label
-    FROM asked
-    JOIN chunks AS anchors ON anchors.chunk_key = asked.anchor
-    JOIN records AS askers ON askers.record_key = anchors.record_key
-    JOIN chunks AS positives ON positives.chunk_key = asked.positive
+        requests.request, requests.version, positives.text_hash,
+        unnest([text_side(anchors.text_hash), anchor_records.id_hash]) AS anchor,
+        CASE WHEN positives.record_key = anchor_records.record_key THEN anchor_records.label END AS label
+    FROM requests
+    JOIN chunks AS anchors ON anchors.chunk_key = requests.anchor
+    JOIN records AS anchor_records ON anchor_records.record_key = anchors.record_key
+    JOIN chunks AS positives ON positives.chunk_key = requests.positive
 ),
 
 labelled AS (SELECT * FROM labels SEMI JOIN pairs ON pairs.anchor = labels.anchor),
 
-said AS (
+newest AS (
     SELECT pairs.request, newest_label(labels.label, labels.added_version) AS label
     FROM pairs
     JOIN (
@@ -59,30 +59,30 @@ said AS (
     GROUP BY pairs.request
 )
 
-SELECT coalesce(any_value(said.label), any_value(pairs.label)) AS label
+SELECT coalesce(any_value(newest.label), any_value(pairs.label)) AS label
 FROM pairs
-LEFT JOIN said ON said.request = pairs.request
+LEFT JOIN newest ON newest.request = pairs.request
 GROUP BY pairs.request
 ORDER BY pairs.request
 
 -- name: positive_scores
--- The scores that a mining gave to positives of anchors (Arrow asked: request, anchor, positive).
+-- The scores of positives for anchors in a mining (Arrow requests: request, anchor, positive).
 -- Parameters: $files (of its positives).
 -- Rows: by request.
 SELECT max(ranked.score) AS score
-FROM asked
-JOIN chunks AS anchors ON anchors.chunk_key = asked.anchor
-JOIN chunks AS positives ON positives.chunk_key = asked.positive
+FROM requests
+JOIN chunks AS anchors ON anchors.chunk_key = requests.anchor
+JOIN chunks AS positives ON positives.chunk_key = requests.positive
 LEFT JOIN read_parquet($files) AS ranked
     ON ranked.anchor_section_key = anchors.section_key
     AND ranked.positive_section_key = positives.section_key
-GROUP BY asked.request
-ORDER BY asked.request
+GROUP BY requests.request
+ORDER BY requests.request
 
 -- name: conversation_details
--- What else can be known of requested records (Arrow asked: request, key).
+-- Further facts about requested records (Arrow requests: request, key).
 -- Rows: by request.
 SELECT records.record_id, records.trust, records.date, records.meta
-FROM asked
-JOIN records ON records.record_key = asked.key
-ORDER BY asked.request
+FROM requests
+JOIN records ON records.record_key = requests.key
+ORDER BY requests.request

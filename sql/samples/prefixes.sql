@@ -1,6 +1,6 @@
 -- name: definitions
--- Definitions of prefixes as nested lists: those that are given (Arrow written: number, definition),
--- then those of records that have one of their own (Arrow wanted: record_key).
+-- Definitions of prefixes as nested lists. First the definitions of sources (Arrow written: number,
+-- definition), then the definitions of single records (Arrow wanted: record_key).
 -- Rows: by number, then by record_key.
 WITH definitions AS (
     SELECT false AS own, number, definition
@@ -20,7 +20,7 @@ SELECT
 FROM definitions
 ORDER BY own, number
 
--- name: holders
+-- name: by_record
 -- The source of every record, and whether it has a prefix of its own.
 -- Rows: in any order.
 SELECT

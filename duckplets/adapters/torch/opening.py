@@ -18,7 +18,7 @@ from duckplets.corpus.corpus import Corpus
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.runs import passes
 from duckplets.runs.sampler import Sampler
-from duckplets.runs.state import Standing
+from duckplets.runs.state import RunPosition
 from duckplets.tokens.dataset import TokenShards
 
 log = logging.getLogger("duckplets")
@@ -241,7 +241,7 @@ def put(
     # batch.
     state, own, base = of.loaded, None, passes.at(sampler, sampler.position)
     if state is not None:
-        at = Standing.of_plain(state).position
+        at = RunPosition.of_plain(state).position
         base = integer("pass", state.get("pass", passes.at(sampler, at)), 0, MOST_PASSES)
     number = due.pass_of(base)
     goes_on = number == base and not due.is_whole
