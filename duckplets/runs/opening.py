@@ -276,7 +276,7 @@ def continue_saved(
         sampler.changed_from = changed
         if changed < saved.position:
             raise StateMismatchError(
-                f"this mixture would change samples from step {changed // batch} on, but the run "
+                f"this mixture would change samples from step {changed // batch}, but the run "
                 f"is at step {step}; use set_weights or a Phase from step {step}. Changes: {edited}"
             )
     settings, end = sampler.settings, sampler.reader.end

@@ -179,7 +179,7 @@ def test_a_state_file_elsewhere(toy):
     assert samples(toy, "--resume", *elsewhere) == unbroken[4:]
     clash = error("sample", toy, "--seed", "1", "--save", *elsewhere)
     assert "d/s.duckdb has another run 'default'" in clash
-    assert "forget that one: duckplets runs" in clash
+    assert "forget that run: duckplets runs" in clash
 
 
 def test_an_old_state_file_is_migrated_by_the_command_its_error_names(toy, monkeypatch):

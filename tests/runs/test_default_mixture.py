@@ -162,7 +162,7 @@ def test_a_source_may_bring_recipes(tmp_path):
         assert drawn(given, 20, "recipe") == {"title": 20}
         for wrong, told in (
             ("own", "recipes='own'.*give a list"),
-            ([TITLE, 3], "recipes: 3 is none; give TripletRecipe"),
+            ([TITLE, 3], "recipes: 3 is not a recipe; give TripletRecipe"),
             ([TITLE, TITLE], "recipes: two recipes are named 'title'"),
         ):
             again.recipes = wrong
@@ -181,7 +181,7 @@ SIZES = {
     "a mixture replaces shares": (
         {"a": {"size": 4, "weight": 3}, "b": {"weight": 0}},
         {"a": 1, "b": 1, "c": 0},
-        "mixture= takes the place of the shares.*sizes hold.*a 4 of 40",
+        "mixture= replaces the shares.*sizes apply.*a 4 of 40",
     ),
 }
 
@@ -252,7 +252,7 @@ def test_a_declared_mixture_holds_where_none_is_given(corpus):
         corpus.database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
     sampler = corpus.sampler(columns=["source"])
     assert sampler.notes == [
-        "no mixture= is given, so the one declared with the sources holds: a 3, b 0; each of "
+        "no mixture= is given, so the declared weights of sources apply: a 3, b 0; each of "
         "the others counts 1"
     ]
     assert drawn(sampler, 400, "source") == {"a": 300, "c": 100}

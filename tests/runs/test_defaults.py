@@ -154,7 +154,7 @@ def test_a_saved_run_keeps_its_preset(path, tmp_path):
         assert next(resumed).to_pylist() == expected[0]
     with pytest.raises(dp.StateMismatchError, match="swap"):
         dp.resume(path, state=state, options=dp.Options(swap=False))
-    with pytest.raises(dp.SamplerError, match="resume: a saved run keeps its preset="):
+    with pytest.raises(dp.SamplerError, match="resume: a saved run cannot change preset="):
         dp.resume(path, state=state, options=dp.Options(preset="crate"))
 
 

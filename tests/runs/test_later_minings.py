@@ -100,7 +100,7 @@ def test_a_run_goes_on_as_if_it_had_had_the_later_minings_from_the_beginning(tmp
         forecast = sampler.forecast(steps)
         assert sum(forecast.table["samples"].to_pylist()) == len(asked)
         if step < steps:
-            assert f"from step {step:,} on negatives of mining 3, 4" in sampler.describe()
+            assert f"from step {step:,} on: negatives of mining 3, 4" in sampler.describe()
         fresh.move(sampler.position)
         for figure in ("data/a/samples", "data/b/samples", "data/a/epochs", "data/b/epochs"):
             assert sampler.metrics()[figure] == fresh.metrics()[figure]

@@ -41,7 +41,7 @@ def test_losses_are_averaged_by_source(corpus):
     for made in (losses, np.array(losses)):
         assert sampler.loss_by_source(batch, made) == pytest.approx(expected)
     for wrong in ([], [1.0] * 7, [[1.0]] * 20, np.ones((20, 2))):
-        with pytest.raises(dp.SamplerError, match="one number a sample"):
+        with pytest.raises(dp.SamplerError, match="one number for each sample"):
             sampler.loss_by_source(batch, wrong)
 
 

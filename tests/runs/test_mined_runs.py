@@ -155,7 +155,7 @@ def test_what_cannot_be_drawn_is_refused(mined):
         (
             replace(RANDOM, name="r"),
             {"negatives": {"by": "bm25"}},
-            "none leaves open how they are chosen",
+            "none leaves the choice of negatives open",
         ),
         (replace(other, name="hard", by="bm25"), {}, "'hard', source 's0', split 'train'.*mine"),
         (MINED, {"split": "test"}, "mine"),
@@ -204,7 +204,7 @@ def test_what_is_mined_later_is_for_new_runs(corpus):
     resumed = corpus.resume()
     assert rows_of(resumed, 5) == expected
     (note,) = resumed.notes
-    assert "came after this run was opened; a new run takes them" in note
+    assert "were mined after this run was opened; a new run uses them" in note
     new = opened(corpus, run="new")
     assert rows_of(new, 5) != expected
     with pytest.raises(dp.StateMismatchError, match="candidates"):

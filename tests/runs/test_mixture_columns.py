@@ -215,7 +215,7 @@ def test_what_divides_or_orders_nothing_is_refused(corpus):
     opened(dp.SamplerError, "order_by='a b': give a number or a date", order_by="a b")
     opened(
         dp.SamplerError,
-        "give a number, or a date, of all records; source 'one' has '(mit|gpl)' b",
+        "give a column of numbers or of dates; source 'one' also has '(mit|gpl)'",
         order_by="meta['licence']",
     )
     mixed = "if(length(record_id) % 2 = 0, '7', '2024-01-01')"
@@ -230,15 +230,15 @@ def test_what_divides_or_orders_nothing_is_refused(corpus):
         "if(length(record_id) % 2 = 0, 'x / y', 'x')",
         "if(length(record_id) % 2 = 0, 'z', 'y / z')",
     )
-    opened(MixtureError, "values have ' / ' inside; give one", column=one)
+    opened(MixtureError, "values contain ' / '; name one column", column=one)
     assert not dp.Mixture(column="source").is_null("x / null")
     with pytest.raises(MixtureError, match="every source has weight 0"):
         corpus.sampler(mixture=dp.Mixture({"en": 0}, column=COLUMN), **HOW)
     for by in ("source", COLUMN):
-        with pytest.raises(dp.SamplerError, match="whole batches of a key have no shares"):
+        with pytest.raises(dp.SamplerError, match="batches of one key exclude shares"):
             corpus.sampler(mixture=dp.Mixture(column=COLUMN), batch_by=by, **HOW)
 
 
 def test_a_column_of_too_many_values_is_refused(many):
-    with pytest.raises(MixtureError, match=r"1,[2-9]\d\d values, and shares are of at most 1,000"):
+    with pytest.raises(MixtureError, match=r"1,[2-9]\d\d values, more than 1,000"):
         many.sampler(mixture=dp.Mixture(column="record_id"))

@@ -117,7 +117,7 @@ def test_bad_caps_and_ends_are_refused(several):
     with pytest.raises(MixtureError, match=r"max_epochs: no source 's11'.*'s1'"):
         several.sampler(mixture=dp.Mixture(max_epochs={"s11": 1}), **PAIRS)
     for more in ({"steps": 5}, {"epochs": 1}, {"options": dp.Options(remainder="pad")}):
-        with pytest.raises(dp.SamplerError, match="stop='all' is where a run ends; leave out"):
+        with pytest.raises(dp.SamplerError, match="stop='all' sets the end of a run; leave out"):
             several.sampler(mixture=dp.Mixture(stop="all"), **PAIRS | more)
 
 

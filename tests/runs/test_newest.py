@@ -296,7 +296,7 @@ def test_the_command_line_lets_text_join(path):
     ok(*sample, "--set", "version=newest")
     with dp.resume(path, "triplets") as sampler:
         assert [join.step for join in sampler.settings.joins] == [3]
-        assert "from step 3 on corpus version 7" in sampler.describe()
+        assert "from step 3 on: corpus version 7" in sampler.describe()
     assert "3, 7 from step 3" in ok("status", path)
     assert "3, 7 from step 3" in ok("runs", path)
 
@@ -447,6 +447,6 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
         row, name="plain", on_conflict="replace", anchor="a", positive="p", id="id", meta=["t"]
     )
     with judged.resume(version="newest") as sampler:
-        told = [note for note in sampler.notes if "'few' finds no anchor in corpus version" in note]
-        assert "and is left out of it" in told[0]
+        told = [note for note in sampler.notes if "'few' has no anchor in corpus version" in note]
+        assert "and is left out from there" in told[0]
         assert {row["recipe"] for row in taken(sampler, 20)} == {"late", "some", "anchor_context"}

@@ -187,7 +187,7 @@ def test_a_resumed_run_takes_parts_of_values(path, tmp_path):
         with corpus.resume(state=state, negatives=replace(saved, range_max=4)) as sampler:
             assert sampler.settings.versions[-1].negatives == replace(saved, range_max=4)
             assert sampler.settings.negatives == saved, "what was drawn before stays"
-        with pytest.raises(dp.SamplerError, match="a saved run keeps its in_batch_margin="):
+        with pytest.raises(dp.SamplerError, match="a saved run cannot change in_batch_margin="):
             corpus.resume(state=state, negatives=dp.Negatives(2, in_batch_margin=("bm25", 0.1)))
 
 

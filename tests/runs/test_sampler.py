@@ -184,7 +184,7 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         again = corpus.sampler(batch_size=4)
         assert again.notes == [
             "run 'default' was saved at step 30; this run begins at step 0, and saving it "
-            "replaces that save. To go on from there resume it, by duckplets.resume or --resume"
+            "replaces that save. To continue from there, resume it with duckplets.resume or --resume"
         ]
         assert saved(again, 2, "earlier") == []  # replaces nothing
         went_back = f"run 'default' is saved at step 2 in {state_path(corpus.path)}, which "

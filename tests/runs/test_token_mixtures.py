@@ -99,7 +99,7 @@ def test_a_mean_epoch_in_proportion_is_a_pass_over_each_source(corpus):
         assert abs(samples - 40 * sampler.planner.newest.length_of(name)) < 0.004 * 40 * length
     said = sampler.describe()
     assert "shares in proportion to tokens" in said
-    assert "shares are of tokens (words): a sample counts those of anchor and positive" in said
+    assert "shares are of tokens (words): a sample counts the tokens of anchor and positive" in said
     assert "shares are of tokens (words)" in str(drawn_page.mixture(sampler)[0].note)
     assert sampler.forecast().table["share"].to_numpy().sum() == pytest.approx(1)
 

@@ -67,7 +67,7 @@ CASES = {
     "negatives": (
         {"binary"},
         {"negatives": 2},
-        r"Negatives\(2\): labelled pairs come with nothing",
+        r"Negatives\(2\): nothing is drawn for labelled pairs",
     ),
     "apart": ({"graded"}, {"no_duplicates": "negatives"}, "no_duplicates='negatives': labelled"),
     "simcse": ({"binary"}, {"recipes": [SAME]}, "its positive is the anchor itself"),
@@ -132,7 +132,7 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(mixed):
     how = {"columns": COLUMNS, "mixture": {"binary": 1, "graded": 1}}
     with mixed.sampler("labelled_pairs", batch_size=6, **how) as every:
         assert every.batch_at(0).table["label"].type == pa.float64()
-        assert any("labels are floats, for there are grades in 'graded'" in n for n in every.notes)
+        assert any("labels are floats, since 'graded' has grades" in n for n in every.notes)
         rows = rows_of(every, 30)
         assert Counter(row["source"] for row in rows if check(row)) == {"binary": 90, "graded": 90}
         assert "grades as given" in every.describe()

@@ -118,7 +118,7 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
         )
         assert "has not ranked a positive of 48 anchors" in "\n".join(sampler.notes)
         assert "within 0.1 of the positive's score" in sampler.describe()
-        with pytest.raises(dp.RecipeError, match=r"different texts .* lower batch_size"):
+        with pytest.raises(dp.RecipeError, match=r"without a repeated text.* Lower batch_size"):
             corpus.sampler(
                 recipes=[RECIPE],
                 batch_size=200,
@@ -179,7 +179,7 @@ def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path):
         write_mining(corpus, RECIPE, {}, source="s", scorer="judge")
         corpus.compact()
         assert next(corpus.resume()).table.equals(expected.table)
-        with pytest.raises(dp.SamplerError, match="a saved run keeps its in_batch_margin="):
+        with pytest.raises(dp.SamplerError, match="a saved run cannot change in_batch_margin="):
             corpus.resume(negatives=dp.Negatives(in_batch_margin=("judge", 0.5)))
         margin = 'in_batch_margin=["judge", 5]'
         assert "from 0 to 0.99" in error("sample", path, "--steps", "1", "--set", margin)

@@ -123,7 +123,7 @@ def test_negatives_are_legal_texts_of_the_anchors_own_record(pairs, per, negativ
 def test_every_negative_says_so_and_ranked_ones_are_refused(pairs):
     _, rows = served(pairs, 1, 2, recipes=[CHOSEN])
     assert {row[f"negative{slot}_by"] for row in rows for slot in ("_1", "_2")} == {"same_record"}
-    told = "takes those of the anchor's own"
+    told = "takes sections of the anchor's own"
     with pytest.raises(dp.RecipeError, match=told):
         replace(CHOSEN, by="bm25")
     with pytest.raises(dp.RecipeError, match=told):
