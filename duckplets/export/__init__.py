@@ -29,8 +29,7 @@ from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.export.formats import FORMS, ExportFormat, write_collection
 from duckplets.export.subject import mined, pooled
 from duckplets.ingest.splits import need_splits
-from duckplets.recipes.consistent import consistent_of
-from duckplets.recipes.mined import Negatives, negatives_of
+from duckplets.recipes.mined import Negatives, consistent_of, negatives_of
 from duckplets.recipes.recipes import TripletRecipe
 
 log = logging.getLogger("duckplets")

@@ -17,8 +17,7 @@ from duckplets.mining.store import Mining, Minings
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.consistent import Consistent
-from duckplets.recipes.mined import Mined, Negatives, policy_for, policy_of
+from duckplets.recipes.mined import Consistent, Mined, Negatives, policy_for, policy_of
 from duckplets.recipes.recipes import USUAL, TextRecipe, TripletRecipe
 
 

@@ -1,4 +1,4 @@
-"""Describe the choice of negatives from mined candidates.
+"""Describe the choice of negatives, and of consistent pairs, from mined candidates.
 
 A user writes ``Negatives`` for a run, an export or a recipe. It makes ``Mined``, the cut of one
 scorer's candidates, and ``mining.policy`` applies it.
@@ -18,10 +18,11 @@ from duckplets.base.settings import (
     checked,
     from_plain,
     to_plain,
+    value_shown,
 )
-from duckplets.errors import RecipeError, SamplerError, nearest
+from duckplets.errors import DuckpletsError, RecipeError, SamplerError, nearest
 
-__all__ = ["Mined", "Negatives", "negatives_of"]
+__all__ = ["Consistent", "Mined", "Negatives", "consistent_of", "negatives_of"]
 
 BM25, DENSE = "bm25", "dense"
 _MARGIN = 0.05  # default for dense scorers
@@ -160,7 +161,6 @@ class Negatives(_Cut):
             object.__setattr__(self, "in_batch_margin", self._in_batch())
 
     def _in_batch(self) -> tuple[str, float]:
-        """Return scorer and margin of ``in_batch_margin``."""
         value, scorers = self.in_batch_margin, [way for way in self.ways if way != "random"]
         scorer, margin = value if isinstance(value, tuple) and len(value) == 2 else (None, value)
         if isinstance(value, float) and len(scorers) == 1:
@@ -251,3 +251,48 @@ def no_scorer(name: str, known: Collection[str]) -> str:
     """Return a sentence on a scorer without candidates, and the known scorers."""
     there = ", ".join(sorted(known)) or "none"
     return f"no candidates of scorer {name!r}{nearest(name, known)}; there are: {there}"
+
+
+@dataclass(frozen=True, slots=True)
+class Consistent:
+    """The filter for consistent pairs of an anchor and a positive.
+
+    Attributes:
+        scorer: A scorer that has mined negatives of these anchors.
+        within: Leave out a pair if the positive's rank among legal negatives is lower.
+        min_score: Leave out a pair if the positive's score is lower.
+    """
+
+    scorer: Scorer
+    within: Annotated[int, Bounds(1)]
+    min_score: float | None = None
+
+    def __post_init__(self) -> None:
+        check(self, RecipeError, "consistent")
+        if self.scorer == "random":
+            raise RecipeError("consistent: 'random' ranks nothing; name a scorer, as ('bm25', 20)")
+
+    def __str__(self) -> str:
+        least = "" if self.min_score is None else f", score {self.min_score:g} or more"
+        return f"{self.scorer} within {self.within}{least}"
+
+
+def consistent_of(value: Any, error: type[DuckpletsError] = RecipeError) -> Consistent | None:
+    """Return the filter of ``("dense", 20)``, ``"dense=20"`` or a table of its fields."""
+    if value is None or isinstance(value, Consistent):
+        return value
+    if isinstance(value, str):
+        name, _, within = value.rpartition("=")
+        if name and within.isdecimal():
+            value = (name, int(within))
+    try:
+        if isinstance(value, Mapping):
+            return from_plain(Consistent, value, RecipeError, "consistent")
+        if isinstance(value, tuple | list) and len(value) == 2:
+            return Consistent(*value)
+    except RecipeError as wrong:
+        raise error(str(wrong)) from None
+    raise error(
+        f"consistent={value_shown(value)}: give a scorer and the last rank to retain, as in "
+        f"('dense', 20), or a table of scorer, within and min_score"
+    )

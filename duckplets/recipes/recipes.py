@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import LONGEST_NAME, Bounds, Name, Named, check, checked
 from duckplets.errors import RecipeError
-from duckplets.recipes.consistent import Consistent, consistent_of
-from duckplets.recipes.mined import Mined, Negatives, Scorer, cut_of
+from duckplets.recipes.mined import Consistent, Mined, Negatives, Scorer, consistent_of, cut_of
 
 Role = Literal["anchor", "context", "rejected"]
 SelectorKind = Literal["role", "position", "near_date", "any_section"]

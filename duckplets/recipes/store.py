@@ -207,17 +207,18 @@ def resolve(
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
     if requested:
         chosen = _named(requested, lambda: [*also, *known, *_defaults(sources, preset)]) or chosen
+    resolved = []
     if not chosen:
         long_roles, most = dict[str, Role](), {"max_tokens": max_tokens}
         looks = long_sections and kind != "texts"
         if looks and database.run("recipes/store/has_longer", most)[0][0]:
             where = {"split": split, "version": version} | most
             long_roles = dict(database.run("recipes/store/long_roles", where))
-        every = (
-            _offered(source, offers, kind, preset, long_roles.get(source))
-            for source, offers in sources.items()
-        )
-        return _without_documents(every, sources, kind, split)
+        for source, offers in sources.items():
+            is_plain = source not in long_roles or offers.own or offers.are_documents
+            extra = [] if is_plain else [long_section_recipe(long_roles[source])]
+            recipes = offers.of_kind([*offers.recipes(preset), *extra], kind)
+            resolved.append(SourceRecipes(source, recipes, frozenset(r.name for r in extra)))
     places: dict[str | None, list[int]] = defaultdict(list)
     for place, recipe in enumerate(chosen):
         for name in recipe.sources or (None,):
@@ -225,38 +226,20 @@ def resolve(
                 why = _unknown(name, sources, "source")
                 raise RecipeError(f"recipe {recipe.name!r}: {why}")
             places[name].append(place)
-    resolved = []
-    for source, offers in sources.items():
+    for source, offers in sources.items() if chosen else ():
         of_all = [] if offers.are_documents and kind != "texts" else places[None]
         own = [chosen[place] for place in sorted(places[source] + of_all)]
         resolved.append(SourceRecipes(source, offers.of_kind(own, kind)))
-        check_names(resolved[-1].recipes)
-    if not any(found.recipes for found in resolved):
+    for found in resolved:
+        check_names(found.recipes)
+    if chosen and not any(found.recipes for found in resolved):
         raise RecipeError(f"none of the given recipes makes {kind}; give a triplet recipe")
-    return _without_documents(resolved, sources, kind, split)
-
-
-def _without_documents(
-    every: Iterable[SourceRecipes], sources: Mapping[str, SourceDefaults], kind: str, split: str
-) -> list[SourceRecipes]:
-    """Leave out document sources that make no sample of a kind in a split."""
-    serves = kind != "texts" or split == "train"
+    serves = kind != "texts" or split == "train"  # documents of other sources serve nothing else
     return [
         found
-        for found in every
+        for found in resolved
         if not sources[found.source].are_documents or (serves and found.recipes)
     ]
-
-
-def _offered(
-    source: str, offers: SourceDefaults, kind: str, preset: Preset | None, long: Role | None
-) -> SourceRecipes:
-    """Return a source's own or default recipes; ``long`` is the role of its long sections."""
-    plain = long is None or offers.own or offers.are_documents
-    extra = [] if plain or long is None else [long_section_recipe(long)]
-    recipes = offers.of_kind([*offers.recipes(preset), *extra], kind)
-    check_names(recipes)
-    return SourceRecipes(source, recipes, frozenset([LONG_SECTION] if extra else ()))
 
 
 def _named(requested: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> list[Recipe]:

@@ -66,10 +66,10 @@ _CELLS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "source": ("source", lambda name: shown(name, NAME)),
     "value": ("value", lambda name: shown(name, NAME)),
     "recipe": ("recipe", lambda name: shown(name, NAME)),
-    "share": ("share", lambda share: percent(share)),
+    "share": ("share", percent),
     "anchors": ("anchors", "{:,}".format),
     "samples": ("samples", "{:,}".format),
-    "visits": ("visits", lambda visits: figure(visits)),
+    "visits": ("visits", figure),
     "tokens": ("tokens", "{:,}".format),
     "negatives": ("negatives", lambda negatives: negatives or "-"),
     "fall back": ("fallback_anchors", "{:,}".format),
@@ -514,7 +514,6 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
 
 
 def _shared_words(source: str, recipe: str, count: int) -> str:
-    """Say how many anchors share a question with others."""
     return (
         f"source {shown(source, NAME)}, recipe {shown(recipe, NAME)}: {counted(count, 'anchor')} "
         f"share a question with other records, and draw none of its answers as a negative"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from duckplets.runs.reader import BatchReader, FetchesSamples
     from duckplets.runs.sampler import Sampler
     from duckplets.runs.state import Counts
-    from duckplets.samples.plan import Plan, Planner
+    from duckplets.samples.plan import Planner
 
 log = logging.getLogger("duckplets")
 
@@ -315,8 +315,11 @@ def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, flo
     """
     if "source" in batch and not sampler.settings.mixture.columns:
         return mean_by_source(batch["source"], losses)
-    names = sampler.planner.schedule.sources
-    numbers = sampler.planner.sources[_plan_of(sampler, batch).streams]
+    names, plan = (
+        sampler.planner.schedule.sources,
+        sampler.planner.plan(batch.position, batch.position + len(batch)),
+    )
+    numbers = sampler.planner.sources[plan.streams]
     return mean_by_source([names[number] for number in numbers], losses)
 
 
@@ -346,7 +349,8 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
         for slot in slots
         if slot != first
     }
-    return found | {"proximity": fetcher.proximity(_plan_of(sampler, batch))}
+    plan = sampler.planner.plan(batch.position, batch.position + len(batch))
+    return found | {"proximity": fetcher.proximity(plan)}
 
 
 def need_texts(sampler: Sampler, feature: str) -> None:
@@ -356,7 +360,3 @@ def need_texts(sampler: Sampler, feature: str) -> None:
             f"{feature} needs texts, and this run serves tokens: iterate it, give a Trainer its "
             f"to_hf(), or give PyTorch's DataLoader a duckplets.torch.TokenDataset"
         )
-
-
-def _plan_of(sampler: Sampler, batch: Batch) -> Plan:
-    return sampler.planner.plan(batch.position, batch.position + len(batch))

@@ -220,7 +220,6 @@ def reopened(database: Database, saved: state.Save, state_path: Path) -> Sampler
 def _resolved_overrides(
     database: Database, settings: RunSettings, overrides: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return changed arguments, with recipes and mixture resolved."""
     unset = ("recipes", "mixture")
     changed = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
     if "split" in changed:
@@ -374,7 +373,6 @@ def _measured(
 
 
 def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -> None:
-    """Refuse batches that cannot have different texts."""
     batch, schedule = settings.global_batch, planner.schedule
     if settings.no_duplicates == "negatives":
         end = planner.parts[0].end

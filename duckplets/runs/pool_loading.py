@@ -168,11 +168,7 @@ class _Loading:
     """Read the pools of a run at one version, restricted to ``texts`` if given."""
 
     def __init__(
-        self,
-        database: Database,
-        settings: RunSettings,
-        sources: Sequence[str],
-        texts: Words | None,
+        self, database: Database, settings: RunSettings, sources: Sequence[str], texts: Words | None
     ) -> None:
         self._database, self._settings, self._texts = database, settings, texts
         self.where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
@@ -204,13 +200,11 @@ class _Loading:
         return near.read(self._database, pool, mining, in_batch.margin)
 
     def ranked(self, mined: Sequence[tuple[Mining, Mined]]) -> list[Sequence[str]]:
-        """Return the files in which minings rank positives."""
         if self._minings is None:
             return []
         return [self._minings.ranks(mining).ranked for mining, _ in mined]
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
-        """Return the compiled pool of a recipe, and its minings."""
         facts, mined = self.kinds.of(source), list[Any]()
         if self._settings.pairs == "labelled":
             facts["labels"] = "given"
@@ -264,7 +258,6 @@ class _Loading:
         return key_of(to_dict(pool.recipe), pool.parameters, pool.labels, control, of_run)
 
     def read(self, wanted: Sequence[Wanted]) -> list[FoundPool]:
-        """Read pools from the corpus."""
         if self._settings.kind == "messages":
             return [self._conversations(compiled) for compiled, _ in wanted]
         spare, found = self._settings.no_duplicates == "negatives", list[FoundPool]()

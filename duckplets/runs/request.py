@@ -18,8 +18,7 @@ from duckplets.errors import SamplerError
 from duckplets.ingest import families
 from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.pools.batch_keys import check_batch_by
-from duckplets.recipes.consistent import consistent_of
-from duckplets.recipes.mined import Negatives, negatives_of
+from duckplets.recipes.mined import Negatives, consistent_of, negatives_of
 from duckplets.recipes.recipes import Preset
 from duckplets.samples.no_duplicates import NoDuplicates
 from duckplets.samples.plan import SINGLE
@@ -76,12 +75,6 @@ class Options:
 
     def __post_init__(self) -> None:
         check(self, SamplerError, "options")
-
-    @property
-    def changed(self) -> dict[str, Any]:
-        """The fields that differ from their defaults."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {n: v for n, v in own.items() if v != type(self).__dataclass_fields__[n].default}
 
 
 def options_of(value: Any) -> Options:

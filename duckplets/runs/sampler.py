@@ -131,7 +131,6 @@ class Sampler:
             return batch
 
     def _log_phase(self, prefix: str, step: int, shares_of: int) -> None:
-        """Log the phase and the shares of a step."""
         if not self._is_quiet:
             schedule = self.planner.schedule
             log.info("%s step %d: %s", prefix, step, forecasts.phase_words(schedule, shares_of))

@@ -22,9 +22,8 @@ from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
-from duckplets.recipes.consistent import Consistent
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.mined import Negatives
+from duckplets.recipes.mined import Consistent, Negatives
 from duckplets.recipes.recipes import Preset
 from duckplets.runs.request import Kind, Options, Remainder, RunRequest, options_of, renewed
 from duckplets.runs.state import Fingerprint, RunPosition, Save, digest
@@ -339,7 +338,9 @@ def check_overrides(names: Iterable[str], known: Sequence[str] | None = None) ->
 
 def changed_options(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a resumed run that are not the default."""
-    options = options_of(overrides.get("options")).changed
+    made, default = options_of(overrides.get("options")), Options()
+    options = {n: getattr(made, n) for n in kinds_of(Options)}
+    options = {n: value for n, value in options.items() if value != getattr(default, n)}
     check_overrides(name for name in options if name in _FIXED)
     return options
 

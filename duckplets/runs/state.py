@@ -394,7 +394,6 @@ def _reading(path: Path) -> Iterator[Database]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Database]:
-    """Open a state file for writing, in one transaction."""
     with for_a_moment(path) as database:
         migrate.migrate(database, "state")
         with database.transaction():
@@ -461,7 +460,6 @@ def _damaged(error: Exception) -> StateMismatchError:
 
 
 def _last(database: Database, run: str) -> Save | None:
-    """Return the last save of a run, or None."""
     rows = database.run("runs/state/last", {"run": run})
     return _read(database.path, run, rows[0]) if rows else None
 

@@ -82,7 +82,9 @@ def planned(
     end_of = replace(settings, steps=None).end  # steps= changes no batch before the end
     graded: bool | None = None
     for number in range(len(settings.joins) + 1):
-        is_open = number and settings.joins[number - 1].step == _open_step(settings)
+        is_open = (
+            number and settings.joins[number - 1].step == MAX_POSITION // settings.global_batch
+        )
         if is_open:
             step = Planner(planners, end_of).next_change(position)
             settings = _with_join(settings, number, step=step)
@@ -213,7 +215,7 @@ def with_version(
         vectors = pinned(Path(str(database.path)), last.columns, vectors.missing)
     where = {"split": settings.split, "version": version}
     join = Join(
-        step=_open_step(settings),
+        step=MAX_POSITION // settings.global_batch,  # open: ``planned`` sets it
         corpus_version=version,
         records=fingerprint(database, version),
         declared_prefixes=_prefixes(database, last, version, fresh),
@@ -250,10 +252,6 @@ def with_version(
     if not is_same and negatives.by is not None:
         notes_on_mined(database, made.versions[-1])
     return made
-
-
-def _open_step(settings: RunSettings) -> int:
-    return MAX_POSITION // settings.global_batch
 
 
 def _begun(settings: RunSettings, position: int) -> RunSettings:
@@ -422,8 +420,9 @@ def read_minings(
         policy = policy_of(getattr(recipe, "by", None))
         if source in minings.by_source and policy is not None and policy.when_short == "drop":
             raise SamplerError(
-                f"take_minings: recipe {recipe.name!r} drops anchors with too few candidates, and "
-                f"the anchors of a run cannot change. Open the run with when_short='random'"
+                f"take_minings: recipe {recipe.name!r} drops anchors with too few candidates "
+                f"(when_short='drop'), and the anchors of a run cannot change. Open the run with "
+                f"when_short='random'"
             )
     found, _ = load(now, {stream.name for stream in before.streams})
     streams: list[Stream] = []
@@ -444,6 +443,5 @@ def read_minings(
 
 
 def _alike(one: Pool, other: Pool) -> bool:
-    """Return whether pools have the same anchors and negatives."""
     pairs: list[Any] = [(one.anchors, other.anchors), (one.negatives, other.negatives)]
     return all(np.array_equal(a.chunks, b.chunks) for a, b in pairs if a is not None)

@@ -169,7 +169,6 @@ class KeyLookup:
 
 
 def _documents(negatives: PoolNegatives, sections: Integers) -> Documents:
-    """Group the chunks of negatives by section."""
     chunks = None
     if np.any(sections[1:] < sections[:-1]):
         chunks = np.argsort(sections, kind="stable")

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -88,9 +89,10 @@ class Samples:
         """Return the values of one slot."""
         return values.slice(slot * len(self.plan), len(self.plan))
 
-    def by_stream(self, texts: Iterable[str | None]) -> pa.Array:
-        """Return the text of each sample's stream."""
-        return text_column([*texts]).take(column(self.plan.streams))
+    def by_stream(self, name: str) -> pa.Array:
+        """Return an attribute of each sample's stream, such as ``recipe.name``."""
+        texts = text_column([*map(attrgetter(name), self.streams)])
+        return texts.take(column(self.plan.streams))
 
     def proximity(self) -> Floats:
         """Return 1/distance of anchor and positive windows in one section; otherwise NaN."""
@@ -181,17 +183,15 @@ def _scores(samples: Samples) -> pa.Array:
 
 
 def _of_documents(make: Callable[[int, Samples], pa.Array], samples: Samples) -> pa.Array:
-    """Return a column of each document."""
     slots = [make(slot, samples) for slot in range(len(samples.plan.chunks))]
     return samples.lists(pa.concat_arrays(slots).take(column(samples.documents[1])))
 
 
-def _origins_of_documents(samples: Samples) -> pa.Array:
-    """Return the origin of each negative among documents; null for positives."""
-    positives = [pa.nulls(len(samples.plan), pa.string())] * samples.first_negative
-    drawn = range(len(samples.plan.chunks) - samples.first_negative)
-    negatives = [_by(slot, samples).cast(pa.string()) for slot in drawn]
-    return samples.lists(pa.concat_arrays(positives + negatives).take(column(samples.documents[1])))
+def _document_by(slot: int, samples: Samples) -> pa.Array:
+    """Return the origins of drawn documents; null for positives."""
+    if slot < samples.first_negative:
+        return pa.nulls(len(samples.plan), pa.string())
+    return _by(slot - samples.first_negative, samples).cast(pa.string())
 
 
 def _reason(samples: Samples) -> pa.Array:
@@ -224,22 +224,20 @@ def _prefix(name: str, slot: int, samples: Samples) -> pa.Array:
 _OF_SAMPLES = {
     "labels": _Column(_labels, _LISTS, _LISTS),
     "scores": _Column(_scores, _LISTS, _LISTS),
-    "documents_by": _Column(_origins_of_documents, _LISTS),
-    "label": _Column(lambda of: of.plan.labels, ("labelled_pairs",), ("labelled_pairs",)),
+    "documents_by": _Column(partial(_of_documents, _document_by), _LISTS),
+    "label": _Column(lambda samples: samples.plan.labels, ("labelled_pairs",), ("labelled_pairs",)),
     "reason": _Column(_reason, ("labelled_pairs",), ("labelled_pairs",)),
     **{
         name: _Column(partial(_parsed, name), ("messages",))
         for name in ("rejected_messages", "messages_json", "rejected_messages_json")
     },
     "weight": _Column(_weight, by_default=_ALL),
-    "instruction": _Column(
-        lambda of: of.by_stream(s.recipe.instruction for s in of.streams), _ALL, _ALL
-    ),
-    "recipe": _Column(lambda of: of.by_stream(s.recipe.name for s in of.streams), _ALL, _ALL),
-    "source": _Column(lambda of: of.by_stream(s.source for s in of.streams), _ALL, _ALL),
-    "position": _Column(lambda of: of.plan.positions),
-    "padded": _Column(lambda of: of.plan.positions >= of.padded_from),
-    "swapped": _Column(lambda of: of.plan.swapped, _PAIRED),
+    "instruction": _Column(lambda samples: samples.by_stream("recipe.instruction"), _ALL, _ALL),
+    "recipe": _Column(lambda samples: samples.by_stream("recipe.name"), _ALL, _ALL),
+    "source": _Column(lambda samples: samples.by_stream("source"), _ALL, _ALL),
+    "position": _Column(lambda samples: samples.plan.positions),
+    "padded": _Column(lambda samples: samples.plan.positions >= samples.padded_from),
+    "swapped": _Column(lambda samples: samples.plan.swapped, _PAIRED),
     "positive_label": _Column(_positive_label, _PAIRED),
 }
 _OF_RECORDS = ("record_id", "trust", "date", "meta")
@@ -256,21 +254,20 @@ OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {
 }
 
 
+_SLOTS: dict[str, tuple[str, ...]] = {
+    "messages": ("messages",),
+    "texts": ("text",),
+    "labelled_pairs": ("anchor", "other"),
+    "pairs": ("anchor", "positive"),
+    "lists": ("anchor", "documents"),
+}
+
+
 def slot_names(kind: str, negatives: int) -> list[str]:
     """Return the text columns of a kind of sample, in order."""
-    if kind == "messages":
-        return ["messages"]
-    if kind == "texts":
-        return ["text"]
-    if kind == "labelled_pairs":
-        return ["anchor", "other"]
-    if kind == "pairs":
-        return ["anchor", "positive"]
-    if kind == "lists":
-        return ["anchor", "documents"]
-    if negatives == 1:
-        return ["anchor", "positive", "negative"]
-    return ["anchor", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
+    numbers = [""] if negatives == 1 else [f"_{i + 1}" for i in range(negatives)]
+    default = ("anchor", "positive", *(f"negative{i}" for i in numbers))
+    return [*_SLOTS.get(kind, default)]
 
 
 def default_columns(kind: str, negatives: int, also: Collection[str] = ()) -> list[str]:

@@ -166,7 +166,6 @@ class Fetcher:
         return found
 
     def _labels(self, anchors: Integers, texts: Integers, streams: Integers) -> pa.Array:
-        """Return the labels of texts for anchors, given the chunks of both."""
         versions = np.array([stream.version for stream in self._streams])
         columns = {"request": np.arange(len(texts)), "anchor": anchors, "positive": texts}
         columns["version"] = versions[streams]

@@ -142,14 +142,11 @@ class NoDuplicatesPlanner(_Redrawing):
         return joined(parts).part(_places(positions, offset))
 
     def _sharing(self, schedule: Schedule, step: int) -> Sharing:
-        """Return which samples may share a batch at a step."""
         few, streams = set[int](), self._in_force(schedule, step)
         if schedule.mixed(step)[0]:  # others fill batches of sources with few texts
             groups = {*self.groups[streams].tolist()}
             size = schedule.batch
-            few = {
-                group for group in groups if len(self._one_batch(schedule, step, group)[1]) < size
-            }
+            few = {at for at in groups if len(self._one_batch(schedule, step, at)[1]) < size}
         return Sharing(self.groups, tuple(few))
 
     def _one_batch(self, schedule: Schedule, step: int, group: int) -> tuple[Sequence[int], Drawn]:
@@ -157,7 +154,10 @@ class NoDuplicatesPlanner(_Redrawing):
         among = self._in_force(schedule, step)
         at = tuple(n for n in among if group in (_ANY, self.groups[n]))
         if at not in self._spares:
-            self._spares[at] = one_batch(self._turns(at, schedule.batch), schedule.batch)
+            for pool in self._turns(at, schedule.batch):
+                self._spares[at] = one_batch(pool, schedule.batch)
+                if len(self._spares[at]) >= schedule.batch:
+                    break
         return at, self._spares[at]
 
     def _spare(self, schedule: Schedule, step: int, room: int, group: int) -> Drawn:
@@ -357,7 +357,6 @@ class _Block:
         return next((at for at in self._holes[batch] if self._may_take(sample, at)), None)
 
     def _batches(self, home: int) -> Iterator[int]:
-        """Yield all batches, from a sample's own on."""
         return chain(range(home, -(-len(self._order) // self._size)), range(home))
 
     def _placed(self, sample: int) -> bool:

@@ -250,7 +250,6 @@ class Prefixes:
 
 
 def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -> pa.Array:
-    """Return all keys and values of each text's definition."""
     definitions = {n: catalog.prefixes[n].as_py()["variants"] for n in np.unique(which).tolist()}
     lists = [of.lists.to_pylist() for of in columns.values()]
     known: dict[tuple[int, ...], list[tuple[str, list[str]]]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -171,7 +171,6 @@ class _Taken:
         self._excluded = _words(batch[self._excluding], excluded)
 
     def repeated(self) -> Integers:
-        """Return the words that occur several times."""
         return self._at(self._again)
 
     def _at(self, words: Words) -> Integers:
@@ -221,16 +220,7 @@ def _words(batch: Integers, hashes: Words) -> Words:
     return hashes ^ mix(batch.astype(np.uint64))
 
 
-def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
-    """Return up to ``room`` samples without a repeated text, from growing tiers."""
-    for pool in tiers:
-        batch = _of_different_texts(pool, room)
-        if len(batch) >= room:
-            break
-    return batch
-
-
-def _of_different_texts(pool: Drawn, room: int) -> Drawn:
+def one_batch(pool: Drawn, room: int) -> Drawn:
     """Choose up to ``room`` samples by their anchors and positives, then draw their negatives."""
     # Others replace samples without a negative; after ``_TIMES`` of them a stream gets fewer.
     refused, limits, times = set[int](), dict[int, int](), Counter[int]()

@@ -247,7 +247,6 @@ class Stream:
         hashes: Words,
         swapped: Words | None,
     ) -> NegativeRequests:
-        """Return the requests for negatives of samples with anchor and positive."""
         anchors = self.pool.anchors
         samplers = np.zeros(len(index), dtype=np.int64)
         if self.pool.short is not None:

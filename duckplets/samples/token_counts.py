@@ -78,7 +78,6 @@ class _Counts:
         return np.stack([tokens, *places])
 
     def upto(self, epochs: int) -> int:
-        """Return the tokens of the first epochs."""
         return sum(part(epochs) for part in self._parts)
 
 
@@ -118,7 +117,6 @@ class _Turns:
         self._kinds = [*zip(sizes.tolist(), cycles, twice, strict=True)]
 
     def upto(self, epochs: int) -> int:
-        """Return the sum of the values of all groups in the first epochs."""
         found = 0
         for size, cycle, sums in self._kinds:
             cycles, rest = divmod(epochs, cycle) if cycle else (0, epochs)
@@ -155,7 +153,6 @@ class _Banned:
         self._edges = np.concatenate([[0], self._counts.cumsum()])
 
     def upto(self, epochs: int) -> int:
-        """Return the tokens of all positives of the first epochs."""
         visits = np.maximum(0, -(-(epochs - self._visit) // self._sizes))
         cycles, rest = np.divmod(visits, self._counts // self._common)
         rounds, more = np.divmod(cycles, self._common)

@@ -67,7 +67,10 @@ WRONG_TRIPLETS = [
     ({"by": "a/b"}, "by='a/b': give up to 64 printable characters"),
     ({"negatives_from": "corpus"}, "negatives_from='corpus': give 'source' or 'split'"),
     ({"negatives_from": "split", "strategy": "same_record"}, "sections of the anchor's own record"),
-    ({"negatives_from": "split", "negative": NEAR}, "near_date negative is one record of the anchor's source"),
+    (
+        {"negatives_from": "split", "negative": NEAR},
+        "near_date negative is one record of the anchor's source",
+    ),
     ({"negatives_from": "split", "by": "bm25"}, "by='bm25' ranks sections of the anchor's source"),
     ({"when_short": "keep"}, "when_short='keep': give 'drop' or"),
     ({"when_short": "random"}, "when_short='random' is only for strategy='same_record'"),

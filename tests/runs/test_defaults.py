@@ -179,6 +179,6 @@ def test_every_command_takes_the_preset(path, tmp_path):
     assert {row["swapped"] for row in found} == {False, True}
     assert "WITH" in ok("sql", path, "anchor_anchor")
     assert "preset='crat'" in error("sample", path, "--set", "preset=crat")
-    assert "keeps its preset=" in error("sample", path, "--resume", *key)
+    assert "cannot change preset=" in error("sample", path, "--resume", *key)
     export = ("export", path, tmp_path / "x.jsonl", "--format", "flagembedding")
     assert "duckplets mine" in error(*export)

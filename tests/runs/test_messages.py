@@ -144,7 +144,7 @@ def test_sources_without_conversations_are_left_out(corpus):
         ({"mixture": {"plain": 1}}, dp.EmptyPoolError, "'plain' has no conversation in split 'tr"),
         ({"mixture": {"plane": 1}}, dp.errors.MixtureError, "plane"),
         ({"negatives": 2}, dp.SamplerError, "messages have no negatives"),
-        ({"recipes": ["anchor_context"]}, dp.SamplerError, "recipes: messages have none"),
+        ({"recipes": ["anchor_context"]}, dp.SamplerError, "recipes: messages have no recipes"),
         ({"columns": ["message"]}, dp.SamplerError, r"have no 'message' \(did you mean"),
     ]:
         with pytest.raises(error, match=told):

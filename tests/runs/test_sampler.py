@@ -244,7 +244,7 @@ def test_a_run_is_not_resumed_on_another_corpus(tmp_path):
             (dp.StateMismatchError, drift | {"batch_size": 64}, r"\(saved: 128, now: 64\)"),
             (dp.SamplerError, {"sed": 1}, "did you mean 'seed'"),
             (dp.SamplerError, {"prefetch": 1}, r"give options=dp.Options\(prefetch=…\)"),
-            (dp.SamplerError, {"options": dp.Options(preset="crate")}, "keeps its preset="),
+            (dp.SamplerError, {"options": dp.Options(preset="crate")}, "cannot change preset="),
         ]:
             with pytest.raises(error, match=told):
                 corpus.resume(**how)
@@ -259,7 +259,11 @@ WRONG = [
     ({"seed": "x"}, dp.SamplerError, "seed='x'"),
     ({"negatives": 0}, dp.SamplerError, "num=0 is for export"),
     ({"options": {"swap": "yes"}}, dp.SamplerError, "options: swap='yes'"),
-    ({"kind": "texts", "options": {"swap": True}}, dp.SamplerError, "swap=True: texts have no two"),
+    (
+        {"kind": "texts", "options": {"swap": True}},
+        dp.SamplerError,
+        "swap=True: texts have no anchor",
+    ),
     (
         {"kind": "pairs", "negatives": 2},
         dp.SamplerError,
