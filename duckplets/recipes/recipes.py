@@ -124,7 +124,7 @@ class TripletRecipe:
         name: Name in samples and tables: 1 to 200 printable characters without ``/``, not only
             blanks. Names differ in more than case.
         anchor: Sections that may be anchors.
-        positive: Sections of the anchor's record that match it; with ``near_date`` of another.
+        positive: Sections of the anchor's record that answer it; ``near_date``: of another record.
         negative: Sections that may be negatives, before the strategy.
         strategy: Legal negatives: ``other_record``, ``other_date`` (a missing date is another
             date), ``sql(condition)``, or ``same_record``. ``same_record`` takes sections of the

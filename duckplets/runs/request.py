@@ -54,8 +54,8 @@ class Options:
         memory_mb: Megabytes of texts that are read ahead, where the snapshot is larger than the
             memory of the machine. Default: 128.
         snapshot: Folder of the snapshot that serves a large corpus. Default: ``NAME.snapshot``
-            beside it, where ``prepare`` makes it.
-        state: The state file. Default: beside the corpus. A save makes it and its folders.
+            next to it, where ``prepare`` makes it.
+        state: The state file. Default: next to the corpus. A save makes it and its folders.
 
     Raises:
         SamplerError: A value is wrong.

@@ -33,18 +33,10 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.mined import Negatives, policy_of
+from duckplets.runs import sources
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import Join, RunSettings, schedule_of_part
-from duckplets.runs.sources import (
-    drawn_by,
-    near_pins,
-    notes_on_mined,
-    pins,
-    ranked_pins,
-    resolved,
-    shares,
-)
 from duckplets.runs.values import with_values
 from duckplets.samples.no_duplicates import PLANNERS, NoDuplicatesPlanner
 from duckplets.samples.plan import PartPlanner, Planner
@@ -206,14 +198,14 @@ def with_version(
     is_same = negatives.chosen == last.negatives.chosen
     if version == last.corpus_version and is_same:
         return settings
-    of_version = resolved(database, recipes, vars(last), version)
+    of_version = sources.resolved(database, recipes, vars(last), version)
     fresh = {s.source: s.recipes for s in of_version if s.source not in last.sources}
     offers = recipe_store.sources_of(database, version)
     came = {name: offers[name] for name in fresh}
     vectors = last.vectors
     if vectors:
         vectors = pinned(Path(str(database.path)), last.columns, vectors.missing)
-    where = {"split": settings.split, "version": version}
+    where: dict[str, Any] = {"split": settings.split, "version": version}
     join = Join(
         step=MAX_POSITION // settings.global_batch,  # open: ``planned`` sets it
         corpus_version=version,
@@ -226,7 +218,7 @@ def with_version(
         in_batch=last.in_batch,
         sources=[*fresh],
         recipes=fresh,
-        index=shares(database, Mixture(), came, split=settings.split, version=version).index,
+        index=sources.shares(database, Mixture(), came, **where).index,
         vectors=vectors,
         lengths={},
         values=with_values(database, last.mixture, where)[0].values,
@@ -241,16 +233,18 @@ def with_version(
             (source, recipe) for source, recipes_of in last.recipes.items() for recipe in recipes_of
         )
         at_random = {(s, r.name) for s, r in pairs if not last.candidates.of(s, r.name)}
-    stays_stale = version == last.corpus_version
-    found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
+    stale = version == last.corpus_version
+    found = sources.pins(
+        database, made.versions[-1], needed, at_random=at_random, allow_stale=stale
+    )
     made = _with_join(made, number, candidates=found)
-    ranked = ranked_pins(database, made.versions[-1], allow_stale=stays_stale)
+    ranked = sources.ranked_pins(database, made.versions[-1], allow_stale=stale)
     made = _with_join(made, number, ranked=ranked)
     if last.in_batch:
-        in_batch = near_pins(database, made.versions[-1], allow_stale=stays_stale)
+        in_batch = sources.near_pins(database, made.versions[-1], allow_stale=stale)
         made = _with_join(made, number, in_batch=in_batch)
     if not is_same and negatives.by is not None:
-        notes_on_mined(database, made.versions[-1])
+        sources.notes_on_mined(database, made.versions[-1])
     return made
 
 
@@ -343,7 +337,7 @@ def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
     """Yield recipes without anchors in the version that joined."""
     last = planner.newest
     there = {(stream.source, stream.recipe.name) for stream in last.streams}
-    for source, recipes in drawn_by(version).items():
+    for source, recipes in sources.drawn_by(version).items():
         for recipe in recipes:
             drawn = last.schedule.drawn
             if (version.mixture.columns or source in drawn) and (source, recipe.name) not in there:
@@ -412,11 +406,11 @@ def read_minings(
     earlier = [minings for at, minings in sampler.minings if at <= step]
     last = earlier[-1] if earlier else version.candidates
     if minings is None:
-        minings = last.renewed(pins(database, version, allow_stale=False))
+        minings = last.renewed(sources.pins(database, version, allow_stale=False))
         if minings == last:
             return None
     now = replace(version, candidates=minings)
-    for source, recipe in ((s, r) for s, of in drawn_by(now).items() for r in of):
+    for source, recipe in ((s, r) for s, of in sources.drawn_by(now).items() for r in of):
         policy = policy_of(getattr(recipe, "by", None))
         if source in minings.by_source and policy is not None and policy.when_short == "drop":
             raise SamplerError(

@@ -68,7 +68,7 @@ def _places(positions: Integers, offset: int) -> slice | Integers:
     return slice(low, high) if high - low == len(positions) else positions - offset
 
 
-class NegativesApartPlanner(_Redrawing):
+class DistinctNegativesPlanner(_Redrawing):
     """Plan batches whose negatives differ from all other texts of their batch."""
 
     def plan_at(self, positions: Integers) -> Plan:
@@ -225,7 +225,7 @@ class NoDuplicatesPlanner(_Redrawing):
 
 PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
     False: PartPlanner,
-    "negatives": NegativesApartPlanner,
+    "negatives": DistinctNegativesPlanner,
 }  # all others are NoDuplicatesPlanner
 
 

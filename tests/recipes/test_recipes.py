@@ -95,7 +95,7 @@ def test_what_is_wrong_is_named(make, why):
         make()
 
 
-def test_default_recipes_are_those_of_the_specification():
+def test_default_recipes_match_the_specification():
     def shares(*of):
         return {r.name: (r.weight, r.strategy, r.negative) for r in default_recipes(*of)}
 

@@ -39,7 +39,7 @@ def test_samples_are_rows():
         found["anchors"]
 
 
-def test_columns_are_read_as_those_of_a_dict():
+def test_columns_are_read_as_in_a_dict():
     found = batch(5)
     columns = found.to_pydict()
     assert dict(found) == dict(**found) == dict(found.items()) == columns

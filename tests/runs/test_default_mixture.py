@@ -139,7 +139,7 @@ class Shop:
         )
 
 
-def test_a_source_may_bring_recipes(tmp_path):
+def test_a_source_may_have_its_own_recipes(tmp_path):
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.chunk(dp.Chunking(max_tokens=20))
         corpus.ingest(Shop())
@@ -228,7 +228,7 @@ def test_shares_and_anchors_are_those_that_index_controls_list(corpus, case, kin
     assert {row[columns[1]] for row in rows} == listed
 
 
-def test_a_saved_run_keeps_what_its_controls_were(corpus):
+def test_a_saved_run_stores_its_controls(corpus):
     corpus.set_index_controls("a", size=7, size_mode="sample")
     sampler = corpus.sampler(columns=["source", "anchor_record_id"], batch_size=20)
     next(sampler)

@@ -76,7 +76,7 @@ def test_a_billion_samples_are_counted_not_drawn(corpus, monkeypatch):
     assert set(found.table["start_step"].to_pylist()) == {0, 1000, 3_000_000}
 
 
-def test_shares_and_visits_are_those_of_the_samples(corpus):
+def test_shares_and_visits_match_the_samples(corpus):
     for kind in KINDS:
         sampler = corpus.sampler(mixture=RAMP, **kind)
         per_draw = 1 + kind["negatives"] if kind.get("kind") == "labelled_pairs" else 1
@@ -104,7 +104,7 @@ def tokens(sampler):
 odd = reading(odd_corpus, 30, 1)
 
 
-def test_tokens_of_texts_are_exact_over_whole_epochs_and_those_of_triplets_near(odd):
+def test_forecast_tokens_are_exact_for_texts_and_close_for_triplets(odd):
     chunks = dp.TextRecipe("chunks", dp.any_section(), per="chunk")
     records = dp.TextRecipe("records", dp.position(1))
     counts = odd.sql(

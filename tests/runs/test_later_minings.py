@@ -167,7 +167,7 @@ def test_minings_weights_and_versions_may_all_come(tmp_path):
             assert resumed.served(0, 320) == again
 
 
-def test_what_cannot_go_on_is_refused_and_what_is_short_is_counted(tmp_path):
+def test_minings_that_do_not_fit_are_refused_and_short_anchors_counted(tmp_path):
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         dropping = corpus.sampler(
             recipes=["r"], batch_size=16, negatives=dp.Negatives(by="judge", when_short="drop")

@@ -97,7 +97,7 @@ def test_what_was_named_is_an_error_at_once(corpus):
             }
 
 
-def test_what_weighs_nothing_is_not_looked_at(corpus):
+def test_recipes_of_weight_zero_are_not_read(corpus):
     weights = {"docs": 0.7, "faq": 0.3, "pairs": 0, "single": 0}
     sampler = corpus.sampler(mixture=weights, batch_size=10)
     assert not any("left out" in note for note in sampler.notes)
@@ -105,7 +105,7 @@ def test_what_weighs_nothing_is_not_looked_at(corpus):
     corpus.sampler(mixture=weights, options=dp.Options(empty="error"))
 
 
-def test_the_way_that_is_said_works_and_capacity_counts_no_triplets(path, tmp_path):
+def test_the_suggested_command_works_and_no_triplets_are_counted(path, tmp_path):
     assert f"{SIZE} grade without a condition" in ok("status", path)
     mixture = ("--mixture", "pairs=1,docs=0,faq=0,single=0")
     told = error("sample", path, *mixture)

@@ -98,7 +98,7 @@ SIMILAR = [
 
 # Counted anew from 0, or what lies between subtracted.
 @pytest.mark.parametrize("back", some([2, 15], less=1))
-def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus, back):
+def test_counts_of_changed_samples_are_forgotten(corpus, back):
     def told(seen_before):
         with corpus.sampler(
             batch_size=16, run=str(seen_before), options=dp.Options(prefetch=0, swap=True)

@@ -130,7 +130,7 @@ def test_kinds_are_mixed_by_exact_share(mined, shares):
         assert sampler.metrics().get("data/s0/fallbacks", 0) == counted
 
 
-def test_what_cannot_be_drawn_is_refused(mined):
+def test_negatives_that_cannot_be_drawn_are_refused(mined):
     command = r"corpus.mine\('other'\), or run: duckplets mine .* other"
     other = replace(OTHER, negative=dp.role("anchor"))  # another ground
     topic = dp.TripletRecipe("open", **CASES["topic"]["recipe"], by="bm25")
@@ -196,7 +196,7 @@ def test_stale_ones_are_refused_with_three_ways_out(corpus):
 # ---- saved runs
 
 
-def test_what_is_mined_later_is_for_new_runs(corpus):
+def test_later_minings_are_for_new_runs(corpus):
     sampler = opened(corpus)
     expected = rows_of(sampler, 5)
     sampler.save()

@@ -200,7 +200,7 @@ def test_the_first_epochs_go_up_the_stairs(corpus):
     assert days == sorted(days)
 
 
-def test_what_divides_or_orders_nothing_is_refused(corpus):
+def test_columns_that_divide_or_order_nothing_are_refused(corpus):
     def opened(error, why, **mixture):
         with pytest.raises(error, match=why):
             corpus.sampler(mixture=dp.Mixture(**mixture), **HOW)

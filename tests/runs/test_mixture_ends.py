@@ -98,7 +98,7 @@ def opened_for(corpus, unit, steps):
     return corpus.sampler(mixture=mixture, **PAIRS, steps=steps)
 
 
-def test_what_is_set_later_may_leave_nothing(several):
+def test_weights_set_later_may_leave_nothing(several):
     mixture = dp.Mixture("equal", max_epochs={"s1": 1})
     sampler = several.sampler(mixture=mixture, **PAIRS, steps=90)
     [*islice(sampler, 20)]

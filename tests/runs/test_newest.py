@@ -432,7 +432,7 @@ def test_vectors_of_both_versions(judged):
 
 
 @thorough
-def test_a_recipe_that_finds_nothing_any_more_is_told(judged):
+def test_a_recipe_without_anchors_in_a_later_version_is_reported(judged):
     names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
     text = dp.role("context")
     recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]

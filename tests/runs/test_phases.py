@@ -178,7 +178,7 @@ def lines(caplog):
 
 
 @pytest.mark.parametrize("stop", some([6, 5, 0, 1, 4, 12], less=1))
-def test_a_transition_is_told_once_across_a_resume(corpus, tmp_path, caplog, stop):
+def test_a_transition_is_logged_once_across_a_resume(corpus, tmp_path, caplog, stop):
     caplog.set_level(logging.INFO, "duckplets")
     told = "Phase transition at step 5: phase=1, lr_scale=0.5"
     state = tmp_path / "s.duckdb"
@@ -244,7 +244,7 @@ def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus):
     assert set(sources[edge:]) == {"c"}
 
 
-def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(tmp_path):
+def test_with_no_duplicates_weights_change_at_the_next_block(tmp_path):
     with titled(tmp_path / "toy.duckdb", {"a": 300, "b": 300}) as corpus:
         mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(100, {"a": 3})])
         arguments = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}

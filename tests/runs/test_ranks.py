@@ -116,7 +116,7 @@ def test_remainders(tmp_path, rows, world_size, size, epochs):
             assert marks == [False] * min(total, len(marks)) + [True] * max(0, len(ids) - total)
 
 
-def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(corpus, tmp_path):
+def test_a_finished_run_continues_with_more_epochs_and_other_ranks(corpus, tmp_path):
     """Its last batch was short: the next one begins where that ended."""
     state = tmp_path / "state.duckdb"
     how = {"recipes": [PAIR], "columns": ["anchor_record_id"]}
@@ -205,7 +205,7 @@ def test_an_epoch_begins_with_a_batch_that_no_other_way_would_serve_differently(
                 assert next(resumed).table.equals(batch.table)
 
 
-def test_a_run_that_goes_on_inside_a_batch_takes_its_rest_and_then_whole_batches(corpus, tmp_path):
+def test_a_run_inside_a_batch_takes_its_rest_and_then_whole_batches(corpus, tmp_path):
     def served(samplers):
         return [laid_end_to_end(batches) for batches in zip(*samplers, strict=True)]
 

@@ -167,9 +167,7 @@ def test_saves_tags_and_paths(own, tmp_path):
             own.resume(**wrong)
 
 
-def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_saved(
-    tmp_path, caplog
-):
+def test_a_save_of_an_earlier_step_is_reported_at_opening_and_saving(tmp_path, caplog):
     path, state = tmp_path / "c.duckdb", tmp_path / "elsewhere.state.duckdb"
     with toy_corpus(path, 30) as corpus:
 
@@ -184,7 +182,8 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         again = corpus.sampler(batch_size=4)
         assert again.notes == [
             "run 'default' was saved at step 30; this run begins at step 0, and saving it "
-            "replaces that save. To continue from there, resume it with duckplets.resume or --resume"
+            "replaces that save. To continue from there, resume it with duckplets.resume or "
+            "--resume"
         ]
         assert saved(again, 2, "earlier") == []  # replaces nothing
         went_back = f"run 'default' is saved at step 2 in {state_path(corpus.path)}, which "
@@ -309,7 +308,7 @@ def test_an_empty_pool_says_why(tmp_path):
             corpus.sampler(split="test")
 
 
-def test_columns_are_what_was_asked_for(corpus):
+def test_columns_are_the_requested_ones(corpus):
     batch = next(corpus.sampler(batch_size=3, columns=["negative", "anchor_meta", "source"]))
     assert batch.keys() == ["negative", "anchor_meta", "source"]
     assert dict(batch.to_pylist()[0]["anchor_meta"]).keys() == {"topic"}
@@ -332,7 +331,7 @@ def test_columns_are_what_was_asked_for(corpus):
     some([{"epochs": 1}, {}, {"rank": 1, "world_size": 3, "steps": 13}], less=2),
     ids=str,
 )
-def test_peeking_shows_what_comes_and_moves_nothing(corpus, configuration):
+def test_peeking_shows_the_next_batches_and_moves_nothing(corpus, configuration):
     sampler = corpus.sampler(batch_size=16, **configuration)
     for _ in range(3):
         next(sampler)
@@ -348,7 +347,7 @@ def test_peeking_shows_what_comes_and_moves_nothing(corpus, configuration):
     assert len(shown) == 40 or next(sampler, None) is None
 
 
-def test_too_little_memory_says_what_to_do(tmp_path):
+def test_too_little_memory_is_an_error_with_advice(tmp_path):
     toy_corpus(tmp_path / "toy.duckdb", 60).close()
     query = "SELECT list(repeat('x', 1000) || i) FROM range(100_000) AS numbers(i)"
     with (

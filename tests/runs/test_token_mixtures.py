@@ -172,7 +172,7 @@ def test_a_saved_run_is_joined_and_keeps_its_unit(own, tmp_path):
     assert again.batch_at(12).to_pydict() == batches[5].to_pydict()
 
 
-def test_what_has_no_share_of_tokens_is_refused(several, corpus):
+def test_runs_without_shares_of_tokens_are_refused(several, corpus):
     streams = several.sampler(mixture={"s5": 1}, **PAIRS).planner.streams
     with pytest.raises(MixtureError, match="texts of 's5' have no tokens; give it weight 0"):
         measured(streams, lambda keys: np.zeros(len(keys), np.int64))

@@ -109,7 +109,7 @@ def test_no_batch_has_a_text_near_an_anchor_of_another_sample(tmp_path, kind, of
         assert_resumes_everywhere(corpus.sampler(**given | {"negatives": margin}), often(4, less=2))
 
 
-def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
+def test_missing_candidates_are_noted_and_a_batch_too_large_is_refused(tmp_path):
     with judged(tmp_path / "c.duckdb", 3, 30) as corpus:
         sampler = corpus.sampler(
             recipes=[RECIPE],
@@ -153,7 +153,7 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path):
         ({"in_batch_margin": ("judge", 0.1), "kind": "pairs"}, "pairs have no negatives"),
     ],
 )
-def test_what_cannot_be_kept_apart_is_refused(tmp_path, given, said):
+def test_texts_that_cannot_be_separated_are_refused(tmp_path, given, said):
     margin = {"in_batch_margin": given["in_batch_margin"]}
     run = {name: value for name, value in given.items() if name not in margin}
     with (

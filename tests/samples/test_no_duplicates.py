@@ -147,7 +147,7 @@ def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_w
         assert len(next(small.sampler(**shared, batch_size=1))) == 1
 
 
-def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(small):
+def test_a_phase_or_weights_with_too_few_texts_are_refused(small):
     arguments = {"recipes": [ANSWERS], "kind": "texts", "batch_size": 8}
     arguments |= {"no_duplicates": True}
     few = {"many": 0, "b": 1}
@@ -230,7 +230,7 @@ def test_no_batch_has_two_of_a_family_and_every_anchor_comes(families, apart, ki
     assert_resumes_everywhere(families.sampler(**given, no_duplicates=apart), often(5, less=3))
 
 
-def test_what_is_no_value_of_records_is_refused(families):
+def test_a_name_that_is_not_a_value_of_records_is_refused(families):
     size = len({*FAMILY.values()})
     for apart, error, said in [
         ("negative", dp.SamplerError, r"'negatives', 'group', or a value of records .*n negative"),
@@ -336,7 +336,7 @@ def test_a_corpus_is_served_down_to_its_last_legal_negative(small):
             small.sampler(**shared, batch_size=batch + 3, run="more")
 
 
-def test_marks_and_counts_are_those_of_what_is_served_and_the_run_keeps_it(repeating, tmp_path):
+def test_displaced_samples_are_marked_and_counted_and_a_save_stores_them(repeating, tmp_path):
     corpus, (_, arguments), state = repeating["guarded"], CASES_OF[-1], tmp_path / "s.duckdb"
     how = arguments | {"negatives": 1, "batch_size": 8, "columns": ["anchor", "negative_by"]}
     sampler = corpus.sampler(**how, no_duplicates="negatives", options=dp.Options(state=state))

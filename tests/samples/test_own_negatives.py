@@ -153,9 +153,7 @@ def test_visits_go_through_all_rejected_replies_in_turn(rejected, negatives, tmp
         assert times.total() == len(visits) * negatives
 
 
-def test_defaults_of_pairs_what_finds_rejected_replies_and_draws_that_never_change(
-    tmp_path, golden
-):
+def test_default_recipes_of_preference_pairs_and_frozen_draws(tmp_path, golden):
     assert default_recipes("pairs")[0] == replace(CHOSEN, weight=0.75)
     compiled = compile_pool(CHOSEN, source="it's", split="train", version=3)
     golden("sql/pairs_chosen_rejected.sql", compiled.sql() + ";\n")

@@ -160,7 +160,7 @@ def test_a_records_own_prefix_beats_that_of_its_source(corpus):
     assert min(met.values()) > 100
 
 
-def test_a_damaged_definition_of_a_record_is_said(corpus):
+def test_a_damaged_definition_of_a_record_is_reported(corpus):
     give(corpus, {"a/r0": VARIED})
     for damage in ('{"probability": 1, "variants": []}', '{"variants": [[]]}'):
         corpus.database.rows("UPDATE record_prefixes SET definition = $new", {"new": damage})

@@ -167,7 +167,7 @@ def test_what_is_not_named_is_left_out_and_named_in_a_note(corpus, caplog, tmp_p
     assert "SOURCE=WEIGHT" in usage("sample", corpus.path, "--mixture", "equa")
 
 
-def test_a_saved_run_keeps_what_a_word_meant(corpus):
+def test_a_saved_run_stores_the_meaning_of_a_word(corpus):
     sampler = opened(corpus, mixture="proportional")
     sampler.move(3 * 4)
     sampler.save()
@@ -184,7 +184,7 @@ def test_a_saved_run_keeps_what_a_word_meant(corpus):
         assert {name for _ in range(9) for name in next(resumed)["source"]} == {"b", "c"}
 
 
-def test_shares_are_those_of_the_version_that_joins(corpus):
+def test_shares_follow_the_version_that_joins(corpus):
     sampler = opened(corpus)
     sampler.move(16)
     sampler.save()
@@ -201,7 +201,7 @@ def test_shares_are_those_of_the_version_that_joins(corpus):
         assert again.served(16, 16 + 128) == later
 
 
-def test_mixture_is_what_is_in_force_and_a_temperature_that_is_set_stays(corpus):
+def test_mixture_is_the_current_one_and_a_set_temperature_stays(corpus):
     mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(2, {"a": 5}), dp.Phase(50, {"c": 4})])
     sampler = opened(corpus, mixture=mixture)
     assert sampler.mixture == mixture

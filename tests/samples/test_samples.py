@@ -373,7 +373,7 @@ def test_positives_rotate_and_meet_every_anchor_window(tmp_path):
 
 
 @pytest.mark.parametrize("negatives", some([2, 1], less=1))
-def test_pairs_are_the_triplets_taken_apart(odd, negatives):
+def test_pairs_are_split_triplets(odd, negatives):
     columns = ["anchor", "positive", *negative_slots(negatives)]
     triplets = odd.sampler(negatives=negatives, columns=columns)
     pairs = odd.sampler("labelled_pairs", batch_size=7, negatives=negatives)
