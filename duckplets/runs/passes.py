@@ -1,9 +1,9 @@
 """Passes over a run: a trainer iterates a bounded run once for each of its own epochs.
 
-Pass e begins with nominal epoch ``e * epochs``, or at step ``e * steps``, and has as many of
-them as the first pass. Its first batch begins with its first sample. Batches that are arranged together
-(``no_duplicates``, ``batch_by``) stay the same: a batch with samples of two epochs is in both
-passes. Pass e of an endless run begins with epoch e.
+Pass e begins with nominal epoch ``e * epochs``, or at step ``e * steps``, and has as many epochs or
+steps as the first pass. Its first batch begins with its first sample. Batches that are arranged
+together (``no_duplicates``, ``batch_by``) stay the same: a batch with samples of two epochs is in
+both passes. Pass e of an endless run begins with epoch e.
 """
 
 from __future__ import annotations
