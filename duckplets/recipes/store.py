@@ -264,7 +264,7 @@ def _named(requested: Sequence[Recipe | str], known: Callable[[], list[Recipe]])
 
 def names(database: Database, version: int) -> list[str]:
     """Return the names of all recipes: stored, of sources, or default."""
-    offered = (r.name for of in sources_of(database, version).values() for r in of.known())
+    offered = (r.name for one in sources_of(database, version).values() for r in one.known())
     found = dict.fromkeys([*_stored_names(database), *offered])
     if database.run("recipes/store/long_sections")[0][0]:  # some section is longer than a window
         found[LONG_SECTION] = None

@@ -111,13 +111,13 @@ class Forecast:
     def __str__(self) -> str:
         rows = self.table.slice(0, _ROWS).to_pylist()
         shows = {head: how for head, how in _CELLS.items() if how[0] in self.table.column_names}
-        cells = [[shown_as(row[of]) for of, shown_as in shows.values()] for row in rows]
+        cells = [[shown_as(row[name]) for name, shown_as in shows.values()] for row in rows]
         lines = [self.title, *(f"  {line}" for line in aligned([[*shows], *cells]))]
         lines += self.ends
         if len(self) > _ROWS:
             lines.append(f"and {len(self) - _ROWS:,} more rows, in .table")
         shared = {(row["source"], row["recipe"]): row["shared_questions"] for row in rows}
-        lines += [_shared_words(*of, count) for of, count in shared.items() if count]
+        lines += [_shared_words(*names, count) for names, count in shared.items() if count]
         if rows and rows[0]["negatives"] is not None:
             lines.append(swap_words(rows[0]["swap"]))
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
@@ -272,8 +272,8 @@ def described(settings: RunSettings, planner: Planner, step: int) -> Iterator[st
     for taken in planner.parts:
         if taken.minings is not None:
             keys = sorted({one.generation for one in taken.streams if one.generation is not None})
-            step = taken.first // schedule.batch
-            yield f"from step {step:,} on: negatives of mining {listed(keys)}; epochs continue"
+            first = taken.first // schedule.batch
+            yield f"from step {first:,} on: negatives of mining {listed(keys)}; epochs continue"
     if settings.batch_by:
         mixed, _ = schedule.at(step).mixed(step)
         yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS], mixed)

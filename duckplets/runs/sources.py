@@ -72,16 +72,16 @@ def resolved(
     if run["pairs"] == "labelled":
         there = labels_of(database, version).judged
         found = [
-            replace(of, recipes=_without_negatives(of, of.optional), optional=frozenset())
-            for of in found
-            if of.source in there
+            replace(one, recipes=_without_negatives(one, one.optional), optional=frozenset())
+            for one in found
+            if one.source in there
         ]
     elif run["kind"] == "pairs":
-        found = [replace(of, recipes=_without_negatives(of)) for of in found]
+        found = [replace(one, recipes=_without_negatives(one)) for one in found]
     if by := run["consistent"]:
-        of_pairs = [[r for r in of.recipes if isinstance(r, TripletRecipe)] for of in found]
-        filtered = (tuple(recipe.filtered(by) for recipe in of) for of in of_pairs)
-        found = [replace(of, recipes=made) for of, made in zip(found, filtered, strict=True)]
+        of_pairs = [[r for r in one.recipes if isinstance(r, TripletRecipe)] for one in found]
+        filtered = (tuple(recipe.filtered(by) for recipe in some) for some in of_pairs)
+        found = [replace(one, recipes=made) for one, made in zip(found, filtered, strict=True)]
     return found
 
 
@@ -149,9 +149,9 @@ def drawn_by(settings: RunSettings) -> Drawn:
     for source, recipes in settings.recipes.items():
         found[source] = drawn = [recipe for recipe in recipes if recipe.weight]
         if taken := settings.candidates.by_source.get(source):
-            scorers = {name: next(iter(of)) for name, of in taken.items()}
+            scorers = {name: next(iter(pins)) for name, pins in taken.items()}
             policy = settings.negatives.policy
-            found[source] = [as_drawn(of, scorers.get(of.name), policy) for of in drawn]
+            found[source] = [as_drawn(recipe, scorers.get(recipe.name), policy) for recipe in drawn]
     return found
 
 
@@ -182,12 +182,12 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
         if scorer in there:
             continue
         way = ", and none leaves the choice of negatives open; leave out by="
-        if name := next((name for name, of in of_open if of == scorer), None):
+        if name := next((name for name, by in of_open if by == scorer), None):
             command = mining_store.mine_command(database, name)
             way = f"; mine them: corpus.mine({name!r}), or run: {command}"
             if scorer != BM25:
                 way = f"; add them: corpus.add_negatives(…, name={name!r}, scorer={scorer!r})"
-        known = {of.scorer for of in mining_store.Minings(database).found(split=settings.split)}
+        known = {one.scorer for one in mining_store.Minings(database).found(split=settings.split)}
         raise StateMismatchError(
             f"by={scorer!r}: no recipe of this run has mined negatives of it in split "
             f"{settings.split!r} ({no_scorer(scorer, known)}){way}"

@@ -410,7 +410,7 @@ def read_minings(
         if minings == last:
             return None
     now = replace(version, candidates=minings)
-    for source, recipe in ((s, r) for s, of in sources.drawn_by(now).items() for r in of):
+    for source, recipe in ((s, r) for s, some in sources.drawn_by(now).items() for r in some):
         policy = policy_of(getattr(recipe, "by", None))
         if source in minings.by_source and policy is not None and policy.when_short == "drop":
             raise SamplerError(

@@ -251,12 +251,16 @@ class Prefixes:
 
 def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -> pa.Array:
     definitions = {n: catalog.prefixes[n].as_py()["variants"] for n in np.unique(which).tolist()}
-    lists = [of.lists.to_pylist() for of in columns.values()]
+    lists = [column.lists.to_pylist() for column in columns.values()]
     known: dict[tuple[int, ...], list[tuple[str, list[str]]]] = {}
     found = []
-    for cell in zip(which.tolist(), *(of.codes.tolist() for of in columns.values()), strict=True):
+    for cell in zip(
+        which.tolist(), *(column.codes.tolist() for column in columns.values()), strict=True
+    ):
         if cell not in known:
-            values = {n: of[code] for n, of, code in zip(columns, lists, cell[1:], strict=True)}
+            values = {
+                n: texts[code] for n, texts, code in zip(columns, lists, cell[1:], strict=True)
+            }
             merged: dict[str, dict[str, None]] = {}
             for field in chain(*definitions[cell[0]]):
                 texts = field["values"] if field["column"] is None else values[field["column"]]
