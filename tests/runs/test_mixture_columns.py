@@ -221,7 +221,7 @@ def test_columns_that_divide_or_order_nothing_are_refused(corpus):
     mixed = "if(length(record_id) % 2 = 0, '7', '2024-01-01')"
     opened(
         dp.SamplerError,
-        "source 'one' has '2024-01-01' beside others|has '7' beside others",
+        "source 'one' also has '2024-01-01'|also has '7'",
         order_by=mixed,
     )
     with pytest.raises(MixtureError, match="give one or two values of records"):
