@@ -349,12 +349,10 @@ class _Block:
             found |= self._having.get(text, 0)
         return found
 
-    def _may_take(self, sample: int, place: int) -> bool:
-        return self._labels[place] in (self._keys[sample], self._groups[sample], _ANY)
-
     def _hole(self, sample: int, batch: int) -> int | None:
         """Return the first hole in a batch that a sample may take."""
-        return next((at for at in self._holes[batch] if self._may_take(sample, at)), None)
+        labels = (self._keys[sample], self._groups[sample], _ANY)
+        return next((at for at in self._holes[batch] if self._labels[at] in labels), None)
 
     def _batches(self, home: int) -> Iterator[int]:
         return chain(range(home, -(-len(self._order) // self._size)), range(home))
