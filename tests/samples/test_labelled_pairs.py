@@ -69,7 +69,7 @@ CASES = {
         {"negatives": 2},
         r"Negatives\(2\): nothing is drawn for labelled pairs",
     ),
-    "apart": ({"graded"}, {"no_duplicates": "negatives"}, "no_duplicates='negatives': nothing is drawn"),
+    "apart": ({"graded"}, {"no_duplicates": "negatives"}, "'negatives': nothing is drawn"),
     "simcse": ({"binary"}, {"recipes": [SAME]}, "its positive is the anchor itself"),
     "near": ({"binary"}, {"recipes": [NEAR]}, "its positive is of another record"),
     "windows": ({"binary"}, {"recipes": [WINDOWS]}, "finds no anchor"),
