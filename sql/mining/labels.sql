@@ -1,6 +1,6 @@
 -- name: pairs
--- The labels of a table (Arrow new_labels: row, label and one column of each side): of each pair the
--- last, with what held before.
+-- The last label of each pair of a table, with the label before. Arrow: new_labels (row, label and
+-- one column of each side).
 -- Parameters: $version (the newest).
 -- Rows: in any order.
 SELECT found.*, said.label AS before
@@ -45,8 +45,8 @@ WHERE
 ORDER BY id
 
 -- name: counts
--- The labels that hold at a version, and how many have a side that no record has, and (positive
--- ones) two sides that no split has both of.
+-- Count the labels of a version: all pairs, pairs with a side that no record has, and pairs whose
+-- sides share no split.
 -- Parameters: $version.
 -- Rows: by meaning.
 WITH said AS (
@@ -102,7 +102,7 @@ FROM labelled_pairs($version)
 WHERE label > 0
 
 -- name: sections
--- The same as sections of anchors and of what is no negative of theirs.
+-- The same pairs as sections: an anchor, and a section that must not be its negative.
 -- Parameters: $version.
 -- Rows: by both.
 SELECT DISTINCT anchor_section_key, negative_section_key

@@ -208,8 +208,8 @@ WRONG = [
         ([GOOD, GOOD | {name: value}], said)
         for name, value, said in [
             ("score", None, "row 1 has no score, but null"),
-            ("score", math.nan, "row 1 has the score nan"),
-            ("score", 1e305, "row 1 has the score 1e+305"),
+            ("score", math.nan, "row 1: score nan is not finite"),
+            ("score", 1e305, "row 1: score 1e+305 is not finite"),
             ("anchor_id", None, "row 1 has no anchor_id, but null"),
             ("negative_id", 7, "negative_id cannot be read"),
         ]
@@ -226,7 +226,7 @@ def test_a_wrong_table_is_refused(corpus, rows):
     with pytest.raises(TypeError, match="unexpected keyword argument 'scope'"):
         corpus.add_negatives(rows, name=RECIPE, scope="shard")
     for name in ("bm25", "random"):  # of candidates they mean something else
-        with pytest.raises(dp.RecipeError, match=f"scorer='{name}': by='{name}' means something"):
+        with pytest.raises(dp.RecipeError, match=f"scorer='{name}': by='{name}' is reserved"):
             corpus.add_negatives(rows, name=RECIPE, scorer=name)
         with pytest.raises(dp.RecipeError, match=f"dense: name='{name}'"):
             dp.Dense("v", name=name)

@@ -67,7 +67,8 @@ def test_candidates_of_several_scorers_are_drawn_as_said(corpus):
     rows = [{"anchor_id": first, "negative_id": second, "score": 1.0}]
     corpus.add_negatives(rows, name=WHOLE, scorer="judge")
     with pytest.raises(
-        dp.StateMismatchError, match=r"by bm25, judge; .*Negatives\(by='bm25'\), or by={'bm25'"
+        dp.StateMismatchError,
+        match=r"bm25, judge have candidates; .*Negatives\(by='bm25'\), or by={'bm25'",
     ):
         drawn(corpus, HALVES)
     mixed = dp.Negatives(by={"bm25": 0.5, "judge": 0.5})
