@@ -15,7 +15,7 @@ is open for writing, and otherwise in temporary tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +34,7 @@ from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.engine.work import Work
-from duckplets.errors import EngineError, QueryError, RecipeError
+from duckplets.errors import EngineError, RecipeError
 from duckplets.mining.blocks import TopDocuments
 from duckplets.mining.bm25 import SCALE, DocumentShard, Impacts, Queries, search
 from duckplets.mining.guards import BLOCK_ANCHORS, Guards
@@ -84,10 +84,11 @@ class Bm25Scorer(Scorer):
         used, database = _index(job), job.database
         if used is None:
             return
-        with (
-            _folder(database) as folder,
-            closing(index.vocabulary(database, used)) as vocabulary,
-        ):
+        folder = aside_of(real_path(Path(str(database.path)))).absolute()
+        with ExitStack() as stack:
+            stack.callback(remove, folder)
+            folder.mkdir()
+            vocabulary = stack.enter_context(closing(index.vocabulary(database, used)))
             count, homes = _written(database, used, guards, self.shard_documents, folder)
             shards = DocumentShards(folder, count, job.depth)
 
@@ -133,23 +134,6 @@ def _searching(job: Job, pairs: int) -> Iterator[Engine]:
         yield processes
 
 
-@contextmanager
-def _folder(database: Database) -> Iterator[Path]:
-    """Create a temporary folder next to the corpus."""
-    folder = aside_of(real_path(Path(str(database.path)))).absolute()
-    try:
-        folder.mkdir()
-        yield folder
-    except OSError as error:
-        where = error.filename or folder
-        raise QueryError(
-            f"mining cannot write its postings to {where}: {error.strerror or error}; finished "
-            f"parts are stored, and the next call continues after them"
-        ) from error
-    finally:
-        remove(folder)
-
-
 # -- document shards ------------------------------------------------------------------------------
 
 
@@ -176,18 +160,18 @@ def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
 
 
 def _written(
-    database: Database, of: Index, guards: Guards, shard_documents: int, folder: Path
+    database: Database, used: Index, guards: Guards, shard_documents: int, folder: Path
 ) -> tuple[int, Integers]:
     """Write shards of N possible negatives; return their number, and the shard of each section."""
     may = np.zeros(len(guards.sections.keys), dtype=bool)
     may[guards.documents] = True
     is_scored = may.copy()
     is_scored[guards.positives.values] = True
-    rows = index.documents(database, of)
+    rows = index.documents(database, used)
     numbers = guards.sections.numbers(rows["section_key"].to_numpy())
     known = numbers >= 0
     may, is_scored = known & may[numbers], known & is_scored[numbers]  # -1 is masked by ``known``
-    weights = _weights(database, of, may, rows["length"].to_numpy().astype(np.int64))
+    weights = _weights(database, used, may, rows["length"].to_numpy().astype(np.int64))
     # after the last document of each shard but one
     ends = np.flatnonzero(may)[shard_documents - 1 : -1 : shard_documents] + 1
     edges = [0, *ends.tolist(), len(numbers)]
@@ -196,7 +180,7 @@ def _written(
         there = there[np.argsort(numbers[there])]
         place = np.full(high - low, -1, np.int64)
         place[there - low] = np.arange(len(there))
-        postings = _postings(database, of, low, high, place, weights)
+        postings = _postings(database, used, low, high, place, weights)
         _shard(numbers[there], may[there], postings, len(weights[0])).save(folder, str(shard))
     homes = np.zeros(len(guards.sections.keys), np.int64)
     homes[:] = guards.sections.words % max(1, len(edges) - 1)  # of sections outside the index
@@ -204,13 +188,15 @@ def _written(
     return len(edges) - 1, homes
 
 
-def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tuple[Floats, Floats]:
+def _weights(
+    database: Database, used: Index, may: Flags, lengths: Integers
+) -> tuple[Floats, Floats]:
     """Return the idf of every term, and the length normalisation of each document."""
-    ((terms,),) = database.run("search/index/size", {"index": of.index_key})
+    ((terms,),) = database.run("search/index/size", {"index": used.index_key})
     counts, number = np.zeros(terms, np.int64), int(may.sum())
     documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
     with database.registered(eligible=documents):
-        rows = database.table("mining/mine/document_counts", {"index": of.index_key})
+        rows = database.table("mining/mine/document_counts", {"index": used.index_key})
     counts[rows["term_key"].to_numpy()] = rows["document_count"].to_numpy()
     idf = np.log10(1 + (number - counts + 0.5) / (counts + 0.5))
     average = max(int(lengths[may].sum()), 1) / max(number, 1)
@@ -219,7 +205,7 @@ def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tu
 
 def _postings(
     database: Database,
-    of: Index,
+    used: Index,
     low: int,
     high: int,
     place: Integers,
@@ -227,7 +213,7 @@ def _postings(
 ) -> tuple[Impacts, Integers, Impacts]:
     """Return term, place and impact of every posting of a document shard."""
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))]
-    bounds = {"index": of.index_key, "low": low, "high": high}
+    bounds = {"index": used.index_key, "low": low, "high": high}
     for batch in database.stream(query("search/index/postings"), bounds, rows=_AT_ONCE):
         term, document, frequency = (column.to_numpy() for column in batch.columns)
         is_scored = place[document - low] >= 0

@@ -356,7 +356,8 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
     where = mining.source, mining.documents, mining.split
     if mining.content != content(database, *where, version):
         return (
-            f"records or their cleaning have changed since corpus version {mining.corpus_version}"
+            f"records have changed since corpus version {mining.corpus_version}, or their cleaning "
+            f"has"
         )
     if recipe is None:
         return ""
@@ -403,7 +404,7 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
     except OSError as error:
         where = error.filename or folder.path
         raise QueryError(
-            f"mining cannot write its candidates to {where}: {error.strerror or error}; finished "
+            f"mining cannot write to {where}: {error.strerror or error}; finished "
             f"parts are stored, and the next call continues after them"
         ) from error
 

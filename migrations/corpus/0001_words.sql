@@ -1,5 +1,5 @@
--- How text becomes terms. An analyzer in memory runs this file as well (search/analyzer.py), so an
--- index and the duckdb CLI split text by one definition.
+-- Text analysis. An analyzer in memory also runs this file (search/analyzer.py), so an index and the
+-- duckdb CLI split text by the same definition.
 CREATE SCHEMA IF NOT EXISTS _internal;
 
 CREATE MACRO _internal.own_marks() AS

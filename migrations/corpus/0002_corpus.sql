@@ -1,9 +1,9 @@
--- The corpus file. In `main` lies what users look at, in `_internal` what only statements of ours
--- do. Keys are dense integers given out in the order of arrival; no secondary indexes and no foreign
--- keys, because DuckDB cannot alter an indexed table and has no CASCADE.
+-- The corpus file. `main` has the tables for users, `_internal` the tables for duckplets. Keys are
+-- dense integers in the order of arrival. Secondary indexes and foreign keys are left out, because
+-- DuckDB cannot alter an indexed table and has no CASCADE.
 CREATE SCHEMA IF NOT EXISTS _internal;
 
--- Table macros, one a recipe: duckplets/pools/macros.py makes them anew when recipes change.
+-- Table macros, one a recipe: duckplets/pools/macros.py writes them when recipes change.
 CREATE SCHEMA pools;
 CREATE SCHEMA left_out;
 
@@ -91,10 +91,10 @@ COMMENT ON COLUMN records.updated_at IS 'Time given by the source, else of the i
 COMMENT ON COLUMN records.label IS 'How the pair of its anchor and positive was judged: 1, 0 or a grade; NULL where nobody did';
 COMMENT ON COLUMN records.id_hash IS 'Lower 64 bits of the MD5 of its id: orders the records of a version for draws';
 
--- Of a text that was left in the Parquet file it came from, here stands where it is, and the view
--- `sections` reads it there; so what needs no text reads this table, and opens no file. Uncompressed:
--- a sampler reads scattered rows, and DuckDB's string compression made that two to four times
--- slower (docs/design.md, "Text is stored uncompressed").
+-- A text may stay in its Parquet file. The row then has its place, and the view `sections` reads it
+-- there; a statement without texts reads this table and opens no file. Texts are uncompressed because
+-- a sampler reads scattered rows, which DuckDB's string compression made two to four times slower
+-- (docs/design.md, "Text is stored uncompressed").
 CREATE TABLE _internal.stored_sections (
     section_key BIGINT NOT NULL,
     record_key BIGINT NOT NULL,
@@ -265,7 +265,7 @@ COMMENT ON COLUMN quarantine.document IS 'The row as it came, as JSON; of a line
 COMMENT ON COLUMN quarantine.file IS 'The file it stood in, or NULL';
 COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, or NULL';
 
--- An index is rebuilt when its content has changed; what was mined stays, superseded, for the runs
+-- An index is rebuilt when its content has changed. A replaced mining stays for the runs that are
 -- pinned to it.
 CREATE TABLE _internal.text_indexes (
     index_key INTEGER NOT NULL,
@@ -593,8 +593,8 @@ COMMENT ON COLUMN _internal.index_controls.seed IS 'Of what is sampled';
 CREATE SEQUENCE _internal.text_index_keys;
 COMMENT ON SEQUENCE _internal.text_index_keys IS 'Numbers of full-text indexes';
 
--- Functions that statements, printed pools and users say by name. Whoever runs a printed pool in the
--- duckdb CLI has no search path, so they name what is internal in full.
+-- Functions that statements, printed pools and users call by name. The duckdb CLI has no search path,
+-- so they name internal functions in full.
 CREATE MACRO _internal.is_live(added_version, removed_version, version) AS
     added_version <= version AND coalesce(removed_version > version, TRUE);
 COMMENT ON MACRO _internal.is_live IS
@@ -630,7 +630,7 @@ CREATE MACRO _internal.version_at(at_version) AS
     coalesce(at_version, (SELECT max(version) FROM corpus_versions));
 COMMENT ON MACRO _internal.version_at IS 'A version; the newest for NULL';
 
--- A view does not know where its file is. DuckDB's folder for temporary files is FILE.tmp.
+-- A view does not know the path of its file. DuckDB's folder for temporary files is FILE.tmp.
 CREATE MACRO _internal.beside_corpus(place) AS coalesce(
     getvariable('corpus_folder'),
     CASE WHEN regexp_matches(current_setting('temp_directory'), '[^/\\]\.tmp$')
@@ -654,8 +654,8 @@ CREATE MACRO _internal.last_key(of_what) AS
 COMMENT ON MACRO _internal.last_key IS
     'The last key given out when the file was last compacted: what is gone takes no key along';
 
--- Views. `sections` is made anew where texts are left in files or these go
--- (duckplets/ingest/sections_view.py); whoever makes a view anew sets its comments again.
+-- Views. duckplets/ingest/sections_view.py replaces `sections` when texts are left in files or removed
+-- from them. Code that replaces a view sets its comments again.
 CREATE VIEW sections AS
 SELECT section_key, record_key, position, role, heading, text, token_count, normalised_hash
 FROM _internal.stored_sections;
@@ -802,8 +802,8 @@ COMMENT ON COLUMN _internal.leading_sections.section_key IS 'The section';
 COMMENT ON COLUMN _internal.leading_sections.record_key IS 'Its record';
 COMMENT ON COLUMN _internal.leading_sections.normalised_hash IS 'As in stored_sections';
 
--- Which document answers which anchor. A side is the id of a record, or a text: id_hash of records,
--- or text_side of the hash in chunks, so that an id is never taken for a text.
+-- The documents that answer each anchor. A side is the id of a record (id_hash of records) or a text
+-- (text_side of the hash in chunks). So an id is never read as a text.
 CREATE TABLE labels (
     anchor UBIGINT NOT NULL,
     document UBIGINT NOT NULL,
@@ -864,7 +864,7 @@ WITH held AS (
     GROUP BY anchor, document
 ),
 
--- Ids as they came, without the name of the source.
+-- Ids as in the source, without the name of the source.
 ids AS (
     SELECT id_hash, substring(record_id, length(source) + 2) AS id, source, split
     FROM live_records
@@ -898,8 +898,8 @@ CREATE MACRO _internal.cut_by(
 END;
 COMMENT ON MACRO _internal.cut_by IS 'What a policy cuts a candidate by, or NULL; of what is NULL it has none';
 
--- Candidates lie in files beside the corpus. Until something was mined there are none; then
--- duckplets/mining/store.py makes these three views anew, of what there is.
+-- Candidates are in files next to the corpus. The views are empty before the first mining; after it
+-- duckplets/mining/views.py replaces these three.
 CREATE VIEW minings AS
 SELECT
     mining."key" AS generation, mining.recipe, mining.source, mining.split, mining.scorer,
@@ -966,7 +966,7 @@ COMMENT ON COLUMN mined_positives.positive_section_key IS 'Section of the positi
 COMMENT ON COLUMN mined_positives.score IS 'What it was ranked by; NULL if it was not ranked';
 COMMENT ON COLUMN mined_positives.rank IS 'From 1: how many legal negatives score higher, and one; NULL if it was not ranked';
 
--- Of each recipe, source and split: the newest mining by the scorer that the recipe names, or by any.
+-- The newest mining of each recipe, source and split, by the recipe's scorer or by any scorer.
 CREATE VIEW negatives AS
 WITH policies AS (
     SELECT
@@ -1086,9 +1086,9 @@ COMMENT ON COLUMN rejected_texts.gate IS 'The gate that rejected it';
 COMMENT ON COLUMN rejected_texts.rule IS 'The rule of that gate';
 COMMENT ON COLUMN rejected_texts.text IS 'Its sections but rejected replies, joined by a blank line';
 
--- What selectors and conditions look at, and what the guards of mining do besides.
--- A family is a number: the key of the record, or one below 0 from the name of its group. Chunks are
--- written alike where they share a writing: the window, or its whole section normalised.
+-- The columns for selectors and conditions, and for the guards of mining.
+-- A family is a number: the key of the record, or a number below 0 from the name of its group. A
+-- writing is a window or its whole section, normalised. Chunks that share one are written alike.
 CREATE MACRO chunks_of(of_source, of_split := 'train', at_version := NULL) AS TABLE
 SELECT
     chunks.chunk_key, chunks.record_key, chunks.section_key, chunks.text_hash, chunks.kind,
@@ -1112,9 +1112,9 @@ WHERE
 COMMENT ON MACRO TABLE chunks_of IS
     'Chunks of a source (NULL: all) in a split at a version (NULL: the newest), with all that conditions see, the family (number of a group or record), the question (hash of the normalised section) and the writings (chunks that share one are written alike)';
 
--- BM25 as match_bm25 of the fts extension has it (k = 1.2, b = 0.75, log10), with the documents of
--- several indexes as one collection. The parts of a score are added as integers (2^-56), so that it
--- is the same to the last bit whatever order they are added in.
+-- BM25 as in match_bm25 of the fts extension (k = 1.2, b = 0.75, log10), with the documents of several
+-- indexes as one collection. The parts of a score are added as integers (2^-56), so the order of the
+-- sum does not change the result.
 CREATE MACRO _internal.ranked_sections(wanted, k) AS TABLE
 WITH scope AS (
     SELECT place.index_key, place.terms AS asked
@@ -1174,7 +1174,7 @@ scores AS MATERIALIZED (
 best AS (
     SELECT index_key, document, score
     FROM scores
-    -- Before the join with texts; what ties with the last is kept, for ids decide among ties.
+    -- Select before the join with texts; ties with the last row stay, because ids order them.
     WHERE score >= (SELECT min(score) FROM (SELECT score FROM scores ORDER BY score DESC LIMIT k))
 )
 SELECT
@@ -1191,7 +1191,7 @@ COMMENT ON MACRO TABLE _internal.ranked_sections IS
     'The k best sections for terms of each index: [{''index_key'': 1, ''terms'': [''fox'']}]';
 
 -- The term of a word is in index_words. A word that no section has takes the term of its longest
--- stored prefix of three letters or more: no stemmer runs here.
+-- stored prefix of three or more letters, because no stemmer runs here.
 CREATE MACRO search(text, k := 10, source := NULL, split := NULL) AS TABLE
 WITH given AS (
     SELECT _internal.folded(text) AS plain, source AS of_source, split AS of_split

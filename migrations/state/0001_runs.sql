@@ -1,5 +1,5 @@
--- The state file: where runs were saved. Opened for writing only for the moment of a save, so that
--- others can look at it in between.
+-- The state file: saved runs. It is opened for writing only during a save, so that others can read it
+-- between saves.
 CREATE TABLE saves (
     number BIGINT NOT NULL,
     run VARCHAR NOT NULL,
@@ -79,7 +79,7 @@ COMMENT ON COLUMN weight_events.step IS 'First step they are in force';
 COMMENT ON COLUMN weight_events.weights IS 'The weights given, by name; they override the declared ones';
 COMMENT ON COLUMN weight_events.temperature IS 'Temperature of the mixture from there on; NULL for the declared one';
 
--- Written by a save from the first step on at which shares differ from those of the save before.
+-- A save adds rows from the first step whose shares differ from the shares of the save before.
 CREATE TABLE source_shares (
     run VARCHAR NOT NULL,
     start_step BIGINT NOT NULL,
@@ -132,8 +132,7 @@ COMMENT ON COLUMN run_recipes.kind IS 'triplet or text';
 COMMENT ON COLUMN run_recipes.weight IS 'Its weight among the recipes of the source';
 COMMENT ON COLUMN run_recipes.definition IS 'Its fields, in the form of a recipes file';
 
--- What a training loop reported of its losses, for whoever watches a run and for rules that give
--- weights by them.
+-- Losses that a training loop reported, for people who watch a run and for rules that set weights.
 CREATE TABLE losses (
     run VARCHAR NOT NULL,
     step BIGINT NOT NULL,
@@ -146,7 +145,7 @@ COMMENT ON COLUMN losses.step IS 'The step whose batch it is of';
 COMMENT ON COLUMN losses.source IS 'The source whose samples it is of';
 COMMENT ON COLUMN losses.loss IS 'As it was reported last for that step and source';
 
--- The samples of each step that were the hardest for a model, as a training loop reported them.
+-- The samples of each step that were the hardest for a model, as reported by a training loop.
 CREATE TABLE sample_losses (
     run VARCHAR NOT NULL,
     step BIGINT NOT NULL,

@@ -1,7 +1,7 @@
--- The vector file: sets of vectors of texts, by the hash of the text. Opened for writing only for
--- the moment of a commit. Beside these tables every set has two of its own, N being its set_id:
--- packed_vectors_N(text_hash UBIGINT, number INTEGER, vector BLOB), what is stored, and the view
--- vectors_N(text_hash, number, vector FLOAT[dimension]), for people.
+-- The vector file: sets of vectors of texts, by the hash of the text. It is opened for writing only
+-- during a commit. Every set has two tables more, N being its set_id. packed_vectors_N(text_hash
+-- UBIGINT, number INTEGER, vector BLOB) stores the vectors. The view vectors_N(text_hash, number,
+-- vector FLOAT[dimension]) is for users.
 CREATE TABLE vector_sets (
     set_id BIGINT NOT NULL,
     name VARCHAR NOT NULL,
@@ -46,7 +46,7 @@ COMMENT ON COLUMN vector_failures.text_hash IS 'Of the text: lower 64 bits of th
 COMMENT ON COLUMN vector_failures.reason IS 'What went wrong';
 COMMENT ON COLUMN vector_failures.failed_at IS 'UTC';
 
--- The bytes of a vector are its numbers, least byte first; BIT takes the greatest first.
+-- The bytes of a vector are its numbers with the least byte first; BIT takes the greatest byte first.
 CREATE MACRO floats_of_float32(bytes) AS list_transform(
     range(octet_length(bytes) // 4),
     lambda i: CAST(CAST(

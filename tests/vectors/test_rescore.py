@@ -158,9 +158,9 @@ def test_models_draw_as_functions_do(corpus):
 
 
 WRONG = [
-    (lambda pairs: [1.0], "one score for .* pairs: give an array"),
+    (lambda pairs: [1.0], "one score for .* pairs: return an array"),
     (lambda pairs: np.zeros((len(pairs), 2)), "scores of 2 numbers"),
-    (lambda pairs: None, "no numbers: give an array .pairs"),
+    (lambda pairs: None, "no numbers: return an array .pairs"),
     (lambda pairs: [np.inf] * len(pairs), "its score is not finite"),
     (3, "a list of pairs"),
     ("nowhere:at_all", "cannot import"),

@@ -149,7 +149,7 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
         with corpus.sampler(
             columns=ALL, batch_size=32, epochs=1, options=dp.Options(missing_vectors="drop")
         ) as sampler:
-            assert "those are left out" in "".join(sampler.notes)
+            assert "they are skipped" in "".join(sampler.notes)
             batches = list(sampler)
         served = {
             text for b in batches for s in ("anchor", "positive", "negative") for text in b[s]
@@ -165,7 +165,7 @@ def test_a_column_says_which_vectors(tmp_path):
             corpus.sampler(columns=["anchor_vector"])
         filled(corpus, "one")
         filled(corpus, "two")
-        with pytest.raises(dp.errors.VectorError, match=r"leaves open .* one, two"):
+        with pytest.raises(dp.errors.VectorError, match=r"names no set of vectors.* one, two"):
             corpus.sampler(columns=["anchor_vector"])
         batch = next(corpus.sampler(columns=["anchor", "anchor_vector:one", "anchor_vector:two"]))
         for name in ("one", "two"):
