@@ -12,7 +12,7 @@ from duckplets.db.queries import literal, query
 from duckplets.errors import DamagedFileError
 from duckplets.mining.store import MANIFEST, Minings, writing
 
-_CANDIDATES = "All that was mined, before any cut, best first"
+_CANDIDATES = "All mined candidates, before any cut, best first"
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:

@@ -89,9 +89,9 @@ WHERE view_name = 'candidates' AND database_name = current_database() AND commen
 -- name: known_by
 -- Comment the views.
 -- Parameters: $digest (the comment that identifies the views).
-COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
+COMMENT ON VIEW minings IS 'Mined candidates in use: the newest mining of each recipe, source, split and scorer';
 
-COMMENT ON VIEW mined_positives IS 'Every positive of the anchors that were mined for, with its score and rank';
+COMMENT ON VIEW mined_positives IS 'Every positive of mined anchors, with its score and rank';
 
 COMMENT ON VIEW candidates IS $digest
 

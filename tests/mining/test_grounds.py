@@ -60,7 +60,7 @@ def test_anchors_that_were_not_mined_are_counted_and_draw_at_random(corpus):
         assert [note for note in saved.notes if "not mined" in note] == [note]
 
 
-def test_candidates_of_several_scorers_are_drawn_as_said(corpus):
+def test_candidates_of_several_scorers_are_drawn_as_requested(corpus):
     corpus.mine(WHOLE)
     pairs = corpus.sql("SELECT record_id FROM live_records WHERE split = 'train'")["record_id"]
     first, second, *_ = pairs.to_pylist()

@@ -1,4 +1,4 @@
-"""What is mined where nobody names a recipe, and what mining says of what it found."""
+"""Mining without a recipe, and the notes of mining."""
 
 import re
 
@@ -43,7 +43,7 @@ def made(report):
 
 
 @thorough
-def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
+def test_without_a_name_every_drawn_recipe_is_mined(corpus):
     whole = made(corpus.mine())
     assert whole == {
         (recipe, source, split)
@@ -57,7 +57,7 @@ def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
     assert made(corpus.mine()) == set(), "it is there and current"
 
 
-def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
+def test_stored_recipes_are_mined_except_those_with_other_negatives(corpus):
     roles = (ANCHOR, CONTEXT, CONTEXT)
     for recipe in (
         dp.TripletRecipe("open", *roles),

@@ -1,4 +1,4 @@
-"""Embedding: every text once, each its own vector, and nothing lost to what fails or is killed."""
+"""Embedding: every text once, each with its own vector, and no loss after failures or kills."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Vectors in: what tables may hold, what is refused with its row, and what upkeep does."""
+"""Stored vectors: forms of tables, refused rows, and upkeep."""
 
 import itertools
 from collections import Counter
@@ -85,7 +85,7 @@ BAD = [
 ]
 
 
-def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
+def test_faults_are_reported_with_their_row_and_nothing_is_stored(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
         for table, message in some(BAD, less=8):
             with pytest.raises(dp.errors.VectorError, match=message):
@@ -134,7 +134,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
 
 
 @thorough
-def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path):
+def test_compact_removes_vectors_of_lost_texts_and_pinned_runs_continue(tmp_path):
     path = tmp_path / "c.duckdb"
     columns = ["anchor", "anchor_vector", "positive_vector", "negative_vector"]
     records = often(60, less=20)
@@ -164,7 +164,7 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path):
 
 
 @thorough
-def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path):
+def test_show_counts_the_chunks_with_vectors(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 4) as corpus:
         corpus.close()
@@ -179,7 +179,7 @@ def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path):
     assert Counter(told) == {"b 1 of 1, default 1 of 1": 8, "b 0 of 1, default 0 of 1": 2}
 
 
-def test_doctor_finds_other_vectors_and_lost_files(tmp_path):
+def test_doctor_finds_changed_vectors_and_lost_files(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, MANY) as corpus:
         store = filled(corpus)
