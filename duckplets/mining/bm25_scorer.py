@@ -15,7 +15,7 @@ is open for writing, and otherwise in temporary tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -96,7 +96,7 @@ class Bm25Scorer(Scorer):
                 keys = guards.keys_of(block)
                 rows = pa.table({"row": np.arange(len(keys)), "section_key": keys})
                 most = {"characters": self.query_tokens * _CHARACTERS}
-                with database.registered(asked=rows):
+                with database.registered(anchors=rows):
                     texts = database.table("mining/mine/anchor_texts", most)["text"]
                 starts, terms = vocabulary.analyse(texts, limit=self.query_tokens)
                 queries = Queries(
@@ -109,11 +109,11 @@ class Bm25Scorer(Scorer):
 
             blocks = guards.blocks(start, most=min(BLOCK_ANCHORS, _CELLS // job.depth))
             pairs = (len(guards.anchors) - start) * len(guards.documents)
-            with (
-                _searching(job, pairs) as engine,
-                closing(mapped(engine, search_shards, shards, blocks, part_of)) as found,
-            ):
-                yield from found
+            engine: Engine = job.work.engine
+            if engine is INLINE and job.threads > 1 and pairs > _WORTH_PROCESSES:
+                engine = stack.enter_context(closing(LocalEngine(job.threads)))
+            found = mapped(engine, search_shards, shards, blocks, part_of)
+            yield from stack.enter_context(closing(found))
 
 
 def _index(job: Job) -> Index | None:
@@ -121,17 +121,6 @@ def _index(job: Job) -> Index | None:
     ground: dict[str, Any] = job.ground
     index.refresh(job.database, **ground, work=Work(job.work.engine))
     return next(iter(index.stored(job.database, **ground)), None)
-
-
-@contextmanager
-def _searching(job: Job, pairs: int) -> Iterator[Engine]:
-    """Yield the engine: the chosen one, or processes of this machine if they are worth it."""
-    engine, threads = job.work.engine, job.threads
-    if engine is not INLINE or threads == 1 or pairs <= _WORTH_PROCESSES:
-        yield engine
-        return
-    with closing(LocalEngine(threads)) as processes:
-        yield processes
 
 
 # -- document shards ------------------------------------------------------------------------------

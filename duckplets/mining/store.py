@@ -202,7 +202,7 @@ class Minings:
         anchors = compile_pool(TextRecipe("anchors", recipe.anchor), **where)
         sections = self._database.arrow(*anchors.statement("anchors", staged=False))
         covered = list[int]()
-        with self._database.registered(asked=sections):
+        with self._database.registered(wanted=sections):
             for mining in minings:
                 files = {"files": mining.files(self.folder)}
                 rows = self._database.run("mining/store/covered", files) if mining.parts else [(0,)]

@@ -99,7 +99,7 @@ class PoolReader:
         self._of_all: dict[tuple[int, str], PoolNegatives] = {}  # by their list and unit
         self._pools, self._texts = pools, texts
         self._portions: dict[Any, Sequence[CompiledPool]] | None = None  # once staged
-        # arithmetic reads all columns for each pool, so many pools share the staged table instead
+        # arithmetic reads all columns for each pool; more pools share the staged table instead
         self._plain = texts is None and len(pools) <= _FEW
 
     def __enter__(self) -> PoolReader:

@@ -17,15 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import (
-    Flags,
-    IntegerLists,
-    Integers,
-    merged,
-    places,
-    stretches,
-    turns,
-)
+from duckplets.base.arrays import Flags, IntegerLists, Integers, merged, places, stretches, turns
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database

@@ -29,14 +29,7 @@ from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
-from duckplets.vectors.encoders import (
-    BatchSize,
-    Calls,
-    Encoder,
-    Retries,
-    Share,
-    name_of,
-)
+from duckplets.vectors.encoders import BatchSize, Calls, Encoder, Retries, Share, name_of
 
 log = logging.getLogger("duckplets")
 
@@ -188,7 +181,7 @@ class _Rescored(Scorer):
     ) -> TopDocuments:
         """Return the candidates of a block, best first."""
         positives = guards.positives_of(block)
-        with database.registered(asked=_numbered(guards.keys_of(block))):
+        with database.registered(wanted=_numbered(guards.keys_of(block))):
             rows = database.table("vectors/rescore/candidates", where)
         owners, keys = (column.to_numpy() for column in rows.columns)
         documents = guards.sections.numbers(keys)
@@ -230,7 +223,7 @@ def _pairs(
 ) -> list[tuple[str, str]]:
     """Return the texts of pairs of section numbers."""
     numbers, at = np.unique(np.concatenate([anchors, documents]), return_inverse=True)
-    with database.registered(asked=_numbered(guards.sections.keys[numbers])):
+    with database.registered(wanted=_numbered(guards.sections.keys[numbers])):
         texts = database.table("vectors/rescore/texts")["text"].to_pylist()
     both = [texts[place] for place in at.tolist()]
     return [*zip(both[: len(anchors)], both[len(anchors) :], strict=True)]

@@ -64,12 +64,12 @@ ORDER BY anchor, score DESC, document
 -- Documents with labels of 0 or less, as candidates of their anchor's record.
 -- Parameters: $source (of the anchors; NULL for all).
 -- Rows: by anchor and negative.
-SELECT queries.record_id AS anchor_id, documents.record_id AS negative_id, held.label AS score
+SELECT queries.record_id AS anchor_id, documents.record_id AS negative_id, judged.label AS score
 FROM (
     SELECT anchor, document, newest_label(label, added_version) AS label
     FROM labels GROUP BY anchor, document
-) AS held
-JOIN live_records AS queries ON queries.id_hash = held.anchor
-JOIN live_records AS documents ON documents.id_hash = held.document
-WHERE held.label <= 0 AND coalesce(queries.source = $source, TRUE)
+) AS judged
+JOIN live_records AS queries ON queries.id_hash = judged.anchor
+JOIN live_records AS documents ON documents.id_hash = judged.document
+WHERE judged.label <= 0 AND coalesce(queries.source = $source, TRUE)
 ORDER BY anchor_id, negative_id

@@ -3,7 +3,7 @@
 -- one column of each side).
 -- Parameters: $version (the newest).
 -- Rows: in any order.
-SELECT found.*, said.label AS before
+SELECT found.*, previous.label AS before
 FROM (
     SELECT
         coalesce(
@@ -23,7 +23,7 @@ LEFT JOIN (
     FROM labels
     WHERE added_version <= $version
     GROUP BY ALL
-) AS said ON said.anchor = found.anchor AND said.document = found.document
+) AS previous ON previous.anchor = found.anchor AND previous.document = found.document
 
 -- name: append
 -- Store labels (Arrow new_labels: anchor, document, label).
@@ -49,7 +49,7 @@ ORDER BY id
 -- sides share no split.
 -- Parameters: $version.
 -- Rows: by meaning.
-WITH said AS (
+WITH newest AS (
     SELECT anchor, document, newest_label(label, added_version) AS label
     FROM labels
     WHERE added_version <= $version
@@ -69,7 +69,7 @@ places AS (
         JOIN records ON records.record_key = chunks.record_key
         WHERE is_live(records.added_version, records.removed_version, $version)
     ) AS sides
-    SEMI JOIN (SELECT anchor AS side FROM said UNION ALL SELECT document FROM said) AS named
+    SEMI JOIN (SELECT anchor AS side FROM newest UNION ALL SELECT document FROM newest) AS named
         ON named.side = sides.side
     LEFT JOIN splits ON splits.record_key = sides.record_key
     GROUP BY side
@@ -87,9 +87,9 @@ SELECT
             OR coalesce(anchors.everywhere, FALSE) OR coalesce(others.everywhere, FALSE)
         )
     ) AS across
-FROM said
-LEFT JOIN places AS anchors ON anchors.side = said.anchor
-LEFT JOIN places AS others ON others.side = said.document
+FROM newest
+LEFT JOIN places AS anchors ON anchors.side = newest.anchor
+LEFT JOIN places AS others ON others.side = newest.document
 GROUP BY meaning
 ORDER BY meaning
 

@@ -8,13 +8,13 @@ JOIN records ON records.record_key = sections.record_key
 ORDER BY records.record_id, sections.position, sections.section_key
 
 -- name: anchor_texts
--- The beginnings of the texts of anchors (Arrow asked: row, section_key).
+-- The beginnings of the texts of anchors (Arrow anchors: row, section_key).
 -- Parameters: $characters (the length of a beginning).
 -- Rows: by row.
 SELECT left(sections.text, $characters) AS text
-FROM asked
-JOIN sections ON sections.section_key = asked.section_key
-ORDER BY asked.row
+FROM anchors
+JOIN sections ON sections.section_key = anchors.section_key
+ORDER BY anchors.row
 
 -- name: threads
 -- The number of threads of this instance.

@@ -109,11 +109,11 @@ WHERE
 COMMENT ON COLUMN minings.generation IS $comment
 
 -- name: covered
--- The number of anchor sections (Arrow asked: section_key) that a mining searched.
+-- The number of anchor sections (Arrow wanted: section_key) that a mining searched.
 -- Parameters: $files.
 SELECT count(DISTINCT anchor_section_key)
 FROM read_parquet($files)
-WHERE anchor_section_key IN (SELECT section_key FROM asked)
+WHERE anchor_section_key IN (SELECT section_key FROM wanted)
 
 -- name: looked_at
 -- The anchor sections that a mining searched.

@@ -37,7 +37,7 @@ SELECT
         WHEN scores.negative IS NULL THEN 'unknown negative'
         WHEN anchors.anchor IS NULL THEN 'not an anchor of the recipe'
         WHEN scores.is_positive THEN 'positive'
-        WHEN theirs.record_key IS NULL THEN 'other source or split'
+        WHEN of_negatives.record_key IS NULL THEN 'other source or split'
         WHEN documents.document IS NULL THEN 'not a negative of the recipe'
         ELSE 'candidate'
     END::ENUM(
@@ -49,7 +49,7 @@ SELECT
     count(*) AS times
 FROM scores
 LEFT JOIN external_anchors AS anchors ON anchors.record_key = scores.anchor
-LEFT JOIN of_negatives AS theirs ON theirs.record_key = scores.negative
+LEFT JOIN of_negatives ON of_negatives.record_key = scores.negative
 LEFT JOIN external_documents AS documents ON documents.record_key = scores.no_positive
 GROUP BY ALL
 ORDER BY anchors.anchor
