@@ -185,7 +185,7 @@ def compile_pool(
         what = "the anchor itself" if recipe.own_positive else "of another record"
         raise RecipeError(
             f"recipe {recipe.name!r}: its positive is {what}, but a label is for the anchor and "
-            f"the positive of one record; limit the recipe to sources without labels"
+            f"the positive of one record. Limit the recipe to sources without labels"
         )
     if documents is not None and not is_given and recipe.negatives_from == "split":
         raise RecipeError(
