@@ -34,7 +34,7 @@ from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.engine.work import Work
-from duckplets.errors import EngineError, RecipeError
+from duckplets.errors import EngineError, QueryError, RecipeError
 from duckplets.mining.blocks import TopDocuments
 from duckplets.mining.bm25 import SCALE, DocumentShard, Impacts, Queries, search
 from duckplets.mining.guards import BLOCK_ANCHORS, Guards
@@ -87,9 +87,16 @@ class Bm25Scorer(Scorer):
         folder = aside_of(real_path(Path(str(database.path)))).absolute()
         with ExitStack() as stack:
             stack.callback(remove, folder)
-            folder.mkdir()
             vocabulary = stack.enter_context(closing(index.vocabulary(database, used)))
-            count, homes = _written(database, used, guards, self.shard_documents, folder)
+            try:
+                folder.mkdir()
+                count, homes = _written(database, used, guards, self.shard_documents, folder)
+            except OSError as error:
+                where = error.filename or folder
+                raise QueryError(
+                    f"mining cannot write to {where}: {error.strerror or error}; finished parts "
+                    f"are stored, and the next call continues after them"
+                ) from error
             shards = DocumentShards(folder, count, job.depth)
 
             def part_of(block: slice) -> Part:
